@@ -69,8 +69,8 @@ async fn a_reset_connection_gives_no_answer() -> Result<(), Failure> {
 async fn a_request_whose_answer_is_lost_is_carried_out() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(FaultRule { times: Some(1), ..rule("create", Effect::AnswerLost) });
-    let unanswered = maps.create(&PostParams::default(), &config_map("a")?).await;
-    assert!(matches!(unanswered, Err(e) if !matches!(e, kube::Error::Api(_))));
+    let outcome_unknown = maps.create(&PostParams::default(), &config_map("a")?).await;
+    assert!(matches!(outcome_unknown, Err(e) if !matches!(e, kube::Error::Api(_))));
     assert!(maps.get_opt("a").await?.is_some());
     Ok(())
 }

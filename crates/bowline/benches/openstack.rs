@@ -17,7 +17,7 @@ use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_http::{Client, Failure as Unanswered};
+use bowline_http::{Client, Failure as PendingCreates};
 use bowline_openstack::config::{Class, Credential, Global, LoadBalancer};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Kind, NewServer, Options, Simulator, Work};
@@ -261,7 +261,7 @@ fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
     let (cloud, timeout) = (cloud.clone(), config.request_timeout);
     let answer = move |request| {
         let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|lost| Unanswered::Broken(lost.to_string())) }
+        async move { cloud.answer(request).await.map_err(|lost| PendingCreates::Broken(lost.to_string())) }
     };
     Arc::new(OpenStack::over(config, Client::in_process(Arc::new(answer), timeout)))
 }

@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 
-use bowline_config::{Problem, Problems, nearest};
+use bowline_config::{ConfigError, ConfigErrors, nearest};
 use clap::{Arg, Command};
 
 use crate::migration::Migration;
@@ -22,7 +22,7 @@ const WORD_HINT: &str = "a command such as apiserver stands in front of its flag
 #[derive(Default)]
 pub(crate) struct Argv {
     pub(crate) arguments: Vec<OsString>,
-    pub(crate) problems: Problems,
+    pub(crate) errors: ConfigErrors,
     /// The part of `--config` that is no flag.
     pub(crate) migration: Option<Migration>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
         match argument.to_str() {
             Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
             Some(text) => tidied.argument(text, &mut rest),
-            None => tidied.problem(Problem::new("is not UTF-8 text").field(argument.to_string_lossy())),
+            None => tidied.problem(ConfigError::new("is not UTF-8 text").field(argument.to_string_lossy())),
         }
     }
     tidied.finish()
@@ -110,7 +110,7 @@ impl Tidied<'_> {
             Some(known) => self.flag(known.get_long().unwrap_or_default(), known, value, rest),
             None => {
                 let hint = "flags are written with two dashes; --help lists them";
-                self.problem(Problem::new("there is no such flag").field(format!("-{letter}")).hint(hint));
+                self.problem(ConfigError::new("there is no such flag").field(format!("-{letter}")).hint(hint));
                 skip_value(value, rest);
             }
         }
@@ -127,7 +127,7 @@ impl Tidied<'_> {
                 argument.push(value);
                 self.argv.arguments.push(argument);
             }
-            None => self.problem(Problem::flag(name, "the value is missing")),
+            None => self.problem(ConfigError::flag(name, "the value is missing")),
         }
     }
 
@@ -137,7 +137,7 @@ impl Tidied<'_> {
             Some(near) => format!("did you mean --{near}?"),
             None => "--help lists those there are".to_owned(),
         };
-        self.problem(Problem::flag(name, "there is no such flag").hint(hint));
+        self.problem(ConfigError::flag(name, "there is no such flag").hint(hint));
     }
 
     /// A value of its own, if the command takes one; else it is kept for an error.
@@ -157,13 +157,13 @@ impl Tidied<'_> {
             let words: Vec<_> = self.words.iter().map(|word| format!("{word:?}")).collect();
             let message =
                 format!("{:?} does not take any arguments, got [{}]", self.command.get_name(), words.join(" "));
-            self.problem(Problem::new(message).hint(WORD_HINT));
+            self.problem(ConfigError::new(message).hint(WORD_HINT));
         }
         self.argv
     }
 
-    fn problem(&mut self, problem: Problem) {
-        self.argv.problems.push(problem);
+    fn problem(&mut self, problem: ConfigError) {
+        self.argv.errors.push(problem);
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         let arguments = ["bowline"].iter().chain(arguments).map(OsString::from).collect();
         let argv = tidy(arguments, &mut crate::cli());
         let arguments = argv.arguments.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-        (arguments.collect(), argv.problems.iter().map(ToString::to_string).collect())
+        (arguments.collect(), argv.errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -204,11 +204,8 @@ mod tests {
             (&["-h", "--", ""], &["-h"]),
         ];
         for (given, expected) in cases {
-            let (arguments, problems) = tidied(given);
-            assert_eq!(
-                (arguments.iter().map(String::as_str).collect::<Vec<_>>(), problems),
-                (expected.to_vec(), vec![])
-            );
+            let (arguments, errors) = tidied(given);
+            assert_eq!((arguments.iter().map(String::as_str).collect::<Vec<_>>(), errors), (expected.to_vec(), vec![]));
         }
     }
 
@@ -223,7 +220,7 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_kept_and_the_rest_goes_on() {
-        let (arguments, problems) = tidied(&[
+        let (arguments, errors) = tidied(&[
             "--cloud-provder=local",
             "--knots",
             "8",
@@ -243,8 +240,8 @@ mod tests {
             // upstream: the word behind a boolean flag is not its value.
             "\"bowline\" does not take any arguments, got [\"false\" \"sail\"]; ",
         ];
-        assert_eq!(problems.len(), expected.len(), "{problems:#?}");
-        for (problem, expected) in problems.iter().zip(expected) {
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (problem, expected) in errors.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
     }

@@ -83,7 +83,7 @@ async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<Stri
         CloudCommand::Balancers(_) => Ok(table::balancers(&client.balancers().await?)),
         CloudCommand::Addresses(_) => Ok(table::addresses(&client.addresses().await?)),
         CloudCommand::Routes(_) => {
-            Ok(table::routes(&client.route_tables().await?) + &table::problems(&client.route_problems().await?))
+            Ok(table::routes(&client.route_tables().await?) + &table::errors(&client.route_problems().await?))
         }
         CloudCommand::AddRoute(args) => {
             Ok(format!("{}\n", client.add_route(&args.table.cluster, &NewRoute::from(args)).await?.id))

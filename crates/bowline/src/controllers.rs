@@ -1,6 +1,6 @@
 //! `--controllers`: which of them run (CTRL-1 to CTRL-4).
 
-use bowline_config::{Problem, Problems, nearest};
+use bowline_config::{ConfigError, ConfigErrors, nearest};
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 
 use crate::choice;
@@ -29,8 +29,8 @@ pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
     /// Replaces aliases, and says which names nobody knows (CTRL-2, CTRL-3).
-    pub(crate) fn new(items: &[String], problems: &mut Problems) -> Selection {
-        choice::names(items).filter(|name| known(name).is_none()).for_each(|name| problems.push(unknown(name)));
+    pub(crate) fn new(items: &[String], errors: &mut ConfigErrors) -> Selection {
+        choice::names(items).filter(|name| known(name).is_none()).for_each(|name| errors.push(unknown(name)));
         Selection(items.iter().map(|item| canonical(item)).collect())
     }
 
@@ -69,12 +69,12 @@ pub(crate) fn canonical(item: &str) -> String {
     }
 }
 
-fn unknown(name: &str) -> Problem {
+fn unknown(name: &str) -> ConfigError {
     let hint = match nearest(name, KNOWN.iter().flat_map(|known| [known.name, known.alias])) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
     };
-    Problem::flag("controllers", format!("{name:?} is not in the list of known controllers")).hint(hint)
+    ConfigError::flag("controllers", format!("{name:?} is not in the list of known controllers")).hint(hint)
 }
 
 #[cfg(test)]
@@ -82,15 +82,15 @@ mod tests {
     use super::*;
 
     fn select(items: &[&str]) -> (Selection, Vec<String>) {
-        let mut problems = Problems::new();
+        let mut errors = ConfigErrors::new();
         let items: Vec<_> = items.iter().map(ToString::to_string).collect();
-        let selection = Selection::new(&items, &mut problems);
-        (selection, problems.iter().map(ToString::to_string).collect())
+        let selection = Selection::new(&items, &mut errors);
+        (selection, errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn c05_aliases_become_canonical_names_and_keep_their_order() {
-        let (selection, problems) = select(&["service-lb-controller", "-service", "route", "-cloud-node-lifecycle"]);
+        let (selection, errors) = select(&["service-lb-controller", "-service", "route", "-cloud-node-lifecycle"]);
         let expected = [
             "service-lb-controller",
             "-service-lb-controller",
@@ -98,7 +98,7 @@ mod tests {
             "-cloud-node-lifecycle-controller",
         ];
         assert_eq!(selection.0, expected);
-        assert!(problems.is_empty(), "{problems:?}");
+        assert!(errors.is_empty(), "{errors:?}");
     }
 
     #[test]
@@ -121,22 +121,22 @@ mod tests {
             ("C11", &[], node, false),
         ];
         for (case, items, name, expected) in cases {
-            let (selection, problems) = select(items);
+            let (selection, errors) = select(items);
             assert_eq!(selection.has(name), expected, "{case}: {name} in {items:?}");
-            assert!(problems.is_empty(), "{case}: {problems:?}");
+            assert!(errors.is_empty(), "{case}: {errors:?}");
         }
     }
 
     #[test]
     fn c09_c10_only_names_that_nobody_knows_are_refused() {
-        let (_, problems) = select(&["*", "red-controller", "cloud-node", "-cloud-nod", "-"]);
+        let (_, errors) = select(&["*", "red-controller", "cloud-node", "-cloud-nod", "-"]);
         let expected = [
             "--controllers: \"red-controller\" is not in the list of known controllers; known are cloud-node-",
             "--controllers: \"cloud-nod\" is not in the list of known controllers; did you mean cloud-node?",
             "--controllers: \"\" is not in the list of known controllers; known are ",
         ];
-        assert_eq!(problems.len(), expected.len(), "{problems:?}");
-        for (problem, expected) in problems.iter().zip(expected) {
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        for (problem, expected) in errors.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
     }

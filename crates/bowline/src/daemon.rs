@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_kube::{Clients, ObjectRef, RestMetrics, Unwell};
-use bowline_runtime::{Board, Clock, Kind, Renewals, Shutdown, Supervisor};
+use bowline_kube::{Clients, NotReady, ObjectRef, RestMetrics};
+use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
 use bowline_serving::webhook::Webhook;
 use futures::future::join_all;
 
@@ -68,15 +68,15 @@ struct Prepared {
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
     async fn new(args: &ManagerArgs) -> anyhow::Result<Prepared> {
-        let mut problems = Problems::new();
-        let mut settings = Settings::resolve(args, &mut problems);
+        let mut errors = ConfigErrors::new();
+        let mut settings = Settings::resolve(args, &mut errors);
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
-        problems.extend(settings.serving.webhooks.problems(&webhooks()));
-        let check = |providers: &[_], problems: &mut _| {
-            reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, problems);
+        errors.extend(settings.serving.webhooks.errors(&webhooks()));
+        let check = |providers: &[_], errors: &mut _| {
+            reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, errors);
         };
-        let reached = Reached::new(&settings.reach, &metrics, problems, check).await?;
+        let reached = Reached::new(&settings.reach, &metrics, errors, check).await?;
         reach::narrow(&mut settings.manager, &reached.providers);
         Ok(Prepared { settings, reached, metrics })
     }
@@ -85,7 +85,7 @@ impl Prepared {
     async fn run(self, front: Front, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
         let Prepared { settings, reached, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
-        let (board, fence) = (Board::new(), settings.reach.calls.fence.clone());
+        let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
         crate::metrics::register(&metrics, fence.clone())?;
         let pages = pages(&settings, &board, &metrics, logs);
         let clouds = Clouds::around(providers, &settings.reach.layers, &metrics);
@@ -97,7 +97,7 @@ impl Prepared {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
         tasks.spawn("memory", settle(shutdown.clone()));
-        let renewals = Renewals::register(&metrics)?;
+        let renewals = Reloader::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
         let candidacy = Candidacy {
             // Nothing that the controllers send can hold a renewal up (CL-3).
@@ -143,7 +143,7 @@ async fn settle(shutdown: Shutdown) -> Result<(), Infallible> {
 }
 
 /// What is told of the process while it runs.
-fn pages(settings: &Settings, board: &Board, metrics: &prometheus::Registry, logs: Handle) -> Pages {
+fn pages(settings: &Settings, board: &StatusBoard, metrics: &prometheus::Registry, logs: Handle) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
     let migration = settings.election.as_ref().and_then(|election| election.migration.clone());
     let (seen, clock) = (board.clone(), Clock::system());
@@ -170,7 +170,7 @@ async fn start(clouds: Clouds, client: kube::Client, shutdown: Shutdown) -> Resu
 #[derive(Debug, thiserror::Error)]
 enum ControlError {
     #[error("the API server is not well: {0}")]
-    ApiServer(#[from] Unwell),
+    ApiServer(#[from] NotReady),
     #[error(transparent)]
     Manager(#[from] ManagerError),
 }
@@ -182,7 +182,7 @@ async fn control(
     options: ManagerOptions,
     shutdown: Shutdown,
 ) -> Result<(), ControlError> {
-    if let Some(well) = shutdown.or(bowline_kube::wait_until_well(&client)).await {
+    if let Some(well) = shutdown.or(bowline_kube::wait_until_ready(&client)).await {
         well?;
         manager::run(surroundings, options, shutdown).await?;
     }

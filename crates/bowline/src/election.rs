@@ -8,7 +8,7 @@
 
 use bowline_controllers::Gate;
 use bowline_kube::{ElectionMetrics, Elector, Held, Identity, Lost};
-use bowline_runtime::{Board, Clock, Fence, Kind, Shutdown, Term};
+use bowline_runtime::{Clock, Fence, Kind, Shutdown, StatusBoard, Term};
 
 use crate::settings;
 
@@ -20,7 +20,7 @@ pub(crate) struct Candidacy {
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
     pub(crate) metrics: prometheus::Registry,
-    pub(crate) board: Board,
+    pub(crate) board: StatusBoard,
     pub(crate) fence: Fence,
 }
 
@@ -130,7 +130,7 @@ mod tests {
             client: server.in_process_client(),
             clock: Clock::system(),
             metrics: prometheus::Registry::new(),
-            board: Board::new(),
+            board: StatusBoard::new(),
             fence: fence.clone(),
         };
         let settings = settings::Election { lease: Default::default(), migration: None, releases: true };

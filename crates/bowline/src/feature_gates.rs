@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_config::{Problem, Problems, nearest};
+use bowline_config::{ConfigError, ConfigErrors, nearest};
 
 use crate::flags::go_bool;
 
@@ -111,12 +111,12 @@ pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 
 impl FeatureGates {
     /// Reads `name=bool,name=bool`, given once or in parts, of which the last counts.
-    pub(crate) fn new(parts: &[String], problems: &mut Problems) -> FeatureGates {
+    pub(crate) fn new(parts: &[String], errors: &mut ConfigErrors) -> FeatureGates {
         let mut gates = FeatureGates::default();
         for item in parts.iter().flat_map(|part| part.split(',')).filter(|item| !item.is_empty()) {
             match read(item) {
                 Ok((name, value)) => drop(gates.0.insert(name.to_owned(), value)),
-                Err(problem) => problems.push(problem),
+                Err(problem) => errors.push(problem),
             }
         }
         gates
@@ -175,7 +175,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 
 /// One gate with its value.
 // upstream: the words of what is wrong, which people look for.
-fn read(item: &str) -> Result<(&str, bool), Problem> {
+fn read(item: &str) -> Result<(&str, bool), ConfigError> {
     let (name, value) = match item.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim())),
         None => (item.trim(), None),
@@ -183,19 +183,20 @@ fn read(item: &str) -> Result<(&str, bool), Problem> {
     if !all().any(|known| known == name) {
         return Err(unknown(name));
     }
-    let wrong =
-        |message: String| Problem::flag("feature-gates", message).hint(format!("write {name}=true or {name}=false"));
+    let wrong = |message: String| {
+        ConfigError::flag("feature-gates", message).hint(format!("write {name}=true or {name}=false"))
+    };
     let value = value.ok_or_else(|| wrong(format!("missing bool value for {name}")))?;
     let on = go_bool(value).map_err(|_| wrong(format!("invalid value of {name}={value}")))?;
     Ok((name, on))
 }
 
-fn unknown(name: &str) -> Problem {
+fn unknown(name: &str) -> ConfigError {
     let hint = match nearest(name, all()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("leave it out; those that have an effect are {}", WITH_EFFECT.join(", ")),
     };
-    Problem::flag("feature-gates", format!("unrecognized feature gate: {name}")).hint(hint)
+    ConfigError::flag("feature-gates", format!("unrecognized feature gate: {name}")).hint(hint)
 }
 
 #[cfg(test)]
@@ -203,10 +204,10 @@ mod tests {
     use super::*;
 
     fn gates(parts: &[&str]) -> (FeatureGates, Vec<String>) {
-        let mut problems = Problems::new();
+        let mut errors = ConfigErrors::new();
         let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
-        let gates = FeatureGates::new(&parts, &mut problems);
-        (gates, problems.iter().map(ToString::to_string).collect())
+        let gates = FeatureGates::new(&parts, &mut errors);
+        (gates, errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -226,15 +227,15 @@ mod tests {
         ];
         for (parts, expected) in cases {
             let parts: Vec<_> = parts.iter().map(String::as_str).collect();
-            let (gates, problems) = gates(&parts);
-            assert_eq!((gates.watches_routes(), problems), (expected, vec![]), "{parts:?}");
+            let (gates, errors) = gates(&parts);
+            assert_eq!((gates.watches_routes(), errors), (expected, vec![]), "{parts:?}");
         }
     }
 
     #[test]
     fn a_gate_that_only_the_go_managers_act_on_is_taken_and_told() {
-        let (gates, problems) = gates(&["ContextualLogging=true,WatchList=false", "NativeHistograms=1"]);
-        assert_eq!(problems, [""; 0]);
+        let (gates, errors) = gates(&["ContextualLogging=true,WatchList=false", "NativeHistograms=1"]);
+        assert_eq!(errors, [""; 0]);
         let names = ["ContextualLogging", "NativeHistograms", "WatchList"];
         let remarks =
             names.map(|name| format!("the feature gate {name} has no effect: this version does not act on it"));
@@ -243,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_gate_of_old_is_taken_and_told() {
-        let (gates, problems) = gates(&["ServiceNodeExclusion=true,LegacyNodeRoleBehavior=false"]);
-        assert_eq!(problems, [""; 0]);
+        let (gates, errors) = gates(&["ServiceNodeExclusion=true,LegacyNodeRoleBehavior=false"]);
+        assert_eq!(errors, [""; 0]);
         let names = ["LegacyNodeRoleBehavior", "ServiceNodeExclusion"];
         let remarks = names
             .map(|name| format!("the feature gate {name} has no effect: the Go managers no longer have it, either"));
@@ -263,9 +264,9 @@ mod tests {
             ("ControllerManagerReleaseLeaderElectionLockOnExit=false", [false, false, true, false]),
         ];
         for (text, expected) in cases {
-            let (gates, problems) = gates(&[text]);
+            let (gates, errors) = gates(&[text]);
             let found = [gates.webhooks(), gates.logging_alpha(), gates.uid_headers(), gates.releases_lease()];
-            assert_eq!((found, problems), (expected, vec![]), "{text}");
+            assert_eq!((found, errors), (expected, vec![]), "{text}");
         }
     }
 
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_is_no_gate_and_what_is_no_boolean_is_told_all_at_once() {
-        let (_, problems) = gates(&["Knots=true,ContextualLoging=true,AllBeta,AllAlpha=maybe", "=true"]);
+        let (_, errors) = gates(&["Knots=true,ContextualLoging=true,AllBeta,AllAlpha=maybe", "=true"]);
         let expected = [
             "--feature-gates: unrecognized feature gate: Knots; leave it out; those that have an effect are Cloud",
             "--feature-gates: unrecognized feature gate: ContextualLoging; did you mean ContextualLogging?",
@@ -285,8 +286,8 @@ mod tests {
             "--feature-gates: invalid value of AllAlpha=maybe; write AllAlpha=true or AllAlpha=false",
             "--feature-gates: unrecognized feature gate: ; leave it out; ",
         ];
-        assert_eq!(problems.len(), expected.len(), "{problems:#?}");
-        for (problem, expected) in problems.iter().zip(expected) {
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (problem, expected) in errors.iter().zip(expected) {
             assert!(problem.starts_with(expected), "{problem}");
         }
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_config::{Problem, parse_duration};
+use bowline_config::{ConfigError, parse_duration};
 use bowline_core::service::NodeSet;
 use bowline_core::{AddressType, parse_cidr};
 use bowline_playground::check_cluster_cidrs;
@@ -17,7 +17,7 @@ use clap::{Arg, ArgAction};
 use ipnet::IpNet;
 
 /// The value of a flag, or what is wrong with it.
-pub(crate) type Given<T> = Result<T, Problem>;
+pub(crate) type Given<T> = Result<T, ConfigError>;
 
 /// Reads with `parse`, and keeps what is wrong as a value: clap would end the program at the first flag that is wrong,
 /// and the others would be found one start at a time.
@@ -39,7 +39,7 @@ where
 
     fn parse_ref(&self, _: &clap::Command, flag: Option<&Arg>, value: &OsStr) -> Result<Given<T>, clap::Error> {
         let name = flag.and_then(Arg::get_long).unwrap_or_default();
-        let wrong = |what: &dyn fmt::Display| Problem::flag(name, format!("{value:?} is not right: {what}"));
+        let wrong = |what: &dyn fmt::Display| ConfigError::flag(name, format!("{value:?} is not right: {what}"));
         Ok(match value.to_str() {
             Some(text) => (self.0)(text).map_err(|error| wrong(&error)),
             None => Err(wrong(&"it is not UTF-8 text")),

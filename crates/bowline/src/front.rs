@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_kube::{Access, ClientOptions, Probe, RestMetrics};
-use bowline_runtime::{Board, Entry, Kind, Metric, Shutdown, metrics};
+use bowline_runtime::{Entry, Kind, Metric, Shutdown, StatusBoard, metrics};
 use bowline_serving::answer::{self, Answer};
 use bowline_serving::webhook::{self, Webhook, WebhookMetrics};
 use bowline_serving::{
-    ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics, Checks,
-    Door, LOOK, Server, ServingOptions, Site,
+    ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics,
+    Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions,
 };
 use http::header::ACCEPT;
 use http::{Method, StatusCode};
@@ -82,7 +82,7 @@ pub(crate) type Page = Arc<dyn Fn() -> (String, Value) + Send + Sync>;
 /// What is told.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    pub(crate) board: Board,
+    pub(crate) board: StatusBoard,
     pub(crate) metrics: Registry,
     pub(crate) configz: Document,
     pub(crate) flagz: Page,
@@ -92,7 +92,7 @@ pub(crate) struct Pages {
 
 /// Addresses that are taken. Connections wait until they are served.
 pub(crate) struct Front {
-    secure: Option<(Server, Door)>,
+    secure: Option<(Server, AccessControl)>,
     reviewers: Reviewers,
     plain: Option<Server>,
     webhooks: Option<(Server, Vec<Arc<dyn Webhook>>)>,
@@ -141,7 +141,9 @@ impl Front {
         }
         let plain = async {
             match self.plain {
-                Some(server) => server.serve(metrics_site(&pages.metrics), Door::open(), shutdown.clone()).await,
+                Some(server) => {
+                    server.serve(metrics_site(&pages.metrics), AccessControl::open(), shutdown.clone()).await
+                }
                 None => Ok(()),
             }
         };
@@ -154,7 +156,9 @@ impl Front {
         let webhooks = async {
             match self.webhooks {
                 Some((server, hooks)) => match WebhookMetrics::register(&pages.metrics) {
-                    Ok(metrics) => server.serve(webhook::site(&hooks, &metrics), Door::open(), shutdown.clone()).await,
+                    Ok(metrics) => {
+                        server.serve(webhook::site(&hooks, &metrics), AccessControl::open(), shutdown.clone()).await
+                    }
                     Err(error) => {
                         tracing::error!(%error, "cannot count what webhooks do, and serves none");
                         Ok(())
@@ -203,7 +207,7 @@ async fn reviewer(
     Ok(Some(Access::open(&options).await?))
 }
 
-async fn door(options: &FrontOptions, reviewers: &Reviewers) -> anyhow::Result<Door> {
+async fn door(options: &FrontOptions, reviewers: &Reviewers) -> anyhow::Result<AccessControl> {
     let reviews = reviewers.authentication.as_ref().map(Access::client);
     let authenticator = Authenticator::new(&options.authentication, reviews).await?;
     let reviews = reviewers.authorization.as_ref().map(Access::client);
@@ -212,21 +216,21 @@ async fn door(options: &FrontOptions, reviewers: &Reviewers) -> anyhow::Result<D
             "no client for SubjectAccessReviews, since there is no --authorization-kubeconfig: only system:masters and the paths in --authorization-always-allow-paths are let in"
         );
     }
-    Ok(Door::guarded(authenticator, Authorizer::new(&options.authorization, reviews)?))
+    Ok(AccessControl::protected(authenticator, Authorizer::new(&options.authorization, reviews)?))
 }
 
 /// `/metrics` alone.
-fn metrics_site(metrics: &Registry) -> Site {
+fn metrics_site(metrics: &Registry) -> Router {
     let metrics = metrics.clone();
-    Site::new().at("/metrics", LOOK, move |_| std::future::ready(exposed(&metrics)))
+    Router::new().at("/metrics", READ_METHODS, move |_| std::future::ready(exposed(&metrics)))
 }
 
 /// Everything.
-fn site(pages: &Pages, profiling: bool) -> Site {
+fn site(pages: &Pages, profiling: bool) -> Router {
     let slis = Registry::new();
     let metrics = pages.metrics.clone();
     // upstream: all verbs are answered alike.
-    let mut site = Site::new().at("/metrics", ANY, move |_| std::future::ready(exposed(&metrics)));
+    let mut site = Router::new().at("/metrics", ANY, move |_| std::future::ready(exposed(&metrics)));
     match CheckMetrics::register(&slis) {
         Ok(checks) => {
             site = with_checks(site, &pages.board, &checks);
@@ -236,10 +240,11 @@ fn site(pages: &Pages, profiling: bool) -> Site {
         Err(error) => tracing::error!(%error, "cannot count health checks, and serves none"),
     }
     let configz = pages.configz.clone();
-    site = site
-        .at("/configz", LOOK, move |_| std::future::ready(answer::sniffless(answer::json(StatusCode::OK, &configz()))));
+    site = site.at("/configz", READ_METHODS, move |_| {
+        std::future::ready(answer::no_sniff(answer::json(StatusCode::OK, &configz())))
+    });
     for (path, page) in [("/flagz", pages.flagz.clone()), ("/statusz", pages.statusz.clone())] {
-        site = site.at(path, LOOK, move |asked| std::future::ready(shown(&asked, &page)));
+        site = site.at(path, READ_METHODS, move |asked| std::future::ready(shown(&asked, &page)));
     }
     if profiling { debug::with_pages(site, pages.set_verbosity.clone()) } else { site }
 }
@@ -249,7 +254,7 @@ fn exposed(metrics: &Registry) -> Answer {
 }
 
 /// For programs if they ask for it (`Accept: application/json` or `?format=json`), else for people.
-fn shown(asked: &Asked, page: &Page) -> Answer {
+fn shown(asked: &IncomingRequest, page: &Page) -> Answer {
     let (text, json) = page();
     let accept = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let wanted = asked.query.get("format").and_then(|values| values.last()).map(String::as_str);
@@ -257,14 +262,14 @@ fn shown(asked: &Asked, page: &Page) -> Answer {
         true => answer::json(StatusCode::OK, &json),
         false => answer::text(StatusCode::OK, text),
     };
-    answer::sniffless(answer)
+    answer::no_sniff(answer)
 }
 
 // === Health ===
 
 /// Alive is who leads or waits, and whose loops get on. Ready is who, beside that, sees the cluster, and whose clouds have
 /// started; a standby does not look at the cluster yet, and is ready all the same: it is ready to take over.
-fn with_checks(site: Site, board: &Board, metrics: &CheckMetrics) -> Site {
+fn with_checks(site: Router, board: &StatusBoard, metrics: &CheckMetrics) -> Router {
     let kinds: [(&str, &'static [Kind]); 3] = [
         ("healthz", &[Kind::Lease, Kind::Controller]),
         ("livez", &[Kind::Lease, Kind::Controller]),
@@ -277,7 +282,7 @@ fn with_checks(site: Site, board: &Board, metrics: &CheckMetrics) -> Site {
     })
 }
 
-fn checks_of(board: &Board, kinds: &[Kind]) -> Vec<Check> {
+fn checks_of(board: &StatusBoard, kinds: &[Kind]) -> Vec<Check> {
     let mut leases = 0;
     let entries = board.entries().into_iter().filter(|entry| kinds.contains(&entry.kind));
     let check = |Entry { kind, name, part }| {
@@ -298,7 +303,7 @@ fn checks_of(board: &Board, kinds: &[Kind]) -> Vec<Check> {
 
 // === Metrics about health ===
 
-fn with_slis(site: Site, registry: Registry, checks: CheckMetrics) -> Site {
+fn with_slis(site: Router, registry: Registry, checks: CheckMetrics) -> Router {
     if let Ok(start) = START.register::<Gauge>(&registry) {
         start.set(crate::metrics::start_time().unwrap_or_default());
     }
@@ -306,7 +311,7 @@ fn with_slis(site: Site, registry: Registry, checks: CheckMetrics) -> Site {
         std::future::ready(match asked.method {
             Method::DELETE => {
                 checks.reset();
-                answer::sniffless(answer::text(StatusCode::OK, "metrics reset\n"))
+                answer::no_sniff(answer::text(StatusCode::OK, "metrics reset\n"))
             }
             _ => exposed(&registry),
         })
@@ -357,7 +362,7 @@ mod tests {
     fn pages(verbosity: &Arc<AtomicI32>) -> Pages {
         let verbosity = verbosity.clone();
         Pages {
-            board: Board::new(),
+            board: StatusBoard::new(),
             metrics: Registry::new(),
             configz: Arc::new(|| json!({ "cloudcontrollermanager.config.k8s.io": {} })),
             flagz: Arc::new(|| ("v=2\n".to_owned(), json!({ "v": "2" }))),
@@ -370,15 +375,15 @@ mod tests {
         pages(&Arc::default())
     }
 
-    async fn answered(site: &Site, asked: Asked) -> (u16, String) {
+    async fn answered(site: &Router, asked: IncomingRequest) -> (u16, String) {
         let answer = site.answer(asked).await;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    async fn said(site: &Site, method: Method, uri: &'static str) -> (u16, String) {
-        answered(site, Asked::new(method, &Uri::from_static(uri))).await
+    async fn said(site: &Router, method: Method, uri: &'static str) -> (u16, String) {
+        answered(site, IncomingRequest::new(method, &Uri::from_static(uri))).await
     }
 
     #[tokio::test]
@@ -445,7 +450,7 @@ mod tests {
         let site = site(&some_pages(), false);
         assert_eq!(said(&site, Method::GET, "/statusz").await, (200, "all is well\n".to_owned()));
         assert_eq!(said(&site, Method::GET, "/flagz?format=json").await, (200, "{\"v\":\"2\"}".to_owned()));
-        let mut asked = Asked::new(Method::GET, &Uri::from_static("/statusz"));
+        let mut asked = IncomingRequest::new(Method::GET, &Uri::from_static("/statusz"));
         asked.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         assert_eq!(answered(&site, asked).await, (200, "{\"well\":true}".to_owned()));
         let configz = "{\"cloudcontrollermanager.config.k8s.io\":{}}";
@@ -457,8 +462,8 @@ mod tests {
         let verbosity = Arc::default();
         let site = site(&pages(&verbosity), true);
         let put = |body: &'static str| {
-            let asked = Asked::new(Method::PUT, &Uri::from_static("/debug/flags/v"));
-            answered(&site, Asked { body: body.into(), ..asked })
+            let asked = IncomingRequest::new(Method::PUT, &Uri::from_static("/debug/flags/v"));
+            answered(&site, IncomingRequest { body: body.into(), ..asked })
         };
         let done = "successfully set klog.logging.verbosity to 4\n";
         assert_eq!(put("4").await, (200, done.to_owned()));

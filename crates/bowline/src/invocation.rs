@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use bowline_config::Problem;
+use bowline_config::ConfigError;
 use clap::{Args as _, FromArgMatches as _};
 
 use crate::argv::{self, Argv};
@@ -83,7 +83,7 @@ fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
     let matches = definition.try_get_matches_from_mut(argv.arguments)?;
     let mut cli = cli::Cli::from_arg_matches(&matches)?;
     if let Some(args) = cli.command.as_mut().and_then(cli::Command::manager_args) {
-        (args.problems, args.election.migration) = (argv.problems, argv.migration);
+        (args.errors, args.election.migration) = (argv.errors, argv.migration);
     }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "a command is missing");
     cli.command.map(Invocation::Command).ok_or_else(missing)
@@ -136,7 +136,7 @@ impl Manager {
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(&definition, &matches);
         let mut remarks = idle_remarks(&definition, &args.effective);
-        (args.problems, args.election.migration) = (argv.problems, argv.migration);
+        (args.errors, args.election.migration) = (argv.errors, argv.migration);
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
             Ok(Asked::Print(text)) => {
@@ -144,7 +144,7 @@ impl Manager {
                 std::process::exit(i32::from(printed.is_err()))
             }
             Ok(Asked::Remark(remark)) => remarks.push(remark),
-            Err(problem) => args.problems.push(problem),
+            Err(problem) => args.errors.push(problem),
         }
         Ok(Manager { name, args, remarks })
     }
@@ -176,7 +176,7 @@ fn read_config(argv: &mut Argv) {
             argv.arguments.extend(written.map(|(flag, value)| OsString::from(format!("--{flag}={value}"))));
             argv.arguments.extend(given.arguments);
         }
-        Err(problems) => argv.problems.extend(problems),
+        Err(errors) => argv.errors.extend(errors),
     }
 }
 
@@ -210,7 +210,7 @@ enum Asked {
 }
 
 // upstream: true and false in all their spellings, raw, and a version that is reported from then on.
-fn asked_version(value: Option<&str>) -> Result<Asked, Problem> {
+fn asked_version(value: Option<&str>) -> Result<Asked, ConfigError> {
     let version = env!("CARGO_PKG_VERSION");
     match value {
         None => Ok(Asked::Nothing),
@@ -222,14 +222,12 @@ fn asked_version(value: Option<&str>) -> Result<Asked, Problem> {
         Some(other) if other.starts_with('v') => {
             Ok(Asked::Remark(format!("--version={other} has no effect: this is bowline {version}, and it says so")))
         }
-        Some(other) => {
-            match go_bool(other) {
-                Ok(true) => Ok(Asked::Print(format!("bowline {version}"))),
-                Ok(false) => Ok(Asked::Nothing),
-                Err(_) => Err(Problem::flag("version", format!("{other:?} is not right"))
-                    .hint("write --version or --version=raw")),
-            }
-        }
+        Some(other) => match go_bool(other) {
+            Ok(true) => Ok(Asked::Print(format!("bowline {version}"))),
+            Ok(false) => Ok(Asked::Nothing),
+            Err(_) => Err(ConfigError::flag("version", format!("{other:?} is not right"))
+                .hint("write --version or --version=raw")),
+        },
     }
 }
 

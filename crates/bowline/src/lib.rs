@@ -40,12 +40,12 @@ mod metrics;
 mod migration;
 mod orphans;
 mod owner_token;
+mod permissions;
 mod plan;
 mod playground;
 mod private_file;
 mod providers;
 mod reach;
-mod rights;
 mod serve;
 mod settings;
 mod statusz;
@@ -55,7 +55,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 use bowline_core::with_causes;
 use clap::CommandFactory as _;
 
@@ -119,7 +119,7 @@ fn after_help() -> String {
 /// reference pages of permissions and providers.
 pub fn generated_files() -> Vec<(String, String)> {
     let mut files = manifests::generated();
-    files.push(("docs/reference/rights.md".to_owned(), rights::reference()));
+    files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
     files.extend(providers::references());
     files
 }
@@ -145,7 +145,7 @@ fn manage(invocation: &Manager) -> ExitCode {
     remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
     let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
-    if !invocation.args.problems.is_empty() {
+    if !invocation.args.errors.is_empty() {
         complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
     }
     complain(format_args!("Error: {}\n", with_causes(error.as_ref())));
@@ -209,11 +209,11 @@ fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-impl From<Problems> for BadInput {
-    fn from(problems: Problems) -> BadInput {
-        match problems.iter().count() {
-            1 => BadInput(problems.to_string()),
-            count => BadInput(format!("{count} problems, and nothing was started:\n{problems}")),
+impl From<ConfigErrors> for BadInput {
+    fn from(errors: ConfigErrors) -> BadInput {
+        match errors.iter().count() {
+            1 => BadInput(errors.to_string()),
+            count => BadInput(format!("{count} problems, and nothing was started:\n{errors}")),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bowline_config::{ConfigFile, Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use serde::Deserialize;
@@ -60,7 +60,7 @@ impl Default for Migration {
 
 impl Migration {
     /// Reads a `LeaderMigrationConfiguration` (MIG-1).
-    pub(crate) fn read(path: &Path) -> Result<Migration, Problems> {
+    pub(crate) fn read(path: &Path) -> Result<Migration, ConfigErrors> {
         Document::read(&ConfigFile::read(path)?)
     }
 
@@ -82,16 +82,17 @@ impl Migration {
     }
 
     /// Whether the second lease can be held at all: what passes for a lock may have no way to be one (MIG-6).
-    pub(crate) fn check(&self, main: &str, problems: &mut Problems) {
+    pub(crate) fn check(&self, main: &str, errors: &mut ConfigErrors) {
         if self.lease == main {
             let message = format!("the leaderName {main:?} is the name of the manager's own lease");
-            problems.push(
-                Problem::flag("leader-migration-config", message).hint("name another one, which both managers share"),
+            errors.push(
+                ConfigError::flag("leader-migration-config", message)
+                    .hint("name another one, which both managers share"),
             );
         }
         if self.lock != LEASES {
             let message = format!("the lock {:?} cannot be held any more", self.lock);
-            problems.push(Problem::flag("leader-migration-config", message).hint("set resourceLock: leases"));
+            errors.push(ConfigError::flag("leader-migration-config", message).hint("set resourceLock: leases"));
         }
     }
 
@@ -162,13 +163,13 @@ const VERSIONS: [&str; 3] =
 const KIND: &str = "LeaderMigrationConfiguration";
 
 impl Document {
-    fn read(file: &ConfigFile) -> Result<Migration, Problems> {
+    fn read(file: &ConfigFile) -> Result<Migration, ConfigErrors> {
         let document: Document = file.yaml()?;
-        let mut problems = Problems::new();
+        let mut errors = ConfigErrors::new();
         document.check(&mut |field: &str, message: String, hint: String| {
-            problems.push(Problem::file(file.path(), None, message).field(field).hint(hint));
+            errors.push(ConfigError::file(file.path(), None, message).field(field).hint(hint));
         });
-        if problems.is_empty() { Ok(document.into()) } else { Err(problems) }
+        if errors.is_empty() { Ok(document.into()) } else { Err(errors) }
     }
 
     fn check(&self, wrong: &mut impl FnMut(&str, String, String)) {
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Migration, String> {
-        Document::read(&ConfigFile::from_text("migration.yaml", text)).map_err(|problems| problems.to_string())
+        Document::read(&ConfigFile::from_text("migration.yaml", text)).map_err(|errors| errors.to_string())
     }
 
     fn file(version: &str, rest: &str) -> String {
@@ -248,11 +249,11 @@ mod tests {
         assert_eq!(migration.lease, "cloud-provider-extraction-migration");
         // MIG-5: upstream finds the last of them only.
         assert_eq!(migration.moving(), [node_lifecycle::NAME, service::NAME, route::NAME]);
-        let mut problems = Problems::new();
-        migration.check("cloud-controller-manager", &mut problems);
-        assert!(problems.is_empty());
-        migration.check("cloud-provider-extraction-migration", &mut problems);
-        assert!(problems.to_string().contains("is the name of the manager's own lease"), "{problems}");
+        let mut errors = ConfigErrors::new();
+        migration.check("cloud-controller-manager", &mut errors);
+        assert!(errors.is_empty());
+        migration.check("cloud-provider-extraction-migration", &mut errors);
+        assert!(errors.to_string().contains("is the name of the manager's own lease"), "{errors}");
     }
 
     #[test]
@@ -330,8 +331,8 @@ mod tests {
     #[test]
     fn mig6_a_lock_that_nobody_can_hold_is_refused_when_it_is_needed() {
         let migration = read(&file("v1beta1", "leaderName: shared\nresourceLock: endpoints\n")).unwrap();
-        let mut problems = Problems::new();
-        migration.check("cloud-controller-manager", &mut problems);
-        assert!(problems.to_string().contains("the lock \"endpoints\" cannot be held any more"), "{problems}");
+        let mut errors = ConfigErrors::new();
+        migration.check("cloud-controller-manager", &mut errors);
+        assert!(errors.to_string().contains("the lock \"endpoints\" cannot be held any more"), "{errors}");
     }
 }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error};
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::service::ServiceType;
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerWish, Plan, Service};
+use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan, Service};
 use bowline_kube::Cluster;
 use ipnet::IpNet;
 
@@ -69,14 +69,14 @@ struct Findings {
 
 /// Lists them, and removes them with `--delete`.
 pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
-    let mut problems = Problems::new();
-    let Settings { reach, .. } = Settings::resolve(&args.manager, &mut problems);
+    let mut errors = ConfigErrors::new();
+    let Settings { reach, .. } = Settings::resolve(&args.manager, &mut errors);
     if args.delete && reach.layers.dry_run {
-        problems.push(Problem::flag("delete", "a dry run deletes nothing").hint("leave out --dry-run or --delete"));
+        errors.push(ConfigError::flag("delete", "a dry run deletes nothing").hint("leave out --dry-run or --delete"));
     }
     let (ranges, max_share) = route_flags(&args.manager.controllers.network);
     let Reached { providers, client, .. } =
-        Reached::new(&reach, &prometheus::Registry::new(), problems, |_, _| ()).await?;
+        Reached::new(&reach, &prometheus::Registry::new(), errors, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
@@ -103,7 +103,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
 /// The pod ranges, and the share of routes that may go. What is wrong with these flags is in the settings' problems already, whether
 /// or not the route controller runs.
 fn route_flags(args: &NetworkArgs) -> (Vec<IpNet>, f64) {
-    let mut known = Problems::new();
+    let mut known = ConfigErrors::new();
     let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut known).read;
     (ranges, settings::taken(&args.route.route_deletion_max_share, &mut known).unwrap_or_default())
 }
@@ -192,9 +192,10 @@ impl Orphan {
 
 /// How to be rid of all that the cloud has for this key; `None` if that is nothing.
 async fn plan(cloud: &Cloud, key: &LoadBalancerKey) -> Result<Option<Plan>, Error> {
-    let wish = LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
-    match cloud.layers().observe_load_balancer(&wish).await? {
-        Some(state) => cloud.layers().plan_load_balancer(&wish, Some(&state)).map(Some),
+    let desired =
+        DesiredLoadBalancer { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
+    match cloud.layers().observe_load_balancer(&desired).await? {
+        Some(state) => cloud.layers().plan_load_balancer(&desired, Some(&state)).map(Some),
         None => Ok(None),
     }
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bowline_cloud::Clouds;
 use bowline_cloud::layers::LayerOptions;
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 use bowline_controllers::forecast::{self, Forecast, Snapshot, Summary};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::secrets;
@@ -65,14 +65,14 @@ pub(crate) struct Scene {
 impl Scene {
     /// Reads the cluster and starts the clouds, for reading alone.
     pub(crate) async fn read(args: &ManagerArgs) -> anyhow::Result<Scene> {
-        let mut problems = Problems::new();
-        let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut problems);
+        let mut errors = ConfigErrors::new();
+        let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut errors);
         reach.calls.dry_run = true;
-        let check = |providers: &[_], problems: &mut _| {
-            reach::check(providers, &reach, &options, &args.controllers.network, problems);
+        let check = |providers: &[_], errors: &mut _| {
+            reach::check(providers, &reach, &options, &args.controllers.network, errors);
         };
         let metrics = prometheus::Registry::new();
-        let Reached { providers, client, .. } = Reached::new(&reach, &metrics, problems, check).await?;
+        let Reached { providers, client, .. } = Reached::new(&reach, &metrics, errors, check).await?;
         // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
         let layers = LayerOptions { dry_run: true, ..reach.layers };
         let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bowline_cloud::{CloudProvider, Registry, Reloading, Surroundings};
-use bowline_config::{ConfigFile, Problem, Problems, nearest};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile, nearest};
 use bowline_core::ClusterName;
 
 /// A provider that the flags ask for.
@@ -62,16 +62,16 @@ Values of `--cloud-provider`. For several clouds, name several, separated by com
 ";
 
 /// Brings `--cloud-provider` and `--cloud-config` together.
-pub(crate) fn wanted(names: &[String], configs: &[String], problems: &mut Problems) -> Vec<Wanted> {
+pub(crate) fn wanted(names: &[String], configs: &[String], errors: &mut ConfigErrors) -> Vec<Wanted> {
     if names.iter().all(String::is_empty) {
         let hint = "name a cloud, such as --cloud-provider=local";
         // upstream: these words, without a mark between the flag and the rest.
-        problems.push(Problem::new("--cloud-provider cannot be empty").hint(hint));
+        errors.push(ConfigError::new("--cloud-provider cannot be empty").hint(hint));
         return Vec::new();
     }
-    let mut files = Files::new(names, configs, problems);
+    let mut files = Files::new(names, configs, errors);
     let wanted = names.iter().map(|name| Wanted { name: name.clone(), config: files.next(name) }).collect();
-    files.left(problems);
+    files.left(errors);
     wanted
 }
 
@@ -79,13 +79,13 @@ pub(crate) fn wanted(names: &[String], configs: &[String], problems: &mut Proble
 struct Files(BTreeMap<String, Vec<PathBuf>>);
 
 impl Files {
-    fn new(names: &[String], configs: &[String], problems: &mut Problems) -> Files {
+    fn new(names: &[String], configs: &[String], errors: &mut ConfigErrors) -> Files {
         let mut files = Files(BTreeMap::new());
         for entry in entries(names, configs) {
             match (split(entry, names), names) {
                 (Some((name, file)), _) => files.add(name, file),
                 (None, [only]) => files.add(only, entry),
-                (None, _) => problems.push(nameless(entry, names)),
+                (None, _) => errors.push(nameless(entry, names)),
             }
         }
         files
@@ -102,11 +102,11 @@ impl Files {
     }
 
     /// Says which files have no provider.
-    fn left(self, problems: &mut Problems) {
+    fn left(self, errors: &mut ConfigErrors) {
         for (name, file) in self.0.iter().flat_map(|(name, files)| files.iter().map(move |file| (name, file))) {
             let message = format!("{:?} is one file too many for {name}", file.display().to_string());
             let hint = "a provider has one file; for two clouds of a kind, name it twice in --cloud-provider";
-            problems.push(Problem::flag("cloud-config", message).hint(hint));
+            errors.push(ConfigError::flag("cloud-config", message).hint(hint));
         }
     }
 }
@@ -123,15 +123,15 @@ fn split<'a>(entry: &'a str, names: &[String]) -> Option<(&'a str, &'a str)> {
 }
 
 /// With several providers, an entry must say whose it is.
-fn nameless(entry: &str, names: &[String]) -> Problem {
+fn nameless(entry: &str, names: &[String]) -> ConfigError {
     let known = names.join(", ");
     match entry.split_once('=') {
         Some((name, _)) => {
             let near = nearest(name, names.iter().map(String::as_str));
             let hint = near.map_or(format!("named are {known}"), |near| format!("did you mean {near}?"));
-            Problem::flag("cloud-config", format!("{name:?} is not in --cloud-provider")).hint(hint)
+            ConfigError::flag("cloud-config", format!("{name:?} is not in --cloud-provider")).hint(hint)
         }
-        None => Problem::flag("cloud-config", format!("{entry:?} does not say which provider it is for"))
+        None => ConfigError::flag("cloud-config", format!("{entry:?} does not say which provider it is for"))
             .hint(format!("with several providers write NAME=FILE, with a name of {known}")),
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn build(
     cluster: &ClusterName,
     surroundings: impl Fn() -> Surroundings,
     registry: &Arc<Registry>,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) -> Vec<Arc<Reloading>> {
     let mut providers = Vec::new();
     for wanted in wanted {
@@ -152,54 +152,54 @@ pub(crate) fn build(
         let make = move || build_one(&wanted, read(&wanted), &cluster, &surroundings, &registry);
         match Reloading::new(config, make) {
             Ok(provider) => providers.push(Arc::new(provider)),
-            Err(wrong) => problems.extend(wrong),
+            Err(wrong) => errors.extend(wrong),
         }
     }
-    check_prefixes(&providers, problems);
+    check_prefixes(&providers, errors);
     providers
 }
 
-fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, Problem> {
+fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, ConfigError> {
     wanted.config.as_deref().map(ConfigFile::read).transpose()
 }
 
 /// Makes the providers from what `read` has for each, once and for all.
 pub(crate) fn build_from(
     wanted: &[Wanted],
-    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, Problem>,
+    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, ConfigError>,
     cluster: &ClusterName,
     surroundings: &Surroundings,
     registry: &Registry,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) -> Vec<Arc<dyn CloudProvider>> {
     let mut providers = Vec::new();
     for wanted in wanted {
         match build_one(wanted, read(wanted), cluster, surroundings, registry) {
             Ok(provider) => providers.push(provider),
-            Err(wrong) => problems.extend(wrong),
+            Err(wrong) => errors.extend(wrong),
         }
     }
-    check_prefixes(&providers, problems);
+    check_prefixes(&providers, errors);
     providers
 }
 
 fn build_one(
     wanted: &Wanted,
-    config: Result<Option<ConfigFile>, Problem>,
+    config: Result<Option<ConfigFile>, ConfigError>,
     cluster: &ClusterName,
     surroundings: &Surroundings,
     registry: &Registry,
-) -> Result<Arc<dyn CloudProvider>, Problems> {
+) -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
     let Some(factory) = registry.get(&wanted.name) else {
-        let mut problems = Problems::from(unknown(&wanted.name, registry));
-        config.err().into_iter().for_each(|problem| problems.push(problem));
-        return Err(problems);
+        let mut errors = ConfigErrors::from(unknown(&wanted.name, registry));
+        config.err().into_iter().for_each(|problem| errors.push(problem));
+        return Err(errors);
     };
     let config = config?;
     (factory.build)(&surroundings.context(config.as_ref(), cluster))
 }
 
-fn unknown(name: &str, registry: &Registry) -> Problem {
+fn unknown(name: &str, registry: &Registry) -> ConfigError {
     let known: Vec<_> = registry.iter().map(|factory| factory.name).collect();
     let hint = match (name, nearest(name, known.iter().copied())) {
         ("external", _) => {
@@ -208,27 +208,27 @@ fn unknown(name: &str, registry: &Registry) -> Problem {
         (_, Some(near)) => format!("did you mean {near}?"),
         (_, None) => format!("known are {}", known.join(", ")),
     };
-    Problem::flag("cloud-provider", format!("unknown cloud provider {name:?}")).hint(hint)
+    ConfigError::flag("cloud-provider", format!("unknown cloud provider {name:?}")).hint(hint)
 }
 
 /// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
-fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], problems: &mut Problems) {
+fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], errors: &mut ConfigErrors) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
         // Naming one prefix twice harms nobody.
         let own: BTreeSet<_> = info.id_prefixes.iter().map(String::as_str).collect();
         for prefix in own {
             if let Some(owner) = owners.insert(prefix, &info.name) {
-                problems.push(contested(prefix, owner, &info.name));
+                errors.push(contested(prefix, owner, &info.name));
             }
         }
     }
 }
 
-fn contested(prefix: &str, first: &str, second: &str) -> Problem {
+fn contested(prefix: &str, first: &str, second: &str) -> ConfigError {
     let message = format!("both {first} and {second} claim nodes whose provider ID starts with \"{prefix}://\"");
     let hint = "leave one of them out, or give one another prefix in its --cloud-config";
-    Problem::flag("cloud-provider", message).hint(hint)
+    ConfigError::flag("cloud-provider", message).hint(hint)
 }
 
 #[cfg(test)]
@@ -239,10 +239,10 @@ mod tests {
 
     fn asked(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
         let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut problems = Problems::new();
-        let wanted = wanted(&owned(names), &owned(configs), &mut problems);
+        let mut errors = ConfigErrors::new();
+        let wanted = wanted(&owned(names), &owned(configs), &mut errors);
         let pair = |wanted: Wanted| (wanted.name, wanted.config.map(|path| path.display().to_string()));
-        if problems.is_empty() { Ok(wanted.into_iter().map(pair).collect()) } else { Err(problems.to_string()) }
+        if errors.is_empty() { Ok(wanted.into_iter().map(pair).collect()) } else { Err(errors.to_string()) }
     }
 
     #[test]
@@ -280,15 +280,15 @@ mod tests {
             (&["aws", "gce"], &["aws=a,aws=b"], "\"b\" is one file too many for aws"),
         ];
         for (names, configs, says) in cases {
-            let problems = asked(names, configs).unwrap_err();
-            assert!(problems.contains(says), "{names:?} {configs:?} should say {says:?}: {problems}");
+            let errors = asked(names, configs).unwrap_err();
+            assert!(errors.contains(says), "{names:?} {configs:?} should say {says:?}: {errors}");
         }
     }
 
     fn kind(name: &'static str, prefixes: &'static [&'static str]) -> Factory {
         let id_prefixes = prefixes.iter().map(ToString::to_string).collect();
         let info = ProviderInfo { name: name.to_owned(), id_prefixes };
-        let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, Problems> {
+        let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
             Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
         };
         Factory::new(name, "for tests", String::new, build)
@@ -298,11 +298,10 @@ mod tests {
         let kinds = [kind("aws", &["aws"]), kind("outpost", &["outpost", "aws"]), kind("gce", &["gce", "gce"])];
         let registry = Arc::new(kinds.into_iter().fold(Registry::default(), Registry::with));
         let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
-        let mut problems = Problems::new();
-        let providers =
-            build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default, &registry, &mut problems);
+        let mut errors = ConfigErrors::new();
+        let providers = build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default, &registry, &mut errors);
         let names = providers.iter().map(|provider| provider.info().name.clone()).collect();
-        if problems.is_empty() { Ok(names) } else { Err(problems.to_string()) }
+        if errors.is_empty() { Ok(names) } else { Err(errors.to_string()) }
     }
 
     #[test]
@@ -319,17 +318,17 @@ mod tests {
             ("", "unknown cloud provider \"\""),
         ];
         for (name, says) in cases {
-            let problems = built(&[name]).unwrap_err();
-            assert!(problems.contains(says), "{name}: {problems}");
+            let errors = built(&[name]).unwrap_err();
+            assert!(errors.contains(says), "{name}: {errors}");
         }
     }
 
     #[test]
     fn a_prefix_has_one_owner() {
-        let problems = built(&["aws", "gce", "outpost"]).unwrap_err();
+        let errors = built(&["aws", "gce", "outpost"]).unwrap_err();
         assert!(
-            problems.contains("both aws and outpost claim nodes whose provider ID starts with \"aws://\""),
-            "{problems}"
+            errors.contains("both aws and outpost claim nodes whose provider ID starts with \"aws://\""),
+            "{errors}"
         );
         assert!(built(&["aws", "aws"]).is_err());
     }

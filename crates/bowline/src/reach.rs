@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities};
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::service::Routing;
@@ -43,28 +43,28 @@ impl Reached {
     pub(crate) async fn new(
         reach: &Reach,
         metrics: &prometheus::Registry,
-        mut problems: Problems,
-        check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut Problems),
+        mut errors: ConfigErrors,
+        check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut ConfigErrors),
     ) -> anyhow::Result<Reached> {
         let (surroundings, registry) = (|| reach.surroundings(metrics), providers::registry().into());
-        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, &mut problems);
+        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, &mut errors);
         let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
-        check(&providers, &mut problems);
+        check(&providers, &mut errors);
         let access = match Access::open(&reach.client).await {
             Ok(access) => Some(access),
             Err(ConnectError::Config(message)) => {
-                problems.push(Problem::new(message));
+                errors.push(ConfigError::new(message));
                 None
             }
-            Err(error) if problems.is_empty() => return Err(error.into()),
+            Err(error) if errors.is_empty() => return Err(error.into()),
             Err(_) => None,
         };
         match access {
-            Some(access) if problems.is_empty() => {
+            Some(access) if errors.is_empty() => {
                 let credentials = Credentials::new(&access, &reloading);
                 Ok(Reached { providers, client: access.client(), access, credentials })
             }
-            _ => Err(BadInput::from(problems).into()),
+            _ => Err(BadInput::from(errors).into()),
         }
     }
 }
@@ -75,11 +75,11 @@ pub(crate) fn check(
     reach: &Reach,
     options: &ManagerOptions,
     flags: &NetworkArgs,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) {
-    check_network(providers, options, flags, problems);
+    check_network(providers, options, flags, errors);
     if providers.len() == reach.providers.len() {
-        check_routing(providers, options, problems);
+        check_routing(providers, options, errors);
     }
 }
 
@@ -93,27 +93,31 @@ fn check_network(
     providers: &[Arc<dyn CloudProvider>],
     options: &ManagerOptions,
     flags: &NetworkArgs,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) {
     if options.route.as_ref().is_some_and(|route| route.ranges.is_empty()) {
         let with_routes = providers.iter().find(|provider| provider.capabilities().routes.is_some());
-        with_routes.into_iter().for_each(|provider| problems.push(no_ranges_to_lead_to(&provider.info().name)));
+        with_routes.into_iter().for_each(|provider| errors.push(no_ranges_to_lead_to(&provider.info().name)));
     }
     if let Some(ipam) = &options.node_ipam
         && let Err(problem) = check_allocator(providers, ipam.allocator, &flags.node_ipam.cidr_allocator_type)
     {
-        problems.push(problem);
+        errors.push(problem);
     }
 }
 
 /// Without the range of the pods, nobody can tell which routes are the cluster's (R24).
-fn no_ranges_to_lead_to(cloud: &str) -> Problem {
-    Problem::flag("cluster-cidr", format!("it is not given, and the cloud {cloud} has routes to see to"))
+fn no_ranges_to_lead_to(cloud: &str) -> ConfigError {
+    ConfigError::flag("cluster-cidr", format!("it is not given, and the cloud {cloud} has routes to see to"))
         .hint("set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false")
 }
 
 /// Where the cloud has a say in pod ranges, each cloud with machines must have it.
-fn check_allocator(providers: &[Arc<dyn CloudProvider>], allocator: AllocatorType, text: &str) -> Result<(), Problem> {
+fn check_allocator(
+    providers: &[Arc<dyn CloudProvider>],
+    allocator: AllocatorType,
+    text: &str,
+) -> Result<(), ConfigError> {
     let can = |can: &InstanceCapabilities| match allocator {
         AllocatorType::Range => true,
         AllocatorType::FromCloud => can.pod_ranges,
@@ -129,18 +133,18 @@ fn check_allocator(providers: &[Arc<dyn CloudProvider>], allocator: AllocatorTyp
             // upstream: these words.
             let message = format!("invalid CIDR allocator type: {text}");
             let hint = format!("the cloud {cloud} does not do that; set --cidr-allocator-type=RangeAllocator");
-            Err(Problem::flag("cidr-allocator-type", message).hint(hint))
+            Err(ConfigError::flag("cidr-allocator-type", message).hint(hint))
         }
     }
 }
 
 /// Who takes Services without a class is a cloud that is there. Which names there are is known only when all of the clouds
 /// could be made: two of one kind get names that tell them apart.
-fn check_routing(providers: &[Arc<dyn CloudProvider>], options: &ManagerOptions, problems: &mut Problems) {
+fn check_routing(providers: &[Arc<dyn CloudProvider>], options: &ManagerOptions, errors: &mut ConfigErrors) {
     let Some(service) = &options.service else { return };
     let clouds = Clouds::around(providers.to_vec(), &LayerOptions::default(), &prometheus::Registry::new());
     if let Err(error) = Routing::new(&clouds, &service.default_cloud, service.classes) {
-        problems.push(Problem::flag("load-balancer-default-cloud", error.to_string()));
+        errors.push(ConfigError::flag("load-balancer-default-cloud", error.to_string()));
     }
 }
 
@@ -165,11 +169,11 @@ mod tests {
     /// What these clouds make wrong with these flags.
     fn checked(providers: &[Arc<dyn CloudProvider>], flags: &[&str]) -> Vec<String> {
         let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider=local"].iter().chain(flags)).manager;
-        let mut problems = Problems::new();
-        let settings = Settings::resolve(&args, &mut problems);
+        let mut errors = ConfigErrors::new();
+        let settings = Settings::resolve(&args, &mut errors);
         let reach = Reach { providers: vec![settings.reach.providers[0].clone(); providers.len()], ..settings.reach };
-        check(providers, &reach, &settings.manager, &args.controllers.network, &mut problems);
-        problems.iter().map(ToString::to_string).collect()
+        check(providers, &reach, &settings.manager, &args.controllers.network, &mut errors);
+        errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -218,14 +222,14 @@ mod tests {
         ];
         for (text, providers, lacking) in cases {
             let flag = format!("--cidr-allocator-type={text}");
-            let problems = checked(&providers, &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", &flag]);
+            let errors = checked(&providers, &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", &flag]);
             let problem = |cloud| {
                 format!(
                     "--cidr-allocator-type: invalid CIDR allocator type: {text}; the cloud {cloud} does not do that; \
                      set --cidr-allocator-type=RangeAllocator"
                 )
             };
-            assert_eq!(problems, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
+            assert_eq!(errors, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
             assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
         }
     }
@@ -251,9 +255,9 @@ mod tests {
             ),
         ];
         for (flags, expected) in cases {
-            let problems = checked(&[cloud()], flags);
-            assert_eq!(problems.len(), expected.len(), "{problems:#?}");
-            assert!(problems.iter().zip(expected).all(|(problem, part)| problem.contains(part)), "{problems:#?}");
+            let errors = checked(&[cloud()], flags);
+            assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+            assert!(errors.iter().zip(expected).all(|(problem, part)| problem.contains(part)), "{errors:#?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CallPolicy, Calls, Surroundings};
-use bowline_config::{Environment, Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors, Environment};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
 use bowline_controllers::{node, node_lifecycle, provider_loops, service};
@@ -83,14 +83,14 @@ pub(crate) struct Settings {
 // rest can be looked at, too; who gets problems does not use the result.
 
 impl Reach {
-    pub(crate) fn resolve(args: &ReachArgs, problems: &mut Problems) -> Reach {
-        let cluster = taken(&args.cluster_name, problems).unwrap_or_default();
+    pub(crate) fn resolve(args: &ReachArgs, errors: &mut ConfigErrors) -> Reach {
+        let cluster = taken(&args.cluster_name, errors).unwrap_or_default();
         Reach {
-            providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, problems),
+            providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, errors),
             cluster: ClusterName::from(cluster.as_str()),
-            client: client_options(args, problems),
+            client: client_options(args, errors),
             layers: LayerOptions::default(),
-            calls: call_policy(&args.calls, problems),
+            calls: call_policy(&args.calls, errors),
             user_agents: args.calls.user_agent.clone(),
         }
     }
@@ -105,20 +105,20 @@ impl Reach {
 }
 
 impl Settings {
-    pub(crate) fn resolve(args: &ManagerArgs, problems: &mut Problems) -> Settings {
-        problems.extend(args.problems.clone());
-        let mut reach = Reach::resolve(&args.reach, problems);
-        let gates = FeatureGates::new(&args.controllers.selection.feature_gates, problems);
-        let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, problems);
-        generic(&args.generic, &mut reach, &mut manager, &mut remarks, problems);
-        let election = Election::resolve(&args.election, &gates, &mut manager, &mut remarks, problems);
-        logging::resolve(&args.logging, &gates, problems);
-        args.idle.problems().into_iter().chain(args.klog.problems()).for_each(|problem| problems.push(problem));
+    pub(crate) fn resolve(args: &ManagerArgs, errors: &mut ConfigErrors) -> Settings {
+        errors.extend(args.errors.clone());
+        let mut reach = Reach::resolve(&args.reach, errors);
+        let gates = FeatureGates::new(&args.controllers.selection.feature_gates, errors);
+        let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, errors);
+        generic(&args.generic, &mut reach, &mut manager, &mut remarks, errors);
+        let election = Election::resolve(&args.election, &gates, &mut manager, &mut remarks, errors);
+        logging::resolve(&args.logging, &gates, errors);
+        args.idle.errors().into_iter().chain(args.klog.errors()).for_each(|problem| errors.push(problem));
         Settings {
             election,
-            serving: Serving::resolve(args, &gates, &mut remarks, problems),
-            own_credentials: taken(&args.generic.use_service_account_credentials, problems).unwrap_or(false),
-            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, problems)),
+            serving: Serving::resolve(args, &gates, &mut remarks, errors),
+            own_credentials: taken(&args.generic.use_service_account_credentials, errors).unwrap_or(false),
+            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, errors)),
             flags: args.effective.clone(),
             reach,
             manager,
@@ -133,17 +133,17 @@ fn generic(
     reach: &mut Reach,
     manager: &mut ManagerOptions,
     remarks: &mut Vec<String>,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) {
-    let dry_run = taken(&args.dry_run, problems).unwrap_or(true);
+    let dry_run = taken(&args.dry_run, errors).unwrap_or(true);
     remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
-    let allow_untagged = taken(&args.allow_untagged_cloud, problems).unwrap_or(false);
+    let allow_untagged = taken(&args.allow_untagged_cloud, errors).unwrap_or(false);
     remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
     reach.layers.requires_cluster_id = !allow_untagged;
     reach.layers.dry_run = dry_run;
     reach.calls.dry_run = dry_run;
     manager.dry_run = dry_run;
-    manager.start_interval = taken(&args.controller_start_interval, problems).unwrap_or_default();
+    manager.start_interval = taken(&args.controller_start_interval, errors).unwrap_or_default();
 }
 
 /// The controllers, and what a person should know about the choice of them.
@@ -151,13 +151,13 @@ fn controllers(
     args: &ControllerArgs,
     gates: &FeatureGates,
     cluster: &ClusterName,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) -> (ManagerOptions, Vec<String>) {
-    let selection = Selection::new(&list(&args.selection.controllers), problems);
-    let node = node_options(&args.node, problems);
-    let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, problems);
-    let service = service_options(&args.service, cluster, problems);
-    let network = Network::resolve(&args.network, &selection, gates, cluster, problems);
+    let selection = Selection::new(&list(&args.selection.controllers), errors);
+    let node = node_options(&args.node, errors);
+    let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, errors);
+    let service = service_options(&args.service, cluster, errors);
+    let network = Network::resolve(&args.network, &selection, gates, cluster, errors);
     let options = ManagerOptions {
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
@@ -174,102 +174,102 @@ fn controllers(
     (options, [selection.remarks(), gates.remarks(), network.remarks].concat())
 }
 
-fn client_options(args: &ReachArgs, problems: &mut Problems) -> ClientOptions {
+fn client_options(args: &ReachArgs, errors: &mut ConfigErrors) -> ClientOptions {
     ClientOptions {
         kubeconfig: args.kubeconfig.clone().filter(|path: &PathBuf| !path.as_os_str().is_empty()),
         master: args.master.clone().filter(|url| !url.is_empty()),
-        rate: kube_api_rate(args, problems),
+        rate: kube_api_rate(args, errors),
         user: "cloud-controller-manager".to_owned(),
         metrics: None,
         probe: Probe::Nodes,
     }
 }
 
-fn kube_api_rate(args: &ReachArgs, problems: &mut Problems) -> Option<(f64, u32)> {
-    let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, problems));
-    let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, problems));
+fn kube_api_rate(args: &ReachArgs, errors: &mut ConfigErrors) -> Option<(f64, u32)> {
+    let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, errors));
+    let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, errors));
     if rate.is_none() && burst.is_none() {
         return None;
     }
-    let burst = positive(burst.unwrap_or(KUBE_API_RATE.1), "kube-api-burst", problems);
+    let burst = positive(burst.unwrap_or(KUBE_API_RATE.1), "kube-api-burst", errors);
     Some((rate.unwrap_or(KUBE_API_RATE.0), burst)).filter(|(rate, _)| *rate > 0.0)
 }
 
-fn call_policy(args: &CloudCallArgs, problems: &mut Problems) -> CallPolicy {
-    let rate = args.cloud_qps.as_ref().and_then(|rate| taken(rate, problems)).filter(|rate| *rate > 0.0);
-    let burst = taken(&args.cloud_burst, problems).unwrap_or(1);
-    CallPolicy { rate, burst: positive(burst, "cloud-burst", problems), ..CallPolicy::default() }
+fn call_policy(args: &CloudCallArgs, errors: &mut ConfigErrors) -> CallPolicy {
+    let rate = args.cloud_qps.as_ref().and_then(|rate| taken(rate, errors)).filter(|rate| *rate > 0.0);
+    let burst = taken(&args.cloud_burst, errors).unwrap_or(1);
+    CallPolicy { rate, burst: positive(burst, "cloud-burst", errors), ..CallPolicy::default() }
 }
 
 // upstream: the words of the problems with concurrency, which people look for, and which name the flag themselves.
-fn node_options(args: &NodeArgs, problems: &mut Problems) -> node::Options {
+fn node_options(args: &NodeArgs, errors: &mut ConfigErrors) -> node::Options {
     let defaults = node::Options::default();
-    let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| taken(number, problems));
-    let status = args.concurrent_node_status_updates.as_ref().and_then(|number| taken(number, problems));
+    let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| taken(number, errors));
+    let status = args.concurrent_node_status_updates.as_ref().and_then(|number| taken(number, errors));
     if at_once.is_some_and(|number| number < 1) {
-        problems.push(Problem::new("concurrent-node-syncs must be a positive number"));
+        errors.push(ConfigError::new("concurrent-node-syncs must be a positive number"));
     }
     if status.is_some_and(|number| number < 0) {
-        problems.push(Problem::new("concurrent-node-status-updates cannot be a negative number"));
+        errors.push(ConfigError::new("concurrent-node-status-updates cannot be a negative number"));
     }
     let concurrency = at_once.map_or(defaults.concurrency, size);
     node::Options {
         concurrency,
         status_concurrency: status.filter(|number| *number != 0).map_or(concurrency, size),
-        status_period: taken(&args.node_status_update_frequency, problems).unwrap_or(defaults.status_period),
-        refresh_labels: taken(&args.refresh_node_labels, problems).unwrap_or_default(),
+        status_period: taken(&args.node_status_update_frequency, errors).unwrap_or(defaults.status_period),
+        refresh_labels: taken(&args.refresh_node_labels, errors).unwrap_or_default(),
         addresses: AddressPolicy {
-            order: args.node_address_order.as_ref().and_then(|order| taken(order, problems)).unwrap_or_default(),
-            networks: args.node_address_cidrs.as_ref().and_then(|cidrs| taken(cidrs, problems)).unwrap_or_default(),
+            order: args.node_address_order.as_ref().and_then(|order| taken(order, errors)).unwrap_or_default(),
+            networks: args.node_address_cidrs.as_ref().and_then(|cidrs| taken(cidrs, errors)).unwrap_or_default(),
         },
     }
 }
 
-fn node_lifecycle_options(args: &NodeLifecycleArgs, problems: &mut Problems) -> node_lifecycle::Options {
+fn node_lifecycle_options(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> node_lifecycle::Options {
     let defaults = node_lifecycle::Options::default();
-    let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| taken(number, problems));
+    let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| taken(number, errors));
     if let Some(number) = at_once.filter(|number| *number < 1) {
-        problems.push(Problem::new(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
+        errors.push(ConfigError::new(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
     }
     node_lifecycle::Options {
-        monitor_period: taken(&args.node_monitor_period, problems).unwrap_or(defaults.monitor_period),
+        monitor_period: taken(&args.node_monitor_period, errors).unwrap_or(defaults.monitor_period),
         concurrency: at_once.map_or(defaults.concurrency, size),
-        policy: policy(args, problems).unwrap_or(defaults.policy),
-        delete_unclaimed: taken(&args.delete_unclaimed_nodes, problems).unwrap_or(defaults.delete_unclaimed),
+        policy: policy(args, errors).unwrap_or(defaults.policy),
+        delete_unclaimed: taken(&args.delete_unclaimed_nodes, errors).unwrap_or(defaults.delete_unclaimed),
     }
 }
 
-fn service_options(args: &ServiceArgs, cluster: &ClusterName, problems: &mut Problems) -> service::Options {
+fn service_options(args: &ServiceArgs, cluster: &ClusterName, errors: &mut ConfigErrors) -> service::Options {
     let defaults = service::Options::default();
-    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| taken(number, problems));
+    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| taken(number, errors));
     // upstream: takes 0 and less, and then does nothing.
     if at_once.is_some_and(|number| number < 1) {
-        problems.push(Problem::new("concurrent-service-syncs must be a positive number"));
+        errors.push(ConfigError::new("concurrent-service-syncs must be a positive number"));
     }
-    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| taken(name, problems));
+    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| taken(name, errors));
     service::Options {
         cluster: cluster.clone(),
         concurrency: at_once.map_or(defaults.concurrency, size),
-        nodes: taken(&args.load_balancer_nodes, problems).unwrap_or(defaults.nodes),
-        drain: taken(&args.load_balancer_drain_period, problems).unwrap_or(defaults.drain),
-        gather: taken(&args.load_balancer_node_gather_period, problems).unwrap_or(defaults.gather),
-        classes: taken(&args.load_balancer_classes, problems).unwrap_or(defaults.classes),
+        nodes: taken(&args.load_balancer_nodes, errors).unwrap_or(defaults.nodes),
+        drain: taken(&args.load_balancer_drain_period, errors).unwrap_or(defaults.drain),
+        gather: taken(&args.load_balancer_node_gather_period, errors).unwrap_or(defaults.gather),
+        classes: taken(&args.load_balancer_classes, errors).unwrap_or(defaults.classes),
         default_cloud: default_cloud.map_or(defaults.default_cloud, default_cloud_of),
-        refresh: taken(&args.load_balancer_refresh_period, problems).unwrap_or(defaults.refresh),
+        refresh: taken(&args.load_balancer_refresh_period, errors).unwrap_or(defaults.refresh),
     }
 }
 
 fn default_cloud_of(name: String) -> DefaultCloud {
-    if name == "none" { DefaultCloud::Nobody } else { DefaultCloud::Named(name) }
+    if name == "none" { DefaultCloud::NoOwner } else { DefaultCloud::Named(name) }
 }
 
 /// `None` if any part of it is wrong.
-fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
+fn policy(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> Option<Policy> {
     let defaults = Policy::default();
-    let grace = args.node_deletion_grace_period.as_ref().map(|given| taken(given, problems));
-    let confirm_after = taken(&args.node_deletion_confirm_period, problems);
-    let brake_share = taken(&args.node_deletion_max_share, problems);
-    let brake_window = taken(&args.node_deletion_window, problems);
+    let grace = args.node_deletion_grace_period.as_ref().map(|given| taken(given, errors));
+    let confirm_after = taken(&args.node_deletion_confirm_period, errors);
+    let brake_share = taken(&args.node_deletion_max_share, errors);
+    let brake_window = taken(&args.node_deletion_window, errors);
     Some(Policy {
         grace: grace.unwrap_or(Some(defaults.grace))?,
         uninitialized_grace: grace.unwrap_or(Some(defaults.uninitialized_grace))?,
@@ -282,11 +282,11 @@ fn policy(args: &NodeLifecycleArgs, problems: &mut Problems) -> Option<Policy> {
 // ---- the parts of it
 
 /// The value; what is wrong with it goes to `problems`.
-pub(crate) fn taken<T: Clone>(given: &Given<T>, problems: &mut Problems) -> Option<T> {
+pub(crate) fn taken<T: Clone>(given: &Given<T>, errors: &mut ConfigErrors) -> Option<T> {
     match given {
         Ok(value) => Some(value.clone()),
         Err(problem) => {
-            problems.push(problem.clone());
+            errors.push(problem.clone());
             None
         }
     }
@@ -298,9 +298,9 @@ fn list(parts: &[String]) -> Vec<String> {
     filled.flat_map(|part| part.split(',')).map(|item| item.trim().to_owned()).collect()
 }
 
-fn positive(number: i32, flag: &str, problems: &mut Problems) -> u32 {
+fn positive(number: i32, flag: &str, errors: &mut ConfigErrors) -> u32 {
     if number < 1 {
-        problems.push(Problem::flag(flag, format!("{number} is too small; it must be at least 1")));
+        errors.push(ConfigError::flag(flag, format!("{number} is too small; it must be at least 1")));
     }
     u32::try_from(number).unwrap_or(1)
 }
@@ -321,9 +321,9 @@ mod tests {
         let mut argv = vec!["bowline".to_owned(), "--cloud-provider=local".to_owned()];
         argv.extend(flags.iter().map(ToString::to_string));
         let args = crate::cli::Cli::parse_from(argv).manager;
-        let mut problems = Problems::new();
-        let settings = Settings::resolve(&args, &mut problems);
-        if problems.is_empty() { Ok(settings) } else { Err(problems.iter().map(ToString::to_string).collect()) }
+        let mut errors = ConfigErrors::new();
+        let settings = Settings::resolve(&args, &mut errors);
+        if errors.is_empty() { Ok(settings) } else { Err(errors.iter().map(ToString::to_string).collect()) }
     }
 
     #[test]
@@ -378,9 +378,9 @@ mod tests {
     #[test]
     fn c18_a_provider_must_be_named() {
         let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider="]).manager;
-        let mut problems = Problems::new();
-        Settings::resolve(&args, &mut problems);
-        assert!(problems.to_string().starts_with("--cloud-provider cannot be empty"), "{problems}");
+        let mut errors = ConfigErrors::new();
+        Settings::resolve(&args, &mut errors);
+        assert!(errors.to_string().starts_with("--cloud-provider cannot be empty"), "{errors}");
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!((service.drain, service.gather, service.refresh), (Duration::ZERO, second, hour));
         assert_eq!(service.default_cloud, DefaultCloud::Named("local".to_owned()));
         let nobody = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
-        assert_eq!(nobody.default_cloud, DefaultCloud::Nobody);
+        assert_eq!(nobody.default_cloud, DefaultCloud::NoOwner);
         assert!(resolve(&["--controllers=*,-service"]).unwrap().manager.service.is_none());
     }
 
@@ -560,10 +560,10 @@ mod tests {
         for (case, flag, says) in cases {
             // The provider of `resolve` would hide that there is none.
             let args = ["bowline", flag].into_iter().chain((case != "C18").then_some("--cloud-provider=local"));
-            let mut problems = Problems::new();
-            Settings::resolve(&crate::cli::Cli::parse_from(args).manager, &mut problems);
-            assert_eq!(problems.iter().count(), 1, "{flag}: {problems}");
-            assert!(problems.to_string().contains(says), "{flag} should say {says:?}: {problems}");
+            let mut errors = ConfigErrors::new();
+            Settings::resolve(&crate::cli::Cli::parse_from(args).manager, &mut errors);
+            assert_eq!(errors.iter().count(), 1, "{flag}: {errors}");
+            assert!(errors.to_string().contains(says), "{flag} should say {says:?}: {errors}");
         }
     }
 
@@ -571,8 +571,8 @@ mod tests {
     fn all_that_is_wrong_is_told_at_once() {
         let flags =
             ["--node-monitor-period=1d", "--concurrent-node-syncs=0", "--controllers=sail", "--cloud-config=harbour=x"];
-        let problems = resolve(&flags).unwrap_err();
-        assert_eq!(problems.len(), 3, "{problems:#?}");
+        let errors = resolve(&flags).unwrap_err();
+        assert_eq!(errors.len(), 3, "{errors:#?}");
     }
 
     #[test]

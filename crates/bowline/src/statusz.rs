@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_runtime::{Board, Entry, Kind};
+use bowline_runtime::{Entry, Kind, StatusBoard};
 use jiff::{SpanRound, Timestamp, Unit};
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) struct About {
 }
 
 /// The page as text and as JSON.
-pub(crate) fn page(board: &Board, about: About, now: Timestamp) -> (String, Value) {
+pub(crate) fn page(board: &StatusBoard, about: About, now: Timestamp) -> (String, Value) {
     let document = document(&board.entries(), about, now);
     (text(&document), document)
 }
@@ -260,8 +260,8 @@ mod tests {
         }
     }
 
-    fn board() -> Board {
-        let board = Board::new();
+    fn board() -> StatusBoard {
+        let board = StatusBoard::new();
         let queue = json!({
             "working": true, "waiting": 1, "oldestWaitingSeconds": 2.5, "delayed": 0, "inWork": 1,
             "longestInWork": [{"key": "default/slow", "seconds": 125.0}],
@@ -342,7 +342,7 @@ Credentials
 
     #[test]
     fn a_controller_with_a_queue_alone_has_no_parts_to_show() {
-        let board = Board::new();
+        let board = StatusBoard::new();
         let parts = json!({"running": true, "parts": {"service": {"working": true, "recent": []}}});
         board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, Ok(()))));
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();

@@ -103,9 +103,9 @@ impl World {
         let accounts: Api<ServiceAccount> = Api::namespaced(admin, "kube-system");
         let account = serde_json::from_value(json!({"metadata": {"name": "manager"}})).unwrap();
         accounts.create(&PostParams::default(), &account).await.unwrap();
-        let wish: TokenRequest =
+        let desired: TokenRequest =
             serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 3600}})).unwrap();
-        let answer = accounts.create_token_request("manager", &PostParams::default(), &wish).await.unwrap();
+        let answer = accounts.create_token_request("manager", &PostParams::default(), &desired).await.unwrap();
         let token = answer.status.unwrap().token.unwrap();
         let mut kubeconfig = serde_json::to_value(Kubeconfig::read_from(self.server.kubeconfig()).unwrap()).unwrap();
         kubeconfig["users"][0]["user"] = json!({ "token": token });

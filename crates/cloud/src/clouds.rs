@@ -33,7 +33,7 @@ pub struct Cloud {
 
 /// Where a node belongs, and what is known of its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sighting {
+pub enum Ownership {
     /// It belongs to the provider of this name, which says this. Never [`InstanceState::NotMine`].
     Owned {
         /// The provider's name.
@@ -42,12 +42,12 @@ pub enum Sighting {
         state: InstanceState,
     },
     /// It belongs to nobody here.
-    Nobody(Nobody),
+    NoOwner(NoOwner),
 }
 
 /// Why a node belongs to nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Nobody {
+pub enum NoOwner {
     /// Its provider ID has a prefix that no configured provider owns, or none.
     ForeignId(ProviderId),
     /// It has no provider ID, and no provider knows a machine of its name.
@@ -111,7 +111,7 @@ impl Clouds {
     }
 
     /// The same once all clouds have answered, in the order of the questions.
-    pub async fn observe_all(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<Sighting>> {
+    pub async fn observe_all(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<Ownership>> {
         let mut answers: Vec<_> = self.observe(asked, freshness).collect().await;
         answers.sort_by_key(|(index, _)| *index);
         answers.into_iter().map(|(_, answer)| answer).collect()
@@ -132,7 +132,7 @@ impl Clouds {
             };
             match self.position(id).and_then(|position| questions.owned.get_mut(position)) {
                 Some(own) => own.push(index),
-                None => questions.foreign.push((index, Ok(Sighting::Nobody(Nobody::ForeignId(id.clone()))))),
+                None => questions.foreign.push((index, Ok(Ownership::NoOwner(NoOwner::ForeignId(id.clone()))))),
             }
         }
         questions
@@ -184,7 +184,7 @@ struct Offered {
 impl Offered {
     /// No provider has claimed it.
     fn unclaimed(self) -> Indexed {
-        (self.index, self.doubt.map_or(Ok(Sighting::Nobody(Nobody::Unclaimed)), Err))
+        (self.index, self.doubt.map_or(Ok(Ownership::NoOwner(NoOwner::Unclaimed)), Err))
     }
 }
 
@@ -211,14 +211,14 @@ struct Questions {
 }
 
 /// An answer and the place of its question.
-pub type Indexed = (usize, Result<Sighting>);
+pub type Indexed = (usize, Result<Ownership>);
 
 fn pick(asked: &[InstanceRef], indexes: &[usize]) -> Vec<InstanceRef> {
     indexes.iter().filter_map(|index| asked.get(*index)).cloned().collect()
 }
 
 /// Each question with its answer. One without an answer gets an error, because silence must not be taken for absence.
-fn complete(indexes: Vec<usize>, mut answers: impl Iterator<Item = Result<Sighting>>) -> Vec<Indexed> {
+fn complete(indexes: Vec<usize>, mut answers: impl Iterator<Item = Result<Ownership>>) -> Vec<Indexed> {
     let mut answer = || answers.next().unwrap_or_else(|| Err(silence()));
     indexes.into_iter().map(|index| (index, answer())).collect()
 }
@@ -239,8 +239,8 @@ impl Cloud {
     }
 
     /// Attempts to start until that succeeds.
-    pub async fn keep_starting(&self) {
-        self.layered.starter().keep_starting().await;
+    pub async fn start_with_retries(&self) {
+        self.layered.starter().start_with_retries().await;
     }
 
     /// Secrets that its provider needs.
@@ -294,10 +294,10 @@ impl Cloud {
     }
 
     /// Its answer on a machine that its ID says is its own.
-    fn owned_sighting(&self, answer: Result<InstanceState>) -> Result<Sighting> {
+    fn owned_sighting(&self, answer: Result<InstanceState>) -> Result<Ownership> {
         Ok(match answer? {
-            InstanceState::NotMine => Sighting::Nobody(Nobody::Declined(self.name.clone())),
-            state => Sighting::Owned { provider: self.name.clone(), state },
+            InstanceState::NotMine => Ownership::NoOwner(NoOwner::Declined(self.name.clone())),
+            state => Ownership::Owned { provider: self.name.clone(), state },
         })
     }
 
@@ -337,14 +337,14 @@ mod tests {
 
     /// Who owns it and what they say, in a few words.
     async fn observe(clouds: &Clouds, asked: &[InstanceRef]) -> Vec<String> {
-        let describe = |sighting: Result<Sighting>| match sighting {
-            Ok(Sighting::Owned { provider, state }) => match state.instance() {
+        let describe = |sighting: Result<Ownership>| match sighting {
+            Ok(Ownership::Owned { provider, state }) => match state.instance() {
                 Some(instance) => format!("{provider}:{}", instance.name),
                 None => format!("{provider}:{state:?}"),
             },
-            Ok(Sighting::Nobody(Nobody::ForeignId(_))) => "foreign".to_owned(),
-            Ok(Sighting::Nobody(Nobody::Unclaimed)) => "unclaimed".to_owned(),
-            Ok(Sighting::Nobody(Nobody::Declined(by))) => format!("declined by {by}"),
+            Ok(Ownership::NoOwner(NoOwner::ForeignId(_))) => "foreign".to_owned(),
+            Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => "unclaimed".to_owned(),
+            Ok(Ownership::NoOwner(NoOwner::Declined(by))) => format!("declined by {by}"),
             Err(error) => error.kind().as_str().to_owned(),
         };
         clouds.observe_all(asked, Freshness::Now).await.into_iter().map(describe).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use bowline_core::{ErrorKind, Retry};
-use bowline_core::{Operation, Problem, Step};
+use bowline_core::{Operation, PlanError, Step};
 
 /// The outcome of asking a cloud.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -21,9 +21,9 @@ struct Inner {
     operation: String,
     message: String,
     status: Option<u16>,
-    unanswered: bool,
+    outcome_unknown: bool,
     too_large: bool,
-    seen: Option<Seen>,
+    seen: Option<KnownState>,
     pending: Option<Operation>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -31,7 +31,7 @@ struct Inner {
 
 /// What is certain of a machine although more was asked about it, and that could not be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum KnownState {
     /// It exists and is not known to be stopped.
     Running,
     /// It exists and is powered off, suspended or the like.
@@ -47,7 +47,7 @@ impl Error {
             operation: operation.into(),
             message: bounded(message.into()),
             status: None,
-            unanswered: false,
+            outcome_unknown: false,
             too_large: false,
             seen: None,
             pending: None,
@@ -68,10 +68,10 @@ impl Error {
         let mut error = Error::new(kind, operation, status_message(status, body)).with_status(status);
         // Without advice when to come back, it may be a gateway that answers for a service that is still at work.
         if matches!(status, 408 | 500 | 502..=506 | 508..=599) && retry_after.is_none() {
-            error = error.unanswered();
+            error = error.outcome_unknown();
         }
         match retry_after {
-            Some(wish) if kind.is_passing() => error.retry(Retry::After(wish)),
+            Some(desired) if kind.is_transient() => error.retry(Retry::After(desired)),
             _ => error,
         }
     }
@@ -83,7 +83,7 @@ impl Error {
     }
 
     /// The request was sent and its outcome is unknown: the cloud may have executed it, or may still do so.
-    pub fn unanswered(self) -> Error {
+    pub fn outcome_unknown(self) -> Error {
         self.set_unanswered(true)
     }
 
@@ -92,14 +92,14 @@ impl Error {
         self.set_unanswered(false)
     }
 
-    fn set_unanswered(mut self, unanswered: bool) -> Error {
-        Arc::make_mut(&mut self.0).unanswered = unanswered;
+    fn set_unanswered(mut self, outcome_unknown: bool) -> Error {
+        Arc::make_mut(&mut self.0).outcome_unknown = outcome_unknown;
         self
     }
 
     /// The error is that of a read before the request, so the outcome is known: nothing was executed.
     pub fn executed_nothing(mut self) -> Error {
-        Arc::make_mut(&mut self.0).unanswered = false;
+        Arc::make_mut(&mut self.0).outcome_unknown = false;
         self
     }
 
@@ -142,7 +142,7 @@ impl Error {
 
     /// The cloud has told that the machine exists; what failed is to learn the rest: its addresses, say, which another service
     /// has. Its Node waits for the rest as after every failure, and yet it counts as seen where Nodes are to be deleted.
-    pub fn but_seen(mut self, seen: Seen) -> Error {
+    pub fn with_known_state(mut self, seen: KnownState) -> Error {
         Arc::make_mut(&mut self.0).seen = Some(seen);
         self
     }
@@ -176,11 +176,11 @@ impl Error {
 
     /// The problem of a plan that fails with this error once its steps are applied; `subject` is the kind of thing that it is
     /// about.
-    pub fn about(&self, subject: &str) -> Problem {
+    pub fn about(&self, subject: &str) -> PlanError {
         let whole = self.to_string();
         let message = whole.strip_prefix(&format!("{}: ", self.operation())).unwrap_or(&whole).to_owned();
         let (kind, retry, operation) = (self.kind(), self.retry_advice(), self.operation().to_owned());
-        Problem { subject: subject.to_owned(), kind, retry, operation, message }
+        PlanError { subject: subject.to_owned(), kind, retry, operation, message }
     }
 
     /// When trying again makes sense.
@@ -194,8 +194,8 @@ impl Error {
     }
 
     /// The request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
-    pub fn is_unanswered(&self) -> bool {
-        self.0.unanswered
+    pub fn is_outcome_unknown(&self) -> bool {
+        self.0.outcome_unknown
     }
 
     /// The answer or the request was larger than the client or the cloud takes. A smaller batch may succeed.
@@ -210,7 +210,7 @@ impl Error {
     }
 
     /// What is certain of the machine all the same, if anything.
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn seen(&self) -> Option<KnownState> {
         self.0.seen
     }
 
@@ -271,8 +271,8 @@ fn status_message(status: u16, body: &str) -> String {
     }
 }
 
-impl From<Problem> for Error {
-    fn from(problem: Problem) -> Error {
+impl From<PlanError> for Error {
+    fn from(problem: PlanError) -> Error {
         Error::new(problem.kind, problem.operation, problem.message).retry(problem.retry)
     }
 }
@@ -345,16 +345,16 @@ mod tests {
 
     #[test]
     fn a_wish_to_be_left_alone_counts_for_a_cloud_that_is_busy_or_broken_alone() {
-        let wish = Duration::from_secs(30);
+        let desired = Duration::from_secs(30);
         let table = [
-            (429, Retry::After(wish)),
-            (503, Retry::After(wish)),
-            (413, Retry::After(wish)),
+            (429, Retry::After(desired)),
+            (503, Retry::After(desired)),
+            (413, Retry::After(desired)),
             (401, Retry::Backoff),
             (400, Retry::Never),
         ];
         for (status, advice) in table {
-            assert_eq!(Error::from_status("get server", status, "", Some(wish)).retry_advice(), advice, "{status}");
+            assert_eq!(Error::from_status("get server", status, "", Some(desired)).retry_advice(), advice, "{status}");
         }
     }
 
@@ -397,8 +397,8 @@ mod tests {
         let error = Error::new(ErrorKind::RateLimited, "get", "busy");
         let later = error.clone().retry(Retry::After(Duration::from_secs(1))).context("key", "value");
         assert_eq!(error.retry_advice(), Retry::Backoff);
-        let seen = later.clone().but_seen(Seen::Stopped).context("more", "words");
-        assert_eq!((later.seen(), seen.seen()), (None, Some(Seen::Stopped)));
+        let seen = later.clone().with_known_state(KnownState::Stopped).context("more", "words");
+        assert_eq!((later.seen(), seen.seen()), (None, Some(KnownState::Stopped)));
         assert_eq!((error.to_string().as_str(), later.to_string().as_str()), ("get: busy", "get: busy (key=value)"));
     }
 }

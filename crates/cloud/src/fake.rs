@@ -230,12 +230,12 @@ impl Fake {
     }
 
     /// What there is for a wish: a thing that says whose it is and what the annotations were.
-    fn look_at(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
+    fn look_at(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
         let faults = &mut *self.item_faults.lock().unwrap();
-        if let Some(fault) = faults.get_mut(&wish.key.service).and_then(VecDeque::pop_front) {
+        if let Some(fault) = faults.get_mut(&desired.key.service).and_then(VecDeque::pop_front) {
             return Err(fault);
         }
-        let resources = Opaque::new(serde_json::json!([wish.key.service, wish.annotations]));
+        let resources = Opaque::new(serde_json::json!([desired.key.service, desired.annotations]));
         Ok(Some(LoadBalancerState::new(LoadBalancerStatus::default(), resources)))
     }
 
@@ -304,7 +304,7 @@ impl Instances for Fake {
         answers.unwrap_or_else(|error| names.iter().map(|_| Err(error.clone())).collect())
     }
 
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
         let assign = || {
             let found = self.look_up(asked)?;
             let mut machines = self.machines.lock().unwrap();
@@ -320,17 +320,17 @@ impl Instances for Fake {
 
 #[async_trait]
 impl LoadBalancers for Fake {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let services = wishes.iter().map(|wish| wish.key.service.clone()).collect();
-        let observe = || wishes.iter().map(|wish| self.look_at(wish)).collect::<Vec<_>>();
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let services = wanted.iter().map(|desired| desired.key.service.clone()).collect();
+        let observe = || wanted.iter().map(|desired| self.look_at(desired)).collect::<Vec<_>>();
         let mut answers = match self.call(Call::Observe(services), observe).await {
             Ok(answers) => answers,
-            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => wanted.iter().map(|_| Err(error.clone())).collect(),
         };
         if self.loses_answers.load(Ordering::SeqCst) {
             answers.pop();
         }
-        if wishes.len() > self.largest_observation.load(Ordering::SeqCst) {
+        if wanted.len() > self.largest_observation.load(Ordering::SeqCst) {
             let error = Error::new(ErrorKind::Unexpected, "observe", "the answer is too large").too_large();
             answers.fill(Err(error));
         }
@@ -341,7 +341,7 @@ impl LoadBalancers for Fake {
         self.call(Call::Other("list"), Vec::new).await
     }
 
-    fn plan(&self, _: &LoadBalancerWish, _: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, _: &DesiredLoadBalancer, _: Option<&LoadBalancerState>) -> Result<Plan> {
         Ok(Plan::of(vec![Step::new(Verb::Create, "pool", "p", vec![], Opaque::default())]))
     }
 

@@ -54,8 +54,8 @@ use crate::{Error, ErrorKind, Result};
 ///   changes nothing, and assigning one that another machine has is
 ///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists). To assign one to a machine that does not exist is an error.
 /// - `assignment_survives_every_crash`: done again after its answer was lost, an assignment has taken place once.
-/// - `assignment_errors_have_a_kind`: what is said of errors below holds for `assign_pod_range`, too.
-/// - `without_assignment_it_is_unsupported`: without `assign_pod_ranges`, `assign_pod_range` is `Unsupported`.
+/// - `assignment_errors_have_a_kind`: what is said of errors below holds for `assign_pod_cidrs`, too.
+/// - `without_assignment_it_is_unsupported`: without `assign_pod_ranges`, `assign_pod_cidrs` is `Unsupported`.
 ///
 /// On listings:
 /// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.
@@ -74,7 +74,7 @@ use crate::{Error, ErrorKind, Result};
 /// - `throttling_carries_its_delay`: when the cloud says how long to stay away, the error's advice says so.
 ///
 /// Where a cloud tells in one place that a machine exists, and in another what addresses or what type it has, a failure of the
-/// second alone is an `Err` that says so, by [`Error::but_seen`]. The Nodes of machines that were deleted are else kept for as
+/// second alone is an `Err` that says so, by [`Error::with_known_state`]. The Nodes of machines that were deleted are else kept for as
 /// long as the second place does not answer for the machines of others.
 ///
 /// A call is dropped when it takes too long or the program stops: it must leave nothing behind that a later one would
@@ -101,7 +101,7 @@ pub trait Instances: Send + Sync {
 
     /// Leads this pod range to the machine, beside those that it has: the cloud then tells it in
     /// [`Instance::pod_ranges`]. What is led there already succeeds.
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
         let _ = range;
         let message = "this cloud cannot be told which pod range to lead to a machine";
         Err(Error::new(ErrorKind::Unsupported, "assign pod range", message).context("node", asked.node.as_str()))
@@ -121,7 +121,7 @@ pub trait Instances: Send + Sync {
 /// [`Instances`] for a cloud that answers one by one and cannot list: whoever implements this implements that, with
 /// `batch_lookup: 1`. The layers ask for several at once, up to `max_parallel`.
 #[async_trait]
-pub trait OneByOne: Send + Sync {
+pub trait SingleLookup: Send + Sync {
     /// Asks about this one. The rules of [`Instances`] hold.
     async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState>;
 
@@ -132,7 +132,7 @@ pub trait OneByOne: Send + Sync {
 }
 
 #[async_trait]
-impl<T: OneByOne> Instances for T {
+impl<T: SingleLookup> Instances for T {
     async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         let mut answers = Vec::with_capacity(asked.len());
         for asked in asked {
@@ -222,7 +222,7 @@ mod tests {
     struct Echo;
 
     #[async_trait]
-    impl OneByOne for Echo {
+    impl SingleLookup for Echo {
         async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
             match asked.node.as_str() {
                 "broken" => Err(Error::new(ErrorKind::Unavailable, "get server", "broken")),
@@ -240,7 +240,7 @@ mod tests {
     struct InCapitals;
 
     #[async_trait]
-    impl OneByOne for InCapitals {
+    impl SingleLookup for InCapitals {
         async fn find_one(&self, _: &InstanceRef) -> Result<InstanceState> {
             Ok(InstanceState::Gone)
         }

@@ -52,15 +52,15 @@ pub use calls::{Call, CallPolicy, Calls, Effect};
 pub use capabilities::{
     Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
 };
-pub use clouds::{Cloud, Clouds, Indexed, Nobody, Sighting};
-pub use error::{Error, ErrorKind, Result, Retry, Seen};
-pub use instances::{Freshness, Identity, InstancePage, Instances, OneByOne, PageToken};
+pub use clouds::{Cloud, Clouds, Indexed, NoOwner, Ownership};
+pub use error::{Error, ErrorKind, KnownState, Result, Retry};
+pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken, SingleLookup};
 pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
 pub use locks::{Guard, Locks, Moment};
 pub use loops::{ClusterSnapshot, LoopOutcome, ProviderLoop};
 pub use paging::PageGuard;
 pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, ConfigPlace, Factory, Reference, Registry, Surroundings};
+pub use registry::{Build, BuildContext, ConfigLocation, Factory, Reference, Registry, Surroundings};
 pub use reload::Reloading;
 pub use routes::{OneRoutePerCall, Routes};
 pub use secrets::{SecretData, SecretRef};

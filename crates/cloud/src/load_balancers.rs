@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step,
+    ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaque, Operation, Plan, Progress, Step,
 };
 
 use crate::Result;
@@ -20,7 +20,7 @@ pub enum Applied<S = Opaque> {
     /// It is done; what the cloud has now must be observed.
     Done,
     /// It is done, and this is all that the cloud has for the balancer now; `None` if that is nothing.
-    Seen(Option<LoadBalancerState<S>>),
+    Observed(Option<LoadBalancerState<S>>),
     /// It is done; what the cloud has now must be observed, and whatever comes of that, the Service's annotations are to say
     /// this from now on. It is what a balancer can be found by if all else goes wrong.
     Noted(BTreeMap<String, String>),
@@ -71,7 +71,7 @@ pub enum Applied<S = Opaque> {
 /// - `apply_is_repeatable`: a step that was carried out already, or whose thing is gone already, succeeds. It may be cut
 ///   off at any time and come again.
 /// - `one_write_per_step`: a step makes at most one writing call.
-/// - `seen_is_what_observe_says`: what [`Applied::Seen`] tells is what `observe` would.
+/// - `seen_is_what_observe_says`: what [`Applied::Observed`] tells is what `observe` would.
 /// - `annotations_lead_back`: a Service that says what its state says is to be said has the same balancer and nothing to do;
 ///   once those are taken off that its removal takes off, it gets a new one.
 /// - `remarks_can_be_told`: reasons of notices and of dispensable steps are CamelCase words, notices have a message, and
@@ -158,7 +158,7 @@ pub enum Applied<S = Opaque> {
 ///   are told apart.
 /// - `balancer_throttling_carries_its_delay`: the delay that the cloud asks for is passed on as advice.
 /// - `unanswered_create_makes_no_double`: if the answer to a creation is lost, the error says that its outcome is unknown
-///   ([`Error::is_unanswered`](crate::Error::is_unanswered)), and the next plan continues with what was created.
+///   ([`Error::is_outcome_unknown`](crate::Error::is_unanswered)), and the next plan continues with what was created.
 /// - `late_listing_makes_no_double`: what was made and is not shown yet is not made again.
 /// - `services_at_once_have_their_own`: Services that are worked on at the same time do not get in each other's way.
 #[async_trait]
@@ -177,8 +177,8 @@ pub trait LoadBalancers: Send + Sync {
 
     /// Kind of the load balancer that this Service requests, one of [`kinds`](crate::LoadBalancerCapabilities::kinds); `None` is the
     /// first of them. Pure. It decides what the Service may ask for.
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        let _ = wish;
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        let _ = desired;
         None
     }
 
@@ -188,13 +188,13 @@ pub trait LoadBalancers: Send + Sync {
     /// The wish is there for what has to be looked up because of it: a network or flavour that an annotation names, the
     /// subnets of the machines. All that `plan` has to know is in the state. There are at most as many wishes as
     /// [`batch_observe`](crate::LoadBalancerCapabilities::batch_observe) says.
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>>;
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>>;
 
     /// All keys of this cluster for which the cloud has anything with our mark.
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
 
     /// How to get from `state` to what is wished.
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan>;
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan>;
 
     /// Carries out one step: at most one writing call. A thing that an earlier step has made is found by its mark, because
     /// its ID was not known when the plan was made.

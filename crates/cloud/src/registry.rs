@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_config::{ConfigFile, Environment, Problems};
+use bowline_config::{ConfigErrors, ConfigFile, Environment};
 use bowline_core::ClusterName;
 use bowline_runtime::Metric;
 
@@ -47,7 +47,7 @@ impl Surroundings {
 }
 
 /// Makes a provider. It reads its configuration and says all that is wrong with it; it makes no call and starts nothing.
-pub type Build = dyn Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync;
+pub type Build = dyn Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync;
 
 /// A kind of provider.
 pub struct Factory {
@@ -58,7 +58,7 @@ pub struct Factory {
     /// A configuration file to start from, with what a person has to know in its comments; it is one that works.
     pub template: fn() -> String,
     /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
-    pub place: Option<ConfigPlace>,
+    pub place: Option<ConfigLocation>,
     /// Capabilities where the configuration allows everything; they are on the reference page of the capabilities.
     pub capabilities: fn() -> Capabilities,
     /// Metrics of this kind alone, as declared; they are on the reference page of the metrics.
@@ -84,7 +84,7 @@ impl Factory {
         name: &'static str,
         summary: &'static str,
         template: fn() -> String,
-        build: impl Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
+        build: impl Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync + 'static,
     ) -> Factory {
         Factory {
             name,
@@ -106,7 +106,7 @@ impl Factory {
 
 /// Where a cluster has a provider's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConfigPlace {
+pub struct ConfigLocation {
     /// The Secret that it is in.
     pub secret: &'static str,
     /// The folder where the manager's container has that Secret.

@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation,
-    Plan, Progress, ProviderId, Route, RouteSpec, Step,
+    ClusterName, DesiredLoadBalancer, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, Opaque,
+    Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
 };
-use bowline_runtime::{Fingerprint, Renewable};
+use bowline_runtime::{Fingerprint, Reloadable};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipnet::IpNet;
@@ -36,7 +36,7 @@ use crate::{
 const CHECKED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Reads the configuration and makes the provider from it, as often as it is asked to.
-type Rebuild = dyn Fn() -> std::result::Result<Arc<dyn CloudProvider>, Problems> + Send + Sync;
+type Rebuild = dyn Fn() -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync;
 
 /// Stands for the provider of the latest configuration that works.
 pub struct Reloading {
@@ -57,8 +57,8 @@ impl Reloading {
     /// The provider that `rebuild` makes, and makes anew when `config` or a file that it names has changed.
     pub fn new(
         config: Option<PathBuf>,
-        rebuild: impl Fn() -> std::result::Result<Arc<dyn CloudProvider>, Problems> + Send + Sync + 'static,
-    ) -> std::result::Result<Reloading, Problems> {
+        rebuild: impl Fn() -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync + 'static,
+    ) -> std::result::Result<Reloading, ConfigErrors> {
         // Which files there are is known only afterwards, so it is made once more after a look at them: what changes in
         // between is then noticed as a change.
         let made_from = Fingerprint::of(&files(&config, &*rebuild()?));
@@ -109,7 +109,7 @@ impl Reloading {
     }
 
     async fn renewed(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
-        let new = (self.rebuild)().map_err(|problems| problems.to_string())?;
+        let new = (self.rebuild)().map_err(|errors| errors.to_string())?;
         let restart = |what| Err(format!("the configuration changes {what}; restart the manager to use it"));
         if let Some(what) = self.difference(&*new) {
             return restart(what);
@@ -142,7 +142,7 @@ fn files(config: &Option<PathBuf>, provider: &dyn CloudProvider) -> Vec<PathBuf>
     config.iter().cloned().chain(provider.files()).collect()
 }
 
-impl Renewable for Reloading {
+impl Reloadable for Reloading {
     fn files(&self) -> Vec<PathBuf> {
         files(&self.config, &*self.current())
     }
@@ -270,8 +270,8 @@ impl Instances for Reloading {
         }
     }
 
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        self.current().instances().ok_or_else(|| lacking("assign pod range"))?.assign_pod_range(asked, range).await
+    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        self.current().instances().ok_or_else(|| lacking("assign pod range"))?.assign_pod_cidrs(asked, range).await
     }
 
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
@@ -292,14 +292,14 @@ impl LoadBalancers for Reloading {
         }
     }
 
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        self.current().load_balancers()?.kind(wish)
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        self.current().load_balancers()?.kind(desired)
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
         match self.current().load_balancers() {
-            Some(balancers) => balancers.observe(wishes).await,
-            None => wishes.iter().map(|_| Err(lacking("observe load balancers"))).collect(),
+            Some(balancers) => balancers.observe(wanted).await,
+            None => wanted.iter().map(|_| Err(lacking("observe load balancers"))).collect(),
         }
     }
 
@@ -307,8 +307,8 @@ impl LoadBalancers for Reloading {
         self.current().load_balancers().ok_or_else(|| lacking("list load balancers"))?.list(cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.current().load_balancers().ok_or_else(|| lacking("plan a load balancer"))?.plan(wish, state)
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        self.current().load_balancers().ok_or_else(|| lacking("plan a load balancer"))?.plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
@@ -347,7 +347,7 @@ impl Routes for Reloading {
 
 #[cfg(test)]
 mod tests {
-    use bowline_config::Problem;
+    use bowline_config::ConfigError;
 
     use super::*;
     use crate::fake::{Fake, named};
@@ -360,7 +360,7 @@ mod tests {
         let source = configured.clone();
         let rebuild = move || match &*source.lock().unwrap() {
             Ok(fake) => Ok(fake.clone() as Arc<dyn CloudProvider>),
-            Err(wrong) => Err(Problems::from(Problem::new(*wrong))),
+            Err(wrong) => Err(ConfigErrors::from(ConfigError::new(*wrong))),
         };
         (Reloading::new(None, rebuild).ok().unwrap(), configured)
     }

@@ -186,7 +186,7 @@ impl Starter {
     }
 
     /// Attempts until it has started. Of several callers, one does.
-    pub(crate) async fn keep_starting(self: &Arc<Starter>) {
+    pub(crate) async fn start_with_retries(self: &Arc<Starter>) {
         let _retries = self.retries.lock().await;
         self.begin();
         let mut state = self.state.subscribe();
@@ -335,7 +335,7 @@ mod tests {
         let cloud = clouds.iter().next().unwrap().clone();
         let starting = tokio::spawn({
             let cloud = cloud.clone();
-            async move { cloud.keep_starting().await }
+            async move { cloud.start_with_retries().await }
         });
         let [one, two] = ["x/one", "x/two"].map(|name| SecretRef::parse(name).unwrap());
         let good = || Ok(Some(SecretData::from_iter([("token", "swordfish")])));
@@ -362,7 +362,7 @@ mod tests {
         fake.fail_start((0..8).map(|_| Err(unauthenticated())));
         let clouds = Clouds::around([fake.clone() as _], &LayerOptions::default(), &prometheus::Registry::new());
         let begin = Instant::now();
-        clouds.iter().next().unwrap().keep_starting().await;
+        clouds.iter().next().unwrap().start_with_retries().await;
         assert_eq!(begin.elapsed().as_secs(), 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60);
         assert_eq!(fake.starts(), 9);
     }

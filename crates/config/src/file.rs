@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::{Problem, Problems, yaml};
+use crate::{ConfigError, ConfigErrors, yaml};
 
 /// The largest file that is read. A provider's configuration is a page of text; what is larger is the wrong file.
 const LARGEST: u64 = 1024 * 1024;
@@ -27,11 +27,11 @@ impl std::fmt::Debug for ConfigFile {
 
 impl ConfigFile {
     /// Reads it.
-    pub fn read(path: &Path) -> Result<ConfigFile, Problem> {
+    pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let bytes = read(path).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > LARGEST {
             let hint = "name a configuration, which is a page of text";
-            return Err(Problem::file(path, None, "is larger than 1 MiB").hint(hint));
+            return Err(ConfigError::file(path, None, "is larger than 1 MiB").hint(hint));
         }
         let text = String::from_utf8(bytes).map_err(|error| not_text(path, &error))?;
         Ok(ConfigFile { path: path.to_owned(), text })
@@ -63,10 +63,10 @@ impl ConfigFile {
     /// let problems = file.yaml::<BTreeMap<String, String>>().unwrap_err();
     /// assert!(problems.to_string().starts_with("local.yaml:2: zone: "));
     /// ```
-    pub fn yaml<T: DeserializeOwned>(&self) -> Result<T, Problems> {
+    pub fn yaml<T: DeserializeOwned>(&self) -> Result<T, ConfigErrors> {
         yaml::read(&self.text).map_err(|wrong| {
-            let problem = Problem::file(&self.path, wrong.line, wrong.message);
-            Problems::from(Problem { field: wrong.field, hint: wrong.hint, ..problem })
+            let problem = ConfigError::file(&self.path, wrong.line, wrong.message);
+            ConfigErrors::from(ConfigError { field: wrong.field, hint: wrong.hint, ..problem })
         })
     }
 }
@@ -82,21 +82,21 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    let problem = |message: &str, hint: &str| Problem::file(path, None, message).hint(hint);
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+    let problem = |message: &str, hint: &str| ConfigError::file(path, None, message).hint(hint);
     match error.kind() {
         io::ErrorKind::NotFound if path.as_os_str().is_empty() => problem("the path is empty", "name a file"),
         io::ErrorKind::NotFound => problem("there is no such file", "check the path, and the mount in the pod"),
         io::ErrorKind::IsADirectory => problem("is a folder", "name a file in it"),
         io::ErrorKind::PermissionDenied => problem("may not be read", "let the user that runs this read it"),
-        _ => Problem::file(path, None, format!("cannot be read: {error}")),
+        _ => ConfigError::file(path, None, format!("cannot be read: {error}")),
     }
 }
 
-fn not_text(path: &Path, error: &std::string::FromUtf8Error) -> Problem {
+fn not_text(path: &Path, error: &std::string::FromUtf8Error) -> ConfigError {
     let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
     let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-    Problem::file(path, Some(line), "is not UTF-8 text").hint("save it as UTF-8")
+    ConfigError::file(path, Some(line), "is not UTF-8 text").hint("save it as UTF-8")
 }
 
 #[cfg(test)]

@@ -10,5 +10,5 @@ mod yaml;
 pub use bowline_core::{format_duration, nearest, parse_duration};
 pub use environment::Environment;
 pub use file::ConfigFile;
-pub use problem::{Problem, Problems};
+pub use problem::{ConfigError, ConfigErrors};
 pub use secret::Secret;

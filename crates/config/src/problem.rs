@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// One thing that is wrong with the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigError {
     /// The file, or `None` for the command line.
     pub file: Option<PathBuf>,
     /// The line in it, from 1.
@@ -20,50 +20,50 @@ pub struct Problem {
 
 /// All that is wrong, to be told at once. As an error it has at least one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Problems(Vec<Problem>);
+pub struct ConfigErrors(Vec<ConfigError>);
 
-impl Problem {
+impl ConfigError {
     /// A problem whose message says itself what it is about.
-    pub fn new(message: impl Into<String>) -> Problem {
-        Problem { file: None, line: None, field: None, message: message.into(), hint: None }
+    pub fn new(message: impl Into<String>) -> ConfigError {
+        ConfigError { file: None, line: None, field: None, message: message.into(), hint: None }
     }
 
     /// A problem with this flag.
-    pub fn flag(name: &str, message: impl Into<String>) -> Problem {
-        Problem::new(message).field(format!("--{name}"))
+    pub fn flag(name: &str, message: impl Into<String>) -> ConfigError {
+        ConfigError::new(message).field(format!("--{name}"))
     }
 
     /// A problem in this file.
-    pub fn file(path: impl Into<PathBuf>, line: Option<usize>, message: impl Into<String>) -> Problem {
-        Problem { file: Some(path.into()), line, ..Problem::new(message) }
+    pub fn file(path: impl Into<PathBuf>, line: Option<usize>, message: impl Into<String>) -> ConfigError {
+        ConfigError { file: Some(path.into()), line, ..ConfigError::new(message) }
     }
 
     /// With the key that it is about.
-    pub fn field(mut self, field: impl Into<String>) -> Problem {
+    pub fn field(mut self, field: impl Into<String>) -> ConfigError {
         self.field = Some(field.into());
         self
     }
 
     /// With what would be right.
-    pub fn hint(mut self, hint: impl Into<String>) -> Problem {
+    pub fn hint(mut self, hint: impl Into<String>) -> ConfigError {
         self.hint = Some(hint.into());
         self
     }
 }
 
-impl Problems {
+impl ConfigErrors {
     /// None yet.
-    pub fn new() -> Problems {
-        Problems::default()
+    pub fn new() -> ConfigErrors {
+        ConfigErrors::default()
     }
 
     /// One more.
-    pub fn push(&mut self, problem: Problem) {
+    pub fn push(&mut self, problem: ConfigError) {
         self.0.push(problem);
     }
 
     /// All of `other`, too.
-    pub fn extend(&mut self, other: Problems) {
+    pub fn extend(&mut self, other: ConfigErrors) {
         self.0.extend(other.0);
     }
 
@@ -73,18 +73,18 @@ impl Problems {
     }
 
     /// Each of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
 }
 
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Problems {
-        Problems(vec![problem])
+impl From<ConfigError> for ConfigErrors {
+    fn from(problem: ConfigError) -> ConfigErrors {
+        ConfigErrors(vec![problem])
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(file) = &self.file {
             write!(f, "{}", file.display())?;
@@ -104,7 +104,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
@@ -113,4 +113,4 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigErrors {}

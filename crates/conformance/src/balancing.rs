@@ -2,7 +2,7 @@
 //! cloud's own state. Where the controller would wait, the bench lets the cloud [settle](BalancerBench::settle).
 
 mod looks;
-mod wishes;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +14,15 @@ use bowline_cloud::{
     Result as Answer,
 };
 use bowline_core::{
-    Address, AddressType, Instance, LoadBalancerState, LoadBalancerWish, NodeName, Plan, Step, TargetNode,
+    Address, AddressType, DesiredLoadBalancer, Instance, LoadBalancerState, NodeName, Plan, Step, TargetNode,
 };
 use bowline_simulator::drive::{Desired, Driver, Pause};
 
-use crate::bench::{BalancerBench, Hand, WantedMachine};
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::bench::{BenchResult, LoadBalancerBench, WantedMachine};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 pub(crate) use looks::Shape;
-pub(crate) use wishes::{annotated, change, gone, key, local, port, range, set};
+pub(crate) use wanted::{annotated, change, gone, key, local, port, range, set};
 
 /// Maximum number of plans for one change.
 const ROUNDS: usize = 60;
@@ -30,7 +30,7 @@ const ROUNDS: usize = 60;
 /// A bench in use by a case about balancers.
 pub(crate) struct Balancing<'a> {
     scene: &'a Scene,
-    hands: &'a dyn BalancerBench,
+    hands: &'a dyn LoadBalancerBench,
     provider: Arc<dyn CloudProvider>,
     /// The ID of each machine, by the name of its node.
     machines: Mutex<BTreeMap<NodeName, String>>,
@@ -66,13 +66,13 @@ impl Pause for AtOnce {
 
 /// Keeps the annotations that steps note.
 struct Noting {
-    wish: LoadBalancerWish,
+    desired: DesiredLoadBalancer,
     notes: BTreeMap<String, String>,
 }
 
 impl Desired for Noting {
-    fn wish(&self) -> LoadBalancerWish {
-        self.wish.clone()
+    fn desired(&self) -> DesiredLoadBalancer {
+        self.desired.clone()
     }
 
     fn annotate(&mut self, annotations: BTreeMap<String, String>) {
@@ -85,14 +85,14 @@ impl Desired for Noting {
 pub(crate) struct Steps(pub(crate) usize);
 
 impl<'a> Balancing<'a> {
-    pub(crate) fn of(scene: &'a Scene) -> Verdict<Balancing<'a>> {
+    pub(crate) fn of(scene: &'a Scene) -> CaseResult<Balancing<'a>> {
         let Some(hands) = scene.bench().balancers() else {
-            return Err(Stop::BenchCannot("look at balancers".to_owned()));
+            return Err(CaseFailure::BenchCannot("look at balancers".to_owned()));
         };
         Ok(Balancing { scene, hands, provider: scene.bench().provider(), machines: Mutex::default() })
     }
 
-    pub(crate) fn hands(&self) -> &dyn BalancerBench {
+    pub(crate) fn hands(&self) -> &dyn LoadBalancerBench {
         self.hands
     }
 
@@ -100,18 +100,18 @@ impl<'a> Balancing<'a> {
         self.scene
     }
 
-    pub(crate) fn group(&self) -> Verdict<&LoadBalancerCapabilities> {
+    pub(crate) fn group(&self) -> CaseResult<&LoadBalancerCapabilities> {
         let caps = self.provider.capabilities().load_balancers.as_ref();
         caps.map_or_else(|| broken("it has no capabilities for load balancers any more"), Ok)
     }
 
     /// Capabilities of the kind of load balancer that the case is about.
-    pub(crate) fn caps(&self) -> Verdict<&LoadBalancerKind> {
+    pub(crate) fn caps(&self) -> CaseResult<&LoadBalancerKind> {
         let kind = self.group()?.kind(self.scene.kind());
         kind.map_or_else(|| broken(format!("it has no load balancers of kind {:?} any more", self.scene.kind())), Ok)
     }
 
-    pub(crate) fn provider(&self) -> Verdict<&dyn LoadBalancers> {
+    pub(crate) fn provider(&self) -> CaseResult<&dyn LoadBalancers> {
         let balancers = self.provider.load_balancers();
         balancers.map_or_else(|| broken("it claims to balance load, and hands out no LoadBalancers"), Ok)
     }
@@ -148,116 +148,116 @@ impl<'a> Balancing<'a> {
     }
 
     /// Whether the layers let this wish through.
-    pub(crate) fn check(&self, wish: &LoadBalancerWish) -> Verdict<Answer<()>> {
+    pub(crate) fn check(&self, desired: &DesiredLoadBalancer) -> CaseResult<Answer<()>> {
         let name = &self.provider.info().name;
-        Ok(self.requested_kind(wish)?.and_then(|kind| check_load_balancer(name, wish, kind)))
+        Ok(self.requested_kind(desired)?.and_then(|kind| check_load_balancer(name, desired, kind)))
     }
 
     /// The kind of load balancer that this Service requests.
-    pub(crate) fn requested_kind(&self, wish: &LoadBalancerWish) -> Verdict<Answer<&LoadBalancerKind>> {
-        Ok(requested_kind(&self.provider.info().name, self.provider()?, wish, self.group()?))
+    pub(crate) fn requested_kind(&self, desired: &DesiredLoadBalancer) -> CaseResult<Answer<&LoadBalancerKind>> {
+        Ok(requested_kind(&self.provider.info().name, self.provider()?, desired, self.group()?))
     }
 
     /// Looks at one.
-    pub(crate) async fn observe(&self, wish: &LoadBalancerWish) -> Verdict<Answer<Option<LoadBalancerState>>> {
-        let mut answers = self.provider()?.observe(std::slice::from_ref(wish)).await;
+    pub(crate) async fn observe(&self, desired: &DesiredLoadBalancer) -> CaseResult<Answer<Option<LoadBalancerState>>> {
+        let mut answers = self.provider()?.observe(std::slice::from_ref(desired)).await;
         require(answers.len() == 1, || format!("{} answers to one wish", answers.len()))?;
         answers.pop().map_or_else(|| broken("no answer"), Ok)
     }
 
     /// Looks at one, in a sound cloud.
-    pub(crate) async fn state(&self, wish: &LoadBalancerWish) -> Verdict<Option<LoadBalancerState>> {
-        self.observe(wish).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+    pub(crate) async fn state(&self, desired: &DesiredLoadBalancer) -> CaseResult<Option<LoadBalancerState>> {
+        self.observe(desired).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
     }
 
     /// Drives the load balancers of the provider as the controller does, and waits like this. It remembers nothing of earlier
     /// syncs, so that what the framework remembers for a provider hides no flaw of it.
-    pub(crate) fn driver<'d>(&'d self, pause: &'d dyn Pause) -> Verdict<Driver<'d>> {
+    pub(crate) fn driver<'d>(&'d self, pause: &'d dyn Pause) -> CaseResult<Driver<'d>> {
         Ok(Driver::new(self.provider()?).pausing(pause).planning(ROUNDS))
     }
 
     /// Observes and plans, in a sound cloud that is at rest.
-    pub(crate) async fn plan(&self, wish: &LoadBalancerWish) -> Verdict<Plan> {
-        match self.driver(self)?.plan(&mut wish.clone()).await {
+    pub(crate) async fn plan(&self, desired: &DesiredLoadBalancer) -> CaseResult<Plan> {
+        match self.driver(self)?.plan(&mut desired.clone()).await {
             Ok((_, plan)) => Ok(plan),
             Err(error) => broken(format!("no plan in a sound cloud: {error}")),
         }
     }
 
     /// Does what the controller does until there is nothing left to do; an error ends it.
-    pub(crate) async fn attempt(&self, wish: &LoadBalancerWish) -> Verdict<Answer<Option<LoadBalancerState>>> {
-        if let Err(error) = self.check(wish)? {
+    pub(crate) async fn attempt(&self, desired: &DesiredLoadBalancer) -> CaseResult<Answer<Option<LoadBalancerState>>> {
+        if let Err(error) = self.check(desired)? {
             return Ok(Err(error));
         }
-        Ok(self.driver(self)?.settle(&mut wish.clone()).await.map(|settled| settled.state))
+        Ok(self.driver(self)?.settle(&mut desired.clone()).await.map(|settled| settled.state))
     }
 
     /// Does what the controller does, in a sound cloud.
-    pub(crate) async fn converge(&self, wish: &LoadBalancerWish) -> Verdict<Option<LoadBalancerState>> {
-        self.attempt(wish).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
+    pub(crate) async fn converge(&self, desired: &DesiredLoadBalancer) -> CaseResult<Option<LoadBalancerState>> {
+        self.attempt(desired).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
     }
 
     /// Makes it so, and finds it so in the cloud.
-    pub(crate) async fn fulfil(&self, wish: &LoadBalancerWish) -> Verdict<LoadBalancerState> {
-        let state = self.converge(wish).await?;
+    pub(crate) async fn fulfil(&self, desired: &DesiredLoadBalancer) -> CaseResult<LoadBalancerState> {
+        let state = self.converge(desired).await?;
         self.hands.settle().await;
         let Some(state) = state else { return broken("it is done, and there is nothing") };
-        self.is_as_wished(wish, &state).await?;
+        self.is_as_wished(desired, &state).await?;
         Ok(state)
     }
 
     /// Compares a success with the cloud: a provider that passes over a failed call or operation may have seen a part only.
     pub(crate) async fn is_true(
         &self,
-        wish: &LoadBalancerWish,
+        desired: &DesiredLoadBalancer,
         state: Option<&LoadBalancerState>,
         after: &str,
-    ) -> Verdict {
-        match (&wish.spec, state) {
+    ) -> CaseResult {
+        match (&desired.spec, state) {
             (None, _) => {
-                let left = self.owned(&wish.key).await;
+                let left = self.owned(&desired.key).await;
                 require(left.is_empty(), || {
                     format!("after {after} it says that nothing is left, and this is: {left:?}")
                 })
             }
-            (Some(_), Some(state)) => self.is_as_wished(wish, state).await,
+            (Some(_), Some(state)) => self.is_as_wished(desired, state).await,
             (Some(_), None) => broken(format!("after {after} it says that all is done, and there is nothing")),
         }
     }
 
     /// Removes it, and finds nothing of it in the cloud.
-    pub(crate) async fn remove(&self, wish: &LoadBalancerWish) -> Verdict {
-        let state = self.converge(&gone(wish)).await?;
+    pub(crate) async fn remove(&self, desired: &DesiredLoadBalancer) -> CaseResult {
+        let state = self.converge(&gone(desired)).await?;
         self.hands.settle().await;
         require(state.is_none(), || format!("it is removed, and there is still {state:?}"))?;
-        let left = self.owned(&wish.key).await;
+        let left = self.owned(&desired.key).await;
         require(left.is_empty(), || format!("it is removed, and this is left: {left:?}"))
     }
 
     /// Applies at most this many steps; `true` if there were no more.
-    pub(crate) async fn go(&self, wish: &LoadBalancerWish, Steps(most): Steps) -> Verdict<bool> {
+    pub(crate) async fn go(&self, desired: &DesiredLoadBalancer, Steps(most): Steps) -> CaseResult<bool> {
         let (mut left, mut left_out) = (most, Vec::new());
         for _ in 0..ROUNDS {
-            let mut plan = self.plan(wish).await?;
+            let mut plan = self.plan(desired).await?;
             plan.steps.retain(|step| !left_out.contains(step));
             if plan.steps.is_empty() || left == 0 {
                 return Ok(plan.steps.is_empty());
             }
             plan.steps.truncate(left);
-            plan.problems.clear();
+            plan.errors.clear();
             left -= plan.steps.len();
-            let applied = self.driver(self)?.apply_all(&mut wish.clone(), &plan).await;
+            let applied = self.driver(self)?.apply_all(&mut desired.clone(), &plan).await;
             left_out.extend(applied.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?);
         }
         broken(format!("after {ROUNDS} rounds there is still something to do"))
     }
 
     /// Applies one step, again while the cloud is at work, and polls the operation that it starts until that has ended.
-    pub(crate) async fn apply(&self, wish: &LoadBalancerWish, step: &Step) -> Verdict<Answer<Applied>> {
+    pub(crate) async fn apply(&self, desired: &DesiredLoadBalancer, step: &Step) -> CaseResult<Answer<Applied>> {
         let driver = self.driver(self)?;
-        let applied = driver.apply(&mut wish.clone(), step).await;
+        let applied = driver.apply(&mut desired.clone(), step).await;
         if let Ok(Applied::Started(operation)) = &applied
-            && let Err(error) = driver.poll(&wish.key, operation).await
+            && let Err(error) = driver.poll(&desired.key, operation).await
         {
             return Ok(Err(error));
         }
@@ -265,35 +265,35 @@ impl<'a> Balancing<'a> {
     }
 
     /// Applies one step, if the cloud does so at once.
-    pub(crate) async fn apply_once(&self, wish: &LoadBalancerWish, step: &Step) -> Verdict<Answer<Applied>> {
-        Ok(self.provider()?.apply(&wish.key, step, None).await)
+    pub(crate) async fn apply_once(&self, desired: &DesiredLoadBalancer, step: &Step) -> CaseResult<Answer<Applied>> {
+        Ok(self.provider()?.apply(&desired.key, step, None).await)
     }
 
     /// Applies all that is planned, in a sound cloud; the annotations that steps note.
-    pub(crate) async fn noting(&self, wish: &LoadBalancerWish) -> Verdict<BTreeMap<String, String>> {
-        let plan = self.plan(wish).await?;
-        let mut noting = Noting { wish: wish.clone(), notes: BTreeMap::new() };
-        let applied = self.driver(self)?.apply_all(&mut noting, &Plan { problems: Vec::new(), ..plan }).await;
+    pub(crate) async fn noting(&self, desired: &DesiredLoadBalancer) -> CaseResult<BTreeMap<String, String>> {
+        let plan = self.plan(desired).await?;
+        let mut noting = Noting { desired: desired.clone(), notes: BTreeMap::new() };
+        let applied = self.driver(self)?.apply_all(&mut noting, &Plan { errors: Vec::new(), ..plan }).await;
         applied.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?;
         Ok(noting.notes)
     }
 
     /// Writing calls so far.
-    pub(crate) async fn writes(&self) -> Verdict<u64> {
+    pub(crate) async fn writes(&self) -> CaseResult<u64> {
         let writes = self.hands.writes().await;
-        writes.ok_or_else(|| Stop::BenchCannot("count writes".to_owned()))
+        writes.ok_or_else(|| CaseFailure::BenchCannot("count writes".to_owned()))
     }
 
     /// Calls so far.
-    pub(crate) async fn calls(&self) -> Verdict<u64> {
+    pub(crate) async fn calls(&self) -> CaseResult<u64> {
         let calls = self.scene.calls().await;
-        calls.ok_or_else(|| Stop::BenchCannot("count calls".to_owned()))
+        calls.ok_or_else(|| CaseFailure::BenchCannot("count calls".to_owned()))
     }
 
     /// Looks and plans: there is nothing to do, and nothing is written.
-    pub(crate) async fn rests(&self, wish: &LoadBalancerWish) -> Verdict {
+    pub(crate) async fn rests(&self, desired: &DesiredLoadBalancer) -> CaseResult {
         let before = self.writes().await?;
-        let plan = self.plan(wish).await?;
+        let plan = self.plan(desired).await?;
         require(plan.is_empty(), || format!("all is done, and this is planned: {plan}"))?;
         let written = self.writes().await? - before;
         require(written == 0, || format!("{written} writes only to look and to plan"))
@@ -301,11 +301,11 @@ impl<'a> Balancing<'a> {
 }
 
 /// Whether the bench has brought it about; `false` if that never happens in its cloud.
-pub(crate) fn happens(hand: Hand, what: &str) -> Verdict<bool> {
+pub(crate) fn happens(hand: BenchResult, what: &str) -> CaseResult<bool> {
     match hand {
-        Hand::Done => Ok(true),
-        Hand::Never => Ok(false),
-        Hand::Cannot => Err(Stop::BenchCannot(what.to_owned())),
+        BenchResult::Done => Ok(true),
+        BenchResult::Never => Ok(false),
+        BenchResult::Cannot => Err(CaseFailure::BenchCannot(what.to_owned())),
     }
 }
 

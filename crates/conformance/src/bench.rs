@@ -14,7 +14,7 @@ use bowline_core::{Address, Instance, ProviderId};
 use ipnet::IpNet;
 
 pub use balancers::{
-    BalancerBench, ForeignBalancer, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+    ForeignLoadBalancer, LoadBalancerBench, SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource, SeenTarget,
 };
 pub use loops::LoopBench;
 pub use routes::{ForeignRoute, RouteBench, SeenRoute};
@@ -34,7 +34,7 @@ pub struct WantedMachine {
 
 /// How the cloud goes wrong when the suite wants it to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum InducedFault {
     /// Credentials are refused.
     Unauthenticated,
     /// Rights are refused.
@@ -55,7 +55,7 @@ pub enum Trouble {
 
 /// What came of asking a bench to do something to its cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hand {
+pub enum BenchResult {
     /// It is done.
     Done,
     /// This can never happen in this cloud, so there is nothing to show.
@@ -84,7 +84,7 @@ pub trait Bench: Send + Sync {
     fn secrets(&self) -> Vec<String>;
 
     /// Hands for balancers; a provider that claims them has to bring some.
-    fn balancers(&self) -> Option<&dyn BalancerBench> {
+    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
         None
     }
 
@@ -123,19 +123,19 @@ pub trait Bench: Send + Sync {
 
     /// Makes the cloud leave a machine out of its listings that still exists: as one that is about to be deleted, or that
     /// moved to another project. `Never` if the cloud lists each machine that exists.
-    async fn unlist(&self, instance: &Instance) -> Hand {
+    async fn unlist(&self, instance: &Instance) -> BenchResult {
         let _ = instance;
-        Hand::Never
+        BenchResult::Never
     }
 
     /// From now on the cloud goes wrong like this; `None` mends it. `false` if this cloud cannot.
-    async fn trouble(&self, trouble: Option<Trouble>) -> bool;
+    async fn trouble(&self, trouble: Option<InducedFault>) -> bool;
 
     /// The manager crashes: from now on, the cloud carries out this many calls, reading or writing. The answer of the last
     /// one is lost, and every call after it fails and does nothing. `None` is the restart: all calls work again.
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+    async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         let _ = calls;
-        Hand::Cannot
+        BenchResult::Cannot
     }
 
     /// Calls made so far to the cloud, if it counts them.

@@ -25,11 +25,11 @@ mod run;
 mod scene;
 
 pub use bench::{
-    BalancerBench, Bench, ForeignBalancer, ForeignRoute, Hand, LoopBench, RouteBench, SecretBench, SeenBalancer,
-    SeenHealthCheck, SeenListener, SeenResource, SeenRoute, SeenTarget, Trouble, WantedMachine,
+    Bench, BenchResult, ForeignLoadBalancer, ForeignRoute, InducedFault, LoadBalancerBench, LoopBench, RouteBench,
+    SecretBench, SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource, SeenRoute, SeenTarget, WantedMachine,
 };
 pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};
-pub use report::{Complaint, Outcome, Report};
+pub use report::{Outcome, Report, Violation};
 pub use run::{run, run_one};
-pub use scene::{Scene, Stop, Verdict};
+pub use scene::{CaseFailure, CaseResult, Scene};

@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 
 use bowline_cloud::{CloudProvider, Error, ErrorKind, Result as Answer};
-use bowline_core::{ClusterName, InstanceRef, LoadBalancerKey, LoadBalancerWish, Plan, Route, RouteSpec, Step};
+use bowline_core::{ClusterName, DesiredLoadBalancer, InstanceRef, LoadBalancerKey, Plan, Route, RouteSpec, Step};
 
 use crate::balancing::{Balancing, gone};
 use crate::routing::Routing;
-use crate::scene::{Scene, Verdict, of};
+use crate::scene::{CaseResult, Scene, of};
 
 /// One call, with all that it needs.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(crate) enum Probe {
     Check,
     Find(InstanceRef),
     List,
-    Observe(LoadBalancerWish),
+    Observe(DesiredLoadBalancer),
     Keys(ClusterName),
     Apply(LoadBalancerKey, Step),
     Table(ClusterName),
@@ -32,7 +32,7 @@ pub(crate) struct Probed {
 impl Probe {
     /// All calls that the provider claims, prepared in a sound cloud: with a machine, a load balancer that is to be deleted,
     /// and a route.
-    pub(crate) async fn all(scene: &Scene) -> Verdict<Vec<Probe>> {
+    pub(crate) async fn all(scene: &Scene) -> CaseResult<Vec<Probe>> {
         let (machine, capabilities) = (scene.add("node-1").await, scene.provider().capabilities());
         let mut probes = vec![Probe::Check];
         if let Some(instances) = &capabilities.instances {
@@ -41,11 +41,11 @@ impl Probe {
         }
         if capabilities.load_balancers.is_some() {
             let work = Balancing::of(scene)?;
-            let wish = work.everything("web", &[work.node("node-2").await])?;
-            work.fulfil(&wish).await?;
-            let Plan { steps, .. } = work.plan(&gone(&wish)).await?;
-            probes.extend([Probe::Keys(wish.key.cluster.clone()), Probe::Observe(wish.clone())]);
-            probes.extend(steps.into_iter().map(|step| Probe::Apply(wish.key.clone(), step)));
+            let desired = work.everything("web", &[work.node("node-2").await])?;
+            work.fulfil(&desired).await?;
+            let Plan { steps, .. } = work.plan(&gone(&desired)).await?;
+            probes.extend([Probe::Keys(desired.key.cluster.clone()), Probe::Observe(desired.clone())]);
+            probes.extend(steps.into_iter().map(|step| Probe::Apply(desired.key.clone(), step)));
         }
         if capabilities.routes.is_some() {
             let work = Routing::of(scene)?;
@@ -88,8 +88,8 @@ impl Probe {
                 probed(instances.find(std::slice::from_ref(asked)).await.pop().unwrap_or_else(|| Err(missing())))
             }
             (Probe::List, Some(instances), ..) => probed(instances.list(None).await),
-            (Probe::Observe(wish), _, Some(balancers), _) => {
-                let state = balancers.observe(std::slice::from_ref(wish)).await.pop();
+            (Probe::Observe(desired), _, Some(balancers), _) => {
+                let state = balancers.observe(std::slice::from_ref(desired)).await.pop();
                 probed(state.unwrap_or_else(|| Err(missing())))
             }
             (Probe::Keys(cluster), _, Some(balancers), _) => probed(balancers.list(cluster).await),

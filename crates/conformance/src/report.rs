@@ -32,7 +32,7 @@ pub struct Report {
 
 /// Something wrong with a [`Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Complaint {
+pub enum Violation {
     /// A case failed.
     Failed(&'static str, String),
     /// A case was skipped that the capabilities call for, or ran although they do not.
@@ -81,26 +81,26 @@ impl Report {
     }
 
     /// All that is wrong; none if the provider conforms.
-    pub fn complaints(&self) -> Vec<Complaint> {
+    pub fn violations(&self) -> Vec<Violation> {
         let failures = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
-            Outcome::Failed(why) => Some(Complaint::Failed(name, why.clone())),
-            Outcome::BenchCannot(what) => Some(Complaint::BenchCannot(name, what.clone())),
+            Outcome::Failed(why) => Some(Violation::Failed(name, why.clone())),
+            Outcome::BenchCannot(what) => Some(Violation::BenchCannot(name, what.clone())),
             Outcome::Passed | Outcome::Skipped(_) | Outcome::NotApplicable(_) => None,
         });
         failures.chain(self.wrong_skips()).chain(self.unproven()).collect()
     }
 
-    fn wrong_skips(&self) -> impl Iterator<Item = Complaint> {
+    fn wrong_skips(&self) -> impl Iterator<Item = Violation> {
         let wrong = |case: &&Case| {
             let wanted = case.unmet(&self.capabilities).is_some();
             wanted != matches!(self.outcome(case.name), Some(Outcome::Skipped(_)))
         };
-        cases().iter().filter(wrong).map(|case| Complaint::WrongSkip(case.name))
+        cases().iter().filter(wrong).map(|case| Violation::WrongSkip(case.name))
     }
 
-    fn unproven(&self) -> impl Iterator<Item = Complaint> {
+    fn unproven(&self) -> impl Iterator<Item = Violation> {
         let claimed = Capability::ALL.iter().copied().filter(|capability| capability.is_claimed(&self.capabilities));
-        claimed.filter(|capability| !self.is_proven(*capability)).map(Complaint::Unproven)
+        claimed.filter(|capability| !self.is_proven(*capability)).map(Violation::Unproven)
     }
 
     fn is_proven(&self, capability: Capability) -> bool {
@@ -142,13 +142,13 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Complaint::Failed(case, why) => write!(f, "{case} failed: {why}"),
-            Complaint::WrongSkip(case) => write!(f, "{case} was skipped or ran against what the capabilities call for"),
-            Complaint::Unproven(capability) => write!(f, "{capability} is claimed, and no case ran because of it"),
-            Complaint::BenchCannot(case, what) => write!(f, "{case} shows nothing: the bench cannot {what}"),
+            Violation::Failed(case, why) => write!(f, "{case} failed: {why}"),
+            Violation::WrongSkip(case) => write!(f, "{case} was skipped or ran against what the capabilities call for"),
+            Violation::Unproven(capability) => write!(f, "{capability} is claimed, and no case ran because of it"),
+            Violation::BenchCannot(case, what) => write!(f, "{case} shows nothing: the bench cannot {what}"),
         }
     }
 }

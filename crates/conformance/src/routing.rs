@@ -10,7 +10,7 @@ use bowline_core::{Address, AddressType, ClusterName, Instance, IpFamily, Route,
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::bench::{ForeignRoute, RouteBench, SeenRoute, WantedMachine};
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 /// A bench in use by a case about routes.
 pub(crate) struct Routing<'a> {
@@ -22,9 +22,9 @@ pub(crate) struct Routing<'a> {
 }
 
 impl<'a> Routing<'a> {
-    pub(crate) fn of(scene: &'a Scene) -> Verdict<Routing<'a>> {
+    pub(crate) fn of(scene: &'a Scene) -> CaseResult<Routing<'a>> {
         let Some(hands) = scene.bench().routes() else {
-            return Err(Stop::BenchCannot("look at routes".to_owned()));
+            return Err(CaseFailure::BenchCannot("look at routes".to_owned()));
         };
         Ok(Routing { scene, hands, provider: scene.bench().provider(), cluster: ClusterName::from("our-cluster") })
     }
@@ -40,7 +40,7 @@ impl<'a> Routing<'a> {
         self.provider = self.scene.bench().restarted().await;
     }
 
-    pub(crate) fn caps(&self) -> Verdict<&RouteCapabilities> {
+    pub(crate) fn caps(&self) -> CaseResult<&RouteCapabilities> {
         let caps = self.provider.capabilities().routes.as_ref();
         caps.map_or_else(|| broken("it has no capabilities for routes any more"), Ok)
     }
@@ -58,7 +58,7 @@ impl<'a> Routing<'a> {
     }
 
     /// At most `wanted` routes: as many as the cloud has room for.
-    pub(crate) fn room(&self, wanted: usize) -> Verdict<usize> {
+    pub(crate) fn room(&self, wanted: usize) -> CaseResult<usize> {
         Ok(self.caps()?.max_routes.map_or(wanted, |most| most.min(wanted)))
     }
 
@@ -67,7 +67,7 @@ impl<'a> Routing<'a> {
         self.provider.capabilities().instances.as_ref().is_some_and(|numbers| numbers.lookup_by_name)
     }
 
-    pub(crate) fn provider(&self) -> Verdict<&dyn Routes> {
+    pub(crate) fn provider(&self) -> CaseResult<&dyn Routes> {
         let routes = self.provider.routes();
         routes.map_or_else(|| broken("it claims to have routes, and hands out no Routes"), Ok)
     }
@@ -93,7 +93,7 @@ impl Routing<'_> {
     }
 
     /// A pod range, of the first family that is claimed; another one for each number.
-    pub(crate) fn range(&self, number: u16) -> Verdict<IpNet> {
+    pub(crate) fn range(&self, number: u16) -> CaseResult<IpNet> {
         match self.caps()?.ip_families.first() {
             None => broken("it claims no family of addresses"),
             Some(family) => Ok(range(*family, number)),
@@ -101,7 +101,7 @@ impl Routing<'_> {
     }
 
     /// The range of this number, to be led to the Node of this machine.
-    pub(crate) fn spec(&self, number: u16, machine: &Instance) -> Verdict<RouteSpec> {
+    pub(crate) fn spec(&self, number: u16, machine: &Instance) -> CaseResult<RouteSpec> {
         Ok(leading(self.range(number)?, machine))
     }
 }
@@ -141,17 +141,17 @@ fn uid(name: &str) -> String {
 
 impl Routing<'_> {
     /// Lists, in a sound cloud.
-    pub(crate) async fn list(&self) -> Verdict<Vec<Route>> {
+    pub(crate) async fn list(&self) -> CaseResult<Vec<Route>> {
         sound(self.provider()?.list(&self.cluster).await)
     }
 
     /// Makes a route, or not.
-    pub(crate) async fn attempt(&self, spec: &RouteSpec) -> Verdict<Answer<Route>> {
+    pub(crate) async fn attempt(&self, spec: &RouteSpec) -> CaseResult<Answer<Route>> {
         self.attempt_all(std::slice::from_ref(spec)).await?.pop().map_or_else(|| broken("no answer"), Ok)
     }
 
     /// Creates routes, or not, in batches as large as the provider takes.
-    pub(crate) async fn attempt_all(&self, specs: &[RouteSpec]) -> Verdict<Vec<Answer<Route>>> {
+    pub(crate) async fn attempt_all(&self, specs: &[RouteSpec]) -> CaseResult<Vec<Answer<Route>>> {
         let mut answers = Vec::with_capacity(specs.len());
         for batch in specs.chunks(self.caps()?.batch.max(1)) {
             let some = self.provider()?.create(&self.cluster, batch).await;
@@ -162,7 +162,7 @@ impl Routing<'_> {
     }
 
     /// Deletes routes, or not, in batches as large as the provider takes.
-    pub(crate) async fn attempt_deletion(&self, routes: &[Route]) -> Verdict<Vec<Answer<()>>> {
+    pub(crate) async fn attempt_deletion(&self, routes: &[Route]) -> CaseResult<Vec<Answer<()>>> {
         let mut answers = Vec::with_capacity(routes.len());
         for batch in routes.chunks(self.caps()?.batch.max(1)) {
             let some = self.provider()?.delete(&self.cluster, batch).await;
@@ -173,25 +173,25 @@ impl Routing<'_> {
     }
 
     /// Makes a route, in a sound cloud.
-    pub(crate) async fn create(&self, spec: &RouteSpec) -> Verdict<Route> {
+    pub(crate) async fn create(&self, spec: &RouteSpec) -> CaseResult<Route> {
         sound(self.attempt(spec).await?)
     }
 
     /// Makes a route, and finds it in the cloud. How it is told and listed is the matter of one case alone, so that a flaw
     /// in that does not hide what the others say.
-    pub(crate) async fn lead(&self, spec: &RouteSpec, machine: &Instance) -> Verdict<Route> {
+    pub(crate) async fn lead(&self, spec: &RouteSpec, machine: &Instance) -> CaseResult<Route> {
         let route = self.create(spec).await?;
         self.is_there(spec, machine).await?;
         Ok(route)
     }
 
     /// Removes a route, in a sound cloud.
-    pub(crate) async fn delete(&self, route: &Route) -> Verdict {
+    pub(crate) async fn delete(&self, route: &Route) -> CaseResult {
         self.attempt_deletion(std::slice::from_ref(route)).await?.into_iter().try_for_each(sound)
     }
 
     /// Removes a route, and finds nothing of it in the cloud.
-    pub(crate) async fn remove(&self, route: &Route) -> Verdict {
+    pub(crate) async fn remove(&self, route: &Route) -> CaseResult {
         self.delete(route).await?;
         let table = self.table().await;
         require(!table.iter().any(|one| one.id == route.id), || {
@@ -211,20 +211,20 @@ impl Routing<'_> {
     }
 
     /// Puts a route there by hand.
-    pub(crate) async fn put_foreign(&self, destination: IpNet, machine: &Instance) -> Verdict<SeenRoute> {
+    pub(crate) async fn put_foreign(&self, destination: IpNet, machine: &Instance) -> CaseResult<SeenRoute> {
         let foreign = ForeignRoute { destination, machine: machine.id.clone() };
         let put = self.hands.put_foreign(&self.cluster, &foreign).await;
-        put.ok_or_else(|| Stop::BenchCannot("put a route there by hand".to_owned()))
+        put.ok_or_else(|| CaseFailure::BenchCannot("put a route there by hand".to_owned()))
     }
 
     /// The table is what it was.
-    pub(crate) async fn nothing_changed_since(&self, before: &[SeenRoute]) -> Verdict {
+    pub(crate) async fn nothing_changed_since(&self, before: &[SeenRoute]) -> CaseResult {
         let now = self.table().await;
         require(now == before, || format!("nothing was to change, and {before:?} became {now:?}"))
     }
 
     /// The cloud leads this range to this machine, once.
-    pub(crate) async fn is_there(&self, spec: &RouteSpec, machine: &Instance) -> Verdict<SeenRoute> {
+    pub(crate) async fn is_there(&self, spec: &RouteSpec, machine: &Instance) -> CaseResult<SeenRoute> {
         let mut table = self.table().await;
         table.retain(|one| one.destination == spec.destination && one.machine.as_ref() == Some(&machine.id));
         match table.as_slice() {
@@ -234,7 +234,7 @@ impl Routing<'_> {
     }
 
     /// The route is told as it was asked for, as it is listed, and as it is in the cloud.
-    pub(crate) async fn is_told(&self, spec: &RouteSpec, machine: &Instance, route: &Route) -> Verdict {
+    pub(crate) async fn is_current(&self, spec: &RouteSpec, machine: &Instance, route: &Route) -> CaseResult {
         is_as_asked(spec, route)?;
         self.is_listed(route).await?;
         let seen = self.is_there(spec, machine).await?;
@@ -244,7 +244,7 @@ impl Routing<'_> {
     }
 
     /// The listing has exactly this, once.
-    pub(crate) async fn is_listed(&self, route: &Route) -> Verdict {
+    pub(crate) async fn is_listed(&self, route: &Route) -> CaseResult {
         let listed = self.list().await?;
         let same: Vec<_> = listed.iter().filter(|one| one.id == route.id).collect();
         require(same == [route], || format!("told was {route:?}, and listed is {same:?}"))
@@ -253,7 +253,7 @@ impl Routing<'_> {
 
 /// What is told of a route is what was asked for. A controller that is told of other addresses would remove the route and
 /// make it again, for ever.
-fn is_as_asked(spec: &RouteSpec, route: &Route) -> Verdict {
+fn is_as_asked(spec: &RouteSpec, route: &Route) -> CaseResult {
     let fits = route.destination == spec.destination && !route.blackhole;
     require(fits, || format!("asked was for {}, and told is {route:?}", spec.destination))?;
     leads_to_its_node(spec, route)?;
@@ -263,19 +263,19 @@ fn is_as_asked(spec: &RouteSpec, route: &Route) -> Verdict {
 }
 
 /// What is told of a route leads to the Node that asked for it: else a controller would take it for another's.
-pub(crate) fn leads_to_its_node(spec: &RouteSpec, route: &Route) -> Verdict {
+pub(crate) fn leads_to_its_node(spec: &RouteSpec, route: &Route) -> CaseResult {
     let by_name = route.node.as_ref() == Some(&spec.node);
     let by_id = route.node.is_none() && route.provider_id.is_some() && route.provider_id == spec.provider_id;
     require(by_name || by_id, || format!("asked was for {spec:?}, and it does not lead to that Node: {route:?}"))
 }
 
 /// The answer of a sound cloud.
-pub(crate) fn sound<T>(answer: Answer<T>) -> Verdict<T> {
+pub(crate) fn sound<T>(answer: Answer<T>) -> CaseResult<T> {
     answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
 }
 
 /// Whatever it is that fails, it fails like this.
-pub(crate) fn fails<T>(what: &str, answer: Answer<T>, kind: ErrorKind) -> Verdict<Error> {
+pub(crate) fn fails<T>(what: &str, answer: Answer<T>, kind: ErrorKind) -> CaseResult<Error> {
     match answer {
         Ok(_) => broken(format!("{what} succeeds")),
         Err(error) if error.kind() == kind => Ok(error),

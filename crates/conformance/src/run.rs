@@ -10,7 +10,7 @@ use crate::bench::Bench;
 use crate::capability::Need;
 use crate::cases::{Case, cases};
 use crate::report::{Outcome, Report};
-use crate::scene::{Scene, Stop};
+use crate::scene::{CaseFailure, Scene};
 
 /// Runs all cases; `bench` makes a new bench, with an empty cloud, for each.
 pub async fn run<F, B>(bench: F) -> Report
@@ -76,9 +76,9 @@ async fn run_case(case: &Case, scene: Scene) -> Outcome {
     match tokio::time::timeout(patience, guarded).await {
         Err(_) => Outcome::Failed(format!("it did not end within {patience:?}")),
         Ok(Err(_)) => Outcome::Failed("it panicked".to_owned()),
-        Ok(Ok(Err(Stop::Broken(why)))) => Outcome::Failed(why),
-        Ok(Ok(Err(Stop::BenchCannot(what)))) => Outcome::BenchCannot(what),
-        Ok(Ok(Err(Stop::NotApplicable(why)))) => Outcome::NotApplicable(why),
+        Ok(Ok(Err(CaseFailure::Broken(why)))) => Outcome::Failed(why),
+        Ok(Ok(Err(CaseFailure::BenchCannot(what)))) => Outcome::BenchCannot(what),
+        Ok(Ok(Err(CaseFailure::NotApplicable(why)))) => Outcome::NotApplicable(why),
         Ok(Ok(Ok(()))) => Outcome::Passed,
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bowline_cloud::{CloudProvider, Error, InstanceCapabilities, InstancePage, Instances, PageToken, Result as Answer};
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 
-use crate::bench::{Bench, Trouble, WantedMachine};
+use crate::bench::{Bench, InducedFault, WantedMachine};
 
 /// How a case ends.
-pub type Verdict<T = ()> = Result<T, Stop>;
+pub type CaseResult<T = ()> = Result<T, CaseFailure>;
 
 /// Why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
+pub enum CaseFailure {
     /// The provider breaks the rule.
     #[error("{0}")]
     Broken(String),
@@ -32,12 +32,12 @@ pub struct Scene {
 }
 
 /// The provider breaks the rule, because of this.
-pub(crate) fn broken<T>(why: impl Into<String>) -> Verdict<T> {
-    Err(Stop::Broken(why.into()))
+pub(crate) fn broken<T>(why: impl Into<String>) -> CaseResult<T> {
+    Err(CaseFailure::Broken(why.into()))
 }
 
 /// The provider breaks the rule unless `holds`.
-pub(crate) fn require(holds: bool, why: impl FnOnce() -> String) -> Verdict {
+pub(crate) fn require(holds: bool, why: impl FnOnce() -> String) -> CaseResult {
     if holds { Ok(()) } else { broken(why()) }
 }
 
@@ -75,12 +75,12 @@ impl Scene {
         &*self.bench
     }
 
-    pub(crate) fn instances(&self) -> Verdict<&dyn Instances> {
+    pub(crate) fn instances(&self) -> CaseResult<&dyn Instances> {
         let instances = self.provider.instances();
         instances.map_or_else(|| broken("it claims to tell of instances, and hands out no Instances"), Ok)
     }
 
-    pub(crate) fn numbers(&self) -> Verdict<&InstanceCapabilities> {
+    pub(crate) fn numbers(&self) -> CaseResult<&InstanceCapabilities> {
         let numbers = self.provider.capabilities().instances.as_ref();
         numbers.map_or_else(|| broken("it has no capabilities for instances any more"), Ok)
     }
@@ -98,11 +98,11 @@ impl Scene {
     }
 
     /// The cloud goes wrong like this from now on.
-    pub(crate) async fn trouble(&self, trouble: Trouble) -> Verdict {
+    pub(crate) async fn trouble(&self, trouble: InducedFault) -> CaseResult {
         if self.bench.trouble(Some(trouble)).await {
             return Ok(());
         }
-        Err(Stop::BenchCannot(format!("make this trouble: {trouble:?}")))
+        Err(CaseFailure::BenchCannot(format!("make this trouble: {trouble:?}")))
     }
 
     /// The cloud is sound again.
@@ -111,7 +111,7 @@ impl Scene {
     }
 
     /// Asks about all of these, in batches as large as the provider takes.
-    pub(crate) async fn find(&self, asked: &[InstanceRef]) -> Verdict<Vec<Answer<InstanceState>>> {
+    pub(crate) async fn find(&self, asked: &[InstanceRef]) -> CaseResult<Vec<Answer<InstanceState>>> {
         let (instances, batch) = (self.instances()?, self.numbers()?.batch_lookup.max(1));
         let mut answers = Vec::with_capacity(asked.len());
         for batch in asked.chunks(batch) {
@@ -123,24 +123,24 @@ impl Scene {
     }
 
     /// Asks about one.
-    pub(crate) async fn find_one(&self, asked: &InstanceRef) -> Verdict<Answer<InstanceState>> {
+    pub(crate) async fn find_one(&self, asked: &InstanceRef) -> CaseResult<Answer<InstanceState>> {
         let answer = self.find(std::slice::from_ref(asked)).await?.pop();
         answer.map_or_else(|| broken("no answer"), Ok)
     }
 
     /// Asks about one, with which nothing is wrong.
-    pub(crate) async fn state(&self, asked: &InstanceRef) -> Verdict<InstanceState> {
+    pub(crate) async fn state(&self, asked: &InstanceRef) -> CaseResult<InstanceState> {
         self.find_one(asked).await?.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
     }
 
     /// Asks about one machine, which must exist.
-    pub(crate) async fn instance(&self, asked: &InstanceRef) -> Verdict<Arc<Instance>> {
+    pub(crate) async fn instance(&self, asked: &InstanceRef) -> CaseResult<Arc<Instance>> {
         let state = self.state(asked).await?;
         state.instance().cloned().map_or_else(|| broken(format!("a machine that exists is {state:?}")), Ok)
     }
 
     /// Asks about one, which must fail.
-    pub(crate) async fn error(&self, asked: &InstanceRef) -> Verdict<Error> {
+    pub(crate) async fn error(&self, asked: &InstanceRef) -> CaseResult<Error> {
         match self.find_one(asked).await? {
             Err(error) => Ok(error),
             Ok(state) => broken(format!("an error was called for, and it answered {state:?}")),
@@ -148,7 +148,7 @@ impl Scene {
     }
 
     /// One page, from a sound cloud.
-    pub(crate) async fn page(&self, token: Option<&PageToken>) -> Verdict<InstancePage> {
+    pub(crate) async fn page(&self, token: Option<&PageToken>) -> CaseResult<InstancePage> {
         let mut page = sound(self.instances()?.list(token).await)?;
         let (ids, brief): (Vec<_>, Vec<_>) = std::mem::take(&mut page.brief).into_iter().unzip();
         let described = if brief.is_empty() { Vec::new() } else { self.instances()?.describe(&brief, &[]).await };
@@ -170,6 +170,6 @@ impl Scene {
 }
 
 /// The answer of a sound cloud.
-fn sound<T>(answer: Answer<T>) -> Verdict<T> {
+fn sound<T>(answer: Answer<T>) -> CaseResult<T> {
     answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))
 }

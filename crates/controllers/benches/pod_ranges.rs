@@ -14,7 +14,7 @@ use bowline_cloud::layers::LayerOptions;
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::{AllocatorType, Options};
 use bowline_core::NodeName;
-use bowline_core::ipam::{Allocator, ClusterRange};
+use bowline_core::ipam::{Allocator, ClusterCidr};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -55,7 +55,7 @@ async fn run_all() -> Result<(), Failure> {
 
 /// The reckoning alone: all come, every second leaves, as many come again, and a restart.
 fn reckon(cluster: &str, mask: u8, size: usize) -> Result<(), Failure> {
-    let range = ClusterRange::new(cluster.parse()?, mask)?;
+    let range = ClusterCidr::new(cluster.parse()?, mask)?;
     let names: Vec<NodeName> = (0..size + size / 2).map(|index| name(index).as_str().into()).collect();
     let mut allocator = Allocator::new(&[range], &[]);
     let arrivals = timed(|| names.iter().take(size).try_for_each(|name| allocator.allocate(name).map(drop)))?;
@@ -212,7 +212,7 @@ fn node(index: usize) -> Value {
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
     let clouds = Clouds::around([], &LayerOptions::default(), &metrics);
-    let ranges = vec![ClusterRange::new("10.0.0.0/8".parse()?, 24)?];
+    let ranges = vec![ClusterCidr::new("10.0.0.0/8".parse()?, 24)?];
     let ipam = Options { ranges, services: Vec::new(), allocator: AllocatorType::Range };
     let options = ManagerOptions {
         node: None,

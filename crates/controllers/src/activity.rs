@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_runtime::{Ensemble, Kind, Metric, Part, metrics};
+use bowline_runtime::{ControllerHealth, Kind, Metric, Part, metrics};
 use prometheus::{IntGauge, IntGaugeVec, Registry};
 
 use crate::Context;
@@ -32,7 +32,7 @@ impl RunningControllers {
 
 /// A controller on the board.
 pub(crate) struct Activity {
-    ensemble: Arc<Ensemble>,
+    ensemble: Arc<ControllerHealth>,
     running: IntGauge,
 }
 
@@ -54,7 +54,7 @@ impl Activity {
             }
             (part_name, part)
         });
-        let ensemble = Arc::new(Ensemble::new(parts.collect::<Vec<_>>()));
+        let ensemble = Arc::new(ControllerHealth::new(parts.collect::<Vec<_>>()));
         context.board.put(Kind::Controller, name, ensemble.clone());
         let running = context.running.0.with_label_values(&[short, MANAGER]);
         Activity { ensemble, running }

@@ -25,8 +25,8 @@ pub mod node_lifecycle;
 mod outcome;
 mod panics;
 mod pause;
+mod permissions;
 pub mod provider_loops;
-mod rights;
 pub mod route;
 pub mod secrets;
 pub mod service;
@@ -36,11 +36,11 @@ mod start;
 use bowline_cloud::Clouds;
 use bowline_core::{Node, Service};
 use bowline_kube::{Cluster, EventSink, Notes, Store};
-use bowline_runtime::{Board, Clock, Metric, QueueMetrics};
+use bowline_runtime::{Clock, Metric, QueueMetrics, StatusBoard};
 
 pub use activity::RunningControllers;
 pub use gate::Gate;
-pub use rights::Rights;
+pub use permissions::Permissions;
 pub use start::start;
 
 /// What every controller works with.
@@ -69,7 +69,7 @@ pub struct Context {
     /// Which controllers run.
     pub running: RunningControllers,
     /// Where the controller and its parts can be looked at.
-    pub board: Board,
+    pub board: StatusBoard,
 }
 
 /// What the controllers count.

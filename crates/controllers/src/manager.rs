@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_cloud::Clouds;
 use bowline_kube::{Clients, Cluster, EventSink, Notes, ObjectRef, Store, WatchMetrics, watch_nodes, watch_services};
-use bowline_runtime::{Board, Clock, Kind, QueueMetrics, Shutdown, Supervisor, TaskFailure};
+use bowline_runtime::{Clock, Kind, QueueMetrics, Shutdown, StatusBoard, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
 use crate::node::NodeController;
@@ -86,7 +86,7 @@ pub struct Surroundings {
     /// Where metrics are registered.
     pub metrics: prometheus::Registry,
     /// Where the parts of the manager can be looked at.
-    pub board: Board,
+    pub board: StatusBoard,
     /// Which controllers have to wait until they may begin.
     pub gate: Gate,
     /// The object that Events about the manager itself are about: its Lease.
@@ -96,7 +96,7 @@ pub struct Surroundings {
 impl Surroundings {
     /// One client for all, nobody looks, and nobody waits.
     pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Surroundings {
-        let (clients, board, gate) = (Clients::shared(client), Board::new(), Gate::none());
+        let (clients, board, gate) = (Clients::shared(client), StatusBoard::new(), Gate::none());
         let lease = ObjectRef::lease("kube-system", start::COMPONENT);
         Surroundings { clients, clouds, clock, metrics, board, gate, lease }
     }

@@ -1,13 +1,13 @@
 //! Delivers to providers the Secrets that they name. A cloud without Secrets costs no request.
 
 use bowline_cloud::{Cloud, Clouds, Error, ErrorKind, SecretData, SecretRef};
-use bowline_kube::{Right, SecretValues, Unreadable, secret_right, watch_secret};
+use bowline_kube::{Permission, SecretValues, Unreadable, secret_permission, watch_secret};
 use futures::StreamExt as _;
 use futures::future::join_all;
 
 /// Permissions for these Secrets.
-pub fn rights(secrets: impl IntoIterator<Item = SecretRef>) -> Vec<Right> {
-    secrets.into_iter().map(|secret| secret_right(&secret.namespace, &secret.name)).collect()
+pub fn permissions(secrets: impl IntoIterator<Item = SecretRef>) -> Vec<Permission> {
+    secrets.into_iter().map(|secret| secret_permission(&secret.namespace, &secret.name)).collect()
 }
 
 /// Watches the Secrets of a cloud and delivers each change, for ever. Of several callers for one cloud, one does.

@@ -26,7 +26,7 @@ pub(crate) async fn run(
 
 /// Starts a cloud, for as long as it takes, and follows its Secrets from then on.
 pub async fn start(cloud: &Cloud, client: &kube::Client) {
-    join(cloud.keep_starting(), secrets::follow(cloud, client)).await;
+    join(cloud.start_with_retries(), secrets::follow(cloud, client)).await;
 }
 
 /// Emits an Event for each cause of failure, and one once the cloud is ready after that.

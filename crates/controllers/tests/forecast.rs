@@ -9,8 +9,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Clouds, Error, ErrorKind, InstanceCapabilities, Instances,
-    LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, OneByOne, ProviderInfo, Result, Seen,
+    Applied, Capabilities, CloudProvider, Clouds, Error, ErrorKind, InstanceCapabilities, Instances, KnownState,
+    LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Result, SingleLookup,
 };
 use bowline_controllers::forecast::{Forecast, Item, RemarkKind, Snapshot, forecast};
 use bowline_controllers::manager::ManagerOptions;
@@ -20,9 +20,9 @@ use bowline_core::lifecycle::Moment;
 use bowline_core::testing::{annotated, finalized, node, service, status, taint};
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
 use bowline_core::{
-    Address, AddressType, ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey,
-    LoadBalancerState, LoadBalancerWish, Node, Notice, Opaque, Plan, ProviderId, Ready, Service, ServiceType, Step,
-    Verb,
+    Address, AddressType, ClusterName, DesiredLoadBalancer, Instance, InstanceRef, InstanceState, IpFamily,
+    LoadBalancerKey, LoadBalancerState, Node, Opaque, Plan, ProviderId, Ready, Service, ServiceType, Step, Verb,
+    Warning,
 };
 use jiff::Timestamp;
 
@@ -86,7 +86,7 @@ impl CloudProvider for Provider {
 }
 
 #[async_trait]
-impl OneByOne for Provider {
+impl SingleLookup for Provider {
     async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
         let name = asked.node.as_str();
         let instance = Arc::new(Instance {
@@ -100,7 +100,9 @@ impl OneByOne for Provider {
         match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
             "gone" => Ok(InstanceState::Gone),
             "stopped" => Ok(InstanceState::Stopped(instance)),
-            "blurred" => Err(Error::new(ErrorKind::NotFound, "get type", "no such type").but_seen(Seen::Running)),
+            "blurred" => {
+                Err(Error::new(ErrorKind::NotFound, "get type", "no such type").with_known_state(KnownState::Running))
+            }
             "broken" => Err(Error::new(ErrorKind::Unavailable, "find", "the harbour is closed")),
             _ => Ok(InstanceState::Running(instance)),
         }
@@ -128,44 +130,40 @@ impl LoadBalancers for Provider {
         }
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let state = |wish: &LoadBalancerWish| match wish.key.service.as_str() {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let state = |desired: &DesiredLoadBalancer| match desired.key.service.as_str() {
             "broken" => Err(Error::new(ErrorKind::Unavailable, "observe", "the harbour is closed")),
             name if name.starts_with("made") => {
                 let status = status(&["192.0.2.1"]);
-                let problems = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
+                let errors = name.ends_with("ailing").then(|| "port 80/TCP: taken".to_owned()).into_iter().collect();
                 let is_noted = name.ends_with("noted");
                 let annotations = is_noted.then(|| (BERTH.to_owned(), "7".to_owned())).into_iter().collect();
-                Ok(Some(LoadBalancerState {
-                    problems,
-                    annotations,
-                    ..LoadBalancerState::new(status, Opaque::default())
-                }))
+                Ok(Some(LoadBalancerState { errors, annotations, ..LoadBalancerState::new(status, Opaque::default()) }))
             }
             _ => Ok(None),
         };
-        wishes.iter().map(state).collect()
+        wanted.iter().map(state).collect()
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         Ok(Vec::new())
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        if wish.key.service.starts_with("busy") {
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        if desired.key.service.starts_with("busy") {
             return Err(Error::new(ErrorKind::InProgress, "plan", "an earlier change"));
         }
-        let step = |verb| Step::new(verb, "balancer", wish.key.service.clone(), Vec::new(), Opaque::default());
+        let step = |verb| Step::new(verb, "balancer", desired.key.service.clone(), Vec::new(), Opaque::default());
         let problem = |text: &String| Error::new(ErrorKind::QuotaExceeded, "plan", text).about("berth");
-        let notice = |text: &String| Notice { reason: "HarbourRemark".to_owned(), message: text.clone() };
+        let warning = |text: &String| Warning { reason: "HarbourRemark".to_owned(), message: text.clone() };
         Ok(Plan {
-            notices: wish.annotations.get(REMARK).map(notice).into_iter().collect(),
-            steps: match (&wish.spec, state) {
+            warnings: desired.annotations.get(REMARK).map(warning).into_iter().collect(),
+            steps: match (&desired.spec, state) {
                 (Some(_), None) => vec![step(Verb::Create)],
                 (None, Some(_)) => vec![step(Verb::Delete)],
                 _ => Vec::new(),
             },
-            problems: wish.annotations.get(PROBLEM).map(problem).into_iter().collect(),
+            errors: desired.annotations.get(PROBLEM).map(problem).into_iter().collect(),
             ..Plan::default()
         })
     }
@@ -434,7 +432,7 @@ async fn a_controller_that_is_switched_off_is_not_forecast() {
     let (nodes, services) = objects();
     let nobody = |options: &mut ManagerOptions| {
         *options = ManagerOptions { node: None, node_lifecycle: None, ..options.clone() };
-        options.service.as_mut().unwrap().default_cloud = DefaultCloud::Nobody;
+        options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
     };
     assert_eq!(told(&with(nodes, services, nobody).await), [""; 0]);
 }

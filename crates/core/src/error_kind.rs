@@ -73,7 +73,7 @@ impl ErrorKind {
     }
 
     /// The same call may succeed a moment later, so it is worth a retry.
-    pub fn is_passing(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(self, ErrorKind::RateLimited | ErrorKind::Unavailable)
     }
 

@@ -54,8 +54,8 @@ pub use error_kind::{ErrorKind, Retry};
 pub use instance::{Instance, InstanceRef, InstanceState};
 pub use label::{is_label_value, label_value};
 pub use load_balancer::{
-    HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
-    LoadBalancerWish, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
+    DesiredLoadBalancer, HealthCheck, Ingress, IpFamily, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
+    LoadBalancerStatus, PortSpec, PortStatus, Protocol, SessionAffinity, TargetNode, TrafficPolicy,
 };
 pub use merge::{Merged, merge_sorted};
 pub use names::{ClusterName, NodeName, ProviderId};
@@ -64,7 +64,7 @@ pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
 pub use opaque::Opaque;
 pub use operation::{Operation, Pacing, Progress};
 pub use pause::{invalid_pause, is_paused};
-pub use plan::{FieldChange, Notice, Plan, Problem, Step, Verb};
+pub use plan::{FieldChange, Plan, PlanError, Step, Verb, Warning};
 pub use route::{Route, RouteSpec};
 pub use service::{Service, ServiceKey, ServiceType};
 pub use target_set::{TargetChanges, TargetSet};

@@ -42,7 +42,7 @@ impl LoadBalancerKey {
 /// What is wanted for a Service, which may be that nothing is left. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LoadBalancerWish {
+pub struct DesiredLoadBalancer {
     /// Whose balancer it is.
     pub key: LoadBalancerKey,
     /// The Service's annotations, where a provider keeps its own settings. They count for a balancer that is to go as well:
@@ -196,7 +196,7 @@ pub struct LoadBalancerState<S = Opaque> {
     pub status: LoadBalancerStatus,
     /// What does not work although all is made, each with its cause and what to do, in words for people. The status has
     /// room for a word per port only.
-    pub problems: Vec<String>,
+    pub errors: Vec<String>,
     /// What the Service's annotations are to say while this is so, beside all that they say already: where a cloud's users,
     /// or another manager of it, look for the balancer's ID.
     pub annotations: BTreeMap<String, String>,
@@ -209,13 +209,13 @@ pub struct LoadBalancerState<S = Opaque> {
 impl<S> LoadBalancerState<S> {
     /// A state without problems, annotations and a pending operation.
     pub fn new(status: LoadBalancerStatus, resources: S) -> LoadBalancerState<S> {
-        LoadBalancerState { status, problems: Vec::new(), annotations: BTreeMap::new(), pending: None, resources }
+        LoadBalancerState { status, errors: Vec::new(), annotations: BTreeMap::new(), pending: None, resources }
     }
 
     /// The same state with its resources made into others.
     pub fn map<T>(self, into: impl FnOnce(S) -> T) -> LoadBalancerState<T> {
-        let LoadBalancerState { status, problems, annotations, pending, resources } = self;
-        LoadBalancerState { status, problems, annotations, pending, resources: into(resources) }
+        let LoadBalancerState { status, errors, annotations, pending, resources } = self;
+        LoadBalancerState { status, errors, annotations, pending, resources: into(resources) }
     }
 }
 

@@ -18,9 +18,9 @@ pub struct Plan<C = Opaque> {
     pub steps: Vec<Step<C>>,
     /// Warnings for the owner although nothing is wrong with the plan: a setting that is passed over, a detour that was
     /// taken.
-    pub notices: Vec<Notice>,
+    pub warnings: Vec<Warning>,
     /// What cannot be had. The sync fails with the first of them, after all steps were applied.
-    pub problems: Vec<Problem>,
+    pub errors: Vec<PlanError>,
     /// Names of the things that the steps write and that another object may use, too: a load balancer that several Services
     /// share. Plans with a common lock are not applied at the same time.
     pub locks: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub struct Plan<C = Opaque> {
 
 /// A part of the desired state that cannot be reached, and that does not keep the rest of the plan from being applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct PlanError {
     /// The kind of thing that is missing or wrong, in the cloud's own word: `floating IP`.
     pub subject: String,
     /// The kind of the error that the sync fails with.
@@ -43,7 +43,7 @@ pub struct Problem {
 
 /// A warning for whoever owns what is planned: it becomes an Event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct Warning {
     /// Why, as a CamelCase word.
     pub reason: String,
     /// What, and what to do about it, in a sentence.
@@ -105,13 +105,13 @@ impl<C> Plan<C> {
 
     /// Nothing is to be done, and nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.problems.is_empty()
+        self.steps.is_empty() && self.errors.is_empty()
     }
 }
 
 impl<C> Default for Plan<C> {
     fn default() -> Plan<C> {
-        Plan { steps: Vec::new(), notices: Vec::new(), problems: Vec::new(), locks: BTreeSet::new() }
+        Plan { steps: Vec::new(), warnings: Vec::new(), errors: Vec::new(), locks: BTreeSet::new() }
     }
 }
 
@@ -141,12 +141,12 @@ impl<C> fmt::Display for Plan<C> {
             return f.write_str("nothing to do");
         }
         let steps = self.steps.iter().map(ToString::to_string);
-        let lines: Vec<_> = steps.chain(self.problems.iter().map(ToString::to_string)).collect();
+        let lines: Vec<_> = steps.chain(self.errors.iter().map(ToString::to_string)).collect();
         f.write_str(&lines.join("\n"))
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: not possible: {}", self.subject, self.message)
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_plan_prints_its_steps_in_order_with_what_changes_below_each_and_then_its_problems() {
-        let problem = Problem {
+        let problem = PlanError {
             subject: "floating IP".to_owned(),
             kind: ErrorKind::NotFound,
             retry: Retry::Backoff,
@@ -210,8 +210,8 @@ mod tests {
                 step(Verb::Update, "b", vec![change(Some("1"), Some("2")), change(Some("2"), None)]),
                 step(Verb::Delete, "c", vec![]),
             ],
-            notices: Vec::new(),
-            problems: vec![problem.clone()],
+            warnings: Vec::new(),
+            errors: vec![problem.clone()],
             locks: BTreeSet::new(),
         };
         let expected = "create listener a
@@ -222,7 +222,7 @@ update listener b
 delete listener c
 floating IP: not possible: no network";
         assert_eq!(plan.to_string(), expected);
-        let plan: Plan = Plan { problems: vec![problem], ..Plan::default() };
+        let plan: Plan = Plan { errors: vec![problem], ..Plan::default() };
         assert!(!plan.is_empty());
         assert_eq!(plan.to_string(), "floating IP: not possible: no network");
     }

@@ -83,7 +83,7 @@ impl TargetSet {
         for merged in merge_sorted(&old.0.targets, &self.0.targets, |old, new| old.node.cmp(&new.node)) {
             match merged {
                 Merged::Left(old) => changes.removed.push(old),
-                Merged::Right(new) => changes.added.push(new),
+                Merged::Permission(new) => changes.added.push(new),
                 Merged::Both(old, new) if !is_equal(old, new) => changes.changed.push((old, new)),
                 Merged::Both(..) => {}
             }
@@ -98,7 +98,7 @@ impl TargetSet {
         let kept = merge_sorted(&self.0.targets, new, |old, new| old.node.cmp(&new.node));
         let kept = kept.filter_map(|merged| match merged {
             Merged::Left(_) => None,
-            Merged::Right(new) => Some(new),
+            Merged::Permission(new) => Some(new),
             Merged::Both(old, new) => Some(if *old == new { Arc::clone(old) } else { new }),
         });
         let kept: Vec<Arc<TargetNode>> = kept.collect();

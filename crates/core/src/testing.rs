@@ -8,7 +8,7 @@ use crate::annotations::LoadBalancerSettings;
 use crate::service::{self, ServicePort, TargetPort};
 use crate::well_known::LOAD_BALANCER_CLEANUP;
 use crate::{
-    Address, AddressType, ClusterName, Ingress, IpFamily, LoadBalancerStatus, LoadBalancerWish, Node, Protocol,
+    Address, AddressType, ClusterName, DesiredLoadBalancer, Ingress, IpFamily, LoadBalancerStatus, Node, Protocol,
     ProviderId, Ready, Service, ServiceKey, ServiceType, SessionAffinity, Taint, TargetNode, TargetSet, TrafficPolicy,
 };
 
@@ -119,15 +119,15 @@ pub fn status(addresses: &[&str]) -> LoadBalancerStatus {
 
 /// What [`service()`] wishes of the cluster `kubernetes`, with these Nodes behind it.
 #[allow(clippy::panic, reason = "a test with a slip in it fails")]
-pub fn wish(key: &str, nodes: &[&str]) -> LoadBalancerWish {
+pub fn desired(key: &str, nodes: &[&str]) -> DesiredLoadBalancer {
     let targets: TargetSet = nodes.iter().map(|node| target(node)).collect();
-    service::wish(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default(), targets)
+    service::desired(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default(), targets)
         .unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
 }
 
 /// What [`service()`] wishes of the cluster `kubernetes` when it wants no balancer any more.
-pub fn cleanup_wish(key: &str) -> LoadBalancerWish {
-    service::cleanup_wish(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default())
+pub fn desired_cleanup(key: &str) -> DesiredLoadBalancer {
+    service::desired_cleanup(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default())
 }
 
 /// The Node of this name behind a balancer: its machine is `fake://id-of-…`, and nothing says where it is reached.

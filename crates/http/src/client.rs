@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Effect;
-use bowline_config::{Environment, Problem};
+use bowline_config::{ConfigError, Environment};
 use bowline_runtime::Fence;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, PROXY_AUTHORIZATION};
@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::budget::{BUDGET, Share};
 use crate::connect::Connector;
-use crate::{BadTls, Failure, Handler, Proxies, Tls};
+use crate::{Failure, Handler, Proxies, Tls, TlsError};
 
 /// The largest answer that anybody has a use for. A page of a thousand servers is about two million bytes.
 const LARGEST: usize = 64 << 20;
@@ -71,7 +71,7 @@ struct Network {
 
 impl Client {
     /// One that asks over the network.
-    pub fn new(options: Options) -> Result<Client, BadTls> {
+    pub fn new(options: Options) -> Result<Client, TlsError> {
         let Options { tls, proxies, timeout } = options;
         let proxies = Arc::new(proxies);
         let connector = Connector::new(tls.config()?, proxies.clone(), timeout);
@@ -84,10 +84,10 @@ impl Client {
     }
 
     /// One that trusts the roots of the system and uses the proxies of the environment.
-    pub fn from_environment(environment: &Environment, timeout: Duration) -> Result<Client, Problem> {
-        let proxies = Proxies::from_environment(environment).map_err(|error| Problem::new(error.to_string()))?;
+    pub fn from_environment(environment: &Environment, timeout: Duration) -> Result<Client, ConfigError> {
+        let proxies = Proxies::from_environment(environment).map_err(|error| ConfigError::new(error.to_string()))?;
         let client = Client::new(Options { tls: Tls::default(), proxies, timeout });
-        client.map_err(|error| Problem::new(error.to_string()))
+        client.map_err(|error| ConfigError::new(error.to_string()))
     }
 
     /// One that asks nobody but `handler`, and gives up after `timeout` all the same.
@@ -182,7 +182,7 @@ fn is_absolute(uri: &Uri) -> bool {
 
 /// The answer with all of its body.
 async fn whole(outcome: Result<Response<hyper::body::Incoming>, legacy::Error>) -> Result<Response<Bytes>, Failure> {
-    let (head, body) = outcome.map_err(|error| unanswered(&error))?.into_parts();
+    let (head, body) = outcome.map_err(|error| outcome_unknown(&error))?.into_parts();
     if let Some(encoding) = head.headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         return Err(Failure::Encoded(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
@@ -234,7 +234,7 @@ fn was_closed(error: &legacy::Error) -> bool {
 }
 
 /// Why there is no answer: what the connector says of it, what TLS says of it, or whatever there is.
-fn unanswered(error: &legacy::Error) -> Failure {
+fn outcome_unknown(error: &legacy::Error) -> Failure {
     let known = chain(error).find_map(|cause| match cause.downcast_ref::<Failure>() {
         Some(failure) => Some(failure.clone()),
         None => cause.downcast_ref::<io::Error>().and_then(crate::tls::failure).map(Failure::Tls),

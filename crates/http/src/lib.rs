@@ -24,11 +24,11 @@ mod tls;
 mod tls_files;
 mod token;
 
-pub use api::{Answer, Api, Authorize, Bearer, CallBuilder, ErrorDecoder, Page, Refusal, all_pages};
+pub use api::{Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Page, all_pages};
 pub use client::{Client, Options};
 pub use failure::{Failure, TlsFailure};
 pub use handler::Handler;
-pub use proxy::{BadProxy, Proxies};
-pub use tls::{BadTls, ClientCertificate, Roots, Tls};
+pub use proxy::{Proxies, ProxyError};
+pub use tls::{ClientCertificate, Roots, Tls, TlsError};
 pub use tls_files::{TlsFileError, TlsFiles, TlsSetting};
 pub use token::{Issued, TokenSource};

@@ -24,7 +24,7 @@ struct Rules {
 /// What is written as a proxy is none. The text does not quote it: there may be a password in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} in the environment is no proxy: {why}; write http://HOST:PORT")]
-pub struct BadProxy {
+pub struct ProxyError {
     /// Where it stands.
     pub variable: &'static str,
     why: String,
@@ -32,10 +32,10 @@ pub struct BadProxy {
 
 impl Proxies {
     /// What the environment says: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, each in lower case too.
-    pub fn from_environment(environment: &Environment) -> Result<Proxies, BadProxy> {
+    pub fn from_environment(environment: &Environment) -> Result<Proxies, ProxyError> {
         let read = |upper: &'static str, lower: &'static str| {
             let found = [upper, lower].into_iter().find_map(|name| Some((name, environment.get(name)?)));
-            found.map(|(variable, text)| checked(text).map_err(|why| BadProxy { variable, why })).transpose()
+            found.map(|(variable, text)| checked(text).map_err(|why| ProxyError { variable, why })).transpose()
         };
         // upstream: in a CGI script HTTP_PROXY is what a client has sent as the header Proxy.
         let is_cgi = environment.get("REQUEST_METHOD").is_some();

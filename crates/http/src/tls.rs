@@ -48,7 +48,7 @@ pub struct ClientCertificate {
 
 /// Why there is no TLS to be had with this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadTls {
+pub enum TlsError {
     /// For those whom we are to trust.
     #[error("the certificates to trust cannot be used: {0}")]
     Roots(String),
@@ -59,24 +59,24 @@ pub enum BadTls {
 
 impl Tls {
     /// As rustls has it.
-    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, BadTls> {
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = self.verifier(&provider)?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| BadTls::Roots(error.to_string()))?;
+            .map_err(|error| TlsError::Roots(error.to_string()))?;
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let config = match &self.client {
             None => builder.with_no_client_auth(),
             Some(client) => {
                 let (chain, key) = client.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| BadTls::Client(error.to_string()))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| TlsError::Client(error.to_string()))?
             }
         };
         Ok(Arc::new(config))
     }
 
-    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BadTls> {
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
         // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
         let given = match &self.roots {
             Roots::Pem(text) => Some(Given::read(text, provider)?),
@@ -107,12 +107,12 @@ fn system(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
 }
 
 impl ClientCertificate {
-    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), BadTls> {
-        let bad = |what: &str, error: &dyn std::fmt::Display| BadTls::Client(format!("{what}: {error}"));
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let bad = |what: &str, error: &dyn std::fmt::Display| TlsError::Client(format!("{what}: {error}"));
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| bad("the certificate", &error))?;
         if chain.is_empty() {
-            return Err(BadTls::Client("the certificate: there is none in the text".to_owned()));
+            return Err(TlsError::Client("the certificate: there is none in the text".to_owned()));
         }
         // What is wrong with a key is not quoted.
         let key = PrivateKeyDer::from_pem_slice(self.key.reveal().as_bytes());
@@ -133,24 +133,24 @@ struct Given {
 
 impl Given {
     /// From PEM text.
-    fn read(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
+    fn read(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, TlsError> {
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let certificates = certificates.map_err(|error| BadTls::Roots(error.to_string()))?;
+        let certificates = certificates.map_err(|error| TlsError::Roots(error.to_string()))?;
         if certificates.is_empty() {
-            return Err(BadTls::Roots("there is no certificate in the text; it must be PEM".to_owned()));
+            return Err(TlsError::Roots("there is no certificate in the text; it must be PEM".to_owned()));
         }
         Given::new(certificates, provider)
     }
 
     /// Of these, one at least must be readable.
-    fn new(certificates: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Given, BadTls> {
+    fn new(certificates: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Given, TlsError> {
         let mut roots = RootCertStore::empty();
         let (used, _) = roots.add_parsable_certificates(certificates.iter().cloned());
         if used == 0 {
-            return Err(BadTls::Roots("none of them is a certificate that can be read".to_owned()));
+            return Err(TlsError::Roots("none of them is a certificate that can be read".to_owned()));
         }
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        let inner = builder.build().map_err(|error| BadTls::Roots(error.to_string()))?;
+        let inner = builder.build().map_err(|error| TlsError::Roots(error.to_string()))?;
         Ok(Given { inner, certificates })
     }
 }

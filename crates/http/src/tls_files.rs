@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline_config::{ConfigFile, Problem};
+use bowline_config::{ConfigError, ConfigFile};
 
 use crate::{ClientCertificate, Roots, Tls};
 
@@ -106,7 +106,7 @@ fn read(setting: TlsSetting, path: &Path) -> Result<String, TlsFileError> {
 }
 
 /// Text of a file in PEM. Around certificates there may be comments in any encoding.
-fn pem_text(path: &Path) -> Result<String, Problem> {
+fn pem_text(path: &Path) -> Result<String, ConfigError> {
     let file = ConfigFile::read(path).map(|file| file.text().to_owned());
     // Only a file that is not UTF-8 has a line in its problem.
     file.or_else(|problem| match (problem.line, std::fs::read(path)) {

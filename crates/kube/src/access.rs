@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_core::with_causes;
-use bowline_runtime::{Fence, Fingerprint, Renewable, TokenBucket};
+use bowline_runtime::{Fence, Fingerprint, Reloadable, TokenBucket};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
@@ -229,7 +229,7 @@ fn made_once(
 
 /// The kubeconfig and the files that it names. In a pod there are none: there the client below reads the token and the CA
 /// again by itself, at least once a minute.
-impl Renewable for Access {
+impl Reloadable for Access {
     fn files(&self) -> Vec<PathBuf> {
         files(&self.0.options)
     }

@@ -26,7 +26,7 @@ use tower::BoxError;
 
 use crate::access::Access;
 use crate::fenced::{fenced, is_fenced};
-use crate::rights::{Right, Scope};
+use crate::permissions::{Permission, Scope};
 
 /// Where the accounts are.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -44,12 +44,16 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(30);
 
 /// What the process needs so that these controllers can have accounts of their own. The accounts' own rights are those of the
 /// controllers.
-pub fn rights(controllers: &[&'static str]) -> Vec<Right> {
-    let right = |resource, scope, why| Right { group: "", resource, verbs: &["create"], scope, why, without: None };
-    let create =
-        right("serviceaccounts", Scope::Namespace(NAMESPACE.into()), "to make a controller's account if it is missing");
+pub fn permissions(controllers: &[&'static str]) -> Vec<Permission> {
+    let permission =
+        |resource, scope, why| Permission { group: "", resource, verbs: &["create"], scope, why, without: None };
+    let create = permission(
+        "serviceaccounts",
+        Scope::Namespace(NAMESPACE.into()),
+        "to make a controller's account if it is missing",
+    );
     let token = |name: &&'static str| {
-        right("serviceaccounts/token", Scope::Named(NAMESPACE.into(), (*name).into()), "to act as this controller")
+        permission("serviceaccounts/token", Scope::Named(NAMESPACE.into(), (*name).into()), "to act as this controller")
     };
     std::iter::once(create).chain(controllers.iter().map(token)).collect()
 }

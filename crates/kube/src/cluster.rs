@@ -23,7 +23,7 @@ use tracing::Instrument as _;
 use tracing::field::{Empty, display};
 
 use crate::exchange::{Failure, exchange};
-use crate::rights::Right;
+use crate::permissions::Permission;
 use crate::wire::{Wire, WireNode, WireService};
 
 metrics! {
@@ -101,7 +101,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::node`].
-    pub const READ_NODE: Right = Right::core("nodes", &["get"], "to read a Node again when a write was refused");
+    pub const READ_NODE: Permission =
+        Permission::core("nodes", &["get"], "to read a Node again when a write was refused");
 
     /// The Node as it is now, not as it was last heard of; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
@@ -114,8 +115,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::initialize`].
-    pub const INITIALIZE: Right =
-        Right::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, annotations, taints");
+    pub const INITIALIZE: Permission =
+        Permission::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, annotations, taints");
 
     /// Initialises a Node: provider ID, labels, annotations and taints in one request that fails if the Node has changed (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
@@ -123,7 +124,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_addresses`].
-    pub const SET_ADDRESSES: Right = Right::core("nodes/status", &["patch"], "to write the addresses of a machine");
+    pub const SET_ADDRESSES: Permission =
+        Permission::core("nodes/status", &["patch"], "to write the addresses of a machine");
 
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
@@ -133,7 +135,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_labels`].
-    pub const SET_LABELS: Right = Right::core("nodes", &["patch"], "to keep old and new names of labels in step");
+    pub const SET_LABELS: Permission =
+        Permission::core("nodes", &["patch"], "to keep old and new names of labels in step");
 
     /// Sets these labels and leaves the others (W-3).
     pub async fn set_labels(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Result<Node, WriteError> {
@@ -141,8 +144,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_annotations`].
-    pub const SET_ANNOTATIONS: Right =
-        Right::core("nodes", &["patch"], "to keep the annotations up to date that a cloud has for a Node");
+    pub const SET_ANNOTATIONS: Permission =
+        Permission::core("nodes", &["patch"], "to keep the annotations up to date that a cloud has for a Node");
 
     /// Sets or removes these annotations and leaves the others, if the Node is still the one with this UID.
     pub async fn set_annotations(&self, node: &Node, values: &AnnotationValues) -> Result<Node, WriteError> {
@@ -150,7 +153,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_taints`].
-    pub const SET_TAINTS: Right = Right::core("nodes", &["patch"], "to taint the Node of a machine that is shut down");
+    pub const SET_TAINTS: Permission =
+        Permission::core("nodes", &["patch"], "to taint the Node of a machine that is shut down");
 
     /// Replaces the taints, if the Node is still at this version (W-4).
     pub async fn set_taints(
@@ -164,7 +168,7 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_pod_cidrs`].
-    pub const SET_POD_CIDRS: Right = Right::core("nodes", &["patch"], "to give a Node its pod ranges");
+    pub const SET_POD_CIDRS: Permission = Permission::core("nodes", &["patch"], "to give a Node its pod ranges");
 
     /// Gives the Node its pod ranges, if it is still the one with this UID (W-9).
     pub async fn set_pod_cidrs(&self, node: &Node, ranges: &[IpNet]) -> Result<Node, WriteError> {
@@ -172,8 +176,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::set_network`].
-    pub const SET_NETWORK: Right =
-        Right::core("nodes/status", &["patch"], "to say whether the network of a Node is available");
+    pub const SET_NETWORK: Permission =
+        Permission::core("nodes/status", &["patch"], "to say whether the network of a Node is available");
 
     /// Sets the Node's `NetworkUnavailable` condition and leaves the others, if it is still the one with this UID (W-5).
     pub async fn set_network(&self, node: &Node, network: &NetworkStatus, now: Timestamp) -> Result<Node, WriteError> {
@@ -183,7 +187,8 @@ impl Cluster {
     }
 
     /// For [`Cluster::delete_node`].
-    pub const DELETE_NODE: Right = Right::core("nodes", &["delete"], "to delete the Node of a machine that is gone");
+    pub const DELETE_NODE: Permission =
+        Permission::core("nodes", &["delete"], "to delete the Node of a machine that is gone");
 
     /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
@@ -200,7 +205,7 @@ impl Cluster {
     }
 
     /// For [`Cluster::change_service`].
-    pub const CHANGE_SERVICE: Right = Right::core(
+    pub const CHANGE_SERVICE: Permission = Permission::core(
         "services/status",
         &["patch"],
         "to write the address, the finalizer, conditions and what a cloud notes in the annotations of a Service",
@@ -300,7 +305,7 @@ impl WriteError {
 impl From<Failure> for WriteError {
     fn from(failure: Failure) -> WriteError {
         match failure {
-            Failure::Unanswered(why) => WriteError::Unavailable(format!("cannot reach the API server: {why}")),
+            Failure::PendingCreates(why) => WriteError::Unavailable(format!("cannot reach the API server: {why}")),
             // The UID never changes, so that it is another object of the same name is all that can be wrong with it.
             Failure::Answered { message, fields, .. } if fields.iter().any(|field| field == "metadata.uid") => {
                 WriteError::NotFound(message)

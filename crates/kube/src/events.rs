@@ -29,7 +29,7 @@ use prometheus::{IntCounterVec, Registry};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::rights::Right;
+use crate::permissions::Permission;
 use correlate::{Correlator, Occurrence, Record};
 
 /// Events in flight, and queues.
@@ -110,8 +110,11 @@ struct Dropped(Option<IntCounterVec>);
 
 impl EventSink {
     /// For what the sink writes. Events lie in the namespaces of what they are about, those about Nodes in `default`.
-    pub const RIGHT: Right =
-        Right::core("events", &["create", "patch"], "to tell people what happens, and to count what happens again");
+    pub const PERMISSION: Permission = Permission::core(
+        "events",
+        &["create", "patch"],
+        "to tell people what happens, and to count what happens again",
+    );
 
     /// A sink and the task that writes what it takes; on shutdown the task writes what is left, for a bounded time.
     pub fn new(

@@ -45,7 +45,7 @@ pub(crate) enum Failure {
         in_doubt: bool,
     },
     /// The API server cannot be reached, or does not answer.
-    Unanswered(String),
+    PendingCreates(String),
 }
 
 /// What came of one try.
@@ -99,7 +99,7 @@ impl Failure {
     fn code(&self) -> Option<StatusCode> {
         match self {
             Failure::Answered { code, .. } => Some(*code),
-            Failure::Unanswered(_) => None,
+            Failure::PendingCreates(_) => None,
         }
     }
 
@@ -107,7 +107,7 @@ impl Failure {
     fn leaves_doubt(&self) -> bool {
         match self {
             Failure::Answered { code, .. } => code.is_server_error(),
-            Failure::Unanswered(_) => true,
+            Failure::PendingCreates(_) => true,
         }
     }
 
@@ -116,7 +116,7 @@ impl Failure {
             Failure::Answered { code, message, fields, .. } => {
                 Failure::Answered { code, message, fields, in_doubt: is_in_doubt }
             }
-            unanswered @ Failure::Unanswered(_) => unanswered,
+            outcome_unknown @ Failure::PendingCreates(_) => outcome_unknown,
         }
     }
 }
@@ -125,10 +125,10 @@ async fn once(client: &kube::Client, request: Request<Vec<u8>>) -> Outcome {
     match tokio::time::timeout(ANSWER_WITHIN, send(client, request)).await {
         Ok(Ok((response, body))) => judge(&response, body),
         // It will not be another time: the process has lost its right to write, and ends.
-        Ok(Err(error)) if is_fenced(&error) => Outcome::Final(Failure::Unanswered(with_causes(&error))),
-        Ok(Err(error)) => Outcome::Broken(Failure::Unanswered(with_causes(&error))),
+        Ok(Err(error)) if is_fenced(&error) => Outcome::Final(Failure::PendingCreates(with_causes(&error))),
+        Ok(Err(error)) => Outcome::Broken(Failure::PendingCreates(with_causes(&error))),
         // Whoever asked has waited long enough.
-        Err(_) => Outcome::Final(Failure::Unanswered(format!("there is no answer within {ANSWER_WITHIN:?}"))),
+        Err(_) => Outcome::Final(Failure::PendingCreates(format!("there is no answer within {ANSWER_WITHIN:?}"))),
     }
 }
 

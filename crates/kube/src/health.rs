@@ -14,12 +14,12 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(500);
 /// The API server was not well for all of the time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no good answer from /healthz within {PATIENCE:?}: {0}")]
-pub struct Unwell(String);
+pub struct NotReady(String);
 
 /// Waits until the API server says that it is well, but not for ever.
 ///
 /// One that will not tell us is well, too: who answers that is at work.
-pub async fn wait_until_well(client: &kube::Client) -> Result<(), Unwell> {
+pub async fn wait_until_ready(client: &kube::Client) -> Result<(), NotReady> {
     let mut last = "it does not answer".to_owned();
     let well = async {
         while let Err(error) = ask(client).await {
@@ -27,7 +27,7 @@ pub async fn wait_until_well(client: &kube::Client) -> Result<(), Unwell> {
             sleep(BETWEEN_TRIES).await;
         }
     };
-    timeout(PATIENCE, well).await.map_err(|_| Unwell(last))
+    timeout(PATIENCE, well).await.map_err(|_| NotReady(last))
 }
 
 async fn ask(client: &kube::Client) -> Result<(), String> {
@@ -60,11 +60,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_api_server_has_ten_seconds_to_become_well() {
-        assert_eq!(wait_until_well(&answering(&[200])).await, Ok(()));
-        assert_eq!(wait_until_well(&answering(&[500, 503, 200])).await, Ok(()));
-        assert_eq!(wait_until_well(&answering(&[403])).await, Ok(()));
+        assert_eq!(wait_until_ready(&answering(&[200])).await, Ok(()));
+        assert_eq!(wait_until_ready(&answering(&[500, 503, 200])).await, Ok(()));
+        assert_eq!(wait_until_ready(&answering(&[403])).await, Ok(()));
         let begun = tokio::time::Instant::now();
-        assert_eq!(wait_until_well(&answering(&[500])).await, Err(Unwell("500 Internal Server Error".to_owned())));
+        assert_eq!(wait_until_ready(&answering(&[500])).await, Err(NotReady("500 Internal Server Error".to_owned())));
         assert_eq!(begun.elapsed(), PATIENCE);
     }
 }

@@ -10,7 +10,7 @@ use kube::api::{GetParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, WriteError, unsendable};
-use crate::rights::{Right, Scope};
+use crate::permissions::{Permission, Scope};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "bowline-notes";
@@ -26,9 +26,9 @@ pub struct Notes {
 
 impl Notes {
     /// Permissions that notes need.
-    pub const RIGHTS: &[Right] = &[
-        right(&["create"], Scope::Namespace(Cow::Borrowed(NAMESPACE))),
-        right(&["get", "update"], Scope::Named(Cow::Borrowed(NAMESPACE), Cow::Borrowed(NAME))),
+    pub const PERMISSIONS: &[Permission] = &[
+        permission(&["create"], Scope::Namespace(Cow::Borrowed(NAMESPACE))),
+        permission(&["get", "update"], Scope::Named(Cow::Borrowed(NAMESPACE), Cow::Borrowed(NAME))),
     ];
 
     /// Notes in this cluster.
@@ -75,8 +75,8 @@ impl Notes {
     }
 }
 
-const fn right(verbs: &'static [&'static str], scope: Scope) -> Right {
-    Right {
+const fn permission(verbs: &'static [&'static str], scope: Scope) -> Permission {
+    Permission {
         group: "coordination.k8s.io",
         resource: "leases",
         verbs,

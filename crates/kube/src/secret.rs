@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::rights::{Right, Scope};
+use crate::permissions::{Permission, Scope};
 use crate::watch::{FIRST_PAUSE, LONGEST_PAUSE, cause};
 use crate::wire::core_resource;
 
@@ -34,8 +34,8 @@ pub struct Unreadable {
 }
 
 /// Permission for [`watch_secret`].
-pub fn secret_right(namespace: &str, name: &str) -> Right {
-    Right {
+pub fn secret_permission(namespace: &str, name: &str) -> Permission {
+    Permission {
         group: "",
         resource: "secrets",
         verbs: &["list", "watch"],

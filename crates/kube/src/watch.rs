@@ -25,7 +25,7 @@ use kube::runtime::watcher;
 use tokio::time::Instant;
 
 use crate::Store;
-use crate::rights::Right;
+use crate::permissions::Permission;
 use crate::store::Stored;
 use crate::wire::{Wire, WireNode, WireService};
 
@@ -44,7 +44,7 @@ const FINE_AFTER: Duration = Duration::from_secs(60);
 const REMIND_AFTER: Duration = Duration::from_secs(60);
 
 /// For [`watch_nodes`].
-pub const WATCH_NODES: Right = Right::core("nodes", &["list", "watch"], "to follow all Nodes");
+pub const WATCH_NODES: Permission = Permission::core("nodes", &["list", "watch"], "to follow all Nodes");
 
 /// Feeds `store` with all Nodes until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
@@ -52,7 +52,7 @@ pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shu
 }
 
 /// For [`watch_services`].
-pub const WATCH_SERVICES: Right = Right::core("services", &["list", "watch"], "to follow all Services");
+pub const WATCH_SERVICES: Permission = Permission::core("services", &["list", "watch"], "to follow all Services");
 
 /// Feeds `store` with all Services until shutdown is requested.
 pub async fn watch_services(client: kube::Client, store: Store<Service>, shutdown: Shutdown) {

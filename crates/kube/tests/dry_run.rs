@@ -172,7 +172,7 @@ async fn each_write_is_logged_with_what_it_says() -> Result<(), Failure> {
 async fn events_are_logged_and_not_written() -> Result<(), Failure> {
     let f = fixture().await?;
     let (log, _guard) = Log::start();
-    let clock = Clock::following_tokio("2026-01-02T03:04:05Z".parse()?);
+    let clock = Clock::from_tokio("2026-01-02T03:04:05Z".parse()?);
     let (sink, task) = EventSink::new(f.server.in_process_client(), clock, &f.registry);
     let source = sink.dry_run(true).source("test");
     source.emit(&ObjectRef::service(&f.service), EventType::Normal, "Synced", "it is done");

@@ -27,7 +27,7 @@ struct Fixture {
 async fn fixture() -> Result<Fixture, Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let (registry, shutdown) = (Registry::new(), Shutdown::new());
-    let clock = Clock::following_tokio("2026-01-02T03:04:05Z".parse()?);
+    let clock = Clock::from_tokio("2026-01-02T03:04:05Z".parse()?);
     let (sink, task) = EventSink::new(server.in_process_client(), clock, &registry);
     let task = tokio::spawn(task(shutdown.clone()));
     Ok(Fixture { server, registry, source: sink.source("cloud-node-controller"), shutdown, task })

@@ -45,7 +45,7 @@ impl World {
     }
 
     fn candidate_at(&self, time: &str) -> Result<Candidate, Failure> {
-        let clock = Clock::following_tokio(time.parse()?);
+        let clock = Clock::from_tokio(time.parse()?);
         // Each process has its own registry.
         let metrics =
             ElectionMetrics::register(&self.metrics).or_else(|_| ElectionMetrics::register(&Registry::new()))?;
@@ -247,8 +247,8 @@ async fn whoever_waits_for_a_lease_can_be_told_to_end() -> Result<(), Failure> {
     let world = World::new().await?;
     let _held = world.candidate()?.at_once().await?;
     let (shutdown, waiting) = (Shutdown::new(), world.candidate()?.elector);
-    let wish = shutdown.clone();
-    let ended = tokio::spawn(async move { waiting.acquire(&wish).await.is_none() });
+    let desired = shutdown.clone();
+    let ended = tokio::spawn(async move { waiting.acquire(&desired).await.is_none() });
     sleep(5 * SECOND).await;
     shutdown.request();
     assert!(timeout(SECOND, ended).await??);

@@ -144,7 +144,7 @@ async fn ev1_an_event_that_was_created_unheard_is_there_once() -> Result<(), Fai
     let (server, client, _) = fixture().await?;
     let object = ObjectRef::node(&node(&server).await?.ok_or("no node")?);
     let (registry, shutdown) = (prometheus::Registry::new(), Shutdown::new());
-    let (sink, task) = EventSink::new(client, Clock::following_tokio("2026-01-02T03:04:05Z".parse()?), &registry);
+    let (sink, task) = EventSink::new(client, Clock::from_tokio("2026-01-02T03:04:05Z".parse()?), &registry);
     sink.source("test").emit(&object, EventType::Normal, "Happened", "once");
     shutdown.request();
     task(shutdown).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use bowline_kube::{Access, ClientOptions, Probe};
-use bowline_runtime::{Renewable, Renewals, Shutdown};
+use bowline_runtime::{Reloadable, Reloader, Shutdown};
 use file::Scratch;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
@@ -23,7 +23,7 @@ struct World {
     token: Scratch,
     kubeconfig: Scratch,
     access: Access,
-    renewals: Renewals,
+    renewals: Reloader,
 }
 
 async fn world() -> Result<World, Failure> {
@@ -34,7 +34,7 @@ async fn world() -> Result<World, Failure> {
     let kubeconfig = Scratch::write(&kubeconfig(&server, json!({"tokenFile": token.0}))?)?;
     let options = ClientOptions { kubeconfig: Some(kubeconfig.0.clone()), ..ClientOptions::default() };
     let access = Access::open(&options).await?;
-    let renewals = Renewals::register(&prometheus::Registry::new())?.every(Duration::from_millis(50));
+    let renewals = Reloader::register(&prometheus::Registry::new())?.every(Duration::from_millis(50));
     tokio::spawn(renewals.clone().watch("cluster".into(), Arc::new(access.clone()), Shutdown::new()));
     Ok(World { server, token, kubeconfig, access, renewals })
 }

@@ -33,10 +33,11 @@ impl Code {
     /// `55d0c0a00000-55d0c1000000 r-xp 002d4000 fe:01 123   /bin/bowline`
     fn read(line: &str) -> Option<Code> {
         let mut words = line.split_ascii_whitespace();
-        let (range, rights, offset, _device, inode) =
+        let (range, permissions, offset, _device, inode) =
             (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
         // Other ranges that cannot be written were, when addresses were filled in; what begins a file holds none.
-        let is_as_in_the_file = rights == "r-xp" || (rights == "r--p" && offset.bytes().all(|digit| digit == b'0'));
+        let is_as_in_the_file =
+            permissions == "r-xp" || (permissions == "r--p" && offset.bytes().all(|digit| digit == b'0'));
         if !is_as_in_the_file || inode == "0" {
             return None;
         }

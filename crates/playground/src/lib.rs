@@ -41,7 +41,7 @@ use bowline_cloud::{CloudProvider, Clouds};
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_core::ClusterName;
-use bowline_core::ipam::ClusterRange;
+use bowline_core::ipam::ClusterCidr;
 use bowline_core::lifecycle::Policy;
 use bowline_local::{BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider};
 use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
@@ -141,7 +141,7 @@ pub struct Playground {
     options: PlaygroundOptions,
     held: subnet::Held,
     /// Where Pods live.
-    ranges: Vec<ClusterRange>,
+    ranges: Vec<ClusterCidr>,
     /// The addresses that Services have or had.
     addresses: BTreeMap<String, IpAddr>,
     cloud_server: bowline_local::Server,
@@ -279,7 +279,7 @@ fn why<E: Into<PlaygroundError>>(
 }
 
 /// Where Pods live: as it was asked for, or in the part of the subnet that is theirs.
-fn ranges(options: &PlaygroundOptions, subnet: Subnet) -> Result<Vec<ClusterRange>, PodNetworkProblem> {
+fn ranges(options: &PlaygroundOptions, subnet: Subnet) -> Result<Vec<ClusterCidr>, PodNetworkProblem> {
     let own = [IpNet::from(subnet.pods())];
     let wanted = match &options.cluster_cidrs[..] {
         [] => &own[..],
@@ -354,7 +354,7 @@ fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
 }
 
 /// The rules are those of a cluster; only the waiting is shorter.
-fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
+fn manager_options(ranges: Vec<ClusterCidr>) -> ManagerOptions {
     let policy = Policy {
         grace: Duration::from_secs(1),
         confirm_after: Duration::from_millis(500),
@@ -373,7 +373,7 @@ fn manager_options(ranges: Vec<ClusterRange>) -> ManagerOptions {
         }),
         route: Some(route::Options {
             mode: route::Mode::Watch { refresh: ROUTE_REFRESH },
-            ..route::Options::new(ClusterName::from(CLUSTER), ranges.iter().map(ClusterRange::cluster).collect())
+            ..route::Options::new(ClusterName::from(CLUSTER), ranges.iter().map(ClusterCidr::cluster).collect())
         }),
         node_ipam: Some(node_ipam::Options {
             ranges,

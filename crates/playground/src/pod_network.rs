@@ -9,7 +9,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bowline_core::ipam::{ClusterRange, RangeProblem};
+use bowline_core::ipam::{ClusterCidr, ClusterCidrError};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// What a Node gets as a rule.
@@ -69,7 +69,7 @@ pub enum PodNetworkProblem {
     },
     /// It cannot be cut.
     #[error(transparent)]
-    Cut(#[from] RangeProblem),
+    Cut(#[from] ClusterCidrError),
 }
 
 /// Checks the ranges that somebody asked for, as far as that can be done without knowing the cluster.
@@ -84,14 +84,14 @@ pub fn check_cluster_cidrs(ranges: &[IpNet]) -> Result<(), PodNetworkProblem> {
 }
 
 /// Cuts the ranges so that there are blocks for this many Nodes and for some more that come later.
-pub(crate) fn cut(ranges: &[IpNet], nodes: usize, services: IpNet) -> Result<Vec<ClusterRange>, PodNetworkProblem> {
+pub(crate) fn cut(ranges: &[IpNet], nodes: usize, services: IpNet) -> Result<Vec<ClusterCidr>, PodNetworkProblem> {
     let cut = |range: &IpNet| {
         if services.contains(range) {
             return Err(PodNetworkProblem::Taken { range: *range, services });
         }
         let hint = if matches!(range, IpNet::V4(_)) { "10.244.0.0/16" } else { "fd00:10:244::/48" };
         let mask = node_mask(range, nodes).ok_or(PodNetworkProblem::TooSmall { range: *range, nodes, hint })?;
-        Ok(ClusterRange::new(*range, mask)?)
+        Ok(ClusterCidr::new(*range, mask)?)
     };
     ranges.iter().map(cut).collect()
 }

@@ -48,12 +48,12 @@ pub struct Entry {
 
 /// All parts of the process. Clones are the same board.
 #[derive(Clone, Default)]
-pub struct Board(Arc<Mutex<Vec<Entry>>>);
+pub struct StatusBoard(Arc<Mutex<Vec<Entry>>>);
 
-impl Board {
+impl StatusBoard {
     /// Nothing on it.
-    pub fn new() -> Board {
-        Board::default()
+    pub fn new() -> StatusBoard {
+        StatusBoard::default()
     }
 
     /// Puts a part on it, in the place of one of the same kind and name if there is one.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn parts_are_shown_by_kind_and_the_last_of_a_name_counts() {
-        let board = Board::new();
+        let board = StatusBoard::new();
         board.put(Kind::Watch, "nodes", Arc::new(Number(1)));
         board.put(Kind::Queue, "service", Arc::new(Number(2)));
         board.clone().put(Kind::Queue, "Nodes", Arc::new(Number(3)));

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
-/// Tells the time of day and the time passed. In a test with paused tokio time, [`Clock::following_tokio`] moves only when
+/// Tells the time of day and the time passed. In a test with paused tokio time, [`Clock::from_tokio`] moves only when
 /// that does.
 #[derive(Debug, Clone)]
 pub struct Clock {
@@ -19,7 +19,7 @@ impl Clock {
     }
 
     /// It is `start` now, and time passes as tokio's does.
-    pub fn following_tokio(start: Timestamp) -> Clock {
+    pub fn from_tokio(start: Timestamp) -> Clock {
         Clock { anchor: Some((start, tokio::time::Instant::now())) }
     }
 
@@ -48,7 +48,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_follows_tokio_moves_only_with_it() {
         let start: Timestamp = "2024-02-29T23:59:59.5Z".parse().unwrap();
-        let clock = Clock::following_tokio(start);
+        let clock = Clock::from_tokio(start);
         let mark = clock.instant();
         assert_eq!(clock.now(), start);
         advance(Duration::from_secs(86_400)).await;
@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_last_moment_stays_the_last() {
-        let clock = Clock::following_tokio(Timestamp::MAX);
+        let clock = Clock::from_tokio(Timestamp::MAX);
         advance(Duration::from_secs(1)).await;
         assert_eq!(clock.now(), Timestamp::MAX);
     }

@@ -126,16 +126,16 @@ impl Part for Heartbeat {
 }
 
 /// A controller on the board: all that it works through, and whether every part of it gets on.
-pub struct Ensemble {
+pub struct ControllerHealth {
     /// How many of it run; more than one only while a former one ends.
     running: AtomicUsize,
     parts: Vec<(String, Arc<dyn Part>)>,
 }
 
-impl Ensemble {
+impl ControllerHealth {
     /// These are its queues and loops, by name.
-    pub fn new(parts: impl IntoIterator<Item = (String, Arc<dyn Part>)>) -> Ensemble {
-        Ensemble { running: AtomicUsize::new(0), parts: parts.into_iter().collect() }
+    pub fn new(parts: impl IntoIterator<Item = (String, Arc<dyn Part>)>) -> ControllerHealth {
+        ControllerHealth { running: AtomicUsize::new(0), parts: parts.into_iter().collect() }
     }
 
     /// It runs from now on.
@@ -153,7 +153,7 @@ impl Ensemble {
     }
 }
 
-impl Part for Ensemble {
+impl Part for ControllerHealth {
     fn status(&self) -> Value {
         let parts: Map<String, Value> = self.parts.iter().map(|(name, part)| (name.clone(), part.status())).collect();
         json!({ "running": self.is_running(), "parts": parts })
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_controller_is_as_well_as_its_parts_while_it_runs() {
         let beat = Heartbeat::new();
-        let controller = Ensemble::new([("addresses".to_owned(), Arc::new(beat.clone()) as Arc<dyn Part>)]);
+        let controller = ControllerHealth::new([("addresses".to_owned(), Arc::new(beat.clone()) as Arc<dyn Part>)]);
         beat.works();
         advance(LONGEST_TURN + MINUTE).await;
         assert_eq!(controller.health(), Ok(()), "it has not been started");

@@ -5,10 +5,10 @@
 //! * [`Clock`]: the time, which a test can stop.
 //! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
 //! * [`Fence`]: what keeps a process that no longer leads from changing anything.
-//! * [`Board`]: where every part of the process can be looked at.
-//! * [`Heartbeat`] and [`Ensemble`]: whether a control loop gets on.
+//! * [`StatusBoard`]: where every part of the process can be looked at.
+//! * [`Heartbeat`] and [`ControllerHealth`]: whether a control loop gets on.
 //! * [`Metric`]: a metric, declared once for those who count and those who read.
-//! * [`Renewals`]: credentials that are read again when their files change.
+//! * [`Reloader`]: credentials that are read again when their files change.
 //! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
 //!
 //! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
@@ -34,15 +34,15 @@ mod supervisor;
 pub mod testing;
 
 pub use backoff::Backoff;
-pub use board::{Board, Entry, Kind, Part};
+pub use board::{Entry, Kind, Part, StatusBoard};
 pub use bucket::TokenBucket;
 pub use clock::Clock;
 pub use fence::{Fence, Fenced, Term};
-pub use heartbeat::{Ensemble, Heartbeat};
+pub use heartbeat::{ControllerHealth, Heartbeat};
 pub use metric::{Bounds, Instrument, Metric, Shape, Stability};
 pub use once_map::OnceMap;
 pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
-pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Renewable, Renewals};
+pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Reloadable, Reloader};
 pub use shutdown::Shutdown;
 pub use signal::signals;
 pub use supervisor::{Supervisor, TaskFailure};

@@ -131,7 +131,7 @@ impl Metric {
     }
 
     /// Its stability is not said.
-    pub const fn unsaid(self) -> Metric {
+    pub const fn without_stability(self) -> Metric {
         Metric { stability: Stability::Unsaid, ..self }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Files are compared by content, a few seconds apart: a mounted Secret is exchanged by swapping a symlink, which no watch of
 //! a file sees, and a file that is written in place is half there for a while. New content counts once it was the same in two
-//! looks; whether it is any good is for the [`Renewable`] to find out, before it puts it in the place of the old. What is no
+//! looks; whether it is any good is for the [`Reloadable`] to find out, before it puts it in the place of the old. What is no
 //! good is told once, tried again, and harms nobody: the old stays. It is tried less and less often: many a cloud locks the
 //! account of whoever comes with a wrong password again and again.
 
@@ -36,7 +36,7 @@ metrics! {
 }
 
 /// Something that was made from files, and can be made anew.
-pub trait Renewable: Send + Sync {
+pub trait Reloadable: Send + Sync {
     /// The files that it was made from, as far as is known now; none if nothing of it can change.
     fn files(&self) -> Vec<PathBuf>;
 
@@ -65,21 +65,21 @@ pub trait Renewable: Send + Sync {
 
 /// Looks after what can be renewed, and counts how that goes.
 #[derive(Clone)]
-pub struct Renewals {
+pub struct Reloader {
     period: Duration,
     count: IntCounterVec,
     states: Arc<Mutex<HashMap<String, State>>>,
 }
 
-impl Renewals {
+impl Reloader {
     /// Counts in these metrics.
-    pub fn register(metrics: &Registry) -> prometheus::Result<Renewals> {
-        Ok(Renewals { period: PERIOD, count: RELOADS.register(metrics)?, states: Arc::default() })
+    pub fn register(metrics: &Registry) -> prometheus::Result<Reloader> {
+        Ok(Reloader { period: PERIOD, count: RELOADS.register(metrics)?, states: Arc::default() })
     }
 
     /// With another pause between two looks.
-    pub fn every(self, period: Duration) -> Renewals {
-        Renewals { period, ..self }
+    pub fn every(self, period: Duration) -> Reloader {
+        Reloader { period, ..self }
     }
 
     /// For the board: where these credentials come from, how old they are and how the last renewal went, and never a secret. They
@@ -104,7 +104,7 @@ impl Renewals {
     }
 
     /// Looks after `subject` until shutdown is requested. `what` names it in logs and metrics.
-    pub async fn watch(self, what: String, subject: Arc<dyn Renewable>, shutdown: Shutdown) {
+    pub async fn watch(self, what: String, subject: Arc<dyn Reloadable>, shutdown: Shutdown) {
         let mut files = Files { taken: subject.made_from(), seen: None, refused: None };
         self.note(&what, |state| state.see(&*subject));
         while shutdown.or(tokio::time::sleep(self.period)).await.is_some() {
@@ -135,7 +135,7 @@ impl Renewals {
 }
 
 /// Credentials that are looked after, by what they are for.
-struct Watched(Renewals, String);
+struct Watched(Reloader, String);
 
 impl Part for Watched {
     fn status(&self) -> Value {
@@ -159,7 +159,7 @@ impl Default for State {
 }
 
 impl State {
-    fn see(&mut self, subject: &dyn Renewable) {
+    fn see(&mut self, subject: &dyn Reloadable) {
         let written = |file: &PathBuf| file.metadata().and_then(|file| file.modified()).ok();
         let file = |file: PathBuf| {
             let written = written(&file).and_then(|time| Timestamp::try_from(time).ok());
@@ -265,7 +265,7 @@ mod tests {
         tries: AtomicUsize,
     }
 
-    impl Renewable for Subject {
+    impl Reloadable for Subject {
         fn files(&self) -> Vec<PathBuf> {
             vec![self.file.clone()]
         }
@@ -297,7 +297,7 @@ mod tests {
 
     struct World {
         subject: Arc<Subject>,
-        renewals: Renewals,
+        renewals: Reloader,
         directory: PathBuf,
     }
 
@@ -314,7 +314,7 @@ mod tests {
             std::fs::create_dir_all(&directory).unwrap();
             let file = directory.join("token");
             let subject = Subject { file, inside: Mutex::new("old".to_owned()), tries: AtomicUsize::new(0) };
-            let renewals = Renewals::register(&Registry::new()).unwrap();
+            let renewals = Reloader::register(&Registry::new()).unwrap();
             let world = World { subject: Arc::new(subject), renewals, directory };
             world.swap("old");
             tokio::spawn(world.renewals.clone().watch("it".into(), world.subject.clone(), Shutdown::new()));

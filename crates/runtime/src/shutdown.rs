@@ -45,10 +45,10 @@ mod tests {
     async fn work_runs_until_the_wish_comes() {
         let (shutdown, start) = (Shutdown::new(), Instant::now());
         assert_eq!(shutdown.or(async { 7 }).await, Some(7));
-        let wish = shutdown.clone();
+        let desired = shutdown.clone();
         tokio::spawn(async move {
             sleep(Duration::from_secs(3)).await;
-            wish.request();
+            desired.request();
         });
         assert_eq!(shutdown.or(sleep(Duration::from_secs(60))).await, None);
         assert_eq!(start.elapsed(), Duration::from_secs(3));

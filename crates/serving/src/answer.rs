@@ -32,11 +32,11 @@ pub fn of_type(status: StatusCode, content_type: &'static str, body: impl Into<B
 
 /// A failure in a line, which no browser is to take for a page.
 pub fn failure(status: StatusCode, message: &str) -> Answer {
-    sniffless(text(status, format!("{message}\n")))
+    no_sniff(text(status, format!("{message}\n")))
 }
 
 /// With the word to browsers not to guess what it is.
-pub fn sniffless(answer: Answer) -> Answer {
+pub fn no_sniff(answer: Answer) -> Answer {
     with_header(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn unauthorized(headers: &HeaderMap) -> Answer {
 
 /// The `Status` object for somebody who may not do this.
 pub(crate) fn forbidden(message: &str, headers: &HeaderMap) -> Answer {
-    sniffless(status_object(StatusCode::FORBIDDEN, "Forbidden", &format!("forbidden: {message}"), headers))
+    no_sniff(status_object(StatusCode::FORBIDDEN, "Forbidden", &format!("forbidden: {message}"), headers))
 }
 
 /// upstream: in this order, with empty details where something is forbidden; people get it indented, programs in a line.

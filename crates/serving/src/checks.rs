@@ -10,7 +10,7 @@ use http::StatusCode;
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use crate::answer::{self, Answer};
-use crate::site::{ANY, Asked, Site};
+use crate::site::{ANY, IncomingRequest, Router};
 
 metrics! {
     /// What is told of health checks, at `/metrics/slis`.
@@ -72,13 +72,13 @@ impl Checks {
     }
 
     /// With `/<kind>` for all checks, and `/<kind>/<check>` for one.
-    pub fn on(&self, site: Site) -> Site {
+    pub fn on(&self, site: Router) -> Router {
         let (all, one, kind) = (self.clone(), self.clone(), self.kind);
-        let all = move |asked: Asked| {
+        let all = move |asked: IncomingRequest| {
             let checks = all.clone();
             async move { checks.answer(&asked).await }
         };
-        let one = move |asked: Asked| {
+        let one = move |asked: IncomingRequest| {
             let checks = one.clone();
             async move { checks.answer_one(asked.path.trim_start_matches('/').get(kind.len() + 1..).unwrap_or("")).await }
         };
@@ -92,7 +92,7 @@ impl Checks {
         if checks.is_empty() { vec![Check::ping()] } else { checks }
     }
 
-    async fn answer(&self, asked: &Asked) -> Answer {
+    async fn answer(&self, asked: &IncomingRequest) -> Answer {
         let mut strangers: BTreeSet<&str> =
             asked.query.get("exclude").into_iter().flatten().map(String::as_str).collect();
         let excluded = strangers.clone();
@@ -105,8 +105,8 @@ impl Checks {
         let kind = self.kind;
         match (well, asked.has("verbose")) {
             (false, _) => answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("{report}{kind} check failed")),
-            (true, false) => answer::sniffless(answer::text(StatusCode::OK, "ok")),
-            (true, true) => answer::sniffless(answer::text(StatusCode::OK, format!("{report}{kind} check passed\n"))),
+            (true, false) => answer::no_sniff(answer::text(StatusCode::OK, "ok")),
+            (true, true) => answer::no_sniff(answer::text(StatusCode::OK, format!("{report}{kind} check passed\n"))),
         }
     }
 
@@ -120,7 +120,7 @@ impl Checks {
                 let reason = answer::harmless(&reason);
                 answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {reason}"))
             }
-            _ => answer::sniffless(answer::text(StatusCode::OK, "ok")),
+            _ => answer::no_sniff(answer::text(StatusCode::OK, "ok")),
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     async fn ask(checks: &Checks, uri: &'static str) -> (u16, String) {
-        let answer = checks.on(Site::new()).answer(Asked::new(Method::GET, &Uri::from_static(uri))).await;
+        let answer = checks.on(Router::new()).answer(IncomingRequest::new(Method::GET, &Uri::from_static(uri))).await;
         let (head, body) = answer.into_parts();
         if head.status != StatusCode::NOT_FOUND {
             assert_eq!(head.headers["content-type"], "text/plain; charset=utf-8");

@@ -19,9 +19,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::answer::{self, Answer};
-use crate::door::Door;
-use crate::room::Guest;
-use crate::site::{Asked, Site, finished};
+use crate::door::AccessControl;
+use crate::room::ConnectionPermit;
+use crate::site::{IncomingRequest, Router, finished};
 
 /// How long a client may take for its TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -49,8 +49,8 @@ const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP req
 
 /// What is served, and to whom.
 pub(crate) struct Served {
-    pub(crate) site: Site,
-    pub(crate) door: Door,
+    pub(crate) site: Router,
+    pub(crate) door: AccessControl,
 }
 
 /// What differs between servers.
@@ -75,7 +75,7 @@ pub(crate) async fn run(
     served: Arc<Served>,
     limits: Limits,
     watcher: Watcher,
-    guest: Arc<Guest>,
+    guest: Arc<ConnectionPermit>,
 ) {
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else {
@@ -110,7 +110,7 @@ async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Res
 
 async fn converse<S>(
     stream: S,
-    (shown, guest): (Shown, Arc<Guest>),
+    (shown, guest): (Shown, Arc<ConnectionPermit>),
     http2: bool,
     served: Arc<Served>,
     limits: Limits,
@@ -147,13 +147,13 @@ fn protocol(http2: bool, limits: Limits) -> auto::Builder<TokioExecutor> {
 async fn respond(
     served: &Served,
     shown: &[CertificateDer<'static>],
-    guest: &Guest,
+    guest: &ConnectionPermit,
     request: Request<Incoming>,
 ) -> Answer {
     let busy = guest.busy();
     let (head, body) = request.into_parts();
     let is_head = head.method == Method::HEAD;
-    let mut asked = Asked { headers: head.headers, ..Asked::new(head.method, &head.uri) };
+    let mut asked = IncomingRequest { headers: head.headers, ..IncomingRequest::new(head.method, &head.uri) };
     tracing::debug!(method = %asked.method, path = asked.path, "asked");
     match served.door.admit(&asked, &head.uri, shown).await {
         Ok(user) => asked.user = user,
@@ -165,7 +165,7 @@ async fn respond(
     let body = read(body).await;
     let _busy = guest.busy();
     match body {
-        Ok(body) => served.site.answer(Asked { body, ..asked }).await,
+        Ok(body) => served.site.answer(IncomingRequest { body, ..asked }).await,
         Err(refusal) => finished(*refusal, is_head),
     }
 }

@@ -7,27 +7,27 @@ use rustls::pki_types::CertificateDer;
 use crate::answer::{self, Answer};
 use crate::authentication::Authenticator;
 use crate::authorization::{Authorizer, Decision};
-use crate::site::Asked;
+use crate::site::IncomingRequest;
 use crate::user::User;
 
 /// Lets people in, or not.
-pub struct Door(Option<(Authenticator, Authorizer)>);
+pub struct AccessControl(Option<(Authenticator, Authorizer)>);
 
-impl Door {
+impl AccessControl {
     /// Everybody gets in, as somebody unknown.
-    pub fn open() -> Door {
-        Door(None)
+    pub fn open() -> AccessControl {
+        AccessControl(None)
     }
 
     /// Whoever these let in.
-    pub fn guarded(authenticator: Authenticator, authorizer: Authorizer) -> Door {
-        Door(Some((authenticator, authorizer)))
+    pub fn protected(authenticator: Authenticator, authorizer: Authorizer) -> AccessControl {
+        AccessControl(Some((authenticator, authorizer)))
     }
 
     /// Who is asking, if they may; else what they are told.
     pub(crate) async fn admit(
         &self,
-        asked: &Asked,
+        asked: &IncomingRequest,
         uri: &Uri,
         shown: &[CertificateDer<'static>],
     ) -> Result<User, Box<Answer>> {
@@ -66,7 +66,7 @@ impl Door {
 }
 
 /// upstream: these words.
-fn refusal(user: &User, verb: &str, asked: &Asked, reason: &str) -> Answer {
+fn refusal(user: &User, verb: &str, asked: &IncomingRequest, reason: &str) -> Answer {
     let message = answer::harmless(&format!("User {:?} cannot {verb} path {:?}", user.name, asked.path));
     let message = if reason.is_empty() { message } else { format!("{message}: {reason}") };
     answer::forbidden(&message, &asked.headers)

@@ -10,7 +10,7 @@
 //!  Site: path ──► handler        /healthz, /livez, /readyz with Checks; whatever the program adds
 //! ```
 //!
-//! A [`Server`] has an address and certificates. It serves a [`Site`] to whom its [`Door`] lets in.
+//! A [`Server`] has an address and certificates. It serves a [`Router`] to whom its [`AccessControl`] lets in.
 //!
 //! ```
 //! use bowline_serving::{Check, CheckMetrics, Checks, Door, Server, ServingOptions, Site};
@@ -45,12 +45,12 @@ pub use answer::Answer;
 pub use authentication::{AuthenticationError, Authenticator};
 pub use authorization::{AllowedPaths, Authorizer, PathError};
 pub use checks::{Check, CheckMetrics, Checks, METRICS as CHECK_METRICS};
-pub use door::Door;
+pub use door::AccessControl;
 pub use files::FileError;
 pub use listen::ListenError;
 pub use options::{AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions};
 pub use server::{BindError, Server};
-pub use site::{ANY, Asked, Handler, LOOK, Site};
+pub use site::{ANY, Handler, IncomingRequest, READ_METHODS, Router};
 pub use tls::{TlsError, UnknownCipherSuite, check_cipher_suites};
 pub use user::User;
 pub use webhook::METRICS as WEBHOOK_METRICS;

@@ -43,7 +43,7 @@ where
     {
         let on_the_way = match lock(&self.0).look(&key) {
             Look::Known(value) => return Ok(value),
-            Look::Asked(on_the_way) => on_the_way,
+            Look::IncomingRequest(on_the_way) => on_the_way,
             Look::Full => return Err("too many questions are on their way to the API server".to_owned()),
             Look::Unknown(answer, on_the_way) => {
                 let (state, question) = (self.0.clone(), ask());
@@ -62,7 +62,7 @@ where
 /// What there is to a question.
 enum Look<V> {
     Known(V),
-    Asked(OnTheWay<V>),
+    IncomingRequest(OnTheWay<V>),
     Unknown(oneshot::Sender<Outcome<V>>, OnTheWay<V>),
     Full,
 }
@@ -75,7 +75,7 @@ impl<K: Clone + Eq + Hash, V: Clone> State<K, V> {
         }
         match self.asked.get(key) {
             // The sender of a question that panicked is gone.
-            Some(asked) if asked.peek().is_none_or(Result::is_ok) => return Look::Asked(asked.clone()),
+            Some(asked) if asked.peek().is_none_or(Result::is_ok) => return Look::IncomingRequest(asked.clone()),
             None if self.asked.len() >= MOST => return Look::Full,
             _ => {}
         }

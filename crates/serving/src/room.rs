@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// A number of places. Clones are the same room.
 #[derive(Clone)]
-pub(crate) struct Room(Arc<Inner>);
+pub(crate) struct ConnectionLimit(Arc<Inner>);
 
 struct Inner {
     places: usize,
@@ -35,22 +35,22 @@ struct Present {
 }
 
 /// Somebody with a place; it is free again when this is gone.
-pub(crate) struct Guest {
+pub(crate) struct ConnectionPermit {
     number: u64,
     must_leave: Arc<Notify>,
     room: Arc<Inner>,
 }
 
 /// A request of a guest, who is not idle as long as this is there.
-pub(crate) struct Busy<'a>(&'a Guest);
+pub(crate) struct Busy<'a>(&'a ConnectionPermit);
 
-impl Room {
-    pub(crate) fn new(places: usize) -> Room {
-        Room(Arc::new(Inner { places, guests: Mutex::default(), changed: Notify::new() }))
+impl ConnectionLimit {
+    pub(crate) fn new(places: usize) -> ConnectionLimit {
+        ConnectionLimit(Arc::new(Inner { places, guests: Mutex::default(), changed: Notify::new() }))
     }
 
     /// A place, taken from whoever is idle if need be; if all are busy, as soon as one is not.
-    pub(crate) async fn enter(&self) -> Guest {
+    pub(crate) async fn enter(&self) -> ConnectionPermit {
         loop {
             let changed = self.0.changed.notified();
             if let Some(guest) = self.try_enter() {
@@ -60,7 +60,7 @@ impl Room {
         }
     }
 
-    fn try_enter(&self) -> Option<Guest> {
+    fn try_enter(&self) -> Option<ConnectionPermit> {
         let mut guests = self.0.guests();
         if guests.present.len() >= self.0.places {
             guests.dismiss()?;
@@ -69,7 +69,7 @@ impl Room {
         guests.next += 1;
         let present = Present { requests: 0, idle_since: Instant::now(), must_leave: must_leave.clone() };
         guests.present.insert(number, present);
-        Some(Guest { number, must_leave, room: self.0.clone() })
+        Some(ConnectionPermit { number, must_leave, room: self.0.clone() })
     }
 }
 
@@ -90,7 +90,7 @@ impl Inner {
     }
 }
 
-impl Guest {
+impl ConnectionPermit {
     /// Ends when the place is needed for somebody else.
     pub(crate) async fn must_leave(&self) {
         self.must_leave.notified().await;
@@ -105,7 +105,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.room.guests().present.remove(&self.number);
         self.room.changed.notify_one();
@@ -131,13 +131,13 @@ mod tests {
 
     use super::*;
 
-    fn is_dismissed(guest: &Guest) -> bool {
+    fn is_dismissed(guest: &ConnectionPermit) -> bool {
         guest.must_leave().now_or_never().is_some()
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_was_idle_for_longest_makes_room() {
-        let room = Room::new(2);
+        let room = ConnectionLimit::new(2);
         let first = room.enter().await;
         advance(Duration::from_secs(1)).await;
         let second = room.enter().await;
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_is_dismissed_in_the_middle_of_an_answer() {
-        let room = Room::new(1);
+        let room = ConnectionLimit::new(1);
         let guest = room.enter().await;
         let busy = guest.busy();
         assert!(room.enter().now_or_never().is_none() && !is_dismissed(&guest));
@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_free_when_its_guest_is_gone() {
-        let room = Room::new(1);
+        let room = ConnectionLimit::new(1);
         for _ in 0..3 {
             let guest = room.enter().await;
             assert!(!is_dismissed(&guest));

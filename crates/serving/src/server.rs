@@ -12,11 +12,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::ServingOptions;
 use crate::connection::{self, Limits, Served};
-use crate::door::Door;
+use crate::door::AccessControl;
 use crate::files::EVERY;
 use crate::listen::{ListenError, listen};
-use crate::room::{Guest, Room};
-use crate::site::Site;
+use crate::room::{ConnectionLimit, ConnectionPermit};
+use crate::site::Router;
 use crate::tls::{self, Certificates, TlsError};
 
 /// More connections than this there are not at a time.
@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Serves the site to those who get in, until shutdown is requested; then requests in flight may end.
-    pub async fn serve(self, site: Site, door: Door, shutdown: Shutdown) -> Result<(), Infallible> {
+    pub async fn serve(self, site: Router, door: AccessControl, shutdown: Shutdown) -> Result<(), Infallible> {
         let certificates = self.tls.as_ref().map(|(_, certificates)| certificates.clone());
         let served = Arc::new(Served { site, door });
         let watching = served.clone();
@@ -95,7 +95,7 @@ impl Server {
     }
 
     async fn accept(self, served: Arc<Served>, shutdown: Shutdown) {
-        let (graceful, room) = (GracefulShutdown::new(), Room::new(CONNECTIONS));
+        let (graceful, room) = (GracefulShutdown::new(), ConnectionLimit::new(CONNECTIONS));
         while let Some((stream, guest)) = shutdown.or(self.next(&room)).await {
             let (served, limits, watcher, guest) = (served.clone(), self.limits, graceful.watcher(), Arc::new(guest));
             let acceptor = self.tls.as_ref().map(|(acceptor, _)| acceptor.clone());
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// The next connection, once there is room for it.
-    async fn next(&self, room: &Room) -> (TcpStream, Guest) {
+    async fn next(&self, room: &ConnectionLimit) -> (TcpStream, ConnectionPermit) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => return (stream, room.enter().await),

@@ -16,7 +16,7 @@ use crate::user::User;
 
 /// A question, as a handler gets it.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct IncomingRequest {
     /// The verb.
     pub method: Method,
     /// The path, decoded.
@@ -31,11 +31,11 @@ pub struct Asked {
     pub user: User,
 }
 
-impl Asked {
+impl IncomingRequest {
     /// A question without headers or body, by nobody in particular.
-    pub fn new(method: Method, uri: &Uri) -> Asked {
+    pub fn new(method: Method, uri: &Uri) -> IncomingRequest {
         let (path, query) = (decoded(uri.path()), parameters(uri.query().unwrap_or_default()));
-        Asked { method, path, query, headers: HeaderMap::new(), body: Bytes::new(), user: User::anonymous() }
+        IncomingRequest { method, path, query, headers: HeaderMap::new(), body: Bytes::new(), user: User::anonymous() }
     }
 
     /// The parameter was given, with whatever value.
@@ -57,7 +57,7 @@ fn parameters(query: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Answers questions.
-pub type Handler = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
+pub type Handler = Arc<dyn Fn(IncomingRequest) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 /// A place with its handler.
 #[derive(Clone)]
@@ -70,21 +70,21 @@ struct Place {
 /// All places. Nothing in a path is tidied up before it is compared, so that `/healthz/../metrics` is no place, whoever may
 /// ask for what begins with `/healthz`.
 #[derive(Clone, Default)]
-pub struct Site {
+pub struct Router {
     exact: BTreeMap<String, Place>,
     prefixes: BTreeMap<String, Place>,
 }
 
 /// The verbs that only look.
-pub const LOOK: &[Method] = &[Method::GET, Method::HEAD];
+pub const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 
 /// All verbs.
 pub const ANY: &[Method] = &[];
 
-impl Site {
+impl Router {
     /// No places.
-    pub fn new() -> Site {
-        Site::default()
+    pub fn new() -> Router {
+        Router::default()
     }
 
     /// One more place, for these verbs; `HEAD` is answered as `GET` is, without the body.
@@ -92,8 +92,8 @@ impl Site {
         mut self,
         path: &str,
         methods: &'static [Method],
-        handler: impl Fn(Asked) -> F + Send + Sync + 'static,
-    ) -> Site
+        handler: impl Fn(IncomingRequest) -> F + Send + Sync + 'static,
+    ) -> Router
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -106,8 +106,8 @@ impl Site {
         mut self,
         prefix: &str,
         methods: &'static [Method],
-        handler: impl Fn(Asked) -> F + Send + Sync + 'static,
-    ) -> Site
+        handler: impl Fn(IncomingRequest) -> F + Send + Sync + 'static,
+    ) -> Router
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -116,7 +116,7 @@ impl Site {
     }
 
     /// The answer. A handler that panics answers 500.
-    pub async fn answer(&self, asked: Asked) -> Answer {
+    pub async fn answer(&self, asked: IncomingRequest) -> Answer {
         let (is_head, path) = (asked.method == Method::HEAD, asked.path.clone());
         let answer = match self.place(&path) {
             None => answer::failure(StatusCode::NOT_FOUND, "404 page not found"),
@@ -150,7 +150,7 @@ pub(crate) fn finished(mut answer: Answer, is_head: bool) -> Answer {
 }
 
 impl Place {
-    fn new<F>(methods: &'static [Method], handler: impl Fn(Asked) -> F + Send + Sync + 'static) -> Place
+    fn new<F>(methods: &'static [Method], handler: impl Fn(IncomingRequest) -> F + Send + Sync + 'static) -> Place
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -177,22 +177,25 @@ mod tests {
 
     use super::*;
 
-    async fn ask(site: &Site, method: Method, uri: &'static str) -> (u16, String, HeaderMap) {
-        let answer = site.answer(Asked::new(method, &Uri::from_static(uri))).await;
+    async fn ask(site: &Router, method: Method, uri: &'static str) -> (u16, String, HeaderMap) {
+        let answer = site.answer(IncomingRequest::new(method, &Uri::from_static(uri))).await;
         let (head, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (head.status.as_u16(), String::from_utf8(body.to_vec()).unwrap(), head.headers)
     }
 
-    fn site() -> Site {
-        let say = |what: &'static str| move |_: Asked| async move { answer::text(StatusCode::OK, what) };
-        let broken = |asked: Asked| async move {
+    fn site() -> Router {
+        let say = |what: &'static str| move |_: IncomingRequest| async move { answer::text(StatusCode::OK, what) };
+        let broken = |asked: IncomingRequest| async move {
             assert!(asked.has("well"), "as the test wants it");
             answer::text(StatusCode::OK, "well")
         };
-        let site =
-            Site::new().at("/a", LOOK, say("a")).under("/a/", ANY, say("under")).under("/a/b/", LOOK, say("deep"));
-        site.at("/broken", LOOK, broken)
+        let site = Router::new().at("/a", READ_METHODS, say("a")).under("/a/", ANY, say("under")).under(
+            "/a/b/",
+            READ_METHODS,
+            say("deep"),
+        );
+        site.at("/broken", READ_METHODS, broken)
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::ServingOptions;
 use crate::answer::{self, Answer};
 use crate::server::{BindError, Server};
-use crate::site::{ANY, Asked, Site};
+use crate::site::{ANY, IncomingRequest, Router};
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -78,8 +78,8 @@ impl WebhookMetrics {
 }
 
 /// Each webhook at its path.
-pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Site {
-    webhooks.iter().fold(Site::new(), |site, webhook| {
+pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
+    webhooks.iter().fold(Router::new(), |site, webhook| {
         let (path, metrics, webhook) = (webhook.path().to_owned(), metrics.clone(), webhook.clone());
         site.at(&path, ANY, move |asked| {
             let (webhook, metrics) = (webhook.clone(), metrics.clone());
@@ -93,7 +93,7 @@ pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Site {
     })
 }
 
-async fn respond(webhook: &dyn Webhook, asked: Asked) -> Answer {
+async fn respond(webhook: &dyn Webhook, asked: IncomingRequest) -> Answer {
     let wrong = |status, message: String| {
         tracing::warn!(webhook = webhook.name(), message, "an admission request was not answered");
         answer::failure(status, &message)
@@ -171,7 +171,7 @@ mod tests {
     async fn ask(content_type: &'static str, body: &str) -> (u16, String) {
         let metrics = WebhookMetrics::register(&Registry::new()).unwrap();
         let site = site(&[Arc::new(Harbour)], &metrics);
-        let mut asked = Asked::new(Method::POST, &Uri::from_static("/validate"));
+        let mut asked = IncomingRequest::new(Method::POST, &Uri::from_static("/validate"));
         asked.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         asked.body = body.to_owned().into();
         let answer = site.answer(asked).await;

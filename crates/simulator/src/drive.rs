@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::layers::{Operations, Unanswered};
+use bowline_cloud::layers::{Operations, PendingCreates};
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancers, Result, Retry};
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaque, Operation, Plan, Progress, Step};
 
 use crate::service::Service;
 use crate::simulator::Simulator;
@@ -17,16 +17,16 @@ use crate::simulator::Simulator;
 /// How often a load balancer that the cloud works on is looked at before a driver gives up.
 const ATTEMPTS: usize = 400;
 
-/// A load balancer as it should be. A plain [`LoadBalancerWish`] is one that keeps no annotations.
+/// A load balancer as it should be. A plain [`DesiredLoadBalancer`] is one that keeps no annotations.
 pub trait Desired {
     /// The desired state.
-    fn wish(&self) -> LoadBalancerWish;
+    fn desired(&self) -> DesiredLoadBalancer;
     /// Records annotations on the Service, as the controller does.
     fn annotate(&mut self, annotations: BTreeMap<String, String>);
 }
 
-impl Desired for LoadBalancerWish {
-    fn wish(&self) -> LoadBalancerWish {
+impl Desired for DesiredLoadBalancer {
+    fn desired(&self) -> DesiredLoadBalancer {
         self.clone()
     }
 
@@ -64,7 +64,7 @@ pub struct Driver<'a> {
     load_balancers: &'a dyn LoadBalancers,
     pause: &'a dyn Pause,
     operations: Operations,
-    unanswered: Arc<Unanswered>,
+    outcome_unknown: Arc<PendingCreates>,
     rounds: usize,
 }
 
@@ -74,7 +74,7 @@ pub struct Settled {
     /// Its state; `None` if there is none.
     pub state: Option<LoadBalancerState>,
     /// The reasons of all notices on the way, sorted.
-    pub notices: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 impl<'a> Driver<'a> {
@@ -84,14 +84,14 @@ impl<'a> Driver<'a> {
             load_balancers,
             pause: &AsAdvised,
             operations: Operations::default(),
-            unanswered: Arc::default(),
+            outcome_unknown: Arc::default(),
             rounds: 6,
         }
     }
 
     /// Shares what is known of creations without an answer with other drivers of the same process.
-    pub fn remembering(self, unanswered: &Arc<Unanswered>) -> Driver<'a> {
-        Driver { unanswered: Arc::clone(unanswered), ..self }
+    pub fn remembering(self, outcome_unknown: &Arc<PendingCreates>) -> Driver<'a> {
+        Driver { outcome_unknown: Arc::clone(outcome_unknown), ..self }
     }
 
     /// Waits in another way.
@@ -105,21 +105,21 @@ impl<'a> Driver<'a> {
     }
 
     /// Observes one load balancer.
-    pub async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
-        let mut answers = self.load_balancers.observe(std::slice::from_ref(wish)).await;
+    pub async fn observe(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
+        let mut answers = self.load_balancers.observe(std::slice::from_ref(desired)).await;
         answers.pop().unwrap_or_else(|| Err(endless("observe", "no answer to one wish")))
     }
 
     /// Observes and plans, until the cloud is at rest. Annotations of the observed state are recorded.
     pub async fn plan(&self, desired: &mut impl Desired) -> Result<(Option<LoadBalancerState>, Plan)> {
         for _ in 0..ATTEMPTS {
-            let state = self.observe(&desired.wish()).await?;
-            if let (Some(state), true) = (&state, desired.wish().spec.is_some()) {
+            let state = self.observe(&desired.desired()).await?;
+            if let (Some(state), true) = (&state, desired.desired().spec.is_some()) {
                 desired.annotate(state.annotations.clone());
             }
-            let wish = desired.wish();
-            let plan = self.operations.paced(&wish.key, self.load_balancers.plan(&wish, state.as_ref()));
-            match plan.and_then(|plan| self.unanswered.check_plan(&wish, &plan).map(|()| plan)) {
+            let desired = desired.desired();
+            let plan = self.operations.paced(&desired.key, self.load_balancers.plan(&desired, state.as_ref()));
+            match plan.and_then(|plan| self.outcome_unknown.check_plan(&desired, &plan).map(|()| plan)) {
                 Ok(plan) => return Ok((state, plan)),
                 Err(error) => self.pause.pause(error).await?,
             }
@@ -133,11 +133,11 @@ impl<'a> Driver<'a> {
     }
 
     async fn apply_polled(&self, desired: &mut impl Desired, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
-        let key = desired.wish().key;
+        let key = desired.desired().key;
         for attempt in 0..ATTEMPTS {
             let polled = polled.filter(|_| attempt == 0);
             // While an earlier attempt is open, only an observation helps.
-            let attempt = self.unanswered.begin(&key, step)?;
+            let attempt = self.outcome_unknown.begin(&key, step)?;
             let applied = attempt.ended(self.load_balancers.apply(&key, step, polled).await);
             match self.operations.paced(&key, applied) {
                 Err(error) if error.kind() == ErrorKind::InProgress => self.pause.pause(error).await?,
@@ -172,7 +172,7 @@ impl<'a> Driver<'a> {
         for step in &plan.steps {
             let mut polled = None;
             for operation in pending.extract_if(.., |_| !step.independent) {
-                polled = Some(self.poll(&desired.wish().key, &operation).await?);
+                polled = Some(self.poll(&desired.desired().key, &operation).await?);
             }
             match self.apply_polled(desired, step, polled.as_ref()).await {
                 Err(error) if error.leaves_out(step) => left_out.push(step.clone()),
@@ -185,9 +185,9 @@ impl<'a> Driver<'a> {
             }
         }
         for operation in pending.iter().filter(|operation| !operation.observable) {
-            self.poll(&desired.wish().key, operation).await?;
+            self.poll(&desired.desired().key, operation).await?;
         }
-        match plan.problems.first() {
+        match plan.errors.first() {
             Some(problem) => Err(problem.clone().into()),
             None => Ok(left_out),
         }
@@ -195,20 +195,20 @@ impl<'a> Driver<'a> {
 
     /// Does all that a manager does until the load balancer is as desired.
     pub async fn settle(&self, desired: &mut impl Desired) -> Result<Settled> {
-        let (mut notices, mut left_out, mut last, mut rounds) = (Vec::new(), Vec::new(), Plan::default(), 0);
+        let (mut warnings, mut left_out, mut last, mut rounds) = (Vec::new(), Vec::new(), Plan::default(), 0);
         while rounds < self.rounds {
             let (state, mut plan) = self.plan(desired).await?;
-            notices.extend(plan.notices.iter().map(|notice| notice.reason.clone()));
+            warnings.extend(plan.warnings.iter().map(|warning| warning.reason.clone()));
             plan.steps.retain(|step| !left_out.contains(step));
             if plan.is_empty() {
-                notices.extend(left_out.into_iter().filter_map(|step| step.dispensable));
-                notices.sort();
-                notices.dedup();
-                return Ok(Settled { state, notices });
+                warnings.extend(left_out.into_iter().filter_map(|step| step.dispensable));
+                warnings.sort();
+                warnings.dedup();
+                return Ok(Settled { state, warnings });
             }
             match self.apply_all(desired, &plan).await {
                 Ok(steps) => left_out.extend(steps),
-                Err(error) if error.is_unanswered() && error.kind() == ErrorKind::InProgress => {
+                Err(error) if error.is_outcome_unknown() && error.kind() == ErrorKind::InProgress => {
                     self.pause.pause(error).await?;
                     continue;
                 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bowline_cloud::{BuildContext, Effect, Error, ErrorKind, Result};
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::LoadBalancerKey;
-use bowline_http::{Api, Bearer, ErrorDecoder, Page, Refusal, all_pages};
+use bowline_http::{Api, Bearer, ErrorDecoder, ErrorResponse, Page, all_pages};
 use http::Method;
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ struct ErrorBody {
 struct Errors;
 
 impl ErrorDecoder for Errors {
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         // A proxy, or a wrong endpoint, says 404 as well. Only the cloud knows this word.
         match refusal.json() {
             Some(ErrorBody { code }) if code == "server_not_found" => refusal.to_error_of(ErrorKind::NotFound),
@@ -116,10 +116,10 @@ impl ErrorDecoder for Errors {
 }
 
 impl Client {
-    pub(crate) fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Client, Problems> {
+    pub(crate) fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Client, ConfigErrors> {
         let http = bowline_http::Client::from_environment(context.environment, TIMEOUT)?;
         let token = Bearer::new(&config.token);
-        let token = token.map_err(|error| Problem::flag("cloud-config", error.to_string()))?;
+        let token = token.map_err(|error| ConfigError::flag("cloud-config", error.to_string()))?;
         let api = Api::new(http, context.calls, "servers").base(&config.endpoint).authorize(token).errors(Errors);
         Ok(Client { api })
     }

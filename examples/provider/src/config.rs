@@ -1,7 +1,7 @@
 //! The provider's `--cloud-config`.
 
 use bowline_config::table::{Example, Format, Section, Table, Unknown, keys};
-use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile, Environment, Secret};
 
 keys! {
     /// Endpoint and credentials.
@@ -25,19 +25,19 @@ impl Config {
     }
 
     /// Reads the file and reports everything that is wrong with it, not only the first.
-    pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, Problems> {
+    pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, ConfigErrors> {
         let Some(file) = file else {
-            return Err(Problem::flag("cloud-config", "acme needs one").hint("with endpoint and token").into());
+            return Err(ConfigError::flag("cloud-config", "acme needs one").hint("with endpoint and token").into());
         };
         let settings = table().read(Some(file), &Environment::default())?;
         let (config, view): (Config, _) = (settings.section(""), settings.view(""));
-        let mut problems = Problems::new();
+        let mut errors = ConfigErrors::new();
         if !config.endpoint.starts_with("http://") {
-            problems.push(view.problem(&Config::endpoint, format!("{:?} is no http:// address", config.endpoint)));
+            errors.push(view.problem(&Config::endpoint, format!("{:?} is no http:// address", config.endpoint)));
         }
         if config.token.is_empty() {
-            problems.push(view.problem(&Config::token, "is empty"));
+            errors.push(view.problem(&Config::token, "is empty"));
         }
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        if errors.is_empty() { Ok(config) } else { Err(errors) }
     }
 }

@@ -22,7 +22,7 @@ use bowline_cloud::{
 };
 use bowline_core::IpFamily;
 
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 
 use crate::client::Client;
 pub use crate::config::Config;
@@ -47,7 +47,7 @@ pub fn factory() -> Factory {
 
 impl Acme {
     /// As configured. Makes no call.
-    pub fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Acme, Problems> {
+    pub fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Acme, ConfigErrors> {
         let instances = InstanceCapabilities {
             batch_lookup: 1,               // GET /servers/ID: one by one
             list_page: Some(client::PAGE), // GET /servers: a page at a time

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
 use bowline_core::{
-    ClusterName, FieldChange, Ingress, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerStatus,
-    LoadBalancerWish, Plan, Step, Verb,
+    ClusterName, DesiredLoadBalancer, FieldChange, Ingress, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
+    LoadBalancerStatus, Plan, Step, Verb,
 };
 
 use crate::client::{LoadBalancer, Port};
@@ -26,10 +26,10 @@ impl TypedLoadBalancers for Acme {
     type Change = Change;
     type Polled = ();
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<LoadBalancer>>>> {
-        let mut states = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            states.push(self.client.load_balancer(&wish.key).await.map(|own| own.map(state)));
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<LoadBalancer>>>> {
+        let mut states = Vec::with_capacity(wanted.len());
+        for desired in wanted {
+            states.push(self.client.load_balancer(&desired.key).await.map(|own| own.map(state)));
         }
         states
     }
@@ -39,20 +39,20 @@ impl TypedLoadBalancers for Acme {
         Ok(all.into_iter().filter_map(|one| one.owner).collect())
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancer>) -> Result<Plan<Change>> {
-        let Some(spec) = &wish.spec else {
-            return Ok(Plan::of(state.map(|own| delete(wish, own)).into_iter().collect()));
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancer>) -> Result<Plan<Change>> {
+        let Some(spec) = &desired.spec else {
+            return Ok(Plan::of(state.map(|own| delete(desired, own)).into_iter().collect()));
         };
         let (old, new) = (state.map(|own| &own.ports), ports(spec));
         let (old_servers, new_servers) = (state.map_or(&[][..], |own| &own.servers), servers(spec));
         let first = match old {
-            None => Some(step(wish, Verb::Create, changed("ports", &[], &new), Change::Create(new))),
+            None => Some(step(desired, Verb::Create, changed("ports", &[], &new), Change::Create(new))),
             Some(old) if *old == new => None,
-            Some(old) => Some(step(wish, Verb::Update, changed("ports", old, &new), Change::SetPorts(new))),
+            Some(old) => Some(step(desired, Verb::Update, changed("ports", old, &new), Change::SetPorts(new))),
         };
         let second = (old_servers != new_servers).then(|| {
             let servers = changed("servers", old_servers, &new_servers);
-            step(wish, Verb::Update, servers, Change::SetServers(new_servers))
+            step(desired, Verb::Update, servers, Change::SetServers(new_servers))
         });
         Ok(Plan::of(first.into_iter().chain(second).collect()))
     }
@@ -64,7 +64,7 @@ impl TypedLoadBalancers for Acme {
             Change::SetServers(servers) => self.client.set_servers(&self.own(key).await?, servers).await?,
             Change::Delete(id) => return self.client.delete_load_balancer(id).await.map(|()| Applied::Done),
         };
-        Ok(Applied::Seen(Some(state(own))))
+        Ok(Applied::Observed(Some(state(own))))
     }
 }
 
@@ -99,12 +99,12 @@ fn servers(spec: &LoadBalancerSpec) -> Vec<String> {
     servers
 }
 
-fn step(wish: &LoadBalancerWish, verb: Verb, changes: Vec<FieldChange>, change: Change) -> Step<Change> {
-    Step::new(verb, "load balancer", format!("{}/{}", wish.key.namespace, wish.key.service), changes, change)
+fn step(desired: &DesiredLoadBalancer, verb: Verb, changes: Vec<FieldChange>, change: Change) -> Step<Change> {
+    Step::new(verb, "load balancer", format!("{}/{}", desired.key.namespace, desired.key.service), changes, change)
 }
 
-fn delete(wish: &LoadBalancerWish, own: &LoadBalancer) -> Step<Change> {
-    step(wish, Verb::Delete, Vec::new(), Change::Delete(own.id.clone()))
+fn delete(desired: &DesiredLoadBalancer, own: &LoadBalancer) -> Step<Change> {
+    step(desired, Verb::Delete, Vec::new(), Change::Delete(own.id.clone()))
 }
 
 /// A change of a list, for people who read the plan.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bowline_cloud::{CloudProvider, Surroundings};
 use bowline_config::ConfigFile;
-use bowline_conformance::{BalancerBench, Bench, Hand, Trouble, WantedMachine, run};
+use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, WantedMachine, run};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_example::{Acme, Config, factory};
 use serde_json::json;
@@ -35,7 +35,7 @@ fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
 #[tokio::test]
 async fn the_provider_conforms() {
     let report = run(bench).await;
-    assert_eq!(report.complaints(), [], "{report}");
+    assert_eq!(report.violations(), [], "{report}");
 }
 
 #[async_trait]
@@ -52,13 +52,13 @@ impl Bench for AcmeBench {
         vec![TOKEN.to_owned()]
     }
 
-    fn balancers(&self) -> Option<&dyn BalancerBench> {
+    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+    async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         self.cloud.crash_after(calls);
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn add(&self, machine: &WantedMachine) -> Instance {
@@ -100,7 +100,7 @@ impl Bench for AcmeBench {
         true
     }
 
-    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
         self.cloud.trouble(trouble);
         true
     }
@@ -125,10 +125,10 @@ fn all_that_is_wrong_with_a_configuration_is_told_at_once() {
         (factory().build)(&Surroundings::default().context(file.as_ref(), &"kubernetes".into()))
     };
     assert!(build(Some("endpoint: http://acme.example\ntoken: secret\n")).is_ok());
-    for (text, problems) in
+    for (text, errors) in
         [(None, 1), (Some("endpoint: acme.example\ntoken: ''\n"), 2), (Some("endpoint: http://x\ntokn: x\n"), 1)]
     {
-        assert!(build(text).is_err_and(|found| found.iter().count() >= problems), "{text:?}");
+        assert!(build(text).is_err_and(|found| found.iter().count() >= errors), "{text:?}");
     }
 }
 

@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Leads a pod range to a machine.
-    pub(crate) async fn assign_pod_range(&self, asked: &AssignRequest) -> Result<()> {
+    pub(crate) async fn assign_pod_cidrs(&self, asked: &AssignRequest) -> Result<()> {
         order(&self.instances, "pod_ranges_assign", &["v1", "pod-ranges", "assign"], asked).await.map(drop::<Done>)
     }
 

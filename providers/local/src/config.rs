@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities, SecretRef};
 use bowline_config::table::{Example, Format, Key, Section, Table, Unknown, keys};
-use bowline_config::{ConfigFile, Environment, Problems, Secret};
+use bowline_config::{ConfigErrors, ConfigFile, Environment, Secret};
 use bowline_core::IpFamily;
 use serde::Serialize;
 
@@ -219,10 +219,10 @@ impl Config {
     }
 
     /// Reads the file and reports everything that is wrong with it.
-    pub fn read(file: &ConfigFile) -> Result<Config, Problems> {
+    pub fn read(file: &ConfigFile) -> Result<Config, ConfigErrors> {
         let settings = table().read(Some(file), &Environment::default())?;
         let config: Config = settings.section("");
-        let mut problems = Problems::new();
+        let mut problems = ConfigErrors::new();
         for (section, key, message) in config.mistakes().into_iter().chain(config.token_mistake()) {
             problems.push(settings.view(section).problem(&key, message));
         }
@@ -300,7 +300,7 @@ pub(crate) fn is_bearer(token: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config, Problems> {
+    fn read(text: &str) -> Result<Config, ConfigErrors> {
         Config::read(&ConfigFile::from_text("local.yaml", text))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
-use bowline_http::{ErrorDecoder, Refusal};
+use bowline_http::{ErrorDecoder, ErrorResponse};
 
 use crate::api::{ErrorBody, ErrorReply};
 
@@ -11,7 +11,7 @@ use crate::api::{ErrorBody, ErrorReply};
 pub(crate) struct Refusals;
 
 impl ErrorDecoder for Refusals {
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         // Something else than our cloud may be answering.
         let foreign = || ErrorReply { error: ErrorBody { message: refusal.text(), ..Default::default() } };
         let ErrorBody { code, message, retry_after_millis } = refusal.json().unwrap_or_else(foreign).error;

@@ -47,13 +47,13 @@ impl Instances for LocalProvider {
         Ok(InstancePage { instances, next: reply.next.map(PageToken), ..InstancePage::default() })
     }
 
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
         let told = |error: Error| error.context("node", asked.node.as_str());
         if !self.config.pod_ranges {
             return Err(told(Error::new(ErrorKind::Unsupported, ASSIGN, "podRanges is switched off for this cloud")));
         }
         let request = AssignRequest { machine: self.key_of(asked, ASSIGN)?, range };
-        self.client.assign_pod_range(&request).await.map_err(|error| told(error.during(ASSIGN)))
+        self.client.assign_pod_cidrs(&request).await.map_err(|error| told(error.during(ASSIGN)))
     }
 
     fn identify(&self, asked: &InstanceRef) -> Result<Identity> {

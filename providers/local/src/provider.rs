@@ -8,7 +8,7 @@ use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
     Instances, LoadBalancers, ProviderInfo, ProviderLoop, Reference, Result, Routes, SecretData, SecretRef,
 };
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 
 use crate::api::FindRequest;
 use crate::client::{Client, Endpoint};
@@ -176,7 +176,7 @@ pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| {
         let provider = LocalProvider::over_http_past(&configured(context)?, context.calls);
         // The endpoint was checked when the configuration was read; the default one is right.
-        Ok(provider.map_err(|error| Problem::flag("cloud-config", error.to_string()))?.of_cluster(context))
+        Ok(provider.map_err(|error| ConfigError::flag("cloud-config", error.to_string()))?.of_cluster(context))
     };
     let capabilities = || capabilities(&Config { pod_ranges: true, ..Config::default() });
     Factory { capabilities, references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::template, build) }
@@ -190,7 +190,7 @@ pub fn factory_for(cloud: LocalCloud) -> Factory {
     Factory::new(NAME, SUMMARY, Config::template, build)
 }
 
-fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, Problems> {
+fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, ConfigErrors> {
     context.config.map_or_else(|| Ok(Config::default()), Config::read)
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use bowline_config::ConfigFile;
     use bowline_core::ClusterName;
 
-    fn build(factory: &Factory, text: Option<&str>) -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+    fn build(factory: &Factory, text: Option<&str>) -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> {
         let file = text.map(|text| ConfigFile::from_text("local.yaml", text));
         (factory.build)(&Surroundings::default().context(file.as_ref(), &ClusterName::from("harbour")))
     }

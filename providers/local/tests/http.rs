@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, ErrorKind, Instances, LoadBalancers};
-use bowline_core::testing::wish;
-use bowline_core::{InstanceRef, LoadBalancerWish};
+use bowline_core::testing::desired;
+use bowline_core::{DesiredLoadBalancer, InstanceRef};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, ManagementClient, NewBalancer, NewMachine,
     Server, serve, serve_for,
@@ -389,9 +389,9 @@ async fn many_at_once_get_machines_of_their_own() {
 }
 
 /// A Service with this many targets, whose names are so long that every target has some 300 bytes.
-fn large_wish(service: &str, targets: usize) -> LoadBalancerWish {
+fn large_wish(service: &str, targets: usize) -> DesiredLoadBalancer {
     let names: Vec<String> = (0..targets).map(|number| format!("{:0>200}", number)).collect();
-    wish(service, &names.iter().map(String::as_str).collect::<Vec<_>>())
+    desired(service, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[tokio::test]
@@ -399,21 +399,21 @@ async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_b
     let (cloud, server) = started(100).await;
     let config = Config { endpoint: format!("http://{}", server.address()), ..Config::default() };
     let provider = LocalProvider::over_http(&config).unwrap();
-    let wishes = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_wish(service, 15_000));
-    for step in provider.plan(&wishes[0], None).unwrap().steps {
-        provider.apply(&wishes[0].key, &step, None).await.unwrap();
+    let wanted = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_wish(service, 15_000));
+    for step in provider.plan(&wanted[0], None).unwrap().steps {
+        provider.apply(&wanted[0].key, &step, None).await.unwrap();
     }
     let made = cloud.balancers().remove(0);
     assert_eq!(made.targets.len(), 15_000);
-    for wish in &wishes[1..] {
-        let (name, owner) = (wish.key.service.clone(), Some(wish.key.clone()));
+    for desired in &wanted[1..] {
+        let (name, owner) = (desired.key.service.clone(), Some(desired.key.clone()));
         let (settings, targets) = (made.settings.clone(), made.targets.to_vec());
         cloud.add_balancer(NewBalancer { name, owner, settings, targets, ..NewBalancer::default() }).unwrap();
     }
     cloud.reset_calls();
-    let states = provider.observe(&wishes).await;
-    for (wish, state) in wishes.iter().zip(states) {
-        let plan = provider.plan(wish, state.unwrap().as_ref()).unwrap();
+    let states = provider.observe(&wanted).await;
+    for (desired, state) in wanted.iter().zip(states) {
+        let plan = provider.plan(desired, state.unwrap().as_ref()).unwrap();
         assert!(plan.is_empty(), "{plan}");
     }
     assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one answer");

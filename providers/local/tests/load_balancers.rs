@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Retry};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
-use bowline_core::testing::{addresses, target, wish};
+use bowline_core::testing::{addresses, desired, target};
 use bowline_core::{
-    ClusterName, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, Opaque, Plan,
+    ClusterName, DesiredLoadBalancer, HealthCheck, IpFamily, IpMode, LoadBalancerSpec, LoadBalancerState, Opaque, Plan,
     PortSpec, Progress, Protocol, ProviderId, SessionAffinity, TargetNode,
 };
 use bowline_local::{
@@ -32,34 +32,34 @@ impl World {
         World { provider: LocalProvider::in_process(cloud.clone(), &Config::default()), cloud }
     }
 
-    async fn observe(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>, Error> {
-        Driver::new(&self.provider).observe(wish).await
+    async fn observe(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>, Error> {
+        Driver::new(&self.provider).observe(desired).await
     }
 
-    async fn plan(&self, wish: &LoadBalancerWish) -> Result<Plan, Error> {
-        let state = self.observe(wish).await?;
-        self.provider.plan(wish, state.as_ref())
+    async fn plan(&self, desired: &DesiredLoadBalancer) -> Result<Plan, Error> {
+        let state = self.observe(desired).await?;
+        self.provider.plan(desired, state.as_ref())
     }
 
     /// Plans and applies; each step's answer is what an observation would say. The kinds of calls that were made.
-    async fn converge(&self, wish: &LoadBalancerWish) -> Result<Vec<String>, Error> {
+    async fn converge(&self, desired: &DesiredLoadBalancer) -> Result<Vec<String>, Error> {
         self.cloud.reset_calls();
-        let plan = self.plan(wish).await?;
+        let plan = self.plan(desired).await?;
         let mut last = None;
         for step in &plan.steps {
-            last = Some(self.provider.apply(&wish.key, step, None).await?);
+            last = Some(self.provider.apply(&desired.key, step, None).await?);
         }
         let calls: Vec<_> = self.cloud.calls().into_iter().filter(|(kind, _)| kind != "observe-balancers").collect();
         assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one writing call for each step: {plan}");
-        if let Some(Applied::Seen(state)) = last {
-            assert_eq!(state, self.observe(wish).await?, "the answer tells all");
+        if let Some(Applied::Observed(state)) = last {
+            assert_eq!(state, self.observe(desired).await?, "the answer tells all");
         }
-        assert!(self.plan(wish).await?.is_empty(), "an applied plan is empty");
+        assert!(self.plan(desired).await?.is_empty(), "an applied plan is empty");
         Ok(calls.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect())
     }
 
-    async fn ingress(&self, wish: &LoadBalancerWish) -> Vec<String> {
-        let state = self.observe(wish).await.unwrap();
+    async fn ingress(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
+        let state = self.observe(desired).await.unwrap();
         state.map(|state| state.status.ingress.into_iter().filter_map(|entry| entry.ip).collect()).unwrap_or_default()
     }
 
@@ -74,20 +74,20 @@ impl World {
     }
 }
 
-fn changed(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSpec)) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    change(Arc::make_mut(wish.spec.as_mut().unwrap()));
-    wish
+fn changed(desired: &DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSpec)) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    change(Arc::make_mut(desired.spec.as_mut().unwrap()));
+    desired
 }
 
-fn set(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSettings)) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    change(Arc::make_mut(&mut wish.settings));
-    wish
+fn set(desired: &DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSettings)) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    change(Arc::make_mut(&mut desired.settings));
+    desired
 }
 
-fn gone(wish: &LoadBalancerWish) -> LoadBalancerWish {
-    LoadBalancerWish { spec: None, ..wish.clone() }
+fn gone(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { spec: None, ..desired.clone() }
 }
 
 fn port(protocol: Protocol, port: u16) -> PortSpec {
@@ -102,24 +102,24 @@ fn foreign(name: &str) -> NewBalancer {
     NewBalancer { name: name.to_owned(), ..NewBalancer::default() }
 }
 
-fn web() -> LoadBalancerWish {
-    wish("shop/web", &["n1", "n2"])
+fn web() -> DesiredLoadBalancer {
+    desired("shop/web", &["n1", "n2"])
 }
 
 #[tokio::test]
 async fn a_balancer_is_made_of_an_address_and_a_balancer_and_goes_without_a_trace() {
     let world = World::new();
-    let wish = web();
-    assert_eq!(world.converge(&wish).await.unwrap(), ["create-address 1", "create-balancer 1"]);
-    assert_eq!(world.ingress(&wish).await, ["127.0.32.1"]);
+    let desired = web();
+    assert_eq!(world.converge(&desired).await.unwrap(), ["create-address 1", "create-balancer 1"]);
+    assert_eq!(world.ingress(&desired).await, ["127.0.32.1"]);
     let balancer = world.only();
-    assert_eq!((balancer.name.as_str(), balancer.owner.as_ref()), ("auidofweb", Some(&wish.key)));
+    assert_eq!((balancer.name.as_str(), balancer.owner.as_ref()), ("auidofweb", Some(&desired.key)));
     assert_eq!(balancer.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
-    assert_eq!(world.converge(&wish).await.unwrap(), [""; 0], "the second pass writes nothing");
-    assert_eq!(world.converge(&gone(&wish)).await.unwrap(), ["delete-address 1", "delete-balancer 1"]);
+    assert_eq!(world.converge(&desired).await.unwrap(), [""; 0], "the second pass writes nothing");
+    assert_eq!(world.converge(&gone(&desired)).await.unwrap(), ["delete-address 1", "delete-balancer 1"]);
     assert!(world.is_empty());
-    assert_eq!(world.observe(&wish).await.unwrap(), None);
-    assert!(world.plan(&gone(&wish)).await.unwrap().is_empty());
+    assert_eq!(world.observe(&desired).await.unwrap(), None);
+    assert!(world.plan(&gone(&desired)).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -133,12 +133,12 @@ create balancer auidofweb
     health check: TCP on the node port every 3000 ms
     target n1: 10.0.0.1
     target n2: ";
-    let wish = changed(&web(), |spec| {
+    let desired = changed(&web(), |spec| {
         spec.targets.edit(|targets| targets[0].addresses = addresses("Hn1 E1.2.3.4 I10.0.0.1 I10.0.0.2"));
     });
-    assert_eq!(world.plan(&wish).await.unwrap().to_string(), text);
-    world.converge(&wish).await.unwrap();
-    let wish = changed(&wish, |spec| {
+    assert_eq!(world.plan(&desired).await.unwrap().to_string(), text);
+    world.converge(&desired).await.unwrap();
+    let desired = changed(&desired, |spec| {
         spec.targets.edit(|targets| {
             targets[0].draining = true;
             targets.remove(1)
@@ -147,29 +147,29 @@ create balancer auidofweb
     let text = "update balancer auidofweb
     target n1: 10.0.0.1 -> 10.0.0.1 (draining)
     target n2:  (removed)";
-    assert_eq!(world.plan(&wish).await.unwrap().to_string(), text);
+    assert_eq!(world.plan(&desired).await.unwrap().to_string(), text);
     let text = "delete balancer auidofweb\ndelete address 127.0.32.1";
-    assert_eq!(world.plan(&gone(&wish)).await.unwrap().to_string(), text);
+    assert_eq!(world.plan(&gone(&desired)).await.unwrap().to_string(), text);
 }
 
 #[tokio::test]
 async fn every_setting_reaches_the_balancer_in_one_call() {
     let world = World::new();
-    let wish = web();
-    world.converge(&wish).await.unwrap();
-    let wish = changed(&wish, |spec| {
+    let desired = web();
+    world.converge(&desired).await.unwrap();
+    let desired = changed(&desired, |spec| {
         spec.ports.push(port(Protocol::Udp, 53));
         spec.source_ranges = vec!["10.0.0.0/8".parse().unwrap()];
         spec.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
         spec.health_check = Some(HealthCheck { path: "/healthz".to_owned(), port: 31000 });
         spec.targets.edit(Vec::pop);
     });
-    let wish = set(&wish, |settings| {
+    let desired = set(&desired, |settings| {
         settings.proxy_protocol = Some(ProxyProtocol::V2);
         settings.idle_timeout = Some(Duration::from_secs(90));
         settings.health_check_interval = Some(Duration::from_secs(1));
     });
-    assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
+    assert_eq!(world.converge(&desired).await.unwrap(), ["update-balancer 1"]);
     let wanted = BalancerSettings {
         internal: false,
         listeners: vec![
@@ -188,8 +188,8 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
     };
     assert_eq!(world.only().settings, wanted);
     assert_eq!(world.only().targets.len(), 1);
-    let wish = set(&wish, |settings| settings.health_check_path = Some("/elsewhere".to_owned()));
-    assert_eq!(world.converge(&wish).await.unwrap(), ["update-balancer 1"]);
+    let desired = set(&desired, |settings| settings.health_check_path = Some("/elsewhere".to_owned()));
+    assert_eq!(world.converge(&desired).await.unwrap(), ["update-balancer 1"]);
     let check = world.only().settings.health_check.unwrap();
     assert_eq!((check.path.as_deref(), check.port), (Some("/elsewhere"), Some(31000)), "the user's word counts");
 }
@@ -197,9 +197,9 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
 #[tokio::test]
 async fn a_change_of_targets_alone_is_one_call_for_targets() {
     let world = World::new();
-    let wish = web();
-    world.converge(&wish).await.unwrap();
-    let more = changed(&wish, |spec| {
+    let desired = web();
+    world.converge(&desired).await.unwrap();
+    let more = changed(&desired, |spec| {
         let third = TargetNode { provider_id: Some(ProviderId::of("local", "i-0003")), ..target("n3") };
         spec.targets.edit(|targets| targets.insert(0, third));
     });
@@ -223,11 +223,12 @@ async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
 #[tokio::test]
 async fn the_address_that_is_asked_for_is_had_or_refused() {
     let world = World::new();
-    let asks = |wish: &LoadBalancerWish, ip: &str| changed(wish, |spec| spec.requested_address = Some(ip.to_owned()));
-    let wish = asks(&web(), "127.0.40.7");
-    world.converge(&wish).await.unwrap();
-    assert_eq!(world.ingress(&wish).await, ["127.0.40.7"]);
-    let moved = asks(&wish, "127.0.40.8");
+    let asks =
+        |desired: &DesiredLoadBalancer, ip: &str| changed(desired, |spec| spec.requested_address = Some(ip.to_owned()));
+    let desired = asks(&web(), "127.0.40.7");
+    world.converge(&desired).await.unwrap();
+    assert_eq!(world.ingress(&desired).await, ["127.0.40.7"]);
+    let moved = asks(&desired, "127.0.40.8");
     let calls = ["create-address 1", "delete-address 1", "update-balancer 1"];
     assert_eq!(world.converge(&moved).await.unwrap(), calls);
     assert_eq!(world.ingress(&moved).await, ["127.0.40.8"]);
@@ -248,8 +249,8 @@ async fn the_address_that_is_asked_for_is_had_or_refused() {
     }
 }
 
-fn wish_of(key: &str) -> LoadBalancerWish {
-    wish(key, &["n1"])
+fn wish_of(key: &str) -> DesiredLoadBalancer {
+    desired(key, &["n1"])
 }
 
 #[tokio::test]
@@ -290,8 +291,8 @@ async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() 
         set(&changed(&wish_of(key), with_port(number)), |settings| settings.share_group = Some("g".to_owned()))
     };
     let (first, second, elsewhere) = (group("shop/a", 80), group("shop/b", 443), group("bank/c", 80));
-    for wish in [&first, &second, &elsewhere] {
-        world.converge(wish).await.unwrap();
+    for desired in [&first, &second, &elsewhere] {
+        world.converge(desired).await.unwrap();
     }
     assert_eq!(world.ingress(&first).await, world.ingress(&second).await);
     assert_ne!(world.ingress(&first).await, world.ingress(&elsewhere).await, "another namespace never shares");
@@ -303,8 +304,8 @@ async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() 
     assert_eq!(world.plan(&moved).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     world.converge(&gone(&first)).await.unwrap();
     assert_eq!(world.ingress(&second).await.len(), 1, "the address stays while one of the group has it");
-    for wish in [&second, &elsewhere] {
-        world.converge(&gone(wish)).await.unwrap();
+    for desired in [&second, &elsewhere] {
+        world.converge(&gone(desired)).await.unwrap();
     }
     assert!(world.is_empty());
 }
@@ -312,32 +313,32 @@ async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() 
 #[tokio::test]
 async fn what_stands_in_the_way_is_refused_with_its_owner_and_left_alone() {
     let world = World::new();
-    let wish = web();
+    let desired = web();
     let other = wish_of("bank/other").key;
     let namesake = NewBalancer { owner: Some(other), ..foreign("auidofweb") };
     let namesake = world.cloud.add_balancer(namesake).unwrap();
-    let error = world.plan(&wish).await.unwrap_err();
+    let error = world.plan(&desired).await.unwrap_err();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Never));
     assert!(error.to_string().contains("bank/other"), "{error}");
-    assert!(world.plan(&gone(&wish)).await.unwrap().is_empty(), "what is not ours is not ours to remove");
-    assert_eq!(world.observe(&gone(&wish)).await.unwrap(), None);
+    assert!(world.plan(&gone(&desired)).await.unwrap().is_empty(), "what is not ours is not ours to remove");
+    assert_eq!(world.observe(&gone(&desired)).await.unwrap(), None);
     assert_eq!(world.only(), namesake);
     world.cloud.delete_balancer(&namesake.id).unwrap();
     assert!(world.is_empty());
-    world.converge(&wish).await.unwrap();
+    world.converge(&desired).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_plan_that_was_made_before_somebody_came_is_refused_by_the_cloud() {
     let world = World::new();
-    let wish = web();
-    let plan = world.plan(&wish).await.unwrap();
+    let desired = web();
+    let plan = world.plan(&desired).await.unwrap();
     world.cloud.add_balancer(foreign("auidofweb")).unwrap();
-    world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
-    let error = world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap_err();
+    world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
+    let error = world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
-    assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    world.converge(&gone(&wish)).await.unwrap();
+    assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    world.converge(&gone(&desired)).await.unwrap();
     assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (1, 1), "only the other's is left");
 }
 
@@ -353,11 +354,11 @@ async fn only_the_annotation_takes_over_and_only_what_is_nobodys() {
     assert!(error.kind() == ErrorKind::AlreadyExists && error.to_string().contains("bank/other"), "{error}");
     // The second time it is as it should be already.
     let (by_name, by_id) = (vec!["adopt-balancer 1", "update-balancer 1"], vec!["adopt-balancer 1"]);
-    for (wish, calls) in [(adopting("old"), by_name), (adopting(&old.id), by_id)] {
-        assert_eq!(world.converge(&wish).await.unwrap(), calls);
+    for (desired, calls) in [(adopting("old"), by_name), (adopting(&old.id), by_id)] {
+        assert_eq!(world.converge(&desired).await.unwrap(), calls);
         let adopted = world.cloud.balancer(&old.id).unwrap();
         assert_eq!((adopted.name.as_str(), adopted.addresses.clone()), ("old", old.addresses.clone()));
-        let retained = set(&gone(&wish), |settings| settings.policy = DeletionPolicy::Retain);
+        let retained = set(&gone(&desired), |settings| settings.policy = DeletionPolicy::Retain);
         assert_eq!(world.converge(&retained).await.unwrap(), ["release-balancer 1"]);
         assert_eq!(world.cloud.balancer(&old.id).unwrap(), Balancer { owner: None, ..adopted }, "and nothing else");
         assert_eq!(world.provider.list(&ClusterName::from("kubernetes")).await.unwrap().len(), 1);
@@ -370,20 +371,20 @@ async fn only_the_annotation_takes_over_and_only_what_is_nobodys() {
 #[tokio::test]
 async fn a_step_that_was_carried_out_may_come_again() {
     let world = World::new();
-    let wish = web();
+    let desired = web();
     let adopt = set(&wish_of("shop/adopter"), |settings| settings.adopt = Some("old".to_owned()));
     world.cloud.add_balancer(foreign("old")).unwrap();
     let retained = set(&gone(&adopt), |settings| settings.policy = DeletionPolicy::Retain);
-    let fewer = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
-    for wish in [wish.clone(), fewer, gone(&wish), adopt, retained] {
-        let plan = world.plan(&wish).await.unwrap();
+    let fewer = changed(&desired, |spec| drop(spec.targets.edit(Vec::pop)));
+    for desired in [desired.clone(), fewer, gone(&desired), adopt, retained] {
+        let plan = world.plan(&desired).await.unwrap();
         assert!(!plan.is_empty());
         for step in &plan.steps {
-            world.provider.apply(&wish.key, step, None).await.unwrap();
-            world.provider.apply(&wish.key, step, None).await.unwrap();
+            world.provider.apply(&desired.key, step, None).await.unwrap();
+            world.provider.apply(&desired.key, step, None).await.unwrap();
         }
         for step in &plan.steps {
-            let again = world.provider.apply(&wish.key, step, None).await;
+            let again = world.provider.apply(&desired.key, step, None).await;
             let gone_meanwhile = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
             assert!(again.is_ok() || gone_meanwhile, "{step}: {again:?}");
         }
@@ -404,9 +405,9 @@ async fn all_owners_are_listed_whatever_the_page_holds() {
     assert_eq!(keys.iter().map(|key| key.service.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
     assert_eq!(world.cloud.calls()["list-balancers"], 3);
     assert!(world.provider.list(&ClusterName::from("other")).await.unwrap().is_empty());
-    let wishes: Vec<_> = keys.iter().take(2).map(|key| wish_of(&format!("shop/{}", key.service))).collect();
+    let wanted: Vec<_> = keys.iter().take(2).map(|key| wish_of(&format!("shop/{}", key.service))).collect();
     world.cloud.reset_calls();
-    assert!(world.provider.observe(&wishes).await.iter().all(|state| matches!(state, Ok(Some(_)))));
+    assert!(world.provider.observe(&wanted).await.iter().all(|state| matches!(state, Ok(Some(_)))));
     assert!(world.provider.observe(&[]).await.is_empty());
     assert_eq!(world.cloud.calls()["observe-balancers"], 1);
 }
@@ -415,31 +416,31 @@ async fn all_owners_are_listed_whatever_the_page_holds() {
 async fn while_the_cloud_is_at_work_there_is_no_plan() {
     let work_time = Duration::from_secs(30);
     let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
-    let wish = web();
-    let plan = world.plan(&wish).await.unwrap();
-    let half = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
+    let desired = web();
+    let plan = world.plan(&desired).await.unwrap();
+    let half = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
     let Applied::Started(operation) = half else { panic!("{half:?}") };
-    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Running);
-    let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
+    assert_eq!(world.provider.poll(&desired.key, &operation).await.unwrap(), Progress::Running);
+    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     assert_eq!(state.pending.as_ref(), Some(&operation));
     tokio::time::sleep(Duration::from_secs(20)).await;
     // The longest pause between two polls is ten seconds, and so is what is left.
     let rest = (ErrorKind::InProgress, Retry::After(work_time / 3));
     let told = |error: Error| (error.kind(), error.retry_advice());
-    for wish in [&wish, &gone(&wish)] {
-        assert_eq!(told(world.plan(wish).await.unwrap_err()), rest);
-        assert_eq!(world.provider.plan(wish, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
+    for desired in [&desired, &gone(&desired)] {
+        assert_eq!(told(world.plan(desired).await.unwrap_err()), rest);
+        assert_eq!(world.provider.plan(desired, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
     }
-    assert_eq!(told(world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap_err()), rest);
+    assert_eq!(told(world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err()), rest);
     assert!(!world.plan(&wish_of("shop/other")).await.unwrap().is_empty(), "others need not wait");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.provider.poll(&wish.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
-    world.provider.apply(&wish.key, &plan.steps[1], None).await.unwrap();
+    assert_eq!(world.provider.poll(&desired.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
+    world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap();
     tokio::time::sleep(work_time).await;
-    let later = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
+    let later = changed(&desired, |spec| drop(spec.targets.edit(Vec::pop)));
     let plan = world.plan(&later).await.unwrap();
-    world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap();
-    let error = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap_err();
+    world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
+    let error = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time)));
     tokio::time::sleep(work_time).await;
     assert!(world.plan(&later).await.unwrap().is_empty());
@@ -448,7 +449,7 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
 #[tokio::test(start_paused = true)]
 async fn faults_strike_every_call() {
     let world = World::new();
-    let wish = web();
+    let desired = web();
     let wait = Duration::from_secs(7);
     let table = [
         (Fault::Throttled(Some(wait)), ErrorKind::RateLimited, Retry::After(wait)),
@@ -460,19 +461,19 @@ async fn faults_strike_every_call() {
         (Fault::AnswerLost, ErrorKind::Unavailable, Retry::Backoff),
     ];
     for (fault, kind, retry) in table {
-        let plan = world.plan(&wish).await.unwrap();
+        let plan = world.plan(&desired).await.unwrap();
         world.cloud.inject(FaultSpec::always(fault.clone()));
-        let observed = world.observe(&wish).await.unwrap_err();
+        let observed = world.observe(&desired).await.unwrap_err();
         assert_eq!((observed.kind(), observed.retry_advice()), (kind, retry), "{fault:?}");
         if fault != Fault::Empty {
-            let listed = world.provider.list(&wish.key.cluster).await.unwrap_err();
+            let listed = world.provider.list(&desired.key.cluster).await.unwrap_err();
             assert_eq!((listed.kind(), listed.retry_advice()), (kind, retry), "{fault:?}");
         }
-        let applied = world.provider.apply(&wish.key, &plan.steps[0], None).await.unwrap_err();
+        let applied = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
         assert_eq!((applied.kind(), applied.retry_advice()), (kind, retry), "{fault:?}");
         world.cloud.repair_all();
-        world.converge(&wish).await.unwrap();
-        world.converge(&gone(&wish)).await.unwrap();
+        world.converge(&desired).await.unwrap();
+        world.converge(&gone(&desired)).await.unwrap();
         assert!(world.is_empty(), "{fault:?}");
     }
 }
@@ -484,15 +485,15 @@ async fn a_lost_answer_or_a_crash_after_any_call_leaves_nothing_doubled_and_noth
     for lost in [false, true] {
         for count in 0..4 {
             let world = World::new();
-            for wish in [&before, &after, &gone(&after)] {
+            for desired in [&before, &after, &gone(&after)] {
                 if lost {
                     world.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(count).times(1));
                 }
                 world.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(count + u64::from(lost)));
-                let _ = world.converge(wish).await;
+                let _ = world.converge(desired).await;
                 world.cloud.repair_all();
-                world.converge(wish).await.unwrap();
-                let wanted = usize::from(wish.spec.is_some());
+                world.converge(desired).await.unwrap();
+                let wanted = usize::from(desired.spec.is_some());
                 assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (wanted, wanted));
             }
         }
@@ -502,18 +503,18 @@ async fn a_lost_answer_or_a_crash_after_any_call_leaves_nothing_doubled_and_noth
 #[tokio::test]
 async fn a_cloud_that_does_not_show_what_was_just_made_gets_nothing_twice() {
     let world = World::new();
-    let wish = web();
+    let desired = web();
     world.cloud.inject(FaultSpec::always(Fault::Stale));
     for _ in 0..3 {
-        let plan = world.plan(&wish).await.unwrap();
+        let plan = world.plan(&desired).await.unwrap();
         assert_eq!(plan.steps.len(), 2, "it still looks as if there were nothing");
         for step in &plan.steps {
-            world.provider.apply(&wish.key, step, None).await.unwrap();
+            world.provider.apply(&desired.key, step, None).await.unwrap();
         }
     }
     world.cloud.repair_all();
-    assert_eq!((world.only().owner, world.cloud.addresses().len()), (Some(wish.key.clone()), 1));
-    assert!(world.plan(&wish).await.unwrap().is_empty());
+    assert_eq!((world.only().owner, world.cloud.addresses().len()), (Some(desired.key.clone()), 1));
+    assert!(world.plan(&desired).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -523,8 +524,8 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
         changed(&web(), |spec| spec.ports = vec![port(Protocol::Sctp, 80)]),
         changed(&web(), |spec| spec.ports[0].node_port = None),
     ];
-    for wish in table {
-        assert_eq!(world.plan(&wish).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    for desired in table {
+        assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
     let state = LoadBalancerState::new(Default::default(), Opaque::new("another provider's"));
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
@@ -545,8 +546,9 @@ async fn a_time_that_the_cloud_cannot_keep_is_refused_with_the_annotation() {
     for time in [Duration::from_micros(999), Duration::from_secs(366 * 24 * 3600)] {
         let idle = set(&web(), |settings| settings.idle_timeout = Some(time));
         let check = set(&web(), |settings| settings.health_check_interval = Some(time));
-        for (wish, annotation) in [(idle, "bowline.dev/idle-timeout"), (check, "bowline.dev/health-check-interval")] {
-            let error = world.plan(&wish).await.unwrap_err();
+        for (desired, annotation) in [(idle, "bowline.dev/idle-timeout"), (check, "bowline.dev/health-check-interval")]
+        {
+            let error = world.plan(&desired).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             let message = error.to_string();
             let told = format!("{annotation}: this cloud keeps times from 1ms to 8760h");

@@ -38,7 +38,7 @@ async fn told(provider: &LocalProvider, node: &str) -> Vec<IpNet> {
 }
 
 async fn assign(provider: &LocalProvider, node: &str, range: &str) -> Result<(), Error> {
-    provider.assign_pod_range(&asked(node, None), net(range)).await
+    provider.assign_pod_cidrs(&asked(node, None), net(range)).await
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn an_assigned_range_is_told_and_assigning_it_again_changes_nothing() {
     let http = LocalProvider::over_http(&config).unwrap();
     for provider in [&LocalProvider::in_process(cloud.clone(), &on()), &http] {
         assign(provider, "a", "10.1.0.9/24").await.unwrap();
-        provider.assign_pod_range(&asked("x", Some("local://i-0001")), net("fd00:1::/64")).await.unwrap();
+        provider.assign_pod_cidrs(&asked("x", Some("local://i-0001")), net("fd00:1::/64")).await.unwrap();
         assert_eq!(told(provider, "a").await, [net("10.1.0.0/24"), net("fd00:1::/64")]);
     }
     assert_eq!((cloud.calls()["assign-pod-range"], cloud.writes()), (4, 4));
@@ -85,7 +85,7 @@ async fn a_range_that_cannot_be_assigned_is_refused_with_why() {
         let error = assign(&provider, node, range).await.unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(says), "{node} {range}: {error}");
     }
-    let foreign = provider.assign_pod_range(&asked("a", Some("aws:///i-1")), net("10.3.0.0/24")).await;
+    let foreign = provider.assign_pod_cidrs(&asked("a", Some("aws:///i-1")), net("10.3.0.0/24")).await;
     assert_eq!(foreign.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(cloud.machines().iter().flat_map(|machine| &machine.spec.pod_ranges).count(), 1);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bowline_cloud::LoadBalancers;
 use bowline_core::annotations::ProxyProtocol;
-use bowline_core::testing::wish;
-use bowline_core::{Address, AddressType, IpMode, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol};
+use bowline_core::testing::desired;
+use bowline_core::{Address, AddressType, DesiredLoadBalancer, IpMode, LoadBalancerSpec, PortSpec, Protocol};
 use bowline_local::{
     BalancerOptions, CloudOptions, Config, LocalCloud, LocalProvider, ManagementClient, NewMachine, serve,
 };
@@ -83,11 +83,11 @@ impl World {
     }
 
     /// A wish for this port, whose node port is that of the backends.
-    fn wish(&self, nodes: u8, ports: Vec<PortSpec>) -> LoadBalancerWish {
+    fn desired(&self, nodes: u8, ports: Vec<PortSpec>) -> DesiredLoadBalancer {
         let names: Vec<_> = (1..=nodes).map(|number| format!("n{number}")).collect();
-        let mut wish = wish("shop/web", &names.iter().map(String::as_str).collect::<Vec<_>>());
-        Arc::make_mut(&mut wish.settings).health_check_interval = Some(Duration::from_millis(50));
-        changed(&wish, |spec| {
+        let mut desired = desired("shop/web", &names.iter().map(String::as_str).collect::<Vec<_>>());
+        Arc::make_mut(&mut desired.settings).health_check_interval = Some(Duration::from_millis(50));
+        changed(&desired, |spec| {
             spec.ports = ports;
             spec.targets.edit(|targets| {
                 for (target, number) in targets.iter_mut().zip(1..) {
@@ -98,17 +98,17 @@ impl World {
     }
 
     /// Brings it about; where clients connect.
-    async fn converge(&self, wish: &LoadBalancerWish) -> Vec<IpAddr> {
-        let settled = Driver::new(&self.provider).settle(&mut wish.clone()).await.unwrap();
+    async fn converge(&self, desired: &DesiredLoadBalancer) -> Vec<IpAddr> {
+        let settled = Driver::new(&self.provider).settle(&mut desired.clone()).await.unwrap();
         let ingress = settled.state.map(|state| state.status.ingress).unwrap_or_default();
         ingress.iter().map(|entry| entry.ip.as_ref().unwrap().parse().unwrap()).collect()
     }
 }
 
-fn changed(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSpec)) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    change(Arc::make_mut(wish.spec.as_mut().unwrap()));
-    wish
+fn changed(desired: &DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSpec)) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    change(Arc::make_mut(desired.spec.as_mut().unwrap()));
+    desired
 }
 
 fn port(protocol: Protocol, port: u16, node_port: u16) -> PortSpec {
@@ -144,8 +144,8 @@ async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balanc
     let world = World::new();
     let first = Backend::start(&world.node(1), 0).await;
     let second = Backend::start(&world.node(2), first.address.port()).await;
-    let wish = world.wish(2, vec![port(Protocol::Tcp, 8080, first.address.port())]);
-    let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
+    let desired = world.desired(2, vec![port(Protocol::Tcp, 8080, first.address.port())]);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     let says = |backend: &Backend| format!("{} hello", backend.address.ip());
     let (one, two) = (says(&first), says(&second));
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| *answer == one)).await;
@@ -157,10 +157,10 @@ async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balanc
     assert!(status.listeners[0].counters.accepted >= 12, "{status:?}");
     assert_eq!(status.listeners[0].targets.len(), 2);
 
-    let alone = changed(&wish, |spec| drop(spec.targets.edit(Vec::pop)));
+    let alone = changed(&desired, |spec| drop(spec.targets.edit(Vec::pop)));
     world.converge(&alone).await;
     until(address, 1, |answer| answer.as_ref().map_or(true, |answer| answer.is_empty())).await;
-    world.converge(&LoadBalancerWish { spec: None, ..wish }).await;
+    world.converge(&DesiredLoadBalancer { spec: None, ..desired }).await;
     assert_eq!(ask(address).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     assert!(world.cloud.addresses().is_empty());
 }
@@ -169,11 +169,11 @@ async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balanc
 async fn settings_reach_the_sockets() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
-    let mut wish = world.wish(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
-    Arc::make_mut(&mut wish.settings).proxy_protocol = Some(ProxyProtocol::V1);
-    let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
+    let mut desired = world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
+    Arc::make_mut(&mut desired.settings).proxy_protocol = Some(ProxyProtocol::V1);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| answer.contains("PROXY TCP4 127.0.0.1 "))).await;
-    let closed = changed(&wish, |spec| spec.source_ranges = vec!["192.0.2.0/24".parse().unwrap()]);
+    let closed = changed(&desired, |spec| spec.source_ranges = vec!["192.0.2.0/24".parse().unwrap()]);
     world.converge(&closed).await;
     until(address, 3, |answer| answer.as_ref().map_or(true, |answer| answer.is_empty())).await;
     let id = world.cloud.balancers()[0].id.clone();
@@ -191,8 +191,8 @@ async fn datagrams_reach_the_nodes() {
             let _ = backend.send_to(&buffer[..count], from).await;
         }
     });
-    let wish = world.wish(1, vec![port(Protocol::Udp, 5353, node_port)]);
-    let address = SocketAddr::new(world.converge(&wish).await[0], 5353);
+    let desired = world.desired(1, vec![port(Protocol::Udp, 5353, node_port)]);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 5353);
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     client.connect(address).await.unwrap();
     client.send(b"ahoy").await.unwrap();
@@ -208,8 +208,8 @@ async fn after_a_restart_the_balancers_are_there_again() {
     let (net, file) = (network(), folder.join("cloud.json"));
     let world = World::open(net.clone(), Some(file.clone()));
     let backend = Backend::start(&world.node(1), 0).await;
-    let wish = world.wish(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
-    let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
+    let desired = world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     let before = (world.cloud.balancers(), world.cloud.addresses());
     world.cloud.close(Duration::ZERO).await;
     assert!(ask(address).await.is_err());
@@ -218,7 +218,7 @@ async fn after_a_restart_the_balancers_are_there_again() {
     again.cloud.ready().await;
     assert_eq!((again.cloud.balancers(), again.cloud.addresses()), before);
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| answer.ends_with("hello"))).await;
-    assert_eq!(again.converge(&wish).await, [address.ip()]);
+    assert_eq!(again.converge(&desired).await, [address.ip()]);
     assert_eq!(again.cloud.writes(), 0);
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -228,16 +228,16 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status_and_tried_again
     let world = World::new();
     let in_the_way = std::net::TcpListener::bind(format!("{}.1:0", world.net)).unwrap();
     let taken = in_the_way.local_addr().unwrap().port();
-    let wish = world.wish(1, vec![port(Protocol::Tcp, taken, 30000), port(Protocol::Tcp, 8080, 30000)]);
-    world.converge(&wish).await;
-    let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
+    let desired = world.desired(1, vec![port(Protocol::Tcp, taken, 30000), port(Protocol::Tcp, 8080, 30000)]);
+    world.converge(&desired).await;
+    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     let entry = &state.status.ingress[0];
     assert_eq!(entry.ip_mode, Some(IpMode::Proxy));
     let errors: Vec<_> = entry.ports.iter().map(|port| (port.port, port.error.as_deref())).collect();
     assert_eq!(errors, [(8080, None), (taken, Some("CannotListen"))]);
     let place = format!("{}.1", world.net);
     let cause = format!("something else listens on {place}:{taken}; stop it, or use another address or port");
-    assert_eq!(state.problems, [format!("port {taken}/TCP of {place}: address in use: {cause}")]);
+    assert_eq!(state.errors, [format!("port {taken}/TCP of {place}: address in use: {cause}")]);
     // Once nobody else has the port, it works without anything being changed.
     drop(in_the_way);
     let works = async {
@@ -246,8 +246,8 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status_and_tried_again
         }
     };
     tokio::time::timeout(PATIENCE, works).await.unwrap();
-    let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap().unwrap();
-    assert!(state.problems.is_empty(), "{:?}", state.problems);
+    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
+    assert!(state.errors.is_empty(), "{:?}", state.errors);
 }
 
 #[tokio::test]
@@ -255,13 +255,13 @@ async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
     let machine = world.cloud.add(NewMachine { name: "n1".to_owned(), ..NewMachine::default() }).unwrap();
-    let wish = changed(&world.wish(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]), |spec| {
+    let desired = changed(&world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]), |spec| {
         spec.targets.edit(|targets| {
             targets[0].addresses.clear();
             targets[0].provider_id = bowline_core::ProviderId::new(&format!("local://{}", machine.spec.id));
         });
     });
-    let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     assert!(ask(address).await.map_or(true, |answer| answer.is_empty()), "nobody knows where the machine is");
     let here = Address::new(AddressType::InternalIP, world.node(1));
     world.cloud.change(&machine.spec.id, |spec| spec.addresses.push(here)).unwrap();
@@ -272,8 +272,8 @@ async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
 async fn the_owner_sees_how_balancers_are_doing_over_http() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
-    let wish = world.wish(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
-    let address = SocketAddr::new(world.converge(&wish).await[0], 8080);
+    let desired = world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
+    let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     until(address, 1, Result::is_ok).await;
     let server = serve(world.cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let client = ManagementClient::new(&format!("http://{}", server.address())).unwrap();

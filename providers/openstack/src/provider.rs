@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Absence, BuildContext, Calls, Capabilities, CloudProvider, ConfigPlace, Factory, Facts, Finding,
+    Absence, BuildContext, Calls, Capabilities, CloudProvider, ConfigLocation, Factory, Facts, Finding,
     InstanceCapabilities, Instances, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Quota,
     Reference, Result, RouteCapabilities, Routes, SyncMetrics,
 };
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
 use http::HeaderValue;
@@ -28,7 +28,7 @@ pub(crate) const NAME: &str = "openstack";
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
 
 /// Where installations of the Go manager have the configuration.
-const PLACE: ConfigPlace = ConfigPlace { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
+const PLACE: ConfigLocation = ConfigLocation { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// Pages for `docs/reference`.
 const REFERENCES: &[Reference] = &[
@@ -52,7 +52,7 @@ pub struct OpenStack {
 /// Makes providers of this kind. All that one factory makes are counted together.
 pub fn factory() -> Factory {
     let metrics = Metrics::new();
-    let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, Problems> {
+    let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> {
         let provider = OpenStack::build(context, &metrics)?;
         Ok(Arc::new(provider))
     };
@@ -76,13 +76,13 @@ impl OpenStack {
         OpenStack::new(config, http, calls, &[], Metrics::new())
     }
 
-    fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, Problems> {
+    fn build(context: &BuildContext<'_>, metrics: &Metrics) -> std::result::Result<OpenStack, ConfigErrors> {
         let config = Config::read(context)?;
         let http = crate::transport::client(&config, context.environment);
-        let http = http.map_err(|problems| Config::locate(context.config, problems))?;
+        let http = http.map_err(|errors| Config::locate(context.config, errors))?;
         if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
             let message = "it has characters in it that no header may have";
-            return Err(Problem::flag("user-agent", message).hint("leave out what is not printed").into());
+            return Err(ConfigError::flag("user-agent", message).hint("leave out what is not printed").into());
         }
         metrics.register(context.metrics);
         Ok(OpenStack::new(config, &http, context.calls, context.user_agents, metrics.clone()))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, ErrorKind, Surroundings};
-use bowline_config::{ConfigFile, Environment, Problems};
+use bowline_config::{ConfigErrors, ConfigFile, Environment};
 use bowline_openstack::{Config, OpenStack, factory};
 use bowline_openstack_simulator::{Endpoint, Fault, FaultSpec, Fixture, Kind, Options, Service, Simulator};
 use serde_json::json;
@@ -253,7 +253,7 @@ fn built(
     cloud: &str,
     fixture: &Fixture,
     environment: Environment,
-) -> Result<Arc<dyn CloudProvider>, Problems> {
+) -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
     let surroundings = Surroundings { environment, user_agents: vec!["harbour".to_owned()], ..Surroundings::default() };
     let file = cloud_conf(cloud, fixture, lines);
     (factory().build)(&surroundings.context(Some(&file), &"kubernetes".into()))
@@ -306,13 +306,10 @@ async fn a_cloud_that_is_not_there_is_not_wrong_for_good() {
 fn what_cannot_be_sent_or_gone_through_is_told_when_the_provider_is_built() {
     let fixture = Simulator::new(Options::default()).fixture();
     let environment = Environment::from_iter([("HTTPS_PROXY", "gopher://sailor:s3cret@proxy")]);
-    let problems = built("", "http://127.0.0.1:1", &fixture, environment).err().unwrap().to_string();
-    assert!(
-        problems.contains("HTTPS_PROXY in the environment is no proxy") && !problems.contains("s3cret"),
-        "{problems}"
-    );
+    let errors = built("", "http://127.0.0.1:1", &fixture, environment).err().unwrap().to_string();
+    assert!(errors.contains("HTTPS_PROXY in the environment is no proxy") && !errors.contains("s3cret"), "{errors}");
     let surroundings = Surroundings { user_agents: vec!["a\nb".to_owned()], ..Surroundings::default() };
     let file = cloud_conf("http://127.0.0.1:1", &fixture, "");
-    let problems = (factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
-    assert!(problems.to_string().contains("--user-agent"), "{problems}");
+    let errors = (factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
+    assert!(errors.to_string().contains("--user-agent"), "{errors}");
 }

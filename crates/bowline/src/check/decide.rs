@@ -4,7 +4,7 @@ mod nodes;
 mod rivals;
 
 use bowline_cloud::ErrorKind;
-use bowline_kube::{Right, Scope, Server, Unreached, Unseen};
+use bowline_kube::{ConnectFailure, Permission, ReadError, Scope, Server};
 
 use super::finding::{Finding, Kind};
 use super::observed::{Observed, Review, SeenCloud};
@@ -19,11 +19,11 @@ const KUBELET_BEHIND: u32 = 3;
 /// All findings, the worst first; those of one kind together.
 pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let problems = observed.problems.iter().map(|problem| Finding::new(Kind::Configuration, "", problem.to_string()));
-    findings.extend(problems);
+    let errors = observed.errors.iter().map(|problem| Finding::new(Kind::Configuration, "", problem.to_string()));
+    findings.extend(errors);
     findings.extend(observed.server.iter().map(server));
     findings.extend(versions(observed));
-    findings.extend(rights(&observed.reviews));
+    findings.extend(permissions(&observed.reviews));
     findings.extend(observed.clouds.iter().flat_map(cloud));
     findings.extend(nodes::decide(observed));
     findings.extend(rivals::decide(observed));
@@ -43,7 +43,7 @@ fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     merged
 }
 
-fn server(server: &Result<Server, Unreached>) -> Finding {
+fn server(server: &Result<Server, ConnectFailure>) -> Finding {
     let unreached = match server {
         Ok(server) if server.user.as_deref() == Some("system:anonymous") => {
             return Finding::new(Kind::ApiAnonymous, &server.address, "it answers, but knows no user");
@@ -55,11 +55,11 @@ fn server(server: &Result<Server, Unreached>) -> Finding {
         Err(unreached) => unreached,
     };
     let (kind, address, why) = match unreached {
-        Unreached::Name { address, why } => (Kind::ApiName, address, why),
-        Unreached::Connection { address, why } => (Kind::ApiConnection, address, why),
-        Unreached::Conversation { address, why } => (Kind::ApiConversation, address, why),
-        Unreached::Unauthenticated { address, why } => (Kind::ApiCredentials, address, why),
-        Unreached::Unwell { address, why } => (Kind::ApiUnwell, address, why),
+        ConnectFailure::Name { address, why } => (Kind::ApiName, address, why),
+        ConnectFailure::Connection { address, why } => (Kind::ApiConnection, address, why),
+        ConnectFailure::Conversation { address, why } => (Kind::ApiConversation, address, why),
+        ConnectFailure::Unauthenticated { address, why } => (Kind::ApiCredentials, address, why),
+        ConnectFailure::NotReady { address, why } => (Kind::ApiUnwell, address, why),
     };
     Finding::new(kind, address, why)
 }
@@ -92,7 +92,7 @@ fn minor(version: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-fn rights(reviews: &[Review]) -> Vec<Finding> {
+fn permissions(reviews: &[Review]) -> Vec<Finding> {
     let troubles: Vec<_> = reviews.iter().filter_map(review).collect();
     match reviews.is_empty() || !troubles.is_empty() {
         true => troubles,
@@ -102,22 +102,22 @@ fn rights(reviews: &[Review]) -> Vec<Finding> {
 
 fn review(review: &Review) -> Option<Finding> {
     let who = review.who.map(|who| format!(" (as kube-system:{who})")).unwrap_or_default();
-    let about = format!("{} {}{who}", review.verb, place(&review.right));
+    let about = format!("{} {}{who}", review.verb, place(&review.permission));
     match &review.allowed {
         Ok(true) => None,
-        Ok(false) => Some(match review.right.without {
+        Ok(false) => Some(match review.permission.without {
             Some(without) => Finding::new(Kind::RightDispensable, about, without),
-            None => Finding::new(Kind::RightMissing, about, review.right.why),
+            None => Finding::new(Kind::RightMissing, about, review.permission.why),
         }),
-        Err(Unseen::Forbidden(why) | Unseen::Failed(why)) => Some(Finding::new(Kind::RightUnknown, about, why)),
+        Err(ReadError::Forbidden(why) | ReadError::Failed(why)) => Some(Finding::new(Kind::RightUnknown, about, why)),
     }
 }
 
 /// `leases.coordination.k8s.io cloud-controller-manager in kube-system`.
-fn place(right: &Right) -> String {
-    let group = if right.group.is_empty() { String::new() } else { format!(".{}", right.group) };
-    let resource = format!("{}{group}", right.resource);
-    match &right.scope {
+fn place(permission: &Permission) -> String {
+    let group = if permission.group.is_empty() { String::new() } else { format!(".{}", permission.group) };
+    let resource = format!("{}{group}", permission.resource);
+    match &permission.scope {
         Scope::Cluster => resource,
         Scope::Namespace(namespace) => format!("{resource} in {namespace}"),
         Scope::Named(namespace, name) if namespace.is_empty() => format!("{resource} {name}"),
@@ -130,7 +130,7 @@ fn cloud(cloud: &SeenCloud) -> Vec<Finding> {
     match &cloud.quotas {
         Ok(quotas) => findings.extend(quotas.iter().filter_map(|quota| self::quota(&cloud.name, quota))),
         Err(error) if cloud.findings.iter().all(|finding| finding.outcome.is_ok()) => {
-            findings.push(Finding::new(Kind::Unseen, format!("the quotas of {}", cloud.name), error.to_string()));
+            findings.push(Finding::new(Kind::ReadError, format!("the quotas of {}", cloud.name), error.to_string()));
         }
         // What keeps the quotas from being seen is told already.
         Err(_) => {}

@@ -167,7 +167,7 @@ kinds! {
         "stop the other one, or tell them apart with spec.loadBalancerClass";
     ServiceOfAnother, Info, "service-of-another":
         "the load balancer of the Service was made by another manager; this one takes it over", "";
-    Unseen, Warning, "unseen":
+    ReadError, Warning, "unseen":
         "this could not be looked at, so what is wrong there is not told",
         "run the check once more as somebody who may read it";
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds, Freshness};
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::secrets;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::InstanceRef;
-use bowline_kube::{Access, ConnectError, LeaseOptions, Preflight, Right, SeenNode};
+use bowline_kube::{Access, ConnectError, LeaseOptions, Permission, Preflight, SeenNode};
 use futures::StreamExt as _;
 use futures::stream;
 
 use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
 use crate::cli::ManagerArgs;
-use crate::rights::{self, Surroundings};
+use crate::permissions::{self, Surroundings};
 use crate::settings::Settings;
 use crate::{providers, reach};
 
@@ -22,14 +22,14 @@ use crate::{providers, reach};
 const REVIEWS_AT_ONCE: usize = 8;
 
 pub(super) async fn observe(args: &ManagerArgs) -> Observed {
-    let mut problems = Problems::new();
-    let mut settings = Settings::resolve(args, &mut problems);
+    let mut errors = ConfigErrors::new();
+    let mut settings = Settings::resolve(args, &mut errors);
     // A person waits for the report: a failed call is in it, and is not repeated.
     settings.reach.calls.max_attempts = 1;
     settings.reach.calls.dry_run = true;
-    let clouds = Looked::build(&settings, args, &mut problems);
+    let clouds = Looked::build(&settings, args, &mut errors);
     reach::narrow(&mut settings.manager, &clouds.providers);
-    let access = open(&settings, &mut problems).await;
+    let access = open(&settings, &mut errors).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
     if let Some(access) = &access {
         secrets::read(&clouds.clouds, &access.client()).await;
@@ -38,19 +38,19 @@ pub(super) async fn observe(args: &ManagerArgs) -> Observed {
     if let Some(access) = access {
         cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
     }
-    observed.problems = problems.iter().cloned().collect();
+    observed.errors = errors.iter().cloned().collect();
     observed
 }
 
-async fn open(settings: &Settings, problems: &mut Problems) -> Option<Access> {
+async fn open(settings: &Settings, errors: &mut ConfigErrors) -> Option<Access> {
     match Access::open(&settings.reach.client).await {
         Ok(access) => Some(access),
         Err(ConnectError::Config(message)) => {
-            problems.push(Problem::new(message));
+            errors.push(ConfigError::new(message));
             None
         }
         Err(error) => {
-            problems.push(Problem::new(bowline_core::with_causes(&error)));
+            errors.push(ConfigError::new(bowline_core::with_causes(&error)));
             None
         }
     }
@@ -76,24 +76,24 @@ async fn cluster(
         Err(unseen) => Err(unseen),
     });
     if settings.manager.service.is_some() {
-        observed.services = Some(preflight.balanced_services().await);
+        observed.services = Some(preflight.load_balancer_services().await);
     }
     leases(preflight, own_lease, observed).await;
 }
 
 /// Asks about every right that the manager would use, under the name that it would use it under.
 async fn reviews(preflight: &Preflight, settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> Vec<Review> {
-    let asked = rights::of_everybody(&settings.manager, &Surroundings::of(settings, providers));
-    let asked = asked.into_iter().flat_map(|(who, right)| {
-        let verbs = right.verbs;
-        verbs.iter().map(move |verb| (who, right.clone(), *verb))
+    let asked = permissions::of_everybody(&settings.manager, &Surroundings::of(settings, providers));
+    let asked = asked.into_iter().flat_map(|(who, permission)| {
+        let verbs = permission.verbs;
+        verbs.iter().map(move |verb| (who, permission.clone(), *verb))
     });
-    let review = |(who, right, verb): (Option<&'static str>, Right, &'static str)| async move {
+    let review = |(who, permission, verb): (Option<&'static str>, Permission, &'static str)| async move {
         let allowed = match who {
-            None => preflight.may(&right, verb).await,
-            Some(name) => preflight.controller_may(name, &right, verb).await,
+            None => preflight.may(&permission, verb).await,
+            Some(name) => preflight.controller_may(name, &permission, verb).await,
         };
-        Review { who, right, verb, allowed }
+        Review { who, permission, verb, allowed }
     };
     stream::iter(asked).map(review).buffered(REVIEWS_AT_ONCE).collect().await
 }
@@ -129,7 +129,7 @@ fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager 
         elects: settings.election.is_some(),
         lease: lease(args).name,
         classes: if service.is_some_and(|service| service.classes) { classes } else { Vec::new() },
-        takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::Nobody),
+        takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::NoOwner),
         now: None,
     }
 }
@@ -141,13 +141,13 @@ struct Looked {
 }
 
 impl Looked {
-    fn build(settings: &Settings, args: &ManagerArgs, problems: &mut Problems) -> Looked {
+    fn build(settings: &Settings, args: &ManagerArgs, errors: &mut ConfigErrors) -> Looked {
         let reach = &settings.reach;
         let metrics = prometheus::Registry::new();
         let (surroundings, registry) = (|| reach.surroundings(&metrics), providers::registry().into());
-        let built = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, problems);
+        let built = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, errors);
         let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
-        reach::check(&providers, reach, &settings.manager, &args.controllers.network, problems);
+        reach::check(&providers, reach, &settings.manager, &args.controllers.network, errors);
         // Nothing here applies anything; if something did, the layers would not let it through.
         let layers = LayerOptions { dry_run: true, ..reach.layers.clone() };
         let clouds = Clouds::around(providers.clone(), &layers, &prometheus::Registry::new());

@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{Finding, Quota, Result, Sighting};
-use bowline_config::Problem;
-use bowline_kube::{Right, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen};
+use bowline_cloud::{Finding, Ownership, Quota, Result};
+use bowline_config::ConfigError;
+use bowline_kube::{ConnectFailure, Permission, ReadError, SeenLease, SeenNode, SeenService, Server};
 
 /// Everything that was seen. What was not looked at because something before it failed is `None` or empty.
 #[derive(Default)]
 pub(super) struct Observed {
     /// What is wrong with flags and files.
-    pub(super) problems: Vec<Problem>,
-    pub(super) server: Option<std::result::Result<Server, Unreached>>,
+    pub(super) errors: Vec<ConfigError>,
+    pub(super) server: Option<std::result::Result<Server, ConnectFailure>>,
     pub(super) reviews: Vec<Review>,
     pub(super) clouds: Vec<SeenCloud>,
     /// Each with what the clouds say of it, if they were asked.
-    pub(super) nodes: Option<std::result::Result<Vec<Sighted>, Unseen>>,
-    pub(super) services: Option<std::result::Result<Vec<SeenService>, Unseen>>,
+    pub(super) nodes: Option<std::result::Result<Vec<Sighted>, ReadError>>,
+    pub(super) services: Option<std::result::Result<Vec<SeenService>, ReadError>>,
     /// Those that managers may have.
-    pub(super) leases: Option<std::result::Result<Vec<SeenLease>, Unseen>>,
+    pub(super) leases: Option<std::result::Result<Vec<SeenLease>, ReadError>>,
     /// Our own, where it can be seen and the rest cannot.
     pub(super) own_lease: Option<SeenLease>,
     pub(super) manager: Manager,
 }
 
 /// A node, and what the clouds say of its machine.
-pub(super) type Sighted = (SeenNode, Option<Result<Sighting>>);
+pub(super) type Sighted = (SeenNode, Option<Result<Ownership>>);
 
 /// The manager that is to run here.
 #[derive(Default)]
@@ -46,9 +46,9 @@ pub(super) struct Manager {
 pub(super) struct Review {
     /// The client of a controller with an account of its own; `None` for the process.
     pub(super) who: Option<&'static str>,
-    pub(super) right: Right,
+    pub(super) permission: Permission,
     pub(super) verb: &'static str,
-    pub(super) allowed: std::result::Result<bool, Unseen>,
+    pub(super) allowed: std::result::Result<bool, ReadError>,
 }
 
 pub(super) struct SeenCloud {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bowline_cloud::{Error, ErrorKind, Nobody, Quota, Result, Sighting};
-use bowline_config::Problem;
+use bowline_cloud::{Error, ErrorKind, NoOwner, Ownership, Quota, Result};
+use bowline_config::ConfigError;
 use bowline_core::{Instance, InstanceState, ProviderId};
-use bowline_kube::{Right, Scope, SeenLease, SeenNode, SeenService, Server, Unreached, Unseen, Writer};
+use bowline_kube::{ConnectFailure, Permission, ReadError, Scope, SeenLease, SeenNode, SeenService, Server, Writer};
 use jiff::Timestamp;
 
 use super::decide::decide;
@@ -21,20 +21,20 @@ fn server(version: &str, user: &str) -> Observed {
     Observed { server: Some(Ok(server)), ..Observed::default() }
 }
 
-fn unreached(make: fn(String, String) -> Unreached) -> Observed {
+fn unreached(make: fn(String, String) -> ConnectFailure) -> Observed {
     Observed { server: Some(Err(make(ADDRESS.into(), "why".into()))), ..Observed::default() }
 }
 
-fn reviewed(allowed: std::result::Result<bool, Unseen>, who: Option<&'static str>, scope: Scope) -> Observed {
+fn reviewed(allowed: std::result::Result<bool, ReadError>, who: Option<&'static str>, scope: Scope) -> Observed {
     let (group, resource, verbs) = ("coordination.k8s.io", "leases", &["get"]);
-    let right = Right { group, resource, verbs, scope, why: "to lead", without: None };
-    Observed { reviews: vec![Review { who, right, verb: "get", allowed }], ..Observed::default() }
+    let permission = Permission { group, resource, verbs, scope, why: "to lead", without: None };
+    Observed { reviews: vec![Review { who, permission, verb: "get", allowed }], ..Observed::default() }
 }
 
 /// The right is missing, and can be done without.
 fn done_without() -> Observed {
     let mut observed = reviewed(Ok(false), None, Scope::Cluster);
-    observed.reviews.iter_mut().for_each(|review| review.right.without = Some("it is late"));
+    observed.reviews.iter_mut().for_each(|review| review.permission.without = Some("it is late"));
     observed
 }
 
@@ -71,17 +71,17 @@ fn waiting() -> SeenNode {
     SeenNode { is_uninitialized: true, ..plain_node() }
 }
 
-fn node(node: SeenNode, sighting: Result<Sighting>) -> Observed {
+fn node(node: SeenNode, sighting: Result<Ownership>) -> Observed {
     Observed { nodes: Some(Ok(vec![(node, Some(sighting))])), ..Observed::default() }
 }
 
-fn machine(name: &str) -> Result<Sighting> {
+fn machine(name: &str) -> Result<Ownership> {
     let instance = Instance { id: "1".into(), name: name.into(), ..Instance::default() };
-    Ok(Sighting::Owned { provider: "harbour".into(), state: InstanceState::Running(Arc::new(instance)) })
+    Ok(Ownership::Owned { provider: "harbour".into(), state: InstanceState::Running(Arc::new(instance)) })
 }
 
-fn nobody(nobody: Nobody) -> Result<Sighting> {
-    Ok(Sighting::Nobody(nobody))
+fn nobody(nobody: NoOwner) -> Result<Ownership> {
+    Ok(Ownership::NoOwner(nobody))
 }
 
 fn time(text: &str) -> Option<Timestamp> {
@@ -120,23 +120,23 @@ fn service(class: Option<&str>, writers: &[(&str, u32)]) -> Observed {
     Observed { services: Some(Ok(vec![service])), manager: manager(), ..Observed::default() }
 }
 
-fn forbidden() -> Unseen {
-    Unseen::Forbidden("no right".into())
+fn forbidden() -> ReadError {
+    ReadError::Forbidden("no right".into())
 }
 
 /// Views, each with all that is found in it.
 #[rustfmt::skip]
 fn cases() -> Vec<(Observed, &'static [&'static str])> {
     let just_now = "2026-01-01T00:00:55Z";
-    let foreign = || ProviderId::new("moon://1").map(Nobody::ForeignId);
+    let foreign = || ProviderId::new("moon://1").map(NoOwner::ForeignId);
     vec![
         (Observed::default(), &[]),
-        (Observed { problems: vec![Problem::flag("cluster-cidr", "is wrong")], ..Observed::default() }, &["configuration| |--cluster-cidr: is wrong"]),
-        (unreached(|address, why| Unreached::Name { address, why }), &["api-name|https://10.0.0.1:6443|why"]),
-        (unreached(|address, why| Unreached::Connection { address, why }), &["api-connection|https://10.0.0.1:6443|why"]),
-        (unreached(|address, why| Unreached::Conversation { address, why }), &["api-conversation|https://10.0.0.1:6443|why"]),
-        (unreached(|address, why| Unreached::Unauthenticated { address, why }), &["api-credentials|https://10.0.0.1:6443|why"]),
-        (unreached(|address, why| Unreached::Unwell { address, why }), &["api-unwell|https://10.0.0.1:6443|why"]),
+        (Observed { errors: vec![ConfigError::flag("cluster-cidr", "is wrong")], ..Observed::default() }, &["configuration| |--cluster-cidr: is wrong"]),
+        (unreached(|address, why| ConnectFailure::Name { address, why }), &["api-name|https://10.0.0.1:6443|why"]),
+        (unreached(|address, why| ConnectFailure::Connection { address, why }), &["api-connection|https://10.0.0.1:6443|why"]),
+        (unreached(|address, why| ConnectFailure::Conversation { address, why }), &["api-conversation|https://10.0.0.1:6443|why"]),
+        (unreached(|address, why| ConnectFailure::Unauthenticated { address, why }), &["api-credentials|https://10.0.0.1:6443|why"]),
+        (unreached(|address, why| ConnectFailure::NotReady { address, why }), &["api-unwell|https://10.0.0.1:6443|why"]),
         (server("v1.36.1", "system:anonymous"), &["api-anonymous|https://10.0.0.1:6443|it answers, but knows no user"]),
         (server("v1.36.1", "me"), &["api-reached|https://10.0.0.1:6443|version v1.36.1, which takes us for me"]),
         (server("v1.29.9+k3s1", "me"), &[
@@ -167,12 +167,12 @@ fn cases() -> Vec<(Observed, &'static [&'static str])> {
         (quota(7, 10), &["cloud-reached|harbour: cloud|it answers"]),
         (node(plain_node(), machine("n")), &["kubelet-not-external|n|in harbour"]),
         (node(SeenNode { has_cloud_labels: true, ..plain_node() }, machine("n")), &["provider-id-missing|n|in harbour"]),
-        (node(waiting(), nobody(Nobody::Unclaimed)), &["node-name-unknown|n|"]),
+        (node(waiting(), nobody(NoOwner::Unclaimed)), &["node-name-unknown|n|"]),
         (node(waiting(), machine("n")), &["nodes-waiting|n|in harbour"]),
-        (node(plain_node(), nobody(Nobody::Unclaimed)), &["node-of-no-cloud|n|"]),
-        (node(with_id(), nobody(Nobody::Declined("harbour".into()))), &["node-of-no-cloud|n|harbour declines it"]),
-        (node(with_id(), nobody(foreign().unwrap_or(Nobody::Unclaimed))), &["provider-id-foreign|n|moon://1"]),
-        (node(with_id(), Ok(Sighting::Owned { provider: "harbour".into(), state: InstanceState::Gone })), &["machine-gone|n|in harbour"]),
+        (node(plain_node(), nobody(NoOwner::Unclaimed)), &["node-of-no-cloud|n|"]),
+        (node(with_id(), nobody(NoOwner::Declined("harbour".into()))), &["node-of-no-cloud|n|harbour declines it"]),
+        (node(with_id(), nobody(foreign().unwrap_or(NoOwner::Unclaimed))), &["provider-id-foreign|n|moon://1"]),
+        (node(with_id(), Ok(Ownership::Owned { provider: "harbour".into(), state: InstanceState::Gone })), &["machine-gone|n|in harbour"]),
         (node(with_id(), machine("other")), &["node-name-mismatch|n|called other in harbour"]),
         (node(with_id(), machine("")), &["nodes-known|n|in harbour"]),
         (node(with_id(), machine("n")), &["nodes-known|n|in harbour"]),
@@ -248,10 +248,10 @@ fn whatever_is_an_error_or_a_warning_has_a_cure() {
 #[test]
 fn findings_are_printed_for_people_and_for_programs() {
     let mut observed = skewed(&["v1.20.0"; 7]);
-    observed.problems.push(Problem::flag("cluster-cidr", "is wrong"));
+    observed.errors.push(ConfigError::flag("cluster-cidr", "is wrong"));
     let findings = decide(&observed);
     let mut many = Observed::default();
-    many.problems.extend((0..9).map(|number| Problem::new(format!("problem {number}"))));
+    many.errors.extend((0..9).map(|number| ConfigError::new(format!("problem {number}"))));
     assert!(print::text(&decide(&many)).contains("problem 8"), "each of these is wrong in its own way");
     let text = print::text(&findings);
     let expected = "\

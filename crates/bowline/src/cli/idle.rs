@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bowline_config::Problem;
+use bowline_config::ConfigError;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
@@ -127,7 +127,7 @@ pub(crate) struct KlogArgs {
 
 impl IdleArgs {
     /// What is wrong with the values, which are looked at although nothing is done with them.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn errors(&self) -> Vec<ConfigError> {
         let durations = [&self.min_resync_period, &self.node_sync_period].map(|value| value.as_ref().err());
         durations.into_iter().chain([self.contention_profiling.as_ref().err()]).flatten().cloned().collect()
     }
@@ -135,7 +135,7 @@ impl IdleArgs {
 
 impl KlogArgs {
     /// As with [`IdleArgs::problems`]; what is a text may be any.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn errors(&self) -> Vec<ConfigError> {
         let switches =
             [&self.logtostderr, &self.alsologtostderr, &self.one_output, &self.skip_headers, &self.skip_log_headers];
         let switches = switches.into_iter().chain([&self.add_dir_header]).flatten();

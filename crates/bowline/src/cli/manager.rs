@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::CallPolicy;
-use bowline_config::{Problems, format_duration};
+use bowline_config::{ConfigErrors, format_duration};
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::AddressType;
 use bowline_core::service::NodeSet;
@@ -63,7 +63,7 @@ pub(crate) struct ManagerArgs {
 
     /// Errors of the command line itself, which are reported with all others. Not a flag itself.
     #[arg(skip)]
-    pub(crate) problems: Problems,
+    pub(crate) errors: ConfigErrors,
 }
 
 /// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.

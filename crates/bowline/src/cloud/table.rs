@@ -98,8 +98,8 @@ pub(super) fn routes(tables: &BTreeMap<String, Vec<RouteRecord>>) -> String {
 }
 
 /// What keeps the kernel from leading packets as the tables say, a line each, below them; nothing as a rule.
-pub(super) fn problems(problems: &[RouteProblem]) -> String {
-    problems.iter().fold(String::new(), |mut lines, problem| {
+pub(super) fn errors(errors: &[RouteProblem]) -> String {
+    errors.iter().fold(String::new(), |mut lines, problem| {
         let _ = writeln!(lines, "! {problem}");
         lines
     })

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use serde::{Deserialize, Serialize};
 
 use super::{API_VERSION, KIND};
@@ -196,10 +196,10 @@ impl Document {
     }
 
     /// What the type does not tell: that it is the right document, and that what it says is acted on.
-    pub(super) fn wrong(&self, path: &Path) -> Problems {
-        let mut problems = Problems::new();
+    pub(super) fn wrong(&self, path: &Path) -> ConfigErrors {
+        let mut errors = ConfigErrors::new();
         let mut wrong = |key: &str, message: String, hint: String| {
-            problems.push(Problem::file(path, None, message).field(key).hint(hint));
+            errors.push(ConfigError::file(path, None, message).field(key).hint(hint));
         };
         for (key, found, expected) in [("kind", &self.kind, KIND), ("apiVersion", &self.api_version, API_VERSION)] {
             match found.as_deref() {
@@ -217,7 +217,7 @@ impl Document {
                 wrong(&key, "name or component is missing".to_owned(), "give both, such as component: '*'".to_owned());
             }
         }
-        problems
+        errors
     }
 
     /// Which controllers move between managers, if the document says so.

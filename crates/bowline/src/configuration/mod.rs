@@ -16,7 +16,7 @@ mod tests;
 
 use std::path::Path;
 
-use bowline_config::{ConfigFile, Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use serde_json::{Map, Value, json};
 
 use crate::effective::EffectiveFlags;
@@ -90,7 +90,7 @@ pub(crate) struct Configuration {
 }
 
 /// Reads such a file.
-pub(crate) fn read(path: &Path) -> Result<Configuration, Problems> {
+pub(crate) fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
     let file = ConfigFile::read(path)?;
     let document: Document = file.yaml()?;
     let mut document = document.unwrapped();
@@ -99,7 +99,7 @@ pub(crate) fn read(path: &Path) -> Result<Configuration, Problems> {
         return Err(wrong);
     }
     let migration = document.take_migration();
-    let document = serde_json::to_value(&document).map_err(|error| Problem::file(path, None, error.to_string()))?;
+    let document = serde_json::to_value(&document).map_err(|error| ConfigError::file(path, None, error.to_string()))?;
     let flags = FIELDS.iter().filter_map(|field| Some((field.flag, field.text(&document)?))).collect();
     Ok(Configuration { flags, migration })
 }

@@ -36,9 +36,9 @@ impl Drop for Written {
 fn resolved(flags: &[String]) -> Result<Settings, String> {
     let arguments = ["bowline".to_owned()].iter().chain(flags).map(OsString::from).collect();
     let Manager { args, .. } = Manager::read("bowline".to_owned(), arguments).unwrap();
-    let mut problems = Problems::new();
-    let settings = Settings::resolve(&args, &mut problems);
-    if problems.is_empty() { Ok(settings) } else { Err(problems.to_string()) }
+    let mut errors = ConfigErrors::new();
+    let settings = Settings::resolve(&args, &mut errors);
+    if errors.is_empty() { Ok(settings) } else { Err(errors.to_string()) }
 }
 
 /// What the manager shows at `/configz`.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bowline_serving::answer::{self, Answer};
-use bowline_serving::{ANY, Asked, LOOK, Site};
+use bowline_serving::{ANY, IncomingRequest, READ_METHODS, Router};
 use http::header::LOCATION;
 use http::{Method, StatusCode};
 
@@ -24,12 +24,12 @@ const NO_PROFILES: &str = "this program has no runtime that profiles it; use per
 type Setter = Arc<dyn Fn(i32) + Send + Sync>;
 
 /// With all of it.
-pub(super) fn with_pages(site: Site, set_verbosity: Setter) -> Site {
+pub(super) fn with_pages(site: Router, set_verbosity: Setter) -> Router {
     let flags = |_| std::future::ready(answer::of_type(StatusCode::OK, "text/html; charset=utf-8", FLAGS));
-    site.at("/debug/flags", LOOK, flags)
-        .under("/debug/flags/", LOOK, flags)
+    site.at("/debug/flags", READ_METHODS, flags)
+        .under("/debug/flags/", READ_METHODS, flags)
         .at("/debug/flags/v", ANY, move |asked| std::future::ready(verbosity(&asked, &set_verbosity)))
-        .at("/debug/pprof", LOOK, |_| {
+        .at("/debug/pprof", READ_METHODS, |_| {
             let found = answer::of_type(StatusCode::FOUND, "text/html; charset=utf-8", FOUND);
             std::future::ready(answer::with_header(found, LOCATION, PPROF))
         })
@@ -42,8 +42,8 @@ const FLAGS: &str = "<html><head><title>/debug/flags/</title></head><body>\n\
                      <p>Flags that can be set while the program runs:</p>\n\
                      <ul><li><code>v</code>: PUT a number to /debug/flags/v</li></ul>\n</body></html>\n";
 
-fn verbosity(asked: &Asked, set: &Setter) -> Answer {
-    let text = |status, text: String| answer::sniffless(answer::of_type(status, "text/plain", text + "\n"));
+fn verbosity(asked: &IncomingRequest, set: &Setter) -> Answer {
+    let text = |status, text: String| answer::no_sniff(answer::of_type(status, "text/plain", text + "\n"));
     if asked.method != Method::PUT {
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
     }

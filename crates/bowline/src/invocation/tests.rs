@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_config::{ConfigFile, Problems};
+use bowline_config::{ConfigErrors, ConfigFile};
 use clap::Arg;
 use serde_json::Value;
 
@@ -17,10 +17,10 @@ fn words(arguments: &[&str]) -> Vec<OsString> {
 fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>) {
     let arguments = [name.to_owned()].iter().chain(flags).map(OsString::from).collect();
     let Manager { args, mut remarks, .. } = Manager::read(name.to_owned(), arguments).unwrap();
-    let mut problems = Problems::new();
-    let settings = Settings::resolve(&args, &mut problems);
+    let mut errors = ConfigErrors::new();
+    let settings = Settings::resolve(&args, &mut errors);
     remarks.extend(settings.remarks.clone());
-    (settings, remarks, problems.iter().map(ToString::to_string).collect())
+    (settings, remarks, errors.iter().map(ToString::to_string).collect())
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn the_name_or_a_flag_makes_it_the_manager() {
 fn the_name_says_which_cloud_unless_a_flag_does() {
     let providers = |name: &str, flags: &[&str]| {
         let flags: Vec<_> = flags.iter().map(ToString::to_string).collect();
-        let (settings, _, problems) = resolved(name, &flags);
+        let (settings, _, errors) = resolved(name, &flags);
         let names: Vec<_> = settings.reach.providers.iter().map(|wanted| wanted.name.clone()).collect();
-        (names.join(" "), problems.len())
+        (names.join(" "), errors.len())
     };
     let openstack = "openstack-cloud-controller-manager";
     assert_eq!(providers(openstack, &["--configure-cloud-routes=false"]), ("openstack".to_owned(), 0));
@@ -91,8 +91,8 @@ fn the_manifests_that_people_have_are_understood() {
     for path in manifests() {
         let arguments = container(&path);
         let (name, skip) = managed(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
-        let (settings, _, problems) = resolved(&name, &arguments[skip + 1..]);
-        assert_eq!(problems, [""; 0], "{}", path.display());
+        let (settings, _, errors) = resolved(&name, &arguments[skip + 1..]);
+        assert_eq!(errors, [""; 0], "{}", path.display());
         assert_eq!(settings.reach.providers.len(), 1, "{}", path.display());
     }
 }
@@ -103,9 +103,9 @@ fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
     let words = ["bowline".to_owned(), command.to_owned()].into_iter().chain(arguments.iter().cloned()).chain(object);
     let words = words.map(OsString::from).collect();
     let Ok(Invocation::Command(mut command)) = super::command(words) else { panic!("{command} {arguments:?}") };
-    let mut problems = Problems::new();
-    let settings = Settings::resolve(command.manager_args().unwrap(), &mut problems);
-    (without_flags(settings), problems.iter().map(ToString::to_string).collect())
+    let mut errors = ConfigErrors::new();
+    let settings = Settings::resolve(command.manager_args().unwrap(), &mut errors);
+    (without_flags(settings), errors.iter().map(ToString::to_string).collect())
 }
 
 fn without_flags(settings: Settings) -> String {
@@ -136,12 +136,12 @@ fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
         let missing: Vec<_> = flags.iter().filter(|flag| !taken.contains(flag)).collect();
         assert_eq!(missing, [&""; 0], "{command}");
         let given = ["--cloud_provider", "local", "-v4", "--leader-elect", "--cluster_cidr=10.0.0.0/8"];
-        let (settings, problems) = of_command(command, &given.map(str::to_owned));
-        assert_eq!(problems, [""; 0], "{command}");
+        let (settings, errors) = of_command(command, &given.map(str::to_owned));
+        assert_eq!(errors, [""; 0], "{command}");
         assert!(settings.contains("10.0.0.0/8"), "{command}: {settings}");
         let words = ["--cloud-provder=local", "sail", "away"].map(str::to_owned);
-        let (_, problems) = of_command(command, &words);
-        assert!(problems[0].ends_with("did you mean --cloud-provider?") && problems.len() == 3, "{problems:#?}");
+        let (_, errors) = of_command(command, &words);
+        assert!(errors[0].ends_with("did you mean --cloud-provider?") && errors.len() == 3, "{errors:#?}");
     }
 }
 
@@ -206,9 +206,9 @@ fn no_command_line_is_too_odd() {
         let words = [name.to_owned()].iter().chain(&arguments).map(OsString::from).collect();
         let manager = Manager::read(name.to_owned(), words);
         let Manager { args, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
-        let mut problems = Problems::new();
-        let settings = Settings::resolve(&args, &mut problems);
-        let _ = (configuration::configz(&settings.flags, None), problems.to_string());
+        let mut errors = ConfigErrors::new();
+        let settings = Settings::resolve(&args, &mut errors);
+        let _ = (configuration::configz(&settings.flags, None), errors.to_string());
     }
 }
 

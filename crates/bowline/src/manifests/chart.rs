@@ -4,34 +4,42 @@
 
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{
-    Cluster, EventSink, LeaseOptions, Notes, Right, WATCH_NODES, WATCH_SERVICES, account_rights, roles, secret_right,
+    Cluster, EventSink, LeaseOptions, Notes, Permission, WATCH_NODES, WATCH_SERVICES, account_rights, roles,
+    secret_permission,
 };
 
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
+use crate::permissions::{self, SYSTEM};
 use crate::providers;
-use crate::rights::{self, SYSTEM};
 
 /// A controller, as the chart's values name it.
 struct Switch {
     value: &'static str,
     name: &'static str,
     client: &'static str,
-    rights: Vec<Right>,
+    permissions: Vec<Permission>,
 }
 
 fn switches() -> [Switch; 6] {
     // Events are everybody's, and so no matter of switches.
-    let beyond_events = |rights: &[Right]| rights.iter().filter(|right| **right != EventSink::RIGHT).cloned().collect();
-    let switch = |value, name, client, rights: &[Right]| Switch { value, name, client, rights: beyond_events(rights) };
-    let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
+    let beyond_events = |permissions: &[Permission]| {
+        permissions.iter().filter(|permission| **permission != EventSink::PERMISSION).cloned().collect()
+    };
+    let switch = |value, name, client, permissions: &[Permission]| Switch {
+        value,
+        name,
+        client,
+        permissions: beyond_events(permissions),
+    };
+    let ipam = [node_ipam::PERMISSIONS, node_ipam::PERMISSIONS_WITH_CLOUD].concat();
     [
-        switch("node", node::NAME, node::CLIENT, node::RIGHTS),
-        switch("nodeLifecycle", node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS),
-        switch("service", service::NAME, service::CLIENT, service::RIGHTS),
-        switch("route", route::NAME, route::CLIENT, route::RIGHTS),
+        switch("node", node::NAME, node::CLIENT, node::PERMISSIONS),
+        switch("nodeLifecycle", node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::PERMISSIONS),
+        switch("service", service::NAME, service::CLIENT, service::PERMISSIONS),
+        switch("route", route::NAME, route::CLIENT, route::PERMISSIONS),
         switch("nodeIpam", node_ipam::NAME, node_ipam::CLIENT, &ipam),
-        switch("providerLoops", provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS),
+        switch("providerLoops", provider_loops::NAME, provider_loops::CLIENT, provider_loops::PERMISSIONS),
     ]
 }
 
@@ -90,20 +98,20 @@ fn either(condition: &str, lines: &str, others: &str) -> String {
 // ---- rights
 
 /// Rules are not merged beyond this: each belongs to what switches it on.
-fn rules(rights: &[Right]) -> String {
-    let rules = roles(rights).into_iter().flat_map(|role| role.rules);
+fn rules(permissions: &[Permission]) -> String {
+    let rules = roles(permissions).into_iter().flat_map(|role| role.rules);
     rules.map(|one| rule(&one)).collect::<Vec<_>>().join("\n")
 }
 
 fn everywhere() -> String {
     let of_controllers =
-        switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.rights)));
+        switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.permissions)));
     let lines = [
-        rules(&[WATCH_NODES, rights::REVIEW_TOKENS, rights::REVIEW_ACCESS]),
+        rules(&[WATCH_NODES, permissions::REVIEW_TOKENS, permissions::REVIEW_ACCESS]),
         when("or .Values.controllers.service .Values.controllers.providerLoops", &rules(&[WATCH_SERVICES])),
         when(
             "not .Values.useServiceAccountCredentials",
-            &[rules(&[EventSink::RIGHT]), of_controllers.join("\n")].join("\n"),
+            &[rules(&[EventSink::PERMISSION]), of_controllers.join("\n")].join("\n"),
         ),
     ];
     lines.join("\n")
@@ -116,11 +124,12 @@ fn in_system() -> String {
     let accounts = account_rights(&clients);
     let lease = LeaseOptions { name: "{{ .Values.leaseName }}".to_owned(), ..LeaseOptions::default() };
     // Who has the rights of all controllers may tell of everything everywhere.
-    let (events, lease): (Vec<_>, Vec<_>) = lease.rights().into_iter().partition(|right| right.resource == "events");
+    let (events, lease): (Vec<_>, Vec<_>) =
+        lease.permissions().into_iter().partition(|permission| permission.resource == "events");
     let events = when(".Values.useServiceAccountCredentials", &rules(&events));
     let lines = [
-        rules(&[rights::READ_AUTHORITIES]),
-        when(".Values.controllers.nodeLifecycle", &rules(Notes::RIGHTS)),
+        rules(&[permissions::READ_AUTHORITIES]),
+        when(".Values.controllers.nodeLifecycle", &rules(Notes::PERMISSIONS)),
         when(".Values.controllers.route", &rules(&[Cluster::READ_UID])),
         when(".Values.leaderElection", &[rules(&lease), events].join("\n")),
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
@@ -130,7 +139,7 @@ fn in_system() -> String {
 
 /// A role for each Secret, in its namespace.
 fn secrets() -> String {
-    let rules = rules(&[secret_right("{{ .namespace }}", "{{ .name }}")]);
+    let rules = rules(&[secret_permission("{{ .namespace }}", "{{ .name }}")]);
     let fillings = of_account("{{ $.Release.Namespace }}")
         .with("name", r#""bowline-secret-{{ .name }}""#)
         .with("kind", "Role")

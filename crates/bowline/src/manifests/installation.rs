@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use bowline_cloud::{ConfigPlace, Registry};
-use bowline_config::{ConfigFile, Problem, Problems};
+use bowline_cloud::{ConfigLocation, Registry};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use bowline_controllers::manager::ManagerOptions;
 use clap::Parser as _;
 
@@ -14,13 +14,13 @@ use crate::argv::Argv;
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
 use crate::effective::EffectiveFlags;
 use crate::invocation::Manager;
+use crate::permissions::{SYSTEM, Surroundings};
 use crate::providers::{self, Wanted};
-use crate::rights::{SYSTEM, Surroundings};
 use crate::settings::Settings;
 use crate::{argv, reach};
 
 /// Where files are that have no place of their own: in the Secret of the installation.
-const OWN: ConfigPlace = ConfigPlace { secret: "bowline", folder: "/etc/bowline", file: "" };
+const OWN: ConfigLocation = ConfigLocation { secret: "bowline", folder: "/etc/bowline", file: "" };
 
 /// All that the manifests say.
 #[derive(Debug)]
@@ -72,23 +72,23 @@ pub(super) struct Serving {
 
 impl Installation {
     /// Works it out, or says all that is wrong.
-    pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, Problems> {
-        let Argv { arguments, mut problems, .. } = arguments(args);
-        let Manager { args: args_of_manager, mut remarks, .. } =
-            Manager::read("bowline".to_owned(), arguments.clone()).map_err(|error| Problem::new(error.to_string()))?;
-        let mut settings = Settings::resolve(&args_of_manager, &mut problems);
+    pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, ConfigErrors> {
+        let Argv { arguments, mut errors, .. } = arguments(args);
+        let Manager { args: args_of_manager, mut remarks, .. } = Manager::read("bowline".to_owned(), arguments.clone())
+            .map_err(|error| ConfigError::new(error.to_string()))?;
+        let mut settings = Settings::resolve(&args_of_manager, &mut errors);
         let read = |wanted: &Wanted| read(wanted, registry);
         let (reach, surroundings) = (&settings.reach, settings.reach.surroundings(&prometheus::Registry::new()));
         let providers =
-            providers::build_from(&reach.providers, read, &reach.cluster, &surroundings, registry, &mut problems);
+            providers::build_from(&reach.providers, read, &reach.cluster, &surroundings, registry, &mut errors);
         let network = &args_of_manager.controllers.network;
-        reach::check(&providers, &settings.reach, &settings.manager, network, &mut problems);
+        reach::check(&providers, &settings.reach, &settings.manager, network, &mut errors);
         reach::narrow(&mut settings.manager, &providers);
-        let mut files = files(&settings.reach.providers, registry, &mut problems);
-        files.extend(named_files(&args_of_manager.effective, &mut problems));
-        check_whole(args, &args_of_manager.effective, &settings, &files, &mut problems);
-        if !problems.is_empty() {
-            return Err(problems);
+        let mut files = files(&settings.reach.providers, registry, &mut errors);
+        files.extend(named_files(&args_of_manager.effective, &mut errors));
+        check_whole(args, &args_of_manager.effective, &settings, &files, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors);
         }
         remarks.extend(settings.remarks.iter().cloned());
         remarks.extend(own_remarks(args, &settings));
@@ -112,11 +112,11 @@ impl Installation {
 
 impl Installation {
     /// With nothing said but the provider.
-    pub(super) fn of_provider(name: &str, registry: &Registry) -> Result<Installation, Problems> {
+    pub(super) fn of_provider(name: &str, registry: &Registry) -> Result<Installation, ConfigErrors> {
         let cli = Cli::try_parse_from(["bowline", "manifests", "--cloud-provider", name]);
         match cli.map(|cli| cli.command) {
             Ok(Some(Command::Manifests(args))) => Installation::new(&args, registry),
-            _ => Err(Problem::flag("cloud-provider", format!("{name:?} is no name")).into()),
+            _ => Err(ConfigError::flag("cloud-provider", format!("{name:?} is no name")).into()),
         }
     }
 }
@@ -161,7 +161,7 @@ struct File {
     flag: String,
     /// The provider whose configuration it is.
     provider: Option<String>,
-    place: ConfigPlace,
+    place: ConfigLocation,
     name: String,
     /// `None` if it is in the cluster already.
     text: Option<String>,
@@ -201,10 +201,10 @@ impl File {
 }
 
 /// The files that flags name, or the document of `--config` does in their place.
-fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
+fn named_files(flags: &EffectiveFlags, errors: &mut ConfigErrors) -> Vec<File> {
     let named = paths(flags).filter(|(flag, _)| is_file(flag));
     // Those that are read for what they say are told already.
-    let is_first = problems.is_empty();
+    let is_first = errors.is_empty();
     let mut files = Vec::new();
     for (flag, path) in named {
         let name = flag.get_long().unwrap_or_default();
@@ -213,7 +213,7 @@ fn named_files(flags: &EffectiveFlags, problems: &mut Problems) -> Vec<File> {
                 let (flag, text) = (name.to_owned(), file.text().to_owned());
                 files.push(File { name: flag.clone(), flag, provider: None, place: OWN, text: Some(text) });
             }
-            Err(problem) if is_first => problems.push(problem.hint(format!("--{name}: {READ_HERE}"))),
+            Err(problem) if is_first => errors.push(problem.hint(format!("--{name}: {READ_HERE}"))),
             Err(_) => {}
         }
     }
@@ -249,7 +249,7 @@ fn check_whole(
     flags: &EffectiveFlags,
     settings: &Settings,
     files: &[File],
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) {
     for (flag, path) in paths(flags).filter(|(flag, _)| !is_file(flag)) {
         let name = flag.get_long().unwrap_or_default();
@@ -257,20 +257,20 @@ fn check_whole(
             true => ("the pods use their service account, which the roles are for", AS_A_POD),
             false => ("is a folder, and the root of the container cannot be written to", NO_FOLDER),
         };
-        problems.push(Problem::flag(name, format!("{path:?}: {message}")).hint(hint));
+        errors.push(ConfigError::flag(name, format!("{path:?}: {message}")).hint(hint));
     }
     for flag in ["tls-sni-cert-key", "webhook-tls-sni-cert-key"] {
         if flags.get(flag).is_some_and(|flag| flag.is_given && !flag.values.is_empty()) {
-            problems.push(Problem::flag(flag, "its files are not put into the Secret").hint(NO_FOLDER));
+            errors.push(ConfigError::flag(flag, "its files are not put into the Secret").hint(NO_FOLDER));
         }
     }
     if settings.reach.client.master.is_some() {
-        problems.push(Problem::flag("master", "the pods would have no credentials").hint(AS_A_POD));
+        errors.push(ConfigError::flag("master", "the pods would have no credentials").hint(AS_A_POD));
     }
-    check_size(files, problems);
+    check_size(files, errors);
     if works_unelected(settings) && matches!(Workload::of(args), Workload::Deployment { replicas: 2.. }) {
         let hint = "leave leader election on, or say --replicas 1";
-        problems.push(Problem::flag("leader-elect", "all the pods would work at once").hint(hint));
+        errors.push(ConfigError::flag("leader-elect", "all the pods would work at once").hint(hint));
     }
 }
 
@@ -287,9 +287,9 @@ const NO_FOLDER: &str = "name one certificate and its key with the flags that en
 // upstream: MaxSecretSize.
 const LARGEST_SECRET: usize = 1024 * 1024;
 
-fn check_size(files: &[File], problems: &mut Problems) {
+fn check_size(files: &[File], errors: &mut ConfigErrors) {
     if files.iter().filter_map(|file| file.text.as_ref()).map(String::len).sum::<usize>() > LARGEST_SECRET {
-        problems.push(Problem::new("the files of all flags are more than the 1 MiB that a Secret can hold"));
+        errors.push(ConfigError::new("the files of all flags are more than the 1 MiB that a Secret can hold"));
     }
 }
 
@@ -319,7 +319,7 @@ fn is_within(path: &str, allowed: &str) -> bool {
     allowed.strip_suffix('*').map_or(path == allowed, |beginning| path.starts_with(beginning))
 }
 
-fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec<File> {
+fn files(wanted: &[Wanted], registry: &Registry, errors: &mut ConfigErrors) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     for wanted in wanted {
         let earlier = files.iter().filter(|file| file.provider.as_ref() == Some(&wanted.name)).count();
@@ -335,7 +335,7 @@ fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec
             }
             Ok(None) => {}
             // Told already, when the provider was made.
-            Err(problem) if problems.is_empty() => problems.push(problem),
+            Err(problem) if errors.is_empty() => errors.push(problem),
             Err(_) => {}
         }
     }
@@ -343,7 +343,7 @@ fn files(wanted: &[Wanted], registry: &Registry, problems: &mut Problems) -> Vec
 }
 
 /// The second cloud of a kind has a second file.
-fn file_name(provider: &str, place: &ConfigPlace, earlier: usize) -> String {
+fn file_name(provider: &str, place: &ConfigLocation, earlier: usize) -> String {
     let (stem, ending) = place.file.rsplit_once('.').unwrap_or((provider, "yaml"));
     match earlier {
         0 => format!("{stem}.{ending}"),
@@ -355,7 +355,7 @@ fn file_name(provider: &str, place: &ConfigPlace, earlier: usize) -> String {
 fn secrets(files: Vec<File>) -> Vec<Secret> {
     let mut secrets: Vec<Secret> = Vec::new();
     for file in files {
-        let ConfigPlace { secret: name, folder, .. } = file.place;
+        let ConfigLocation { secret: name, folder, .. } = file.place;
         let entry = file.text.map(|text| (file.name, text));
         match secrets.iter_mut().find(|secret| (secret.name, secret.folder) == (name, folder)) {
             Some(secret) => secret.files.extend(entry),
@@ -366,7 +366,7 @@ fn secrets(files: Vec<File>) -> Vec<Secret> {
 }
 
 /// The file that was given, or else the template of the provider, if it has one.
-fn read(wanted: &Wanted, registry: &Registry) -> Result<Option<ConfigFile>, Problem> {
+fn read(wanted: &Wanted, registry: &Registry) -> Result<Option<ConfigFile>, ConfigError> {
     if let Some(path) = &wanted.config {
         return ConfigFile::read(path).map(Some);
     }

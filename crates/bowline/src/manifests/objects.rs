@@ -1,10 +1,10 @@
 //! The objects, as YAML with the reasons in it.
 
-use bowline_kube::{Right, Role, Rule, roles};
+use bowline_kube::{Permission, Role, Rule, roles};
 
 use super::fill::{Fillings, block, scalar};
 use super::installation::{Installation, Secret, Workload};
-use crate::rights::{self, SYSTEM};
+use crate::permissions::{self, SYSTEM};
 
 /// The service account of the pods.
 pub(super) const ACCOUNT: &str = "cloud-controller-manager";
@@ -45,23 +45,23 @@ fn common(installation: &Installation) -> Fillings {
 
 /// The roles of everybody, and who has them.
 fn granted(installation: &Installation) -> Vec<String> {
-    let process = rights::of_process(&installation.manager, &installation.surroundings);
+    let process = permissions::of_process(&installation.manager, &installation.surroundings);
     let mut objects = granted_to(("bowline", ACCOUNT, &installation.namespace), &process);
     if installation.surroundings.own_accounts {
-        for (client, lacking) in rights::lacking(&installation.manager) {
+        for (client, lacking) in permissions::lacking(&installation.manager) {
             objects.extend(granted_to((&format!("bowline:{client}"), client, SYSTEM), &lacking));
         }
     }
     objects
 }
 
-fn granted_to((name, account, namespace): (&str, &str, &str), rights: &[Right]) -> Vec<String> {
+fn granted_to((name, account, namespace): (&str, &str, &str), permissions: &[Permission]) -> Vec<String> {
     let fillings = Fillings::default()
         .with("name", scalar(name))
         .with("labels", LABELS)
         .with("account", scalar(account))
         .with("account_namespace", scalar(namespace));
-    roles(rights).iter().map(|role| granted_role(role, fillings.clone())).collect()
+    roles(permissions).iter().map(|role| granted_role(role, fillings.clone())).collect()
 }
 
 fn granted_role(role: &Role, fillings: Fillings) -> String {

@@ -11,21 +11,21 @@ use prometheus::{Counter, Gauge, Registry};
 metrics! {
     /// What the kernel tells.
     pub(crate) METRICS;
-    CPU = Metric::counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").unsaid();
-    OPEN_FILES = Metric::gauge("process_open_fds", "Number of open file descriptors.").unsaid();
-    MOST_FILES = Metric::gauge("process_max_fds", "Maximum number of open file descriptors.").unsaid();
-    VIRTUAL = Metric::gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").unsaid();
+    CPU = Metric::counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").without_stability();
+    OPEN_FILES = Metric::gauge("process_open_fds", "Number of open file descriptors.").without_stability();
+    MOST_FILES = Metric::gauge("process_max_fds", "Maximum number of open file descriptors.").without_stability();
+    VIRTUAL = Metric::gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").without_stability();
     MOST_VIRTUAL = Metric::gauge(
         "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.",
-    ).unsaid();
-    RESIDENT = Metric::gauge("process_resident_memory_bytes", "Resident memory size in bytes.").unsaid();
-    START = Metric::gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.").unsaid();
+    ).without_stability();
+    RESIDENT = Metric::gauge("process_resident_memory_bytes", "Resident memory size in bytes.").without_stability();
+    START = Metric::gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.").without_stability();
     RECEIVED = Metric::counter(
         "process_network_receive_bytes_total", "Number of bytes received by the process over the network.",
-    ).unsaid();
+    ).without_stability();
     SENT = Metric::counter(
         "process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.",
-    ).unsaid();
+    ).without_stability();
 }
 
 /// The kernel counts CPU time for programs in hundredths of a second, on every machine that Linux runs on.

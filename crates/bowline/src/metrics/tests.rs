@@ -124,10 +124,10 @@ mod live {
     use bowline_cloud::{CloudProvider, Clouds};
     use bowline_controllers::manager::{self, ManagerOptions, Surroundings};
     use bowline_controllers::{node_ipam, provider_loops, route};
-    use bowline_core::ipam::ClusterRange;
+    use bowline_core::ipam::ClusterCidr;
     use bowline_kube::{ElectionMetrics, RestMetrics};
     use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider};
-    use bowline_runtime::{Clock, Renewals, Shutdown};
+    use bowline_runtime::{Clock, Reloader, Shutdown};
 
     use super::*;
 
@@ -137,7 +137,7 @@ mod live {
         register(&registry, Fence::open()).unwrap();
         RestMetrics::register(&registry).unwrap();
         ElectionMetrics::register(&registry).unwrap();
-        Renewals::register(&registry).unwrap();
+        Reloader::register(&registry).unwrap();
         bowline_serving::webhook::WebhookMetrics::register(&registry).unwrap();
         let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
         let config = Config { tag_machines: true, ..Config::default() };
@@ -147,7 +147,7 @@ mod live {
         let options = ManagerOptions {
             route: Some(route::Options::new("kubernetes".into(), vec![range])),
             node_ipam: Some(node_ipam::Options {
-                ranges: vec![ClusterRange::new(range, 24).unwrap()],
+                ranges: vec![ClusterCidr::new(range, 24).unwrap()],
                 services: Vec::new(),
                 allocator: node_ipam::AllocatorType::Range,
             }),

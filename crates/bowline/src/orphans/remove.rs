@@ -62,7 +62,7 @@ async fn round(orphan: &Orphan) -> Result<bool, Error> {
             applied => drop(applied?),
         }
     }
-    if let Some(problem) = plan.problems.first() {
+    if let Some(problem) = plan.errors.first() {
         return Err(problem.clone().into());
     }
     Ok(plan.is_empty())

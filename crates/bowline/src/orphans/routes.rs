@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error};
-use bowline_core::routes::{Brake, Doubt, Nodes, Ruling, Scene, Table, strays};
+use bowline_core::routes::{Brake, BrakeDecision, HoldReason, Nodes, Scene, Table, orphans};
 use bowline_core::{ClusterName, Node, NodeName, ProviderId, Route};
 use bowline_kube::{Cluster, WriteError};
 use ipnet::IpNet;
@@ -21,7 +21,7 @@ pub(super) struct LostRoute {
     pub(super) cloud: Cloud,
     pub(super) route: Route,
     /// Why it would stay.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) doubt: Option<HoldReason>,
     pub(super) outcome: Outcome,
 }
 
@@ -68,13 +68,13 @@ pub(super) async fn find(
 /// The routes of a cloud that lead to no Node. Whether many may go, somebody has been asked; but that there are no Nodes at
 /// all is too likely to be a mistake.
 fn lost(cloud: &Cloud, scene: &Scene<'_>, nodes: usize, max_share: f64) -> Vec<LostRoute> {
-    let strays = strays(scene);
-    let doubt = match Brake::new(max_share).judge(strays.len(), scene.responsibilities(), nodes) {
-        Ruling::Hold(doubt) => Some(doubt),
-        Ruling::Go | Ruling::Ask => None,
+    let orphans = orphans(scene);
+    let doubt = match Brake::new(max_share).judge(orphans.len(), scene.responsibilities(), nodes) {
+        BrakeDecision::Hold(doubt) => Some(doubt),
+        BrakeDecision::Go | BrakeDecision::Ask => None,
     };
     let lost = |route| LostRoute { cloud: cloud.clone(), route, doubt: doubt.clone(), outcome: Outcome::Listed };
-    strays.into_iter().map(|stray| lost(stray.route)).collect()
+    orphans.into_iter().map(|stray| lost(stray.route)).collect()
 }
 
 /// Removes it, unless there is doubt, or its Node is there after all.

@@ -1,6 +1,6 @@
 //! Whether and how this process stands for election (LE-2, LE-8, MIG-1 to MIG-6).
 
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_kube::LeaseOptions;
 
@@ -30,17 +30,17 @@ impl Election {
         gates: &FeatureGates,
         manager: &mut ManagerOptions,
         remarks: &mut Vec<String>,
-        problems: &mut Problems,
+        errors: &mut ConfigErrors,
     ) -> Option<Election> {
-        let is_on = taken(&args.leader_elect, problems).unwrap_or(false);
-        let lease = lease(args, is_on, problems);
+        let is_on = taken(&args.leader_elect, errors).unwrap_or(false);
+        let lease = lease(args, is_on, errors);
         // upstream: reads the file even if there is no election to use it in.
-        let migration = migration(args, problems);
+        let migration = migration(args, errors);
         if !is_on {
             return None;
         }
         if let Some(migration) = &migration {
-            migration.check(&lease.name, problems);
+            migration.check(&lease.name, errors);
             remarks.extend(migration.restrict(manager));
         }
         if manager.dry_run {
@@ -57,36 +57,37 @@ impl Election {
     }
 }
 
-fn lease(args: &ElectionArgs, is_on: bool, problems: &mut Problems) -> LeaseOptions {
+fn lease(args: &ElectionArgs, is_on: bool, errors: &mut ConfigErrors) -> LeaseOptions {
     let defaults = LeaseOptions::default();
-    let before = problems.iter().count();
+    let before = errors.iter().count();
     let lease = LeaseOptions {
         namespace: args.leader_elect_resource_namespace.clone(),
         name: args.leader_elect_resource_name.clone(),
-        lease_duration: taken(&args.leader_elect_lease_duration, problems).unwrap_or(defaults.lease_duration),
-        renew_deadline: taken(&args.leader_elect_renew_deadline, problems).unwrap_or(defaults.renew_deadline),
-        retry_period: taken(&args.leader_elect_retry_period, problems).unwrap_or(defaults.retry_period),
+        lease_duration: taken(&args.leader_elect_lease_duration, errors).unwrap_or(defaults.lease_duration),
+        renew_deadline: taken(&args.leader_elect_renew_deadline, errors).unwrap_or(defaults.renew_deadline),
+        retry_period: taken(&args.leader_elect_retry_period, errors).unwrap_or(defaults.retry_period),
     };
     if is_on {
-        check(args, &lease, problems.iter().count() > before, problems);
+        check(args, &lease, errors.iter().count() > before, errors);
     }
     lease
 }
 
-fn check(args: &ElectionArgs, lease: &LeaseOptions, times_are_wrong: bool, problems: &mut Problems) {
+fn check(args: &ElectionArgs, lease: &LeaseOptions, times_are_wrong: bool, errors: &mut ConfigErrors) {
     // The words of the Go managers, here and in the errors of the lease.
     if args.leader_elect_resource_lock != LEASES {
-        problems
-            .push(Problem::new("resourceLock value must be \"leases\"").hint("leave --leader-elect-resource-lock out"));
+        errors.push(
+            ConfigError::new("resourceLock value must be \"leases\"").hint("leave --leader-elect-resource-lock out"),
+        );
     }
     let names = [("leader-elect-resource-name", &lease.name), ("leader-elect-resource-namespace", &lease.namespace)];
     for (flag, _) in names.iter().filter(|(_, name)| !is_name(name)) {
         let message = "it is no name of an object: small letters, digits, dashes and dots are";
-        problems.push(Problem::flag(flag, message));
+        errors.push(ConfigError::flag(flag, message));
     }
     if let (Err(error), false) = (lease.check(), times_are_wrong) {
         let hint = "see --leader-elect-lease-duration, --leader-elect-renew-deadline and --leader-elect-retry-period";
-        problems.push(Problem::new(error.to_string()).hint(hint));
+        errors.push(ConfigError::new(error.to_string()).hint(hint));
     }
 }
 
@@ -96,13 +97,13 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 253 && name.chars().all(plain)
 }
 
-fn migration(args: &ElectionArgs, problems: &mut Problems) -> Option<Migration> {
-    if !taken(&args.enable_leader_migration, problems)? {
+fn migration(args: &ElectionArgs, errors: &mut ConfigErrors) -> Option<Migration> {
+    if !taken(&args.enable_leader_migration, errors)? {
         return None;
     }
     let path = args.leader_migration_config.as_deref().filter(|path| !path.as_os_str().is_empty());
     let Some(path) = path else { return Some(args.migration.clone().unwrap_or_default()) };
-    Migration::read(path).map_err(|found| problems.extend(found)).ok()
+    Migration::read(path).map_err(|found| errors.extend(found)).ok()
 }
 
 #[cfg(test)]
@@ -116,9 +117,9 @@ mod tests {
 
     fn resolve(flags: &[&str]) -> Result<Settings, Vec<String>> {
         let argv = ["bowline", "--cloud-provider=local"].iter().chain(flags);
-        let mut problems = Problems::new();
-        let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut problems);
-        if problems.is_empty() { Ok(settings) } else { Err(problems.iter().map(ToString::to_string).collect()) }
+        let mut errors = ConfigErrors::new();
+        let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut errors);
+        if errors.is_empty() { Ok(settings) } else { Err(errors.iter().map(ToString::to_string).collect()) }
     }
 
     #[test]
@@ -183,9 +184,9 @@ mod tests {
             ("", "--leader-elect-resource-namespace=A", "--leader-elect-resource-namespace: it is no name"),
         ];
         for (case, flag, says) in cases {
-            let problems = resolve(&[flag]).unwrap_err();
-            assert_eq!(problems.len(), 1, "{case} {flag}: {problems:?}");
-            assert!(problems[0].contains(says), "{case} {flag}: {problems:?}");
+            let errors = resolve(&[flag]).unwrap_err();
+            assert_eq!(errors.len(), 1, "{case} {flag}: {errors:?}");
+            assert!(errors[0].contains(says), "{case} {flag}: {errors:?}");
         }
     }
 }

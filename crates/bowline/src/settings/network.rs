@@ -13,7 +13,7 @@ mod ranges;
 
 use std::time::Duration;
 
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::route::Mode;
 use bowline_controllers::{node_ipam, route};
@@ -45,15 +45,15 @@ impl Network {
         selection: &Selection,
         gates: &FeatureGates,
         cluster: &ClusterName,
-        problems: &mut Problems,
+        errors: &mut ConfigErrors,
     ) -> Network {
-        let pods = ranges::pods(args.cluster_cidr.as_deref().unwrap_or_default(), problems);
+        let pods = ranges::pods(args.cluster_cidr.as_deref().unwrap_or_default(), errors);
         let mut remarks = Vec::new();
-        let node_ipam = node_ipam_options(&args.node_ipam, &pods, selection, &mut remarks, problems);
-        let route = route_options(&args.route, gates, cluster, &mut remarks, problems);
+        let node_ipam = node_ipam_options(&args.node_ipam, &pods, selection, &mut remarks, errors);
+        let route = route_options(&args.route, gates, cluster, &mut remarks, errors);
         let is_missing = node_ipam.is_some() && pods.is_unset();
         if is_missing {
-            problems.push(no_ranges_to_hand_out());
+            errors.push(no_ranges_to_hand_out());
         }
         // One complaint about a flag is enough: where the range is wrong, no controller asks for it again.
         let route = route.filter(|_| selection.has(route::NAME) && pods.is_right() && !is_missing);
@@ -69,18 +69,18 @@ fn route_options(
     gates: &FeatureGates,
     cluster: &ClusterName,
     remarks: &mut Vec<String>,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) -> Option<route::Options> {
-    let is_on = taken(&args.configure_cloud_routes, problems).unwrap_or(false);
-    let mode = mode(args, gates, remarks, problems);
-    let max_share = taken(&args.route_deletion_max_share, problems).unwrap_or(0.0);
+    let is_on = taken(&args.configure_cloud_routes, errors).unwrap_or(false);
+    let mode = mode(args, gates, remarks, errors);
+    let max_share = taken(&args.route_deletion_max_share, errors).unwrap_or(0.0);
     is_on.then_some(route::Options { cluster: cluster.clone(), ranges: Vec::new(), mode, max_share })
 }
 
 /// Each mode has its flag, and the other mode's has no effect.
-fn mode(args: &RouteArgs, gates: &FeatureGates, remarks: &mut Vec<String>, problems: &mut Problems) -> Mode {
-    let refresh = args.route_refresh_period.as_ref().and_then(|period| taken(period, problems));
-    let period = args.route_reconciliation_period.as_ref().and_then(|period| taken(period, problems));
+fn mode(args: &RouteArgs, gates: &FeatureGates, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> Mode {
+    let refresh = args.route_refresh_period.as_ref().and_then(|period| taken(period, errors));
+    let period = args.route_reconciliation_period.as_ref().and_then(|period| taken(period, errors));
     match gates.watches_routes() {
         true => {
             remarks.extend(period.map(|_| {
@@ -110,25 +110,25 @@ fn node_ipam_options(
     pods: &Ranges,
     selection: &Selection,
     remarks: &mut Vec<String>,
-    problems: &mut Problems,
+    errors: &mut ConfigErrors,
 ) -> Option<node_ipam::Options> {
-    let is_on = taken(&args.allocate_node_cidrs, problems).unwrap_or(false);
-    let services = ranges::services(args.service_cluster_ip_range.as_deref().unwrap_or_default(), problems);
-    let masks = Masks::resolve(args, problems);
-    let allocator = allocator_type(&args.cidr_allocator_type, problems).unwrap_or_default();
+    let is_on = taken(&args.allocate_node_cidrs, errors).unwrap_or(false);
+    let services = ranges::services(args.service_cluster_ip_range.as_deref().unwrap_or_default(), errors);
+    let masks = Masks::resolve(args, errors);
+    let allocator = allocator_type(&args.cidr_allocator_type, errors).unwrap_or_default();
     if !is_on || !selection.has(node_ipam::NAME) {
         return None;
     }
-    let ranges = masks.cut(pods, problems);
-    ranges::compare(&pods.read, &services.read, remarks, problems);
+    let ranges = masks.cut(pods, errors);
+    ranges::compare(&pods.read, &services.read, remarks, errors);
     let options = node_ipam::Options { ranges, services: services.read, allocator };
-    problems.extend(used_up(&options));
+    errors.extend(used_up(&options));
     Some(options)
 }
 
 /// Services inside a pod range, in so few and large blocks that they have a part of each.
-fn used_up(options: &node_ipam::Options) -> Problems {
-    let mut problems = Problems::new();
+fn used_up(options: &node_ipam::Options) -> ConfigErrors {
+    let mut errors = ConfigErrors::new();
     let usage = Allocator::new(&options.ranges, &options.services).usage();
     for (range, _) in options.ranges.iter().zip(&usage).filter(|(range, usage)| {
         let is_covered = options.services.iter().any(|services| services.contains(&range.cluster()));
@@ -140,12 +140,12 @@ fn used_up(options: &node_ipam::Options) -> Problems {
             range.cluster()
         );
         let hint = "give Services and pods ranges of their own, or cut the pods' range into smaller blocks";
-        problems.push(Problem::flag("service-cluster-ip-range", message).hint(hint));
+        errors.push(ConfigError::flag("service-cluster-ip-range", message).hint(hint));
     }
-    problems
+    errors
 }
 
-fn allocator_type(text: &str, problems: &mut Problems) -> Option<AllocatorType> {
+fn allocator_type(text: &str, errors: &mut ConfigErrors) -> Option<AllocatorType> {
     match text {
         "RangeAllocator" => Some(AllocatorType::Range),
         "CloudAllocator" | "IPAMFromCloud" => Some(AllocatorType::FromCloud),
@@ -154,14 +154,14 @@ fn allocator_type(text: &str, problems: &mut Problems) -> Option<AllocatorType> 
             let hint = "known are RangeAllocator, IPAMFromCluster, IPAMFromCloud and CloudAllocator";
             // upstream: these words.
             let message = format!("invalid CIDR allocator type: {text}");
-            problems.push(Problem::flag("cidr-allocator-type", message).hint(hint));
+            errors.push(ConfigError::flag("cidr-allocator-type", message).hint(hint));
             None
         }
     }
 }
 
-fn no_ranges_to_hand_out() -> Problem {
-    Problem::flag("cluster-cidr", "it is not given, and --allocate-node-cidrs has nothing to hand out")
+fn no_ranges_to_hand_out() -> ConfigError {
+    ConfigError::flag("cluster-cidr", "it is not given, and --allocate-node-cidrs has nothing to hand out")
         .hint("set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --allocate-node-cidrs=false")
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_config::{Problem, Problems, nearest};
+use bowline_config::{ConfigError, ConfigErrors, nearest};
 use bowline_serving::webhook::Webhook;
 use bowline_serving::{
     AllowedPaths, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions,
@@ -52,16 +52,16 @@ impl Serving {
         args: &ManagerArgs,
         gates: &FeatureGates,
         remarks: &mut Vec<String>,
-        problems: &mut Problems,
+        errors: &mut ConfigErrors,
     ) -> Serving {
-        let https = listening(&Listening::from(&args.serving), remarks, problems);
-        let webhooks = webhooks(&args.webhook, gates, remarks, problems);
-        check_ports(&args.serving, &args.webhook, problems);
+        let https = listening(&Listening::from(&args.serving), remarks, errors);
+        let webhooks = webhooks(&args.webhook, gates, remarks, errors);
+        check_ports(&args.serving, &args.webhook, errors);
         Serving {
             https,
-            authentication: authentication(&args.authentication, gates, problems),
-            authorization: authorization(&args.authorization, problems),
-            profiling: taken(&args.debugging.profiling, problems).unwrap_or(false),
+            authentication: authentication(&args.authentication, gates, errors),
+            authorization: authorization(&args.authorization, errors),
+            profiling: taken(&args.debugging.profiling, errors).unwrap_or(false),
             webhooks,
         }
     }
@@ -75,24 +75,29 @@ impl Webhooks {
     }
 
     /// What names none of the providers' webhooks.
-    pub(crate) fn problems(&self, all: &[Arc<dyn Webhook>]) -> Problems {
+    pub(crate) fn errors(&self, all: &[Arc<dyn Webhook>]) -> ConfigErrors {
         let known: Vec<_> = all.iter().map(|webhook| webhook.name()).collect();
-        let mut problems = Problems::new();
+        let mut errors = ConfigErrors::new();
         for name in choice::names(&self.selection).filter(|name| !known.contains(name)) {
             // upstream: these words.
-            let problem = Problem::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
-            problems.push(match nearest(name, known.iter().copied()) {
+            let problem = ConfigError::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
+            errors.push(match nearest(name, known.iter().copied()) {
                 Some(near) => problem.hint(format!("did you mean {near}?")),
                 None => problem,
             });
         }
-        problems
+        errors
     }
 }
 
-fn webhooks(args: &WebhookArgs, gates: &FeatureGates, remarks: &mut Vec<String>, problems: &mut Problems) -> Webhooks {
+fn webhooks(
+    args: &WebhookArgs,
+    gates: &FeatureGates,
+    remarks: &mut Vec<String>,
+    errors: &mut ConfigErrors,
+) -> Webhooks {
     let selection = list(&args.webhooks);
-    let https = listening(&Listening::from(args), remarks, problems);
+    let https = listening(&Listening::from(args), remarks, errors);
     let is_idle = !selection.is_empty() && !gates.webhooks();
     if is_idle {
         remarks.push("--webhooks has no effect without --feature-gates=CloudControllerManagerWebhook=true".to_owned());
@@ -102,12 +107,12 @@ fn webhooks(args: &WebhookArgs, gates: &FeatureGates, remarks: &mut Vec<String>,
 }
 
 // upstream: these words.
-fn check_ports(serving: &SecureServingArgs, webhook: &WebhookArgs, problems: &mut Problems) {
+fn check_ports(serving: &SecureServingArgs, webhook: &WebhookArgs, errors: &mut ConfigErrors) {
     if let (Ok(port), Ok(other)) = (&serving.secure_port, &webhook.webhook_secure_port)
         && port == other
         && *port != 0
     {
-        problems.push(Problem::new("--webhook-secure-port cannot be the same value as --secure-port"));
+        errors.push(ConfigError::new("--webhook-secure-port cannot be the same value as --secure-port"));
     }
 }
 
@@ -182,65 +187,65 @@ impl Listening<'_> {
         format!("{}{name}", self.prefix)
     }
 
-    fn problem(&self, name: &str, message: impl Into<String>) -> Problem {
-        Problem::flag(&self.flag(name), message)
+    fn problem(&self, name: &str, message: impl Into<String>) -> ConfigError {
+        ConfigError::flag(&self.flag(name), message)
     }
 }
 
 /// `None` if the port is 0, or wrong.
-fn listening(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> Option<ServingOptions> {
+fn listening(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> Option<ServingOptions> {
     let defaults = ServingOptions::default();
-    let switch = |given: Option<&Given<bool>>, problems: &mut Problems| {
-        given.and_then(|given| taken(given, problems)).unwrap_or(false)
+    let switch = |given: Option<&Given<bool>>, errors: &mut ConfigErrors| {
+        given.and_then(|given| taken(given, errors)).unwrap_or(false)
     };
     let options = ServingOptions {
-        bind_address: taken(flags.address, problems).unwrap_or(defaults.bind_address),
-        port: port(flags, problems),
-        tls: tls(flags, remarks, problems),
-        http2: !switch(Some(flags.no_http2), problems),
-        max_streams: max_streams(flags, problems),
-        share_port: switch(flags.share_port, problems),
-        share_address: switch(flags.share_address, problems),
+        bind_address: taken(flags.address, errors).unwrap_or(defaults.bind_address),
+        port: port(flags, errors),
+        tls: tls(flags, remarks, errors),
+        http2: !switch(Some(flags.no_http2), errors),
+        max_streams: max_streams(flags, errors),
+        share_port: switch(flags.share_port, errors),
+        share_address: switch(flags.share_address, errors),
     };
     Some(options).filter(|options| options.port != 0)
 }
 
 // upstream: these words.
-fn port(flags: &Listening<'_>, problems: &mut Problems) -> u16 {
-    let Some(port) = taken(flags.port, problems) else { return 0 };
+fn port(flags: &Listening<'_>, errors: &mut ConfigErrors) -> u16 {
+    let Some(port) = taken(flags.port, errors) else { return 0 };
     u16::try_from(port).unwrap_or_else(|_| {
         let name = flags.flag("secure-port");
-        problems.push(Problem::new(format!(
+        errors.push(ConfigError::new(format!(
             "--{name} {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
         )));
         0
     })
 }
 
-fn max_streams(flags: &Listening<'_>, problems: &mut Problems) -> u32 {
-    let Some(number) = flags.max_streams.and_then(|given| taken(given, problems)) else { return 0 };
+fn max_streams(flags: &Listening<'_>, errors: &mut ConfigErrors) -> u32 {
+    let Some(number) = flags.max_streams.and_then(|given| taken(given, errors)) else { return 0 };
     u32::try_from(number).unwrap_or_else(|_| {
         let message = format!("{number} is no number of requests; 0 leaves it to the library");
-        problems.push(flags.problem("http2-max-streams-per-connection", message));
+        errors.push(flags.problem("http2-max-streams-per-connection", message));
         0
     })
 }
 
-fn tls(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> TlsOptions {
+fn tls(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> TlsOptions {
     let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
-    check_curves(flags, remarks, problems);
+    check_curves(flags, remarks, errors);
     TlsOptions {
-        files: files(flags, problems),
+        files: files(flags, errors),
         directory: named(flags.directory),
         pair_name: flags.pair_name.clone(),
-        sni: sni(flags, problems),
-        only_tls13: only_tls13(flags, remarks, problems),
-        cipher_suites: suites(flags, remarks, problems),
+        sni: sni(flags, errors),
+        only_tls13: only_tls13(flags, remarks, errors),
+        cipher_suites: suites(flags, remarks, errors),
     }
 }
 
 /// Both files, or none.
-fn files(flags: &Listening<'_>, problems: &mut Problems) -> Option<(PathBuf, PathBuf)> {
+fn files(flags: &Listening<'_>, errors: &mut ConfigErrors) -> Option<(PathBuf, PathBuf)> {
     let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
     let (there, missing) = match (named(flags.certificate), named(flags.key)) {
         (Some(certificate), Some(key)) => return Some((certificate, key)),
@@ -249,12 +254,12 @@ fn files(flags: &Listening<'_>, problems: &mut Problems) -> Option<(PathBuf, Pat
         (None, Some(_)) => ("tls-private-key-file", "tls-cert-file"),
     };
     let message = format!("it is given without --{}", flags.flag(missing));
-    problems.push(flags.problem(there, message).hint("give both, or neither"));
+    errors.push(flags.problem(there, message).hint("give both, or neither"));
     None
 }
 
 /// `cert,key` or `cert,key:name,name`; several in one value are separated by `;`.
-fn sni(flags: &Listening<'_>, problems: &mut Problems) -> Vec<(PathBuf, PathBuf, Vec<String>)> {
+fn sni(flags: &Listening<'_>, errors: &mut ConfigErrors) -> Vec<(PathBuf, PathBuf, Vec<String>)> {
     let given = flags.sni.iter().flat_map(|value| value.split(';')).filter(|pair| !pair.is_empty());
     let mut pairs = Vec::new();
     for pair in given {
@@ -263,7 +268,7 @@ fn sni(flags: &Listening<'_>, problems: &mut Problems) -> Vec<(PathBuf, PathBuf,
             None => {
                 let message = format!("{pair:?} names no certificate with its key");
                 let hint = "write example.crt,example.key or example.crt,example.key:example.com,*.example.com";
-                problems.push(flags.problem("tls-sni-cert-key", message).hint(hint));
+                errors.push(flags.problem("tls-sni-cert-key", message).hint(hint));
             }
         }
     }
@@ -280,7 +285,7 @@ fn sni_pair(pair: &str) -> Option<(PathBuf, PathBuf, Vec<String>)> {
 }
 
 // upstream: the words of the first problem.
-fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> bool {
+fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> bool {
     match flags.min_version {
         "VersionTLS13" => true,
         "" | "VersionTLS12" => false,
@@ -291,16 +296,16 @@ fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut P
         }
         other => {
             let problem = flags.problem("tls-min-version", format!("unknown tls version {other:?}"));
-            problems.push(problem.hint("known are VersionTLS12 and VersionTLS13"));
+            errors.push(problem.hint("known are VersionTLS12 and VersionTLS13"));
             false
         }
     }
 }
 
 /// The suites that are asked for and offered here.
-fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) -> Vec<String> {
+fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> Vec<String> {
     let asked = list(flags.suites);
-    let before = problems.iter().count();
+    let before = errors.iter().count();
     let hint = "write IANA's names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, or leave the flag out";
     let mut kept = Vec::new();
     for name in &asked {
@@ -310,21 +315,21 @@ fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Probl
                 let flag = flags.flag("tls-cipher-suites");
                 remarks.push(format!("--{flag}: {name} is left out: it is known to be weak"));
             }
-            Err(error) => problems.push(flags.problem("tls-cipher-suites", error.to_string()).hint(hint)),
+            Err(error) => errors.push(flags.problem("tls-cipher-suites", error.to_string()).hint(hint)),
         }
     }
-    if kept.is_empty() && !asked.is_empty() && problems.iter().count() == before {
-        problems.push(flags.problem("tls-cipher-suites", "none of them is offered here").hint(hint));
+    if kept.is_empty() && !asked.is_empty() && errors.iter().count() == before {
+        errors.push(flags.problem("tls-cipher-suites", "none of them is offered here").hint(hint));
     }
     kept
 }
 
-fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut Problems) {
+fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) {
     let asked = list(flags.curves);
     let unknown = asked.iter().filter(|text| !text.parse().is_ok_and(|id: u16| CURVES.contains(&id)));
     for text in unknown {
         let problem = flags.problem("tls-curve-preferences", format!("{text:?} is the number of no key exchange"));
-        problems
+        errors
             .push(problem.hint("known are 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519) and 4588 (X25519MLKEM768)"));
     }
     if !asked.is_empty() {
@@ -335,65 +340,65 @@ fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, problems: &mut
 
 // ---- who may
 
-fn authentication(args: &AuthenticationArgs, gates: &FeatureGates, problems: &mut Problems) -> AuthenticationOptions {
+fn authentication(args: &AuthenticationArgs, gates: &FeatureGates, errors: &mut ConfigErrors) -> AuthenticationOptions {
     let defaults = AuthenticationOptions::default();
     let named = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
     AuthenticationOptions {
         kubeconfig: named(&args.authentication_kubeconfig),
-        skip_lookup: taken(&args.authentication_skip_lookup, problems).unwrap_or(false),
-        tolerate_lookup_failure: taken(&args.authentication_tolerate_lookup_failure, problems).unwrap_or(false),
-        cache_ttl: taken(&args.authentication_token_webhook_cache_ttl, problems).unwrap_or(defaults.cache_ttl),
+        skip_lookup: taken(&args.authentication_skip_lookup, errors).unwrap_or(false),
+        tolerate_lookup_failure: taken(&args.authentication_tolerate_lookup_failure, errors).unwrap_or(false),
+        cache_ttl: taken(&args.authentication_token_webhook_cache_ttl, errors).unwrap_or(defaults.cache_ttl),
         client_ca_file: named(&args.client_ca_file),
-        request_header: request_header(&args.request_header, gates, problems),
+        request_header: request_header(&args.request_header, gates, errors),
     }
 }
 
-fn request_header(args: &RequestHeaderArgs, gates: &FeatureGates, problems: &mut Problems) -> RequestHeaderOptions {
+fn request_header(args: &RequestHeaderArgs, gates: &FeatureGates, errors: &mut ConfigErrors) -> RequestHeaderOptions {
     let uid_headers = list(&args.requestheader_uid_headers);
     if !uid_headers.is_empty() && !gates.uid_headers() {
         // upstream: these words.
         let message = "--requestheader-uid-headers requires the RemoteRequestHeaderUID feature to be enabled";
-        problems.push(Problem::new(message).hint("add --feature-gates=RemoteRequestHeaderUID=true"));
+        errors.push(ConfigError::new(message).hint("add --feature-gates=RemoteRequestHeaderUID=true"));
     }
     RequestHeaderOptions {
         client_ca_file: args.requestheader_client_ca_file.clone().filter(|path| !path.as_os_str().is_empty()),
         allowed_names: list(&args.requestheader_allowed_names),
-        username_headers: headers(&args.requestheader_username_headers, "requestheader-username-headers", problems),
-        group_headers: headers(&args.requestheader_group_headers, "requestheader-group-headers", problems),
+        username_headers: headers(&args.requestheader_username_headers, "requestheader-username-headers", errors),
+        group_headers: headers(&args.requestheader_group_headers, "requestheader-group-headers", errors),
         extra_header_prefixes: headers(
             &args.requestheader_extra_headers_prefix,
             "requestheader-extra-headers-prefix",
-            problems,
+            errors,
         ),
         uid_headers,
     }
 }
 
 /// A header without a name is a slip, and would be found in no request.
-fn headers(given: &[String], flag: &str, problems: &mut Problems) -> Vec<String> {
+fn headers(given: &[String], flag: &str, errors: &mut ConfigErrors) -> Vec<String> {
     let headers = list(given);
     if headers.iter().any(String::is_empty) {
-        problems.push(Problem::flag(flag, "a name in the list is empty").hint("take out the comma that is too many"));
+        errors.push(ConfigError::flag(flag, "a name in the list is empty").hint("take out the comma that is too many"));
     }
     headers
 }
 
-fn authorization(args: &AuthorizationArgs, problems: &mut Problems) -> AuthorizationOptions {
+fn authorization(args: &AuthorizationArgs, errors: &mut ConfigErrors) -> AuthorizationOptions {
     let defaults = AuthorizationOptions::default();
     AuthorizationOptions {
         kubeconfig: args.authorization_kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
-        always_allow_paths: allowed_paths(&args.authorization_always_allow_paths, problems),
-        allow_ttl: taken(&args.authorization_webhook_cache_authorized_ttl, problems).unwrap_or(defaults.allow_ttl),
-        deny_ttl: taken(&args.authorization_webhook_cache_unauthorized_ttl, problems).unwrap_or(defaults.deny_ttl),
+        always_allow_paths: allowed_paths(&args.authorization_always_allow_paths, errors),
+        allow_ttl: taken(&args.authorization_webhook_cache_authorized_ttl, errors).unwrap_or(defaults.allow_ttl),
+        deny_ttl: taken(&args.authorization_webhook_cache_unauthorized_ttl, errors).unwrap_or(defaults.deny_ttl),
     }
 }
 
 /// Exact paths, or beginnings with one `*` at the end.
-fn allowed_paths(given: &[String], problems: &mut Problems) -> Vec<String> {
+fn allowed_paths(given: &[String], errors: &mut ConfigErrors) -> Vec<String> {
     let paths = list(given);
     for error in paths.iter().filter_map(|path| AllowedPaths::parse(std::slice::from_ref(path)).err()) {
-        let problem = Problem::flag("authorization-always-allow-paths", error.to_string());
-        problems.push(problem.hint("one * may stand at the end, such as /metrics/*"));
+        let problem = ConfigError::flag("authorization-always-allow-paths", error.to_string());
+        errors.push(problem.hint("one * may stand at the end, such as /metrics/*"));
     }
     paths
 }

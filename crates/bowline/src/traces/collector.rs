@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use bowline_http::{BadTls, Client, Failure, Options, Proxies, Roots, Tls};
+use bowline_http::{Client, Failure, Options, Proxies, Roots, Tls, TlsError};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
@@ -39,7 +39,7 @@ impl Collector {
         let tls = Tls { roots: roots(settings)?, ..Tls::default() };
         let options = Options { tls, proxies: Proxies::default(), timeout: settings.timeout };
         Ok(Collector {
-            client: Client::new(options).map_err(|error: BadTls| BadCollector(error.to_string()))?,
+            client: Client::new(options).map_err(|error: TlsError| BadCollector(error.to_string()))?,
             endpoint: without_user(&settings.endpoint),
             protocol: settings.protocol,
             headers: settings.headers.clone(),

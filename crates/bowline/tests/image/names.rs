@@ -10,7 +10,7 @@ use crate::support::Server;
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// A command that asks the API server once.
-const LOOK: [&str; 5] =
+const READ_METHODS: [&str; 5] =
     ["/bowline", "plan", "--kubeconfig=/kubeconfig", "--cloud-provider=local", "--controllers=cloud-node"];
 
 /// A cluster without nodes, whose cloud therefore is not asked, and a container from which it is to be reached by name.
@@ -40,7 +40,7 @@ impl World {
         // The name in the certificate; it is not the names that are tested with it.
         cluster.tls_server_name = Some("kubernetes.default.svc".to_owned());
         self.container.put("/kubeconfig", serde_json::to_string(&kubeconfig).unwrap());
-        let output = self.container.command(&LOOK).output().unwrap();
+        let output = self.container.command(&READ_METHODS).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }

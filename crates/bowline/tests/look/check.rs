@@ -87,8 +87,9 @@ async fn rights_that_are_missing_are_named_one_by_one() {
     let (document, code) = check_as(&reach, &[]);
     assert_eq!(code, Some(2), "{document:#}");
     let missing = found(&document, "right-missing");
-    for right in ["list nodes: ", "patch services/status: ", "create leases.coordination.k8s.io in kube-system: "] {
-        assert!(missing.iter().any(|missing| missing.starts_with(right)), "{right}: {missing:#?}");
+    for permission in ["list nodes: ", "patch services/status: ", "create leases.coordination.k8s.io in kube-system: "]
+    {
+        assert!(missing.iter().any(|missing| missing.starts_with(permission)), "{permission}: {missing:#?}");
     }
     let unseen = found(&document, "unseen");
     assert!(unseen.iter().any(|unseen| unseen.starts_with("the Nodes: ")), "{unseen:#?}");
@@ -139,15 +140,18 @@ async fn what_is_asked_about_is_what_the_manifests_grant() {
             "update leases.coordination.k8s.io cloud-provider-extraction-migration in kube-system: ",
             "create serviceaccounts/token node-controller in kube-system: ",
         ];
-        for right in &all[..2 + flags.len()] {
-            assert!(missing.iter().any(|missing| missing.starts_with(right)), "{flags:?}, {right}: {missing:#?}");
+        for permission in &all[..2 + flags.len()] {
+            assert!(
+                missing.iter().any(|missing| missing.starts_with(permission)),
+                "{flags:?}, {permission}: {missing:#?}"
+            );
         }
         let spared = found(&document, "right-dispensable");
-        for right in [
+        for permission in [
             "watch leases.coordination.k8s.io cloud-controller-manager",
             "update leases.coordination.k8s.io bowline-notes",
         ] {
-            assert!(spared.iter().any(|spared| spared.starts_with(right)), "{right}: {spared:#?}");
+            assert!(spared.iter().any(|spared| spared.starts_with(permission)), "{permission}: {spared:#?}");
         }
     }
 }
@@ -185,16 +189,17 @@ async fn under_the_account_of_a_go_manager_nothing_is_missing_that_is_needed() {
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
     let (document, code) = check_as(&as_user(&world, "go.kc", json!({"token": token}), None), &[]);
     assert_eq!((code, &document["errors"]), (Some(0), &json!(0)), "{document:#}");
-    let rights = found(&document, "right-dispensable");
-    let mut rights: Vec<_> = rights.iter().filter_map(|right| Some(right.split_once(": ")?.0)).collect();
-    rights.sort_unstable();
+    let permissions = found(&document, "right-dispensable");
+    let mut permissions: Vec<_> =
+        permissions.iter().filter_map(|permission| Some(permission.split_once(": ")?.0)).collect();
+    permissions.sort_unstable();
     let expected = [
         "create subjectaccessreviews.authorization.k8s.io",
         "create tokenreviews.authentication.k8s.io",
         "get services",
         "watch leases.coordination.k8s.io cloud-controller-manager in kube-system",
     ];
-    assert_eq!(rights, expected);
+    assert_eq!(permissions, expected);
 }
 
 #[tokio::test]

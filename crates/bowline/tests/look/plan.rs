@@ -151,8 +151,8 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
 
     let mut manager = world.manager("plan-services", &[]);
     world.until("web", &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
-    let is_told = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
-    world.until("wrong", &manager, is_told).await;
+    let is_current = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
+    world.until("wrong", &manager, is_current).await;
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
     let settled = world.plan(&[]);
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));

@@ -31,7 +31,7 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
     assert_eq!(floating["description"], "Floating IP for Kubernetes external service default/web from cluster real");
     let seen = looks(&cluster, &balancer).await;
     assert_eq!(seen, [listener(0, 80, 30080, &[&one.address, &two.address], "0.0.0.0/0")]);
-    assert_eq!(guarded(&cluster).await, (vec![30080], 2));
+    assert_eq!(protected(&cluster).await, (vec![30080], 2));
     assert_eq!(annotation(&cluster, "load-balancer-id").await, text(&balancer["id"]));
     assert_eq!(annotation(&cluster, "load-balancer-address").await, address);
 
@@ -41,7 +41,7 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
     let both = [one.address.as_str(), two.address.as_str()];
     let wanted = vec![listener(1, 53, 30053, &both, "192.0.2.0/24"), listener(0, 81, 30080, &both, "192.0.2.0/24")];
     becomes(&cluster, &wanted).await;
-    assert_eq!(guarded(&cluster).await, (vec![30053, 30080], 2));
+    assert_eq!(protected(&cluster).await, (vec![30053, 30080], 2));
     assert_eq!(published(&cluster).await, address);
 
     // A third node.
@@ -50,7 +50,7 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
     let wanted = vec![listener(1, 53, 30053, &all, "192.0.2.0/24"), listener(0, 81, 30080, &all, "192.0.2.0/24")];
     becomes(&cluster, &wanted).await;
     cluster
-        .eventually("the third port to be guarded", || async { (guarded(&cluster).await.1 == 3).then_some(()) })
+        .eventually("the third port to be guarded", || async { (protected(&cluster).await.1 == 3).then_some(()) })
         .await;
 
     // Inside only, and outside again.
@@ -182,7 +182,7 @@ async fn becomes(cluster: &Cluster, wanted: &[String]) {
 }
 
 /// The ports that the Service's group opens, and on how many ports of machines it is.
-async fn guarded(cluster: &Cluster) -> (Vec<u64>, usize) {
+async fn protected(cluster: &Cluster) -> (Vec<u64>, usize) {
     let cloud = &cluster.project.cloud;
     let groups = cloud.list(Network, "/security-groups").await;
     let Some(group) = groups.iter().find(|group| text(&group["name"]).starts_with("lb-sg-")) else {

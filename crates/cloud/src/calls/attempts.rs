@@ -69,7 +69,7 @@ impl<'a> Attempts<'a> {
 
     /// How long to wait before the next attempt; `None` if there is none.
     fn pause_after(&self, error: &Error) -> Option<Duration> {
-        if !error.kind().is_passing() {
+        if !error.kind().is_transient() {
             return None;
         }
         let policy = &self.calls.gate.policy;
@@ -79,7 +79,7 @@ impl<'a> Attempts<'a> {
             self.calls.gate.pauses.pause(self.call.service, pause);
             self.calls.gate.measurements.paused(pause);
         }
-        let is_open = self.call.effect == Effect::Write && error.is_unanswered();
+        let is_open = self.call.effect == Effect::Write && error.is_outcome_unknown();
         match error.retry_advice() {
             _ if is_open || self.made >= policy.max_attempts => None,
             Retry::Never => None,

@@ -11,7 +11,7 @@
 //!
 //! A cloud that answers `Retry-After` pauses the service for all its callers: a short pause is waited for, a long one fails
 //! at once with the time that is left. Reads and idempotent writes are repeated; any other write is repeated only if the
-//! error says that the cloud did not execute it ([`Error::is_unanswered`]).
+//! error says that the cloud did not execute it ([`Error::is_outcome_unknown`]).
 
 mod attempts;
 mod limits;
@@ -223,7 +223,7 @@ impl Calls {
         let guarded = self.gate.policy.fence.guard(self.measured(call, timed)).await;
         guarded.unwrap_or_else(|fenced| {
             let error = Error::new(ErrorKind::Cancelled, call.name, fenced.to_string()).source(fenced);
-            Err(self.explained(error.retry(Retry::Never).unanswered(), call))
+            Err(self.explained(error.retry(Retry::Never).outcome_unknown(), call))
         })
     }
 
@@ -236,7 +236,7 @@ impl Calls {
 
     fn too_slow(&self, call: Call) -> Error {
         let message = format!("no answer within {:?}", self.timeout);
-        self.explained(Error::new(ErrorKind::Unavailable, call.name, message).unanswered(), call)
+        self.explained(Error::new(ErrorKind::Unavailable, call.name, message).outcome_unknown(), call)
     }
 
     fn explained(&self, error: Error, call: Call) -> Error {

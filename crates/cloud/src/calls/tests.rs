@@ -65,7 +65,7 @@ async fn only_a_throttled_or_unavailable_call_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_not_idempotent_is_not_repeated_while_its_outcome_is_unknown() {
-    let lost = error(ErrorKind::Unavailable).unanswered();
+    let lost = error(ErrorKind::Unavailable).outcome_unknown();
     for (call, attempts) in [(LIST, 2), (DELETE, 2), (CREATE, 1)] {
         let (outcome, made) = fail(&gate(CallPolicy::default()), call, std::slice::from_ref(&lost)).await;
         assert_eq!((outcome.is_ok(), made), (attempts == 2, attempts), "{call:?}");
@@ -98,7 +98,7 @@ async fn an_attempt_that_takes_too_long_is_given_up_and_its_outcome_is_unknown()
     let outcome = calls.make(LIST, || async { std::future::pending::<Result<()>>().await }).await;
     let error = outcome.unwrap_err();
     assert_eq!(error.to_string(), "server_list: no answer within 5s (service=compute)");
-    assert!(error.is_unanswered() && error.kind() == ErrorKind::Unavailable);
+    assert!(error.is_outcome_unknown() && error.kind() == ErrorKind::Unavailable);
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
@@ -210,7 +210,7 @@ async fn a_write_in_hand_is_given_up_when_the_lease_is_over_and_not_repeated() {
         Ok(())
     };
     let error = calls.make(DELETE, attempt).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_unanswered(), made.load(SeqCst)), (ErrorKind::Cancelled, true, 1));
+    assert_eq!((error.kind(), error.is_outcome_unknown(), made.load(SeqCst)), (ErrorKind::Cancelled, true, 1));
 }
 
 // ---- measurements
@@ -265,7 +265,7 @@ async fn a_dry_run_makes_reads_and_no_write() {
         let error = outcome.await.unwrap_err();
         assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::Cancelled, Retry::Never));
         assert_eq!(ran.load(SeqCst), 0, "{call:?}");
-        assert!(!error.is_unanswered());
+        assert!(!error.is_outcome_unknown());
     }
 }
 

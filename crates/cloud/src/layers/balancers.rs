@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::{LoadBalancerKey, LoadBalancerState, LoadBalancerWish};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
@@ -54,7 +54,7 @@ struct Gathering {
 }
 
 struct Question {
-    wish: LoadBalancerWish,
+    desired: DesiredLoadBalancer,
     askers: Vec<oneshot::Sender<Answer>>,
 }
 
@@ -64,33 +64,33 @@ impl Observer {
     }
 
     /// One answer, asked for along with what others ask in the same moment if that spares calls.
-    pub(crate) async fn observe(self: &Arc<Observer>, wish: &LoadBalancerWish) -> Answer {
+    pub(crate) async fn observe(self: &Arc<Observer>, desired: &DesiredLoadBalancer) -> Answer {
         let (_, batch) = self.balancers()?;
         if batch > 1 {
-            return answer(self.gather(wish)).await;
+            return answer(self.gather(desired)).await;
         }
-        let alone = self.observe_all(std::slice::from_ref(wish)).await.pop();
-        alone.unwrap_or_else(|| Err(unanswered()))
+        let alone = self.observe_all(std::slice::from_ref(desired)).await.pop();
+        alone.unwrap_or_else(|| Err(outcome_unknown()))
     }
 
     /// One answer per wish, in the same order.
-    pub(crate) async fn observe_all(&self, wishes: &[LoadBalancerWish]) -> Vec<Answer> {
+    pub(crate) async fn observe_all(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Answer> {
         let batch = match self.balancers() {
             Ok((_, batch)) => batch,
-            Err(error) => return wishes.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => return wanted.iter().map(|_| Err(error.clone())).collect(),
         };
         let mut gathered = Gathering::default();
-        let asked: Vec<_> = wishes.iter().map(|wish| gathered.add(wish)).collect();
+        let asked: Vec<_> = wanted.iter().map(|desired| gathered.add(desired)).collect();
         stream::iter(gathered.into_batches(batch)).for_each_concurrent(AT_ONCE, |batch| self.read(batch)).await;
         join_all(asked.into_iter().map(answer)).await
     }
 
-    fn gather(self: &Arc<Observer>, wish: &LoadBalancerWish) -> oneshot::Receiver<Answer> {
+    fn gather(self: &Arc<Observer>, desired: &DesiredLoadBalancer) -> oneshot::Receiver<Answer> {
         let mut gathering = self.lock();
         if gathering.questions.is_empty() {
             tokio::spawn(Arc::clone(self).read_gathered());
         }
-        gathering.add(wish)
+        gathering.add(desired)
     }
 
     /// Waits for more questions, and reads. A provider that panics over one batch leaves the others alone.
@@ -117,8 +117,8 @@ impl Observer {
     /// Returns the questions that are to be asked again in smaller batches.
     async fn read_once(&self, batch: Vec<Question>) -> Vec<Question> {
         let Ok((balancers, _)) = self.balancers() else { return Vec::new() };
-        let wishes: Vec<_> = batch.iter().map(|question| question.wish.clone()).collect();
-        let observed = self.places.run_each(OPERATION, batch.len(), balancers.observe(&wishes)).await;
+        let wanted: Vec<_> = batch.iter().map(|question| question.desired.clone()).collect();
+        let observed = self.places.run_each(OPERATION, batch.len(), balancers.observe(&wanted)).await;
         let (size, mut left) = (batch.len(), Vec::new());
         for (question, answer) in batch.into_iter().zip(observed) {
             match answer {
@@ -154,15 +154,16 @@ impl Observer {
 
 impl Gathering {
     /// Adds a question, or another asker to one that is there already.
-    fn add(&mut self, wish: &LoadBalancerWish) -> oneshot::Receiver<Answer> {
+    fn add(&mut self, desired: &DesiredLoadBalancer) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
-        let places = self.by_key.entry(wish.key.clone()).or_default();
-        let equal = places.iter().find(|at| self.questions.get(**at).is_some_and(|question| question.wish == *wish));
+        let places = self.by_key.entry(desired.key.clone()).or_default();
+        let equal =
+            places.iter().find(|at| self.questions.get(**at).is_some_and(|question| question.desired == *desired));
         match equal.and_then(|at| self.questions.get_mut(*at)) {
             Some(question) => question.askers.push(sender),
             None => {
                 places.push(self.questions.len());
-                self.questions.push(Question { wish: wish.clone(), askers: vec![sender] });
+                self.questions.push(Question { desired: desired.clone(), askers: vec![sender] });
             }
         }
         receiver
@@ -171,7 +172,7 @@ impl Gathering {
     /// Batches of at most `size`, none with two wishes of one balancer.
     fn into_batches(self, size: usize) -> Vec<Vec<Question>> {
         let wanted = self.questions.into_iter().filter(Question::is_wanted);
-        into_batches(wanted, size, |question| question.wish.key.clone())
+        into_batches(wanted, size, |question| question.desired.key.clone())
     }
 }
 
@@ -192,10 +193,10 @@ impl Question {
 }
 
 async fn answer(asked: oneshot::Receiver<Answer>) -> Answer {
-    asked.await.unwrap_or_else(|_| Err(unanswered()))
+    asked.await.unwrap_or_else(|_| Err(outcome_unknown()))
 }
 
-fn unanswered() -> Error {
+fn outcome_unknown() -> Error {
     let message = "the observation ended without an answer; the log says why";
     Error::new(ErrorKind::Unexpected, OPERATION.to_string(), message)
 }

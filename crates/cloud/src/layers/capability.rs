@@ -9,7 +9,9 @@ use bowline_core::annotations::{
     ADOPT, DeletionPolicy, HEALTH_CHECK_INTERVAL, HEALTH_CHECK_PATH, HEALTH_CHECK_PORT, IDLE_TIMEOUT, INTERNAL,
     LoadBalancerSettings, POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES,
 };
-use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Protocol, RouteSpec, SessionAffinity, TrafficPolicy};
+use bowline_core::{
+    DesiredLoadBalancer, IpFamily, LoadBalancerSpec, Protocol, RouteSpec, SessionAffinity, TrafficPolicy,
+};
 
 use crate::{Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, Result, RouteCapabilities};
 
@@ -17,33 +19,33 @@ use crate::{Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBa
 pub fn requested_kind<'a>(
     provider: &str,
     balancers: &dyn LoadBalancers,
-    wish: &LoadBalancerWish,
+    desired: &DesiredLoadBalancer,
     caps: &'a LoadBalancerCapabilities,
 ) -> Result<&'a LoadBalancerKind> {
-    let name = balancers.kind(wish);
+    let name = balancers.kind(desired);
     caps.kind(name).ok_or_else(|| {
         let names: Vec<_> = caps.kinds.iter().map(|kind| kind.name).collect();
         let message =
             format!("{provider} has no load balancers of kind {}, only {}", name.unwrap_or_default(), names.join(", "));
-        unsupported(wish, message)
+        unsupported(desired, message)
     })
 }
 
 /// Checks that load balancers of this kind can do all that the Service asks for; otherwise an error of kind `Unsupported` names
 /// each field and each annotation. Removing a load balancer is always possible; leaving it behind without a mark is not.
-pub fn check_load_balancer(provider: &str, wish: &LoadBalancerWish, caps: &LoadBalancerKind) -> Result<()> {
-    let mut refused = wish.spec.as_deref().map(|spec| balancer(spec, &wish.settings, caps)).unwrap_or_default();
-    let retained = wish.settings.policy == DeletionPolicy::Retain && !caps.retention;
+pub fn check_load_balancer(provider: &str, desired: &DesiredLoadBalancer, caps: &LoadBalancerKind) -> Result<()> {
+    let mut refused = desired.spec.as_deref().map(|spec| balancer(spec, &desired.settings, caps)).unwrap_or_default();
+    let retained = desired.settings.policy == DeletionPolicy::Retain && !caps.retention;
     refuse(&mut refused, retained, || format!("{POLICY}: retain"));
     if refused.is_empty() {
         return Ok(());
     }
     let kind = if caps.name.is_empty() { String::new() } else { format!(" with {} load balancers", caps.name) };
-    Err(unsupported(wish, format!("{provider} cannot do this{kind}: {}", refused.join("; "))))
+    Err(unsupported(desired, format!("{provider} cannot do this{kind}: {}", refused.join("; "))))
 }
 
-fn unsupported(wish: &LoadBalancerWish, message: String) -> Error {
-    let service = format!("{}/{}", wish.key.namespace, wish.key.service);
+fn unsupported(desired: &DesiredLoadBalancer, message: String) -> Error {
+    let service = format!("{}/{}", desired.key.namespace, desired.key.service);
     Error::new(ErrorKind::Unsupported, "plan load balancer", message).context("service", service)
 }
 
@@ -122,7 +124,7 @@ fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadB
 /// The annotations that a balancer is made by.
 fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let checks = caps.health_check_settings;
-    let wishes = [
+    let wanted = [
         (INTERNAL.key, settings.internal, caps.internal),
         (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), caps.proxy_protocol),
         (IDLE_TIMEOUT.key, settings.idle_timeout.is_some(), caps.idle_timeout),
@@ -132,7 +134,7 @@ fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<Str
         (SHARE_GROUP.key, settings.share_group.is_some(), caps.shared),
         (ADOPT.key, settings.adopt.is_some(), caps.adoption),
     ];
-    wishes.into_iter().filter(|(_, wished, can)| *wished && !can).map(|(key, ..)| key.to_owned()).collect()
+    wanted.into_iter().filter(|(_, wished, can)| *wished && !can).map(|(key, ..)| key.to_owned()).collect()
 }
 
 fn refuse(refused: &mut Vec<String>, cannot: bool, field: impl FnOnce() -> String) {
@@ -146,7 +148,7 @@ mod tests {
     use std::sync::Arc;
 
     use bowline_core::annotations;
-    use bowline_core::testing::{annotated, cleanup_wish, service, wish};
+    use bowline_core::testing::{annotated, desired, desired_cleanup, service};
     use bowline_core::{ClusterName, Service};
 
     use super::*;
@@ -156,13 +158,13 @@ mod tests {
         LoadBalancerKind { tcp: true, ip_families: vec![IpFamily::IPv4], ..Default::default() }
     }
 
-    fn with(wish: LoadBalancerWish, annotated: &[(&str, &str)]) -> LoadBalancerWish {
+    fn with(desired: DesiredLoadBalancer, annotated: &[(&str, &str)]) -> DesiredLoadBalancer {
         let annotated = annotated.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        LoadBalancerWish { settings: Arc::new(annotations::read(&annotated).unwrap()), ..wish }
+        DesiredLoadBalancer { settings: Arc::new(annotations::read(&annotated).unwrap()), ..desired }
     }
 
-    fn refused(wish: &LoadBalancerWish, caps: &LoadBalancerKind) -> Option<String> {
-        let error = check_load_balancer("c", wish, caps).err()?;
+    fn refused(desired: &DesiredLoadBalancer, caps: &LoadBalancerKind) -> Option<String> {
+        let error = check_load_balancer("c", desired, caps).err()?;
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         Some(error.to_string())
     }
@@ -187,11 +189,11 @@ mod tests {
             (POLICY.key, "retain", "bowline.dev/policy: retain", |caps| caps.retention = true),
         ];
         for (key, value, place, grant) in cases {
-            let wish = with(wish("default/web", &[]), &[(key, value)]);
-            assert_eq!(refused(&wish, &plain()), said(place), "{key}");
+            let desired = with(desired("default/web", &[]), &[(key, value)]);
+            assert_eq!(refused(&desired, &plain()), said(place), "{key}");
             let mut able = plain();
             grant(&mut able);
-            assert_eq!(refused(&wish, &able), None, "{key}");
+            assert_eq!(refused(&desired, &able), None, "{key}");
         }
     }
 
@@ -205,33 +207,34 @@ mod tests {
             (annotations::TARGET_NODES.key, "a=b"),
         ];
         for (key, value) in cases {
-            let wish = with(wish("default/web", &[]), &[(key, value)]);
-            assert_eq!(refused(&wish, &plain()), None, "{key}: {value}");
+            let desired = with(desired("default/web", &[]), &[(key, value)]);
+            assert_eq!(refused(&desired, &plain()), None, "{key}: {value}");
         }
     }
 
     #[test]
     fn of_a_balancer_that_is_to_go_only_its_retention_is_refused() {
         let over =
-            with(cleanup_wish("default/web"), &[(INTERNAL.key, "true"), (SHARE_GROUP.key, "a"), (ADOPT.key, "a")]);
+            with(desired_cleanup("default/web"), &[(INTERNAL.key, "true"), (SHARE_GROUP.key, "a"), (ADOPT.key, "a")]);
         assert_eq!(refused(&over, &plain()), None);
-        let wish = with(over, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
-        assert_eq!(refused(&wish, &plain()), said("bowline.dev/policy: retain"));
-        assert_eq!(refused(&wish, &LoadBalancerKind { retention: true, ..plain() }), None);
+        let desired = with(over, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
+        assert_eq!(refused(&desired, &plain()), said("bowline.dev/policy: retain"));
+        assert_eq!(refused(&desired, &LoadBalancerKind { retention: true, ..plain() }), None);
     }
 
     #[test]
     fn all_annotations_are_refused_at_once() {
-        let wish = with(wish("default/web", &[]), &[(POLICY.key, "retain"), (INTERNAL.key, "true"), (ADOPT.key, "a")]);
+        let desired =
+            with(desired("default/web", &[]), &[(POLICY.key, "retain"), (INTERNAL.key, "true"), (ADOPT.key, "a")]);
         let expected = "bowline.dev/internal; bowline.dev/adopt; bowline.dev/policy: retain";
-        assert_eq!(refused(&wish, &plain()), said(expected));
+        assert_eq!(refused(&desired, &plain()), said(expected));
     }
 
     #[test]
     fn source_ranges_are_refused_by_where_they_stand() {
         let wished = |service: &Service| {
             let settings = annotations::read(&service.annotations).unwrap();
-            bowline_core::service::wish(&ClusterName::from("k"), service, &settings, Default::default()).unwrap()
+            bowline_core::service::desired(&ClusterName::from("k"), service, &settings, Default::default()).unwrap()
         };
         let noted = annotated(service("default/web"), &[(SOURCE_RANGES.key, "10.0.0.0/8")]);
         assert_eq!(refused(&wished(&noted), &plain()), said("bowline.dev/source-ranges"));

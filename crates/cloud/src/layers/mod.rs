@@ -14,12 +14,12 @@ mod loops;
 pub(crate) mod observe;
 mod operation;
 mod operations;
+mod outcome_unknown;
 mod places;
 mod read;
 mod routes;
 #[cfg(test)]
 mod tests;
-mod unanswered;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan,
+    ClusterName, DesiredLoadBalancer, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, Opaque, Plan,
     Progress, ProviderId, Route, RouteSpec, Step,
 };
 
@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 
 pub use crate::layers::observe::METRICS;
 pub use crate::layers::operations::Operations;
-pub use crate::layers::unanswered::{Attempt, Unanswered};
+pub use crate::layers::outcome_unknown::{Attempt, PendingCreates};
 
 use crate::layers::balancers::Observer;
 use crate::layers::cache::Cache;
@@ -81,7 +81,7 @@ pub struct Layered {
     balancers: Arc<Observer>,
     routes: Arc<RouteWriter>,
     operations: Operations,
-    unanswered: Unanswered,
+    outcome_unknown: PendingCreates,
     locks: Locks,
     places: Arc<Places>,
     calls: Calls,
@@ -115,7 +115,7 @@ impl Layered {
             balancers,
             routes,
             operations: Operations::default(),
-            unanswered: Unanswered::default(),
+            outcome_unknown: PendingCreates::default(),
             locks,
             places,
             calls,
@@ -237,9 +237,9 @@ impl Layered {
     }
 
     /// Leads this pod range to the machine; what was known of it before is not told any more. In a dry run nothing is done.
-    pub async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+    pub async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
         const OPERATION: Operation = Operation::AssignPodRange;
-        let wish = async {
+        let desired = async {
             let can = self.capabilities().instances.as_ref().is_some_and(|limits| limits.assign_pod_ranges);
             let instances = self.provider.instances().filter(|_| can);
             let missing =
@@ -248,12 +248,12 @@ impl Layered {
             if self.skips(OPERATION, &format_args!("pod range {range} to {}", asked.node)) {
                 return Ok(());
             }
-            let assigned = self.places.run(OPERATION, instances.assign_pod_range(asked, range)).await;
+            let assigned = self.places.run(OPERATION, instances.assign_pod_cidrs(asked, range)).await;
             // Even if it failed: it may have been carried out all the same.
             self.cache.outdate(asked);
             assigned
         };
-        self.observed(OPERATION, wish).await
+        self.observed(OPERATION, desired).await
     }
 }
 
@@ -261,17 +261,20 @@ impl Layered {
 
 impl Layered {
     /// What the cloud has for these, as many as there are; one answer per wish, in the same order.
-    pub async fn observe_load_balancers(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+    pub async fn observe_load_balancers(
+        &self,
+        wanted: &[DesiredLoadBalancer],
+    ) -> Vec<Result<Option<LoadBalancerState>>> {
         if let Err(error) = self.starter.ready().await {
-            return wishes.iter().map(|_| Err(error.clone())).collect();
+            return wanted.iter().map(|_| Err(error.clone())).collect();
         }
-        let question = self.balancers.observe_all(wishes);
+        let question = self.balancers.observe_all(wanted);
         self.metrics.observe(Operation::ObserveLoadBalancers, question, |answers| first_error(answers)).await
     }
 
     /// What the cloud has for this one. Questions that come within a moment of each other are asked together.
-    pub async fn observe_load_balancer(&self, wish: &LoadBalancerWish) -> Result<Option<LoadBalancerState>> {
-        self.observed(Operation::ObserveLoadBalancers, self.balancers.observe(wish)).await
+    pub async fn observe_load_balancer(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
+        self.observed(Operation::ObserveLoadBalancers, self.balancers.observe(desired)).await
     }
 
     /// All keys of this cluster for which the cloud has anything.
@@ -298,29 +301,29 @@ impl Layered {
     }
 
     /// Whether the cloud can do all that is wished, as far as that can be said without asking it.
-    pub fn check_load_balancer(&self, wish: &LoadBalancerWish) -> Result<()> {
+    pub fn check_load_balancer(&self, desired: &DesiredLoadBalancer) -> Result<()> {
         let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer)?;
         let provider = &self.info().name;
-        let kind = capability::requested_kind(provider, balancers, wish, capabilities)?;
-        capability::check_load_balancer(provider, wish, kind)
+        let kind = capability::requested_kind(provider, balancers, desired, capabilities)?;
+        capability::check_load_balancer(provider, desired, kind)
     }
 
     /// Maximum number of targets of a load balancer of the kind that this Service requests. Makes no call.
-    pub fn max_targets(&self, wish: &LoadBalancerWish) -> Option<usize> {
+    pub fn max_targets(&self, desired: &DesiredLoadBalancer) -> Option<usize> {
         let (balancers, capabilities) = self.load_balancers(Operation::PlanLoadBalancer).ok()?;
-        capabilities.kind(balancers.kind(wish))?.max_targets
+        capabilities.kind(balancers.kind(desired))?.max_targets
     }
 
     /// How to get from `state` to what is wished. What the cloud cannot do is an error of the kind `Unsupported` that names
     /// all of it. Makes no call.
-    pub fn plan_load_balancer(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.check_load_balancer(wish)?;
+    pub fn plan_load_balancer(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        self.check_load_balancer(desired)?;
         let (balancers, _) = self.load_balancers(Operation::PlanLoadBalancer)?;
         if let Some(operation) = state.and_then(|state| state.pending.as_ref()) {
-            return Err(self.operations.running(&wish.key, operation, &Operation::PlanLoadBalancer.to_string()));
+            return Err(self.operations.running(&desired.key, operation, &Operation::PlanLoadBalancer.to_string()));
         }
-        let plan = self.operations.paced(&wish.key, balancers.plan(wish, state))?;
-        self.unanswered.check_plan(wish, &plan)?;
+        let plan = self.operations.paced(&desired.key, balancers.plan(desired, state))?;
+        self.outcome_unknown.check_plan(desired, &plan)?;
         if !plan.is_empty() {
             self.dry_run.print(self.metrics.provider(), Operation::PlanLoadBalancer, &plan);
         }
@@ -335,16 +338,16 @@ impl Layered {
         polled: Option<&Opaque>,
     ) -> Result<Applied> {
         const OPERATION: Operation = Operation::ApplyLoadBalancer;
-        let wish = async {
+        let desired = async {
             let (balancers, _) = self.load_balancers(OPERATION)?;
             if self.skips(OPERATION, step) {
                 return Ok(Applied::Done);
             }
-            let attempt = self.unanswered.begin(key, step)?;
+            let attempt = self.outcome_unknown.begin(key, step)?;
             let applied = self.places.run(OPERATION, balancers.apply(key, step, polled)).await;
             self.operations.paced(key, attempt.ended(applied))
         };
-        self.observed(OPERATION, wish).await
+        self.observed(OPERATION, desired).await
     }
 
     /// Succeeds if the operation that a step has started has ended, with what the poll has read for the next step. While it has
@@ -386,7 +389,7 @@ impl Layered {
     /// a dry run nothing is done, and the answer is the route as it would be.
     pub async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
         const OPERATION: Operation = Operation::CreateRoute;
-        let wish = async {
+        let desired = async {
             let (_, capabilities) = self.routes(OPERATION)?;
             capability::check_route(&self.info().name, route, capabilities)?;
             if self.skips(OPERATION, &format_args!("route {} to {}", route.destination, route.node)) {
@@ -394,20 +397,20 @@ impl Layered {
             }
             self.routes.create(cluster, route).await
         };
-        self.observed(OPERATION, wish).await
+        self.observed(OPERATION, desired).await
     }
 
     /// Deletes this route, exactly as it was listed, in one batch with others that are deleted at about the same time.
     pub async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
         const OPERATION: Operation = Operation::DeleteRoute;
-        let wish = async {
+        let desired = async {
             self.routes(OPERATION)?;
             if self.skips(OPERATION, &format_args!("route {} ({})", route.destination, route.id)) {
                 return Ok(());
             }
             self.routes.delete(cluster, route).await
         };
-        self.observed(OPERATION, wish).await
+        self.observed(OPERATION, desired).await
     }
 
     fn routes(&self, operation: Operation) -> Result<(&dyn Routes, &RouteCapabilities)> {

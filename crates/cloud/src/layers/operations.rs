@@ -86,7 +86,7 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use bowline_core::Pacing;
-    use bowline_core::testing::wish;
+    use bowline_core::testing::desired;
 
     use super::*;
 
@@ -103,7 +103,7 @@ mod tests {
 
     /// Polls whenever the advice says so; the errors.
     async fn polled(operations: &Operations, id: &str, polls: usize) -> Vec<Error> {
-        let (key, mut errors) = (wish("default/web", &[]).key, Vec::new());
+        let (key, mut errors) = (desired("default/web", &[]).key, Vec::new());
         for _ in 0..polls {
             let error = operations.running(&key, &operation(id), "plan");
             let pause = if let Retry::After(pause) = error.retry_advice() { pause } else { Duration::from_secs(10) };
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_time_begins_again_when_one_has_ended_another_begins_or_nothing_was_polled_for_long() {
-        let (operations, key) = (Operations::default(), wish("default/web", &[]).key);
+        let (operations, key) = (Operations::default(), desired("default/web", &[]).key);
         let is_late = |operations: &Operations, id| {
             operations.running(&key, &operation(id), "plan").kind() == ErrorKind::Unavailable
         };
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_errors_that_name_an_operation_are_paced() {
-        let (operations, key) = (Operations::default(), wish("default/web", &[]).key);
+        let (operations, key) = (Operations::default(), desired("default/web", &[]).key);
         let busy = || Err::<(), _>(Error::pending(operation("b1"), "apply"));
         let pauses: Vec<_> = (0..3).map(|_| operations.paced(&key, busy()).unwrap_err().retry_advice()).collect();
         assert_eq!(pauses, [1000, 1200, 1440].map(|millis| Retry::After(Duration::from_millis(millis))));

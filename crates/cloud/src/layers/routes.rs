@@ -72,7 +72,7 @@ impl RouteWriter {
         }
         let (write, answer) = Write::new(route.clone());
         self.add(cluster, |pending| pending.creates.push(write));
-        answer.await.unwrap_or_else(|_| Err(unanswered(OPERATION)))
+        answer.await.unwrap_or_else(|_| Err(outcome_unknown(OPERATION)))
     }
 
     pub(crate) async fn delete(self: &Arc<RouteWriter>, cluster: &ClusterName, route: &Route) -> Result<()> {
@@ -83,7 +83,7 @@ impl RouteWriter {
         }
         let (write, answer) = Write::new(route.clone());
         self.add(cluster, |pending| pending.deletes.push(write));
-        answer.await.unwrap_or_else(|_| Err(unanswered(OPERATION)))
+        answer.await.unwrap_or_else(|_| Err(outcome_unknown(OPERATION)))
     }
 
     /// Returns the provider's routes if a write neither joins a batch nor waits for a lock.
@@ -196,9 +196,9 @@ fn answer_all<A>(callers: Vec<oneshot::Sender<Result<A>>>, answers: Vec<Result<A
 }
 
 fn only<A>(operation: Operation, mut answers: Vec<Result<A>>) -> Result<A> {
-    answers.pop().unwrap_or_else(|| Err(unanswered(operation)))
+    answers.pop().unwrap_or_else(|| Err(outcome_unknown(operation)))
 }
 
-fn unanswered(operation: Operation) -> Error {
+fn outcome_unknown(operation: Operation) -> Error {
     Error::new(ErrorKind::Unexpected, operation.to_string(), "the write ended without an answer; the log says why")
 }

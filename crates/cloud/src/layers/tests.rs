@@ -548,8 +548,8 @@ fn port(protocol: Protocol, node_port: Option<u16>) -> PortSpec {
     PortSpec { name: String::new(), protocol, port: 80, node_port, app_protocol: None }
 }
 
-fn wish(spec: Option<LoadBalancerSpec>) -> LoadBalancerWish {
-    LoadBalancerWish { key: key(), annotations: Arc::default(), settings: Arc::default(), spec: spec.map(Arc::new) }
+fn desired(spec: Option<LoadBalancerSpec>) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { key: key(), annotations: Arc::default(), settings: Arc::default(), spec: spec.map(Arc::new) }
 }
 
 fn plain() -> LoadBalancerSpec {
@@ -583,7 +583,7 @@ fn greedy() -> LoadBalancerSpec {
 fn all_wishes_that_the_cloud_cannot_fulfil_are_refused_at_once_by_field() {
     let (max_ports, max_targets) = (Some(1), Some(1));
     let nothing = LoadBalancerKind { max_ports, max_targets, ..Default::default() };
-    let error = capability::check_load_balancer("c", &wish(Some(greedy())), &nothing).unwrap_err();
+    let error = capability::check_load_balancer("c", &desired(Some(greedy())), &nothing).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.to_string(),
@@ -613,7 +613,7 @@ fn a_cloud_that_can_do_it_all_refuses_nothing() {
         ..Default::default()
     };
     for spec in [plain(), greedy()] {
-        assert!(capability::check_load_balancer("c", &wish(Some(spec)), &all).is_ok());
+        assert!(capability::check_load_balancer("c", &desired(Some(spec)), &all).is_ok());
     }
 }
 
@@ -645,7 +645,7 @@ fn route(range: &str) -> (RouteSpec, Route) {
 
 /// All writes and the plan, and whether they succeed.
 async fn write_everything(layers: &Layered) {
-    let plan = layers.plan_load_balancer(&wish(Some(plain())), None).unwrap();
+    let plan = layers.plan_load_balancer(&desired(Some(plain())), None).unwrap();
     assert_eq!(plan.steps[0].verb, Verb::Create);
     layers.apply_load_balancer(&key(), &plan.steps[0], None).await.unwrap();
     let (spec, route) = route("10.1.0.0/24");
@@ -659,7 +659,7 @@ async fn a_dry_run_makes_no_write_and_all_reads() {
     let layers = layers_with(&fake, LayerOptions { dry_run: true, ..LayerOptions::default() });
     write_everything(&layers).await;
     assert!(fake.calls().is_empty());
-    assert!(layers.observe_load_balancers(&[wish(None)]).await[0].is_ok());
+    assert!(layers.observe_load_balancers(&[desired(None)]).await[0].is_ok());
     assert!(layers.list_load_balancers(&"k".into()).await.is_ok());
     assert!(layers.list_routes(&"k".into()).await.is_ok());
     assert_eq!(ask(&layers, &ids(0..1), Freshness::Now).await, ["n0"]);
@@ -718,7 +718,7 @@ const RANGE: &str = "10.2.0.0/24";
 
 /// Assigns [`RANGE`], and says how that ended.
 async fn assign(layers: &Layered, asked: &InstanceRef) -> String {
-    let assigned = layers.assign_pod_range(asked, RANGE.parse().unwrap()).await;
+    let assigned = layers.assign_pod_cidrs(asked, RANGE.parse().unwrap()).await;
     assigned.map_or_else(|error| error.kind().as_str().to_owned(), |()| "ok".to_owned())
 }
 
@@ -838,8 +838,8 @@ async fn a_read_that_ends_after_an_assignment_and_began_before_is_not_remembered
 async fn what_the_cloud_cannot_do_is_refused_without_a_call() {
     let fake = Arc::new(Fake::new("c"));
     let layers = layers(&fake);
-    assert!(layers.plan_load_balancer(&wish(Some(greedy())), None).is_err());
-    assert!(layers.plan_load_balancer(&wish(None), None).is_ok(), "removing is always possible");
+    assert!(layers.plan_load_balancer(&desired(Some(greedy())), None).is_err());
+    assert!(layers.plan_load_balancer(&desired(None), None).is_ok(), "removing is always possible");
     let error = layers.create_route(&"k".into(), &route("fd00::/64").0).await.unwrap_err();
     assert_eq!(error.to_string(), "create route: c cannot do this: destination fd00::/64 (IPv6) (node=n)");
     assert!(fake.calls().is_empty());
@@ -853,10 +853,10 @@ async fn a_group_that_the_provider_lacks_is_unsupported() {
     let layers = layers(&Arc::new(fake));
     let (spec, old) = route("10.0.0.0/24");
     let errors = [
-        layers.assign_pod_range(&named("n"), spec.destination).await.unwrap_err(),
-        layers.observe_load_balancers(&[wish(None)]).await.remove(0).unwrap_err(),
+        layers.assign_pod_cidrs(&named("n"), spec.destination).await.unwrap_err(),
+        layers.observe_load_balancers(&[desired(None)]).await.remove(0).unwrap_err(),
         layers.list_load_balancers(&"k".into()).await.unwrap_err(),
-        layers.plan_load_balancer(&wish(None), None).unwrap_err(),
+        layers.plan_load_balancer(&desired(None), None).unwrap_err(),
         layers.list_routes(&"k".into()).await.unwrap_err(),
         layers.create_route(&"k".into(), &spec).await.unwrap_err(),
         layers.delete_route(&"k".into(), &old).await.unwrap_err(),
@@ -873,13 +873,13 @@ fn every_question_may_be_moved_to_a_task() {
     let layers = layers(&Arc::new(Fake::new("c")));
     let (spec, old) = route("10.0.0.0/24");
     let step = bowline_core::Step::new(Verb::Create, "", "", vec![], Opaque::default());
-    let (cluster, key, wishes) = ("k".into(), key(), [wish(None)]);
+    let (cluster, key, wanted) = ("k".into(), key(), [desired(None)]);
     movable(layers.check());
     movable(layers.find_instances(&[], Freshness::Now));
     let asked = named("n");
-    movable(layers.assign_pod_range(&asked, spec.destination));
-    movable(layers.observe_load_balancers(&wishes));
-    movable(layers.observe_load_balancer(&wishes[0]));
+    movable(layers.assign_pod_cidrs(&asked, spec.destination));
+    movable(layers.observe_load_balancers(&wanted));
+    movable(layers.observe_load_balancer(&wanted[0]));
     movable(layers.list_load_balancers(&cluster));
     movable(layers.apply_load_balancer(&key, &step, None));
     movable(layers.list_routes(&cluster));

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Operation, Plan, Progress, Step,
+    ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaque, Operation, Plan, Progress, Step,
 };
 
 use super::{Applied, LoadBalancers};
@@ -38,19 +38,19 @@ pub trait TypedLoadBalancers: Send + Sync {
     }
 
     /// See [`LoadBalancers::kind`].
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        let _ = wish;
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        let _ = desired;
         None
     }
 
     /// See [`LoadBalancers::observe`].
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
 
     /// See [`LoadBalancers::list`].
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
 
     /// See [`LoadBalancers::plan`].
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Self::State>) -> Result<Plan<Self::Change>>;
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&Self::State>) -> Result<Plan<Self::Change>>;
 
     /// See [`LoadBalancers::apply`].
     async fn apply(
@@ -77,12 +77,12 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         TypedLoadBalancers::settings(self, annotations, common)
     }
 
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        TypedLoadBalancers::kind(self, wish)
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        TypedLoadBalancers::kind(self, desired)
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let seen = TypedLoadBalancers::observe(self, wishes).await;
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let seen = TypedLoadBalancers::observe(self, wanted).await;
         seen.into_iter().map(|state| state.map(erased)).collect()
     }
 
@@ -90,14 +90,14 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         TypedLoadBalancers::list(self, cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
         if let Some(operation) = state.and_then(|state| state.pending.clone()) {
             return Err(Error::pending(operation, PLAN));
         }
         let state = state.map(|state| known(PLAN, &state.resources)).transpose()?;
-        let Plan { steps, notices, problems, locks } = TypedLoadBalancers::plan(self, wish, state)?;
+        let Plan { steps, warnings, errors, locks } = TypedLoadBalancers::plan(self, desired, state)?;
         let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
-        Ok(Plan { steps, notices, problems, locks })
+        Ok(Plan { steps, warnings, errors, locks })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
@@ -105,7 +105,7 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         let polled = polled.map(|polled| known(APPLY, polled)).transpose()?;
         Ok(match TypedLoadBalancers::apply(self, key, change, polled).await? {
             Applied::Done => Applied::Done,
-            Applied::Seen(state) => Applied::Seen(erased(state)),
+            Applied::Observed(state) => Applied::Observed(erased(state)),
             Applied::Noted(annotations) => Applied::Noted(annotations),
             Applied::Started(operation) => Applied::Started(operation),
         })

@@ -2,24 +2,28 @@
 
 use super::declared::{Format, Key, Kind, Section, Table, Unknown, suggestion};
 use super::document::{Document, Entry, Part, Shape};
-use crate::{Environment, Problem, Problems, nearest};
+use crate::{ConfigError, ConfigErrors, Environment, nearest};
 
 /// A value that a later one replaces has to be right nevertheless.
 pub(super) struct Check<'a> {
     table: &'a Table,
     document: &'a Document,
-    warnings: Vec<Problem>,
-    problems: Problems,
+    warnings: Vec<ConfigError>,
+    errors: ConfigErrors,
 }
 
 impl Check<'_> {
     /// Warnings and problems.
-    pub(super) fn of(table: &Table, document: &Document, environment: &Environment) -> (Vec<Problem>, Problems) {
-        let mut check = Check { table, document, warnings: Vec::new(), problems: Problems::new() };
+    pub(super) fn of(
+        table: &Table,
+        document: &Document,
+        environment: &Environment,
+    ) -> (Vec<ConfigError>, ConfigErrors) {
+        let mut check = Check { table, document, warnings: Vec::new(), errors: ConfigErrors::new() };
         document.parts.iter().for_each(|part| check.part(part));
         let variables = table.sections.iter().filter(|section| !section.named);
         variables.for_each(|section| check.variables(section, environment));
-        (check.warnings, check.problems)
+        (check.warnings, check.errors)
     }
 
     fn part(&mut self, part: &Part) {
@@ -52,7 +56,7 @@ impl Check<'_> {
         let names = self.table.sections.iter().map(|section| section.name);
         if self.table.unknown == Unknown::Refuse {
             let problem = self.at_head(part, "there is no such section");
-            return self.problems.push(problem.hint(suggestion(&part.name, names)));
+            return self.errors.push(problem.hint(suggestion(&part.name, names)));
         }
         let near = nearest(&part.name, names);
         let near =
@@ -79,10 +83,10 @@ impl Check<'_> {
         let is_section = section.name.is_empty() && self.table.section(&entry.key).is_some();
         if is_section || self.table.is_group(section, &entry.key) {
             let problem = at("keys with values are wanted here").hint("write key: value below it");
-            self.problems.push(problem);
+            self.errors.push(problem);
         } else if self.table.unknown == Unknown::Refuse {
             let problem = at("there is no such key").hint(suggestion(&entry.key, names));
-            self.problems.push(problem);
+            self.errors.push(problem);
         } else {
             let near = nearest(&entry.key, names).map(str::to_owned);
             self.warnings.push(suggesting(at("nobody knows this key, so it is ignored"), near));
@@ -93,7 +97,7 @@ impl Check<'_> {
         let mistake =
             shape_mistake(self.table.format, key.kind, entry).or_else(|| key.kind.mistake(entry.value.as_deref()));
         if let Some((message, hint)) = mistake {
-            self.problems.push(self.at(part, section, key.name, entry.line, &message).hint(hint));
+            self.errors.push(self.at(part, section, key.name, entry.line, &message).hint(hint));
         }
     }
 
@@ -108,19 +112,19 @@ impl Check<'_> {
             });
             let (kind, texts) = items.unwrap_or((Kind::Text, Vec::new()));
             for (message, hint) in texts.into_iter().filter_map(|text| kind.mistake(Some(text))) {
-                self.problems.push(Problem::new(message).field(name).hint(hint));
+                self.errors.push(ConfigError::new(message).field(name).hint(hint));
             }
         }
     }
 
-    fn at_head(&self, part: &Part, message: &str) -> Problem {
+    fn at_head(&self, part: &Part, message: &str) -> ConfigError {
         let field = self.table.format.field(&part.name, part.own_name.as_deref(), "");
-        Problem::file(self.document.file.clone().unwrap_or_default(), Some(part.line), message).field(field)
+        ConfigError::file(self.document.file.clone().unwrap_or_default(), Some(part.line), message).field(field)
     }
 
-    fn at(&self, part: &Part, section: &Section, key: &str, line: usize, message: &str) -> Problem {
+    fn at(&self, part: &Part, section: &Section, key: &str, line: usize, message: &str) -> ConfigError {
         let field = self.table.format.field(section.name, part.own_name.as_deref(), key);
-        Problem::file(self.document.file.clone().unwrap_or_default(), Some(line), message).field(field)
+        ConfigError::file(self.document.file.clone().unwrap_or_default(), Some(line), message).field(field)
     }
 }
 
@@ -144,7 +148,7 @@ fn mapping(key: &str, line: usize) -> Entry {
     Entry { key: key.to_owned(), value: None, line, shape: Shape::Mapping }
 }
 
-fn suggesting(warning: Problem, near: Option<String>) -> Problem {
+fn suggesting(warning: ConfigError, near: Option<String>) -> ConfigError {
     match near {
         Some(near) => warning.hint(format!("did you mean {near}?")),
         None => warning,

@@ -8,31 +8,31 @@ use std::str::Chars;
 
 use super::declared::Format;
 use super::document::{Entry, Part, Shape};
-use crate::{Problem, Problems};
+use crate::{ConfigError, ConfigErrors};
 
 /// Reads the whole text: what can be read of it, and what cannot.
-pub(super) fn parse(file: &Path, text: &str) -> (Vec<Part>, Problems) {
+pub(super) fn parse(file: &Path, text: &str) -> (Vec<Part>, ConfigErrors) {
     // upstream: a byte order mark is a syntax error. Editors write it, and nobody sees it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1, parts: Vec::new() };
-    let mut problems = zeros(file, text);
+    let mut errors = zeros(file, text);
     while let Some(next) = reader.after_blanks() {
         if let Err(wrong) = reader.read_line(next) {
-            problems.push(wrong.into_problem(file, reader.parts.last()));
+            errors.push(wrong.into_problem(file, reader.parts.last()));
             reader.skip_line();
         }
     }
-    (reader.parts, problems)
+    (reader.parts, errors)
 }
 
 /// Lines with a zero byte, which is nowhere allowed, not even in a comment.
-fn zeros(file: &Path, text: &str) -> Problems {
-    let mut problems = Problems::new();
+fn zeros(file: &Path, text: &str) -> ConfigErrors {
+    let mut errors = ConfigErrors::new();
     for (index, _) in text.split('\n').enumerate().filter(|(_, line)| line.contains('\0')) {
-        let problem = Problem::file(file, Some(index + 1), "there is a zero byte");
-        problems.push(problem.hint("save the file as plain text"));
+        let problem = ConfigError::file(file, Some(index + 1), "there is a zero byte");
+        errors.push(problem.hint("save the file as plain text"));
     }
-    problems
+    errors
 }
 
 /// What is wrong with a line.
@@ -44,8 +44,8 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn into_problem(self, file: &Path, part: Option<&Part>) -> Problem {
-        let problem = Problem::file(file, Some(self.line), self.message).hint(self.hint);
+    fn into_problem(self, file: &Path, part: Option<&Part>) -> ConfigError {
+        let problem = ConfigError::file(file, Some(self.line), self.message).hint(self.hint);
         match (self.key, part) {
             (Some(key), Some(part)) => problem.field(Format::Gcfg.field(&part.name, part.own_name.as_deref(), &key)),
             (Some(key), None) => problem.field(key),

@@ -5,7 +5,7 @@ use super::declared::{Format, Key, Keys, Kind, Section, Table};
 use super::document::{Document, Entry, Part};
 use super::value::Value;
 use super::{gcfg, yaml};
-use crate::{ConfigFile, Environment, Problem, Problems};
+use crate::{ConfigError, ConfigErrors, ConfigFile, Environment};
 
 /// A configuration whose values all have the types that were declared. The default says nothing at all.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +13,7 @@ pub struct Settings {
     /// With the names that were declared.
     document: Document,
     environment: Environment,
-    warnings: Vec<Problem>,
+    warnings: Vec<ConfigError>,
     format: Option<Format>,
 }
 
@@ -27,9 +27,9 @@ pub struct View<'a> {
 
 impl Table {
     /// Reads a file and the environment, or reports everything that is wrong. Without a file, the environment and the defaults hold.
-    pub fn read(&self, file: Option<&ConfigFile>, environment: &Environment) -> Result<Settings, Problems> {
-        let (settings, problems) = self.check(file, environment)?;
-        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    pub fn read(&self, file: Option<&ConfigFile>, environment: &Environment) -> Result<Settings, ConfigErrors> {
+        let (settings, errors) = self.check(file, environment)?;
+        if errors.is_empty() { Ok(settings) } else { Err(errors) }
     }
 
     /// The same for a reader that checks more: with invalid values, in place of which the defaults hold, it returns the settings
@@ -38,27 +38,27 @@ impl Table {
         &self,
         file: Option<&ConfigFile>,
         environment: &Environment,
-    ) -> Result<(Settings, Problems), Problems> {
-        let (mut document, problems) = file.map(|file| self.parse(file)).unwrap_or_default();
-        if !problems.is_empty() {
+    ) -> Result<(Settings, ConfigErrors), ConfigErrors> {
+        let (mut document, errors) = file.map(|file| self.parse(file)).unwrap_or_default();
+        if !errors.is_empty() {
             // The rest is checked, too, so that everything is reported at once.
             let (_, more) = Check::of(self, &document, environment);
-            return Err([problems, more].into_iter().fold(Problems::new(), |mut all, some| {
+            return Err([errors, more].into_iter().fold(ConfigErrors::new(), |mut all, some| {
                 all.extend(some);
                 all
             }));
         }
-        let (warnings, problems) = Check::of(self, &document, environment);
+        let (warnings, errors) = Check::of(self, &document, environment);
         self.rename(&mut document);
-        Ok((Settings { document, environment: environment.clone(), warnings, format: Some(self.format) }, problems))
+        Ok((Settings { document, environment: environment.clone(), warnings, format: Some(self.format) }, errors))
     }
 
-    fn parse(&self, file: &ConfigFile) -> (Document, Problems) {
-        let (parts, problems) = match self.format {
+    fn parse(&self, file: &ConfigFile) -> (Document, ConfigErrors) {
+        let (parts, errors) = match self.format {
             Format::Gcfg => gcfg::parse(file.path(), file.text()),
             _ => yaml::parse(self, file),
         };
-        (Document { file: Some(file.path().to_owned()), parts }, problems)
+        (Document { file: Some(file.path().to_owned()), parts }, errors)
     }
 
     /// Sections and keys get the names that were declared.
@@ -77,7 +77,7 @@ impl Table {
 
 impl Settings {
     /// What is ignored because it is not declared.
-    pub fn warnings(&self) -> &[Problem] {
+    pub fn warnings(&self) -> &[ConfigError] {
         &self.warnings
     }
 
@@ -146,14 +146,14 @@ impl<'a> View<'a> {
     }
 
     /// A problem with this key, at the line where it stands, if it is there.
-    pub fn problem(&self, key: &Key, message: impl Into<String>) -> Problem {
+    pub fn problem(&self, key: &Key, message: impl Into<String>) -> ConfigError {
         if let Some((name, _)) = self.variable(key) {
-            return Problem::new(message).field(name);
+            return ConfigError::new(message).field(name);
         }
         let format = self.settings.format.unwrap_or(Format::Gcfg);
         let problem = match &self.settings.document.file {
-            Some(file) => Problem::file(file, self.entries(key).last().map(|entry| entry.line), message),
-            None => Problem::new(message),
+            Some(file) => ConfigError::file(file, self.entries(key).last().map(|entry| entry.line), message),
+            None => ConfigError::new(message),
         };
         problem.field(format.field(self.section, self.own_name, key.name))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Example, Format, Section, Settings, Table, Unknown, keys};
-use crate::{ConfigFile, Environment, Problems, Secret};
+use crate::{ConfigErrors, ConfigFile, Environment, Secret};
 
 keys! {
     /// For tests.
@@ -34,7 +34,7 @@ fn file(text: &str) -> ConfigFile {
     ConfigFile::from_text("cloud.conf", text)
 }
 
-fn attempt(text: &str) -> Result<Settings, Problems> {
+fn attempt(text: &str) -> Result<Settings, ConfigErrors> {
     table().read(Some(&file(text)), &Environment::default())
 }
 
@@ -42,7 +42,7 @@ fn read(text: &str) -> Settings {
     attempt(text).unwrap()
 }
 
-fn problems(text: &str) -> Problems {
+fn errors(text: &str) -> ConfigErrors {
     attempt(text).unwrap_err()
 }
 
@@ -52,8 +52,8 @@ fn global(text: &str) -> Keys {
 
 /// The lines and fields of all problems.
 fn places(text: &str) -> Vec<(usize, String)> {
-    let problems = problems(text);
-    problems.iter().map(|one| (one.line.unwrap_or(0), one.field.clone().unwrap_or_default())).collect()
+    let errors = errors(text);
+    errors.iter().map(|one| (one.line.unwrap_or(0), one.field.clone().unwrap_or_default())).collect()
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn what_cannot_be_read_is_told_with_line_key_and_way_out() {
         ("[global]\nFLAG = ja", 2, "[Global] flag", "neither", "true or false"),
     ];
     for (text, line, field, message, hint) in cases {
-        let problems = problems(text);
-        let problem = problems.iter().next().unwrap();
+        let errors = errors(text);
+        let problem = errors.iter().next().unwrap();
         assert_eq!(problem.file.as_deref(), Some(std::path::Path::new("cloud.conf")), "{text:?}");
         assert_eq!((problem.line, problem.field.as_deref().unwrap_or_default()), (Some(line), field), "{text:?}");
         assert!(problem.message.contains(message), "{text:?}: {problem}");
@@ -218,8 +218,8 @@ fn all_that_is_wrong_is_told_at_once() {
 fn where_a_value_is_wrong_the_default_holds_for_whoever_reads_on() {
     let text = "[Global]\nflag = ja\nnumber = x\ncount = -1\ntime = 9\n";
     let check = |text| table().check(Some(&file(text)), &Environment::default());
-    let (settings, problems) = check(text).unwrap();
-    assert_eq!((settings.section::<Keys>("Global"), problems.iter().count()), (Keys::default(), 4));
+    let (settings, errors) = check(text).unwrap();
+    assert_eq!((settings.section::<Keys>("Global"), errors.iter().count()), (Keys::default(), 4));
     assert!(check("[Global\nflag = ja\n").is_err(), "nothing is known about what is missing");
 }
 
@@ -288,12 +288,12 @@ fn the_environment_goes_before_the_file_and_its_values_are_checked_too() {
 #[test]
 fn unknown_keys_are_refused_where_the_go_program_refuses_them() {
     let strict = Table { unknown: Unknown::Refuse, ..table() };
-    let problems = strict.read(Some(&file("[Global]\ntxet = a\n[Globl]\n")), &Environment::default()).unwrap_err();
+    let errors = strict.read(Some(&file("[Global]\ntxet = a\n[Globl]\n")), &Environment::default()).unwrap_err();
     let expected = [
         "cloud.conf:2: [Global] txet: there is no such key; did you mean text?",
         "cloud.conf:3: [Globl]: there is no such section; did you mean Global?",
     ];
-    assert_eq!(problems.to_string(), expected.join("\n"));
+    assert_eq!(errors.to_string(), expected.join("\n"));
 }
 
 keys! {
@@ -364,8 +364,8 @@ proptest! {
     fn no_text_is_too_strange(text in "(?s)([\\[\\]\"\\\\=#;_ a\n\r\t\u{0}ü-]|Global|flag|time){0,40}") {
         let whole = attempt(&text);
         let below = attempt(&format!("[Global]\n{text}"));
-        for problems in [whole.err(), below.err()].into_iter().flatten() {
-            prop_assert!(problems.iter().all(|problem| problem.line.is_some() && problem.hint.is_some()));
+        for errors in [whole.err(), below.err()].into_iter().flatten() {
+            prop_assert!(errors.iter().all(|problem| problem.line.is_some() && problem.hint.is_some()));
         }
     }
 
@@ -376,8 +376,8 @@ proptest! {
 
     #[test]
     fn lines_are_counted_by_their_ends(before in "([# a\r]*\n){0,9}") {
-        let problems = problems(&format!("[Global]\n{}flag = ja", before.replace('a', "# a")));
-        let lines: Vec<_> = problems.iter().map(|problem| problem.line).collect();
+        let errors = errors(&format!("[Global]\n{}flag = ja", before.replace('a', "# a")));
+        let lines: Vec<_> = errors.iter().map(|problem| problem.line).collect();
         prop_assert_eq!(lines, [Some(before.matches('\n').count() + 2)]);
     }
 }

@@ -9,7 +9,7 @@ use super::declared::Kind;
 use crate::{Secret, parse_duration};
 
 /// What is wrong, and what would be right.
-pub(super) type Mistake = (String, String);
+pub(super) type ValueError = (String, String);
 
 /// The type of a field that is a key.
 pub trait Value: Default {
@@ -100,7 +100,7 @@ fn ip_family(text: &str) -> Option<IpFamily> {
     }
 }
 
-pub(super) fn boolean(text: &str) -> Result<bool, Mistake> {
+pub(super) fn boolean(text: &str) -> Result<bool, ValueError> {
     match text.to_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
@@ -108,7 +108,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, Mistake> {
     }
 }
 
-pub(super) fn integer(text: &str) -> Result<i64, Mistake> {
+pub(super) fn integer(text: &str) -> Result<i64, ValueError> {
     let (negative, digits) = match text.trim().strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text.trim().strip_prefix('+').unwrap_or(text.trim())),
@@ -118,7 +118,7 @@ pub(super) fn integer(text: &str) -> Result<i64, Mistake> {
 }
 
 // upstream: no sign at all, not even a plus.
-pub(super) fn unsigned(text: &str) -> Result<u64, Mistake> {
+pub(super) fn unsigned(text: &str) -> Result<u64, ValueError> {
     magnitude(text.trim()).ok_or_else(|| {
         let (message, hint) = no_number(text);
         (message, format!("{hint} that is not negative"))
@@ -132,11 +132,11 @@ fn magnitude(digits: &str) -> Option<u64> {
     is_plain.then(|| u64::from_str_radix(digits, base).ok()).flatten()
 }
 
-fn no_number(text: &str) -> Mistake {
+fn no_number(text: &str) -> ValueError {
     (format!("{text:?} is no whole number, or too large"), "write a whole number".to_owned())
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, Mistake> {
+pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     parse_duration(text).map_err(|expected| match magnitude(text) {
         Some(number) => (format!("{text:?} has no unit"), format!("write {number}s for seconds")),
         None => (format!("{text:?} is no duration"), expected),

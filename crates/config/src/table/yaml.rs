@@ -14,13 +14,13 @@ use serde_saphyr::Spanned;
 
 use super::declared::{Section, Table};
 use super::document::{Entry, Part, Shape};
-use crate::{ConfigFile, Problems};
+use crate::{ConfigErrors, ConfigFile};
 
 /// Reads the whole text. One that cannot be read has no parts.
-pub(super) fn parse(table: &Table, file: &ConfigFile) -> (Vec<Part>, Problems) {
+pub(super) fn parse(table: &Table, file: &ConfigFile) -> (Vec<Part>, ConfigErrors) {
     match file.yaml::<Mapping>() {
-        Ok(document) => (Reader { table, text: file.text() }.document(document), Problems::new()),
-        Err(problems) => (Vec::new(), problems),
+        Ok(document) => (Reader { table, text: file.text() }.document(document), ConfigErrors::new()),
+        Err(errors) => (Vec::new(), errors),
     }
 }
 

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 
-use bowline_core::{IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, LoadBalancerWish, SessionAffinity};
+use bowline_core::{
+    DesiredLoadBalancer, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, SessionAffinity,
+};
 
 use super::Balancing;
-use crate::bench::{SeenBalancer, SeenListener, SeenResource, SeenTarget};
-use crate::scene::{Verdict, broken, require};
+use crate::bench::{SeenListener, SeenLoadBalancer, SeenResource, SeenTarget};
+use crate::scene::{CaseResult, broken, require};
 
 /// How many things of each kind there are.
 pub(crate) type Shape = BTreeMap<String, usize>;
@@ -38,7 +40,7 @@ impl Balancing<'_> {
     }
 
     /// The cloud has what it had then, and nothing else.
-    pub(crate) async fn nothing_changed_since(&self, before: &[SeenResource]) -> Verdict {
+    pub(crate) async fn nothing_changed_since(&self, before: &[SeenResource]) -> CaseResult {
         let after = self.resources().await;
         for old in before {
             require(after.contains(old), || {
@@ -51,15 +53,15 @@ impl Balancing<'_> {
     }
 
     /// The balancer of this Service, which must be there.
-    pub(crate) async fn seen(&self, key: &LoadBalancerKey) -> Verdict<SeenBalancer> {
+    pub(crate) async fn seen(&self, key: &LoadBalancerKey) -> CaseResult<SeenLoadBalancer> {
         let seen = self.hands.balancer(key).await;
         seen.map_or_else(|| broken(format!("{} has no balancer in the cloud", key.service)), Ok)
     }
 
     /// The balancer does what is wished, and the status says where.
-    pub(crate) async fn is_as_wished(&self, wish: &LoadBalancerWish, state: &LoadBalancerState) -> Verdict {
-        let Some(spec) = wish.spec.as_deref() else { return broken("nothing is wished") };
-        let seen = self.seen(&wish.key).await?;
+    pub(crate) async fn is_as_wished(&self, desired: &DesiredLoadBalancer, state: &LoadBalancerState) -> CaseResult {
+        let Some(spec) = desired.spec.as_deref() else { return broken("nothing is wished") };
+        let seen = self.seen(&desired.key).await?;
         let targets = self.targets(spec)?;
         listeners_are_as_wished(&seen, spec, &targets)?;
         // Without a node port there may be no way to a node.
@@ -67,13 +69,13 @@ impl Balancing<'_> {
         same("targets", sorted(seen.targets.clone()), if is_led { targets } else { Vec::new() })?;
         same("source ranges", set(&seen.source_ranges), set(&spec.source_ranges))?;
         self.affinity_is_as_wished(seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
-        health_check_is_as_wished(&seen, wish, spec)?;
-        settings_are_as_wished(&seen, wish)?;
+        health_check_is_as_wished(&seen, desired, spec)?;
+        settings_are_as_wished(&seen, desired)?;
         let families = if self.caps()?.serves_first_family() { 1 } else { spec.ip_families.len() };
         addresses_are_as_wished(&seen, spec, families, state)
     }
 
-    fn affinity_is_as_wished(&self, seen: SessionAffinity, wished: SessionAffinity) -> Verdict {
+    fn affinity_is_as_wished(&self, seen: SessionAffinity, wished: SessionAffinity) -> CaseResult {
         let is_sticky = |affinity: SessionAffinity| affinity != SessionAffinity::None;
         if self.hands.affinity_is_timed() {
             same("affinity", seen, wished)
@@ -82,7 +84,7 @@ impl Balancing<'_> {
         }
     }
 
-    fn targets(&self, spec: &LoadBalancerSpec) -> Verdict<Vec<SeenTarget>> {
+    fn targets(&self, spec: &LoadBalancerSpec) -> CaseResult<Vec<SeenTarget>> {
         let drain = self.caps()?.drain;
         let wanted = spec.targets.iter().filter(|target| drain || !target.draining);
         let seen = |target: &bowline_core::TargetNode| SeenTarget {
@@ -93,7 +95,7 @@ impl Balancing<'_> {
     }
 }
 
-fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Verdict {
+fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> CaseResult {
     require(seen == wanted, || format!("the {what} are {seen:?}, and {wanted:?} is wished"))
 }
 
@@ -107,7 +109,7 @@ fn set<T: Ord + Clone>(items: &[T]) -> BTreeSet<T> {
 }
 
 /// Where a port goes on a node may hang on the node: without any, it cannot be seen.
-fn listeners_are_as_wished(seen: &SeenBalancer, spec: &LoadBalancerSpec, targets: &[SeenTarget]) -> Verdict {
+fn listeners_are_as_wished(seen: &SeenLoadBalancer, spec: &LoadBalancerSpec, targets: &[SeenTarget]) -> CaseResult {
     let mut wished = listeners(spec);
     let is_blind = targets.is_empty() && seen.listeners.iter().all(|listener| listener.node_port.is_none());
     if is_blind {
@@ -126,8 +128,12 @@ fn listeners(spec: &LoadBalancerSpec) -> Vec<SeenListener> {
 }
 
 /// What the Service says about it goes for what the annotations do not say.
-fn health_check_is_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Verdict {
-    let (settings, check) = (&wish.settings, spec.health_check.as_ref());
+fn health_check_is_as_wished(
+    seen: &SeenLoadBalancer,
+    desired: &DesiredLoadBalancer,
+    spec: &LoadBalancerSpec,
+) -> CaseResult {
+    let (settings, check) = (&desired.settings, spec.health_check.as_ref());
     let path = settings.health_check_path.clone().or(check.map(|check| check.path.clone()));
     let port = settings.health_check_port.or(check.map(|check| check.port));
     let found = seen.health_check.as_ref();
@@ -145,11 +151,11 @@ fn health_check_is_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish, spec:
     require(wanted.is_none() || found == wanted, || format!("the interval of the check is {found:?}, not {wanted:?}"))
 }
 
-fn settings_are_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish) -> Verdict {
-    same("versions of the PROXY protocol", seen.proxy_protocol, wish.settings.proxy_protocol)?;
-    let internal = seen.internal.unwrap_or(wish.settings.internal);
-    same("sides that it is reached from (internal)", internal, wish.settings.internal)?;
-    let timeout = wish.settings.idle_timeout;
+fn settings_are_as_wished(seen: &SeenLoadBalancer, desired: &DesiredLoadBalancer) -> CaseResult {
+    same("versions of the PROXY protocol", seen.proxy_protocol, desired.settings.proxy_protocol)?;
+    let internal = seen.internal.unwrap_or(desired.settings.internal);
+    same("sides that it is reached from (internal)", internal, desired.settings.internal)?;
+    let timeout = desired.settings.idle_timeout;
     require(timeout.is_none() || seen.idle_timeout == timeout, || {
         format!("silent connections are closed after {:?}, and {timeout:?} is wished", seen.idle_timeout)
     })
@@ -157,11 +163,11 @@ fn settings_are_as_wished(seen: &SeenBalancer, wish: &LoadBalancerWish) -> Verdi
 
 /// Of the families that are wished, the first so many are served.
 fn addresses_are_as_wished(
-    seen: &SeenBalancer,
+    seen: &SeenLoadBalancer,
     spec: &LoadBalancerSpec,
     served: usize,
     state: &LoadBalancerState,
-) -> Verdict {
+) -> CaseResult {
     let family = |address: &IpAddr| if address.is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 };
     let families: Vec<_> = seen.addresses.iter().map(family).collect();
     let wished = spec.ip_families.get(..served).unwrap_or(&spec.ip_families);

@@ -11,7 +11,7 @@ use bowline_core::annotations::ProxyProtocol;
 use bowline_core::{LoadBalancerKey, Protocol, SessionAffinity};
 use ipnet::IpNet;
 
-use super::Hand;
+use super::BenchResult;
 
 /// One thing in the cloud that is there for balancers: a balancer, a listener, a floating IP, a rule of a firewall.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct SeenResource {
 
 /// What a balancer does in effect, in words that every cloud shares.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SeenBalancer {
+pub struct SeenLoadBalancer {
     /// The [`SeenResource::id`] of what makes it one.
     pub id: String,
     /// Its name; may be empty.
@@ -89,7 +89,7 @@ pub struct SeenHealthCheck {
 
 /// A balancer that no plan of ours made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ForeignBalancer {
+pub struct ForeignLoadBalancer {
     /// Its name, where names are chosen.
     pub name: String,
     /// Whose mark it bears: nobody's, or that of another cluster or Service, put as a manager would.
@@ -101,16 +101,16 @@ pub struct ForeignBalancer {
 /// Hands for balancers. As long as nothing else is said, the cloud shows at once what it has. It need not be fast: whenever the
 /// provider says `InProgress`, the suite lets it [settle](BalancerBench::settle) and goes on where it was.
 #[async_trait]
-pub trait BalancerBench: Send + Sync {
+pub trait LoadBalancerBench: Send + Sync {
     /// Everything that the cloud has for balancers, whoever made it and in whatever state it is.
     async fn resources(&self) -> Vec<SeenResource>;
 
     /// What the balancer of this Service does; `None` if there is none, or not enough of one to do anything.
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer>;
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer>;
 
     /// Puts a balancer with a listener there, as somebody else would, and returns the thing that `bowline.dev/adopt` would
     /// name. `None` if this bench cannot.
-    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+    async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let _ = foreign;
         None
     }
@@ -138,20 +138,20 @@ pub trait BalancerBench: Send + Sync {
 
     /// From now on what is made is not shown to those who look for it until [`settle`](BalancerBench::settle), although it
     /// is there and its name, if names are unique, is taken.
-    async fn stale(&self) -> Hand {
-        Hand::Cannot
+    async fn stale(&self) -> BenchResult {
+        BenchResult::Cannot
     }
 
     /// From now on every change takes the cloud some time, which ends with [`settle`](BalancerBench::settle).
-    async fn slow(&self) -> Hand {
-        Hand::Cannot
+    async fn slow(&self) -> BenchResult {
+        BenchResult::Cannot
     }
 
     /// This many of the next changes that the cloud accepts fail: the cloud is at work on each, and it ends in failure with
     /// [`settle`](BalancerBench::settle). Called after [`slow`](BalancerBench::slow); 0 takes it back.
-    async fn fail_next(&self, changes: u64) -> Hand {
+    async fn fail_next(&self, changes: u64) -> BenchResult {
         let _ = changes;
-        Hand::Cannot
+        BenchResult::Cannot
     }
 
     /// Waits, or turns the cloud's clock, until its work is done and all that it has is shown. It stays slow or stale for

@@ -10,9 +10,9 @@ use bowline_cloud::CloudProvider;
 
 use super::trouble::visible_troubles;
 use crate::balancing::{Balancing, gone};
-use crate::bench::Trouble;
+use crate::bench::InducedFault;
 use crate::probes::Probe;
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 /// Bodies of answers 404 that are not the cloud's own: of a proxy, of an API gateway, of a web server that is no cloud.
 const FOREIGN: [&str; 3] =
@@ -24,11 +24,11 @@ const SLOW: Duration = Duration::from_millis(200);
 /// A busy machine may stop any thread for a while, but not each time.
 const TRIES: usize = 3;
 
-pub(super) async fn foreign_404_is_no_answer(scene: &Scene) -> Verdict {
+pub(super) async fn foreign_404_is_no_answer(scene: &Scene) -> CaseResult {
     let probes = Probe::all(scene).await?;
     for body in FOREIGN {
         for probe in &probes {
-            scene.trouble(Trouble::NotFound(body)).await?;
+            scene.trouble(InducedFault::NotFound(body)).await?;
             let probed = probe.run(scene.provider()).await;
             scene.mend().await;
             require(probed.failed, || {
@@ -39,13 +39,13 @@ pub(super) async fn foreign_404_is_no_answer(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn failed_calls_are_not_repeated(scene: &Scene) -> Verdict {
+pub(super) async fn failed_calls_are_not_repeated(scene: &Scene) -> CaseResult {
     let probes = Probe::all(scene).await?;
     for probe in probes.iter().filter(|probe| !probe.writes()) {
         // The first time, a provider may have to log in.
         probe.run(scene.provider()).await;
         let sound = calls(scene, probe).await?;
-        for (trouble, _) in visible_troubles().filter(|(trouble, _)| *trouble != Trouble::Unauthenticated) {
+        for (trouble, _) in visible_troubles().filter(|(trouble, _)| *trouble != InducedFault::Unauthenticated) {
             scene.trouble(trouble).await?;
             let failed = calls(scene, probe).await?;
             scene.mend().await;
@@ -55,7 +55,7 @@ pub(super) async fn failed_calls_are_not_repeated(scene: &Scene) -> Verdict {
         }
     }
     for probe in probes.iter().filter(|probe| probe.writes()) {
-        scene.trouble(Trouble::Broken).await?;
+        scene.trouble(InducedFault::Broken).await?;
         let failed = calls(scene, probe).await?;
         scene.mend().await;
         require(failed <= 1, || {
@@ -66,18 +66,18 @@ pub(super) async fn failed_calls_are_not_repeated(scene: &Scene) -> Verdict {
 }
 
 /// Number of calls to the cloud that this one takes.
-async fn calls(scene: &Scene, probe: &Probe) -> Verdict<u64> {
-    let count = || async { scene.calls().await.ok_or_else(|| Stop::BenchCannot("count calls".to_owned())) };
+async fn calls(scene: &Scene, probe: &Probe) -> CaseResult<u64> {
+    let count = || async { scene.calls().await.ok_or_else(|| CaseFailure::BenchCannot("count calls".to_owned())) };
     let before = count().await?;
     probe.run(scene.provider()).await;
     Ok(count().await? - before)
 }
 
-pub(super) async fn secrets_stay_secret(scene: &Scene) -> Verdict {
+pub(super) async fn secrets_stay_secret(scene: &Scene) -> CaseResult {
     let probes = Probe::all(scene).await?;
     let provider = scene.provider();
     hides(scene, "info", &format!("{:?} {:?}", provider.info(), provider.capabilities()))?;
-    for trouble in visible_troubles().map(|(trouble, _)| trouble).chain(FOREIGN.map(Trouble::NotFound)) {
+    for trouble in visible_troubles().map(|(trouble, _)| trouble).chain(FOREIGN.map(InducedFault::NotFound)) {
         scene.trouble(trouble).await?;
         for probe in &probes {
             hides(scene, &probe.name(), &probe.run(provider).await.text)?;
@@ -91,13 +91,13 @@ pub(super) async fn secrets_stay_secret(scene: &Scene) -> Verdict {
 }
 
 /// Plans and their notices show no secret either.
-async fn plans_hide(scene: &Scene) -> Verdict {
+async fn plans_hide(scene: &Scene) -> CaseResult {
     if scene.provider().capabilities().load_balancers.is_none() {
         return Ok(());
     }
     let work = Balancing::of(scene)?;
-    let wish = work.everything("hidden", &[work.node("node-9").await])?;
-    for wanted in [&wish, &gone(&wish)] {
+    let desired = work.everything("hidden", &[work.node("node-9").await])?;
+    for wanted in [&desired, &gone(&desired)] {
         let plan = work.plan(wanted).await?;
         hides(scene, "plan", &format!("{plan} {plan:?}"))?;
         work.converge(wanted).await?;
@@ -105,7 +105,7 @@ async fn plans_hide(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-fn hides(scene: &Scene, what: &str, text: &str) -> Verdict {
+fn hides(scene: &Scene, what: &str, text: &str) -> CaseResult {
     let secrets = scene.bench().secrets();
     let shown = secrets.iter().find(|secret| !secret.is_empty() && text.contains(secret.as_str()));
     match shown {
@@ -115,9 +115,9 @@ fn hides(scene: &Scene, what: &str, text: &str) -> Verdict {
     }
 }
 
-pub(super) async fn no_call_blocks_the_thread(scene: &Scene) -> Verdict {
+pub(super) async fn no_call_blocks_the_thread(scene: &Scene) -> CaseResult {
     let probes = Probe::all(scene).await?;
-    scene.trouble(Trouble::Slow(SLOW)).await?;
+    scene.trouble(InducedFault::Slow(SLOW)).await?;
     for probe in probes.into_iter().filter(|probe| !probe.writes()) {
         let mut longest = Duration::MAX;
         for _ in 0..TRIES {
@@ -134,14 +134,14 @@ pub(super) async fn no_call_blocks_the_thread(scene: &Scene) -> Verdict {
 
 /// The longest time that the call keeps its thread without waiting. It has a thread of its own, with a runtime of its own, so
 /// that a call that blocks does not keep the cloud's simulator from answering.
-async fn longest_poll(provider: Arc<dyn CloudProvider>, probe: Probe) -> Verdict<Duration> {
+async fn longest_poll(provider: Arc<dyn CloudProvider>, probe: Probe) -> CaseResult<Duration> {
     let call = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok::<_, std::io::Error>(runtime.block_on(timed(probe.run(&*provider))))
     };
     match tokio::task::spawn_blocking(call).await {
         Ok(Ok(longest)) => Ok(longest),
-        Ok(Err(error)) => Err(Stop::BenchCannot(format!("make a runtime: {error}"))),
+        Ok(Err(error)) => Err(CaseFailure::BenchCannot(format!("make a runtime: {error}"))),
         Err(error) => broken(format!("the call does not end well on another thread: {error}")),
     }
 }

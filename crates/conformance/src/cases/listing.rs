@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bowline_cloud::{Absence, ErrorKind, PageToken};
 use bowline_core::{Instance, InstanceState};
 
-use crate::bench::Hand;
-use crate::scene::{Scene, Stop, Verdict, broken, by_name, of, require};
+use crate::bench::BenchResult;
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, by_name, of, require};
 
 /// The largest page that is filled; beyond that a case would only take time.
 const LARGEST: usize = 200;
@@ -14,7 +14,7 @@ const LARGEST: usize = 200;
 /// No listing of the few machines of a case has more pages than this.
 const ENDLESS: usize = 1_000;
 
-pub(super) async fn listing_agrees_with_find(scene: &Scene) -> Verdict {
+pub(super) async fn listing_agrees_with_find(scene: &Scene) -> CaseResult {
     let (running, stopped, gone) =
         (scene.add("running").await, scene.add("stopped").await, scene.add_and_delete("gone").await);
     scene.bench().stop(&stopped).await;
@@ -29,7 +29,7 @@ pub(super) async fn listing_agrees_with_find(scene: &Scene) -> Verdict {
     require(!listed.iter().any(|state| is(state, &gone)), || format!("{:?} is gone and listed", gone.id))
 }
 
-pub(super) async fn pages_are_complete(scene: &Scene) -> Verdict {
+pub(super) async fn pages_are_complete(scene: &Scene) -> CaseResult {
     let page = scene.numbers()?.list_page.unwrap_or(1).min(LARGEST);
     // Those that go are the oldest and the newest, so that some are on the first page whichever way the cloud lists, and
     // the pages after it meet those that stay: a listing that counts machines instead of remembering its place then
@@ -78,7 +78,7 @@ async fn stir(scene: &Scene, go: &mut Vec<Instance>, seen: &BTreeMap<String, usi
     scene.add(&format!("comes-{turn}")).await;
 }
 
-fn every_one_once(stay: &[Instance], seen: &BTreeMap<String, usize>) -> Verdict {
+fn every_one_once(stay: &[Instance], seen: &BTreeMap<String, usize>) -> CaseResult {
     for instance in stay {
         let times = seen.get(&instance.id).copied().unwrap_or_default();
         require(times == 1, || format!("{:?} was there all the time and is listed {times} times", instance.id))?;
@@ -86,11 +86,11 @@ fn every_one_once(stay: &[Instance], seen: &BTreeMap<String, usize>) -> Verdict 
     Ok(())
 }
 
-pub(super) async fn absence_is_as_declared(scene: &Scene) -> Verdict {
+pub(super) async fn absence_is_as_declared(scene: &Scene) -> CaseResult {
     let numbers = scene.numbers()?;
     let (_listed, unlisted) = (scene.add("listed").await, scene.add("unlisted").await);
-    if scene.bench().unlist(&unlisted).await == Hand::Cannot {
-        return Err(Stop::BenchCannot("leave a machine out of a listing".to_owned()));
+    if scene.bench().unlist(&unlisted).await == BenchResult::Cannot {
+        return Err(CaseFailure::BenchCannot("leave a machine out of a listing".to_owned()));
     }
     if everything(scene).await?.iter().any(|state| is(state, &unlisted)) {
         return Ok(());
@@ -107,7 +107,7 @@ pub(super) async fn absence_is_as_declared(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn without_listing_it_is_unsupported(scene: &Scene) -> Verdict {
+pub(super) async fn without_listing_it_is_unsupported(scene: &Scene) -> CaseResult {
     match scene.instances()?.list(None).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
         Err(error) => broken(format!("not claimed, and the error is {:?}: {error}", error.kind())),
@@ -115,7 +115,7 @@ pub(super) async fn without_listing_it_is_unsupported(scene: &Scene) -> Verdict 
     }
 }
 
-pub(super) async fn everything(scene: &Scene) -> Verdict<Vec<InstanceState>> {
+pub(super) async fn everything(scene: &Scene) -> CaseResult<Vec<InstanceState>> {
     let (mut all, mut token) = (Vec::new(), None::<PageToken>);
     for _ in 0..ENDLESS {
         let page = scene.page(token.as_ref()).await?;

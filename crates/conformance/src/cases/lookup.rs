@@ -5,12 +5,12 @@ use bowline_core::{Address, AddressType, Instance, InstanceRef, InstanceState, P
 use futures::future::join_all;
 
 use crate::bench::WantedMachine;
-use crate::scene::{Scene, Stop, Verdict, broken, by_id, by_name, of, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, by_id, by_name, of, require};
 
 /// More machines than this for one case would only take time, on a cloud that is not a simulator even hours.
 const MANY: usize = 200;
 
-pub(super) async fn one_answer_each(scene: &Scene) -> Verdict {
+pub(super) async fn one_answer_each(scene: &Scene) -> CaseResult {
     let (a, b, gone) = (scene.add("a").await, scene.add("b").await, scene.add_and_delete("gone").await);
     // Questions that come twice, in no order that the cloud would have, and not the same when read backwards.
     let asked = [&b, &gone, &a, &a, &b].map(of);
@@ -21,20 +21,20 @@ pub(super) async fn one_answer_each(scene: &Scene) -> Verdict {
     require(ids == [b, None, a, a, b], || format!("asked for {b:?}, one that is gone, {a:?} twice, {b:?}: {ids:?}"))
 }
 
-pub(super) async fn empty_question_makes_no_call(scene: &Scene) -> Verdict {
+pub(super) async fn empty_question_makes_no_call(scene: &Scene) -> CaseResult {
     let before = scene.calls().await;
     let answers = scene.instances()?.find(&[]).await;
     require(answers.is_empty(), || format!("{} answers to no question", answers.len()))?;
     same_calls(scene, before).await
 }
 
-pub(super) async fn stopped_is_not_gone(scene: &Scene) -> Verdict {
+pub(super) async fn stopped_is_not_gone(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     scene.bench().stop(&instance).await;
     scene.instance(&of(&instance)).await.map(drop)
 }
 
-pub(super) async fn stopped_is_told(scene: &Scene) -> Verdict {
+pub(super) async fn stopped_is_told(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     scene.bench().stop(&instance).await;
     let stopped = scene.state(&of(&instance)).await?;
@@ -44,7 +44,7 @@ pub(super) async fn stopped_is_told(scene: &Scene) -> Verdict {
     require(matches!(running, InstanceState::Running(_)), || format!("a machine that was started is {running:?}"))
 }
 
-pub(super) async fn id_before_name(scene: &Scene) -> Verdict {
+pub(super) async fn id_before_name(scene: &Scene) -> CaseResult {
     let (a, b, gone) = (scene.add("a").await, scene.add("b").await, scene.add_and_delete("gone").await);
     let found = scene.instance(&by_id(&a.name, b.provider_id.as_ref())).await?;
     require(found.id == b.id, || {
@@ -54,7 +54,7 @@ pub(super) async fn id_before_name(scene: &Scene) -> Verdict {
     require(state == InstanceState::Gone, || format!("the ID is gone and the name exists; it answered {state:?}"))
 }
 
-pub(super) async fn id_is_recognised(scene: &Scene) -> Verdict {
+pub(super) async fn id_is_recognised(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     // Another one, so that an ID cut too short would fit both.
     scene.add("node-2").await;
@@ -74,7 +74,7 @@ pub(super) async fn id_is_recognised(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn foreign_id_is_not_mine(scene: &Scene) -> Verdict {
+pub(super) async fn foreign_id_is_not_mine(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     // The name and what stands behind the prefix are right, so that only the prefix can tell.
     let foreign = ProviderId::of("somebody-elses-cloud", &instance.id);
@@ -84,7 +84,7 @@ pub(super) async fn foreign_id_is_not_mine(scene: &Scene) -> Verdict {
     same_calls(scene, before).await
 }
 
-pub(super) async fn malformed_id_is_an_error(scene: &Scene) -> Verdict {
+pub(super) async fn malformed_id_is_an_error(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     for id in scene.bench().malformed_ids() {
         let error = scene.error(&by_id(&instance.name, Some(&id))).await?;
@@ -93,7 +93,7 @@ pub(super) async fn malformed_id_is_an_error(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn name_finds_the_machine(scene: &Scene) -> Verdict {
+pub(super) async fn name_finds_the_machine(scene: &Scene) -> CaseResult {
     let (a, gone) = (scene.add("a").await, scene.add_and_delete("gone").await);
     let found = scene.instance(&by_name(&a.name)).await?;
     require(*found == a, || format!("asked by name, it answered {found:?} instead of {a:?}"))?;
@@ -101,7 +101,7 @@ pub(super) async fn name_finds_the_machine(scene: &Scene) -> Verdict {
     require(state == InstanceState::Gone, || format!("a name without machine is {state:?}"))
 }
 
-pub(super) async fn two_of_one_name_is_an_error(scene: &Scene) -> Verdict {
+pub(super) async fn two_of_one_name_is_an_error(scene: &Scene) -> CaseResult {
     let (a, b) = (scene.add("twin").await, scene.add("twin").await);
     let text = scene.error(&by_name("twin")).await?.to_string();
     require(text.contains(&a.id) && text.contains(&b.id), || {
@@ -111,7 +111,7 @@ pub(super) async fn two_of_one_name_is_an_error(scene: &Scene) -> Verdict {
     require(found.id == b.id, || format!("by its ID, {:?} is {:?}", b.id, found.id))
 }
 
-pub(super) async fn without_name_lookup_nothing_is_claimed(scene: &Scene) -> Verdict {
+pub(super) async fn without_name_lookup_nothing_is_claimed(scene: &Scene) -> CaseResult {
     let (a, gone) = (scene.add("a").await, scene.add_and_delete("gone").await);
     for name in [&a.name, &gone.name] {
         match scene.find_one(&by_name(name)).await? {
@@ -122,7 +122,7 @@ pub(super) async fn without_name_lookup_nothing_is_claimed(scene: &Scene) -> Ver
     Ok(())
 }
 
-pub(super) async fn provider_id_is_stable(scene: &Scene) -> Verdict {
+pub(super) async fn provider_id_is_stable(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     let asked = of(&instance);
     require(instance.provider_id.is_some(), || "a machine without provider ID".to_owned())?;
@@ -131,19 +131,19 @@ pub(super) async fn provider_id_is_stable(scene: &Scene) -> Verdict {
     scene.bench().start(&instance).await;
     same_id(scene, &asked, &instance, "start").await?;
     if !scene.bench().rename(&instance, "another-name").await {
-        return Err(Stop::BenchCannot("rename a machine".to_owned()));
+        return Err(CaseFailure::BenchCannot("rename a machine".to_owned()));
     }
     same_id(scene, &asked, &instance, "rename").await
 }
 
-async fn same_id(scene: &Scene, asked: &InstanceRef, instance: &Instance, after: &str) -> Verdict {
+async fn same_id(scene: &Scene, asked: &InstanceRef, instance: &Instance, after: &str) -> CaseResult {
     let found = scene.instance(asked).await?;
     require(found.provider_id == instance.provider_id, || {
         format!("after {after}, {:?} is {:?}", instance.provider_id, found.provider_id)
     })
 }
 
-pub(super) async fn deleted_then_recreated_same_name_is_another_id(scene: &Scene) -> Verdict {
+pub(super) async fn deleted_then_recreated_same_name_is_another_id(scene: &Scene) -> CaseResult {
     let old = scene.add("phoenix").await;
     let before = scene.instance(&of(&old)).await?;
     scene.bench().delete(&old).await;
@@ -156,7 +156,7 @@ pub(super) async fn deleted_then_recreated_same_name_is_another_id(scene: &Scene
     })
 }
 
-pub(super) async fn addresses_keep_their_order(scene: &Scene) -> Verdict {
+pub(super) async fn addresses_keep_their_order(scene: &Scene) -> CaseResult {
     // In no order that sorting would give, by type or by text.
     let addresses = vec![
         Address::new(AddressType::ExternalIP, "203.0.113.9"),
@@ -177,14 +177,14 @@ pub(super) async fn addresses_keep_their_order(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn zones_are_told(scene: &Scene) -> Verdict {
+pub(super) async fn zones_are_told(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     let found = scene.instance(&of(&instance)).await?;
     let (told, wanted) = ((&found.zone, &found.region), (&instance.zone, &instance.region));
     require(told == wanted && !found.zone.is_empty(), || format!("zone and region are {told:?}, not {wanted:?}"))
 }
 
-pub(super) async fn labels_are_told(scene: &Scene) -> Verdict {
+pub(super) async fn labels_are_told(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     let found = scene.instance(&of(&instance)).await?;
     require(found.labels == instance.labels && !found.labels.is_empty(), || {
@@ -192,7 +192,7 @@ pub(super) async fn labels_are_told(scene: &Scene) -> Verdict {
     })
 }
 
-pub(super) async fn annotations_are_reported(scene: &Scene) -> Verdict {
+pub(super) async fn annotations_are_reported(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     let found = scene.instance(&of(&instance)).await?;
     require(found.annotations == instance.annotations && !found.annotations.is_empty(), || {
@@ -200,7 +200,7 @@ pub(super) async fn annotations_are_reported(scene: &Scene) -> Verdict {
     })
 }
 
-pub(super) async fn mixed_batch(scene: &Scene) -> Verdict {
+pub(super) async fn mixed_batch(scene: &Scene) -> CaseResult {
     let (a, stopped, gone) = (scene.add("a").await, scene.add("stopped").await, scene.add_and_delete("gone").await);
     scene.bench().stop(&stopped).await;
     let foreign = ProviderId::of("somebody-elses-cloud", &a.id);
@@ -215,7 +215,7 @@ pub(super) async fn mixed_batch(scene: &Scene) -> Verdict {
     })
 }
 
-pub(super) async fn batch_limit_is_honoured(scene: &Scene) -> Verdict {
+pub(super) async fn batch_limit_is_honoured(scene: &Scene) -> CaseResult {
     let count = scene.numbers()?.batch_lookup.min(MANY);
     let mut machines = Vec::with_capacity(count);
     for index in 0..count {
@@ -229,13 +229,13 @@ pub(super) async fn batch_limit_is_honoured(scene: &Scene) -> Verdict {
     require(together <= most, || format!("{together} calls for a batch of {count}, {alone} for one: more than {most}"))
 }
 
-async fn calls_to_find(scene: &Scene, machines: &[Instance]) -> Verdict<Option<u64>> {
+async fn calls_to_find(scene: &Scene, machines: &[Instance]) -> CaseResult<Option<u64>> {
     let before = scene.calls().await;
     every_one_is_found(scene, machines).await?;
     Ok(before.zip(scene.calls().await).map(|(before, after)| after - before))
 }
 
-pub(super) async fn concurrent_questions(scene: &Scene) -> Verdict {
+pub(super) async fn concurrent_questions(scene: &Scene) -> CaseResult {
     let mut machines = Vec::new();
     for index in 0..scene.numbers()?.max_parallel.min(MANY) {
         machines.push(scene.add(&format!("node-{index}")).await);
@@ -245,7 +245,7 @@ pub(super) async fn concurrent_questions(scene: &Scene) -> Verdict {
 }
 
 /// Each of the machines is found by its ID, with all that is known of it.
-async fn every_one_is_found(scene: &Scene, machines: &[Instance]) -> Verdict {
+async fn every_one_is_found(scene: &Scene, machines: &[Instance]) -> CaseResult {
     let asked: Vec<_> = machines.iter().map(of).collect();
     for (machine, answer) in machines.iter().zip(scene.find(&asked).await?) {
         let state = answer.or_else(|error| broken(format!("an error from a sound cloud: {error}")))?;
@@ -255,7 +255,7 @@ async fn every_one_is_found(scene: &Scene, machines: &[Instance]) -> Verdict {
     Ok(())
 }
 
-async fn same_calls(scene: &Scene, before: Option<u64>) -> Verdict {
+async fn same_calls(scene: &Scene, before: Option<u64>) -> CaseResult {
     let Some((before, after)) = before.zip(scene.calls().await) else { return Ok(()) };
     require(after == before, || format!("{} calls where none is needed", after - before))
 }

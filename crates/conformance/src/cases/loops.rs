@@ -10,7 +10,7 @@ use bowline_core::{ClusterName, Instance, Node, ServiceType};
 use super::trouble::visible_troubles;
 use crate::balancing::happens;
 use crate::bench::LoopBench;
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 /// No set of loops makes more calls for three machines.
 const MANY_CALLS: u64 = 200;
@@ -19,11 +19,11 @@ const MANY_CALLS: u64 = 200;
 type Outcomes = BTreeMap<String, LoopOutcome>;
 
 /// Controls for loops, if the provider has loops.
-fn controls(scene: &Scene) -> Verdict<&dyn LoopBench> {
+fn controls(scene: &Scene) -> CaseResult<&dyn LoopBench> {
     if scene.provider().loops().is_empty() {
-        return Err(Stop::NotApplicable("no background loops"));
+        return Err(CaseFailure::NotApplicable("no background loops"));
     }
-    scene.bench().loops().ok_or_else(|| Stop::BenchCannot("read what loops write".to_owned()))
+    scene.bench().loops().ok_or_else(|| CaseFailure::BenchCannot("read what loops write".to_owned()))
 }
 
 /// A cluster of these machines, with a Service of each type.
@@ -53,21 +53,21 @@ async fn attempt(provider: &dyn CloudProvider, cluster: &ClusterSnapshot) -> Ans
 }
 
 /// Runs each loop once, on a sound cloud.
-async fn sync(provider: &dyn CloudProvider, cluster: &ClusterSnapshot) -> Verdict<Outcomes> {
+async fn sync(provider: &dyn CloudProvider, cluster: &ClusterSnapshot) -> CaseResult<Outcomes> {
     attempt(provider, cluster).await.or_else(|error| broken(format!("a run on a sound cloud fails: {error}")))
 }
 
-async fn check(controls: &dyn LoopBench, cluster: &ClusterSnapshot) -> Verdict {
+async fn check(controls: &dyn LoopBench, cluster: &ClusterSnapshot) -> CaseResult {
     controls.check(cluster).await.or_else(|why| broken(format!("after a run, {why}")))
 }
 
-pub(super) async fn loops_are_declared(scene: &Scene) -> Verdict {
+pub(super) async fn loops_are_declared(scene: &Scene) -> CaseResult {
     let declared = |provider: &dyn CloudProvider| {
         provider.loops().iter().map(|one| (one.name().to_owned(), one.period())).collect::<Vec<_>>()
     };
     let first = declared(scene.provider());
     if first.is_empty() {
-        return Err(Stop::NotApplicable("no background loops"));
+        return Err(CaseFailure::NotApplicable("no background loops"));
     }
     for (name, period) in &first {
         require(!name.is_empty(), || "a loop has no name".to_owned())?;
@@ -81,7 +81,7 @@ pub(super) async fn loops_are_declared(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn loops_follow_the_cluster(scene: &Scene) -> Verdict {
+pub(super) async fn loops_follow_the_cluster(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     let (a, b) = (scene.add("a").await, scene.add("b").await);
     for machines in [[].as_slice(), &[&a], &[&a, &b], &[&b], &[]] {
@@ -92,7 +92,7 @@ pub(super) async fn loops_follow_the_cluster(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn loops_are_repeatable(scene: &Scene) -> Verdict {
+pub(super) async fn loops_are_repeatable(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     let (a, b) = (scene.add("a").await, scene.add("b").await);
     let cluster = cluster_of(&[&a, &b]);
@@ -110,7 +110,7 @@ pub(super) async fn loops_are_repeatable(scene: &Scene) -> Verdict {
     check(controls, &cluster).await
 }
 
-pub(super) async fn loops_write_nothing_foreign(scene: &Scene) -> Verdict {
+pub(super) async fn loops_write_nothing_foreign(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     let (ours, others) = (scene.add("ours").await, scene.add("others").await);
     controls.put_foreign(&ours).await;
@@ -125,7 +125,7 @@ pub(super) async fn loops_write_nothing_foreign(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn loop_errors_have_a_kind(scene: &Scene) -> Verdict {
+pub(super) async fn loop_errors_have_a_kind(scene: &Scene) -> CaseResult {
     controls(scene)?;
     let cluster = cluster_of(&[&scene.add("a").await]);
     for (trouble, kind) in visible_troubles() {
@@ -140,7 +140,7 @@ pub(super) async fn loop_errors_have_a_kind(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn loops_survive_every_crash(scene: &Scene) -> Verdict {
+pub(super) async fn loops_survive_every_crash(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     let (a, b, c) = (scene.add("a").await, scene.add("b").await, scene.add("c").await);
     let (before, after) = (cluster_of(&[&a, &b]), cluster_of(&[&b, &c]));

@@ -22,7 +22,7 @@ use crate::capability::Capability::{
     Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
-use crate::scene::{Scene, Verdict};
+use crate::scene::{CaseResult, Scene};
 
 /// One rule of the contract, as something that can be tried out.
 pub struct Case {
@@ -30,7 +30,7 @@ pub struct Case {
     pub name: &'static str,
     /// What the provider must claim, or must not, for the rule to say anything about it.
     pub needs: &'static [Need],
-    pub(crate) run: for<'a> fn(&'a Scene) -> BoxFuture<'a, Verdict>,
+    pub(crate) run: for<'a> fn(&'a Scene) -> BoxFuture<'a, CaseResult>,
 }
 
 impl Case {

@@ -2,10 +2,10 @@
 
 use bowline_cloud::{CloudProvider, ErrorKind, Facts};
 
-use crate::bench::Trouble;
-use crate::scene::{Scene, Verdict, broken, of, require};
+use crate::bench::InducedFault;
+use crate::scene::{CaseResult, Scene, broken, of, require};
 
-pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
+pub(super) async fn capabilities_match_traits(scene: &Scene) -> CaseResult {
     let (provider, capabilities) = (scene.provider(), scene.provider().capabilities());
     let table = [
         ("instances", capabilities.instances.is_some(), provider.instances().is_some()),
@@ -38,11 +38,11 @@ pub(super) async fn capabilities_match_traits(scene: &Scene) -> Verdict {
 }
 
 /// Starts the provider on a sound cloud.
-async fn start(provider: &dyn CloudProvider) -> Verdict<Facts> {
+async fn start(provider: &dyn CloudProvider) -> CaseResult<Facts> {
     provider.start().await.or_else(|error| broken(format!("the start on a sound cloud fails: {error}")))
 }
 
-pub(super) async fn start_may_come_again(scene: &Scene) -> Verdict {
+pub(super) async fn start_may_come_again(scene: &Scene) -> CaseResult {
     let first = start(scene.provider()).await?;
     for _ in 0..2 {
         let next = start(scene.provider()).await?;
@@ -53,11 +53,11 @@ pub(super) async fn start_may_come_again(scene: &Scene) -> Verdict {
     require(writes == 0, || format!("three starts made {writes} writing calls"))
 }
 
-pub(super) async fn start_tells_why_it_fails(scene: &Scene) -> Verdict {
+pub(super) async fn start_tells_why_it_fails(scene: &Scene) -> CaseResult {
     let table = [
-        (Trouble::Unauthenticated, ErrorKind::Unauthenticated),
-        (Trouble::Forbidden, ErrorKind::PermissionDenied),
-        (Trouble::Broken, ErrorKind::Unavailable),
+        (InducedFault::Unauthenticated, ErrorKind::Unauthenticated),
+        (InducedFault::Forbidden, ErrorKind::PermissionDenied),
+        (InducedFault::Broken, ErrorKind::Unavailable),
     ];
     for (trouble, kind) in table {
         scene.trouble(trouble).await?;
@@ -70,19 +70,20 @@ pub(super) async fn start_tells_why_it_fails(scene: &Scene) -> Verdict {
     start(&*scene.bench().restarted().await).await.map(drop)
 }
 
-pub(super) async fn facts_only_lower_capabilities(scene: &Scene) -> Verdict {
+pub(super) async fn facts_only_lower_capabilities(scene: &Scene) -> CaseResult {
     let facts = start(scene.provider()).await?;
     let beyond = facts.capabilities.and_then(|left| left.beyond(scene.provider().capabilities()));
     require(beyond.is_none(), || format!("not claimed, and yet in the facts: {beyond:?}"))
 }
 
-pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {
+pub(super) async fn check_asks_the_cloud(scene: &Scene) -> CaseResult {
     if let Err(error) = scene.provider().check().await {
         return broken(format!("the check of a sound cloud fails: {error}"));
     }
-    for (trouble, kind) in
-        [(Trouble::Unauthenticated, ErrorKind::Unauthenticated), (Trouble::Forbidden, ErrorKind::PermissionDenied)]
-    {
+    for (trouble, kind) in [
+        (InducedFault::Unauthenticated, ErrorKind::Unauthenticated),
+        (InducedFault::Forbidden, ErrorKind::PermissionDenied),
+    ] {
         scene.trouble(trouble).await?;
         match scene.provider().check().await {
             Ok(()) => return broken(format!("the check passes in spite of {trouble:?}")),
@@ -92,7 +93,7 @@ pub(super) async fn check_asks_the_cloud(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn prefix_is_owned(scene: &Scene) -> Verdict {
+pub(super) async fn prefix_is_owned(scene: &Scene) -> CaseResult {
     let instance = scene.add("node-1").await;
     let found = scene.instance(&of(&instance)).await?;
     let Some(id) = &found.provider_id else { return broken("a machine without provider ID") };

@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use bowline_cloud::{CloudProvider, SecretData};
 
 use crate::bench::SecretBench;
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 /// A value that no cloud accepts and no error may show.
 const BAD: &str = "swordfish \u{7} of the suite";
 
 /// Controls for Secrets, if the provider names some.
-fn controls(scene: &Scene) -> Verdict<&dyn SecretBench> {
+fn controls(scene: &Scene) -> CaseResult<&dyn SecretBench> {
     if scene.provider().secrets().is_empty() {
-        return Err(Stop::NotApplicable("no Secrets"));
+        return Err(CaseFailure::NotApplicable("no Secrets"));
     }
-    scene.bench().secret_store().ok_or_else(|| Stop::BenchCannot("rotate credentials".to_owned()))
+    scene.bench().secret_store().ok_or_else(|| CaseFailure::BenchCannot("rotate credentials".to_owned()))
 }
 
-async fn check(provider: &dyn CloudProvider, when: &str) -> Verdict {
+async fn check(provider: &dyn CloudProvider, when: &str) -> CaseResult {
     provider.check().await.or_else(|error| broken(format!("the check fails {when}: {error}")))
 }
 
-pub(super) async fn secrets_are_declared(scene: &Scene) -> Verdict {
+pub(super) async fn secrets_are_declared(scene: &Scene) -> CaseResult {
     let first = scene.provider().secrets();
     if first.is_empty() {
-        return Err(Stop::NotApplicable("no Secrets"));
+        return Err(CaseFailure::NotApplicable("no Secrets"));
     }
     let distinct: BTreeSet<_> = first.iter().collect();
     require(distinct.len() == first.len(), || format!("a Secret is named twice: {first:?}"))?;
@@ -35,7 +35,7 @@ pub(super) async fn secrets_are_declared(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn bad_secret_is_refused(scene: &Scene) -> Verdict {
+pub(super) async fn bad_secret_is_refused(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     let provider = scene.provider();
     for secret in provider.secrets() {
@@ -58,12 +58,12 @@ pub(super) async fn bad_secret_is_refused(scene: &Scene) -> Verdict {
     Ok(())
 }
 
-pub(super) async fn rotated_secret_is_used(scene: &Scene) -> Verdict {
+pub(super) async fn rotated_secret_is_used(scene: &Scene) -> CaseResult {
     let controls = controls(scene)?;
     check(scene.provider(), "before anything has changed").await?;
     controls.rotate().await;
     if scene.provider().check().await.is_ok() {
-        return Err(Stop::BenchCannot("make the cloud refuse the former credentials".to_owned()));
+        return Err(CaseFailure::BenchCannot("make the cloud refuse the former credentials".to_owned()));
     }
     for secret in scene.provider().secrets() {
         let contents = controls.contents(&secret).await;

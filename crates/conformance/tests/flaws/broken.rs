@@ -16,8 +16,8 @@ use bowline_cloud::{
 };
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::{
-    ClusterName, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
-    LoadBalancerWish, Opaque, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
+    ClusterName, DesiredLoadBalancer, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey,
+    LoadBalancerSpec, LoadBalancerState, Opaque, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
 };
 use bowline_local::{Balancer, Config, LocalCloud, LocalProvider, NewBalancer};
 use futures::future::BoxFuture;
@@ -72,9 +72,9 @@ pub(crate) enum Break {
     Spec(fn(&Broken, &LoadBalancerKey, &mut LoadBalancerSpec)),
     /// The kind of load balancer that a Service requests.
     Kind(fn(Option<&'static str>) -> Option<&'static str>),
-    Observe(for<'a> fn(&'a Broken, &'a [LoadBalancerWish]) -> BoxFuture<'a, States>),
+    Observe(for<'a> fn(&'a Broken, &'a [DesiredLoadBalancer]) -> BoxFuture<'a, States>),
     Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
-    Plan(fn(&Broken, &LoadBalancerWish, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
+    Plan(fn(&Broken, &DesiredLoadBalancer, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
     Apply(for<'a> fn(&'a Broken, &'a LoadBalancerKey, &'a Step) -> BoxFuture<'a, Result<Applied>>),
     Poll(fn(Result<Progress>) -> Result<Progress>),
     /// Every route that is wanted.
@@ -130,7 +130,7 @@ pub(crate) struct Memory {
     /// Names of what it has made.
     pub(crate) made: BTreeSet<String>,
     /// The last desired state of each Service.
-    pub(crate) wishes: BTreeMap<String, LoadBalancerWish>,
+    pub(crate) wanted: BTreeMap<String, DesiredLoadBalancer>,
     pub(crate) under_way: usize,
     pub(crate) starts: u64,
 }
@@ -201,8 +201,8 @@ impl Broken {
     }
 
     /// The desired state that was last planned for, of the Service with this key.
-    pub(crate) fn last(&self, key: &LoadBalancerKey) -> Option<LoadBalancerWish> {
-        self.memory().wishes.get(&key.uid).cloned()
+    pub(crate) fn last(&self, key: &LoadBalancerKey) -> Option<DesiredLoadBalancer> {
+        self.memory().wanted.get(&key.uid).cloned()
     }
 
     /// Leaves something in the cloud that the provider does not know as its own.
@@ -254,15 +254,15 @@ impl Broken {
     }
 
     /// The desired state as the real provider gets it.
-    fn wish(&self, wish: &LoadBalancerWish) -> LoadBalancerWish {
-        let mut wish = LoadBalancerWish { key: self.key(&wish.key), ..wish.clone() };
+    fn desired(&self, desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
+        let mut desired = DesiredLoadBalancer { key: self.key(&desired.key), ..desired.clone() };
         if let Some(edit) = hook!(self.flaw, Settings) {
-            edit(self, Arc::make_mut(&mut wish.settings));
+            edit(self, Arc::make_mut(&mut desired.settings));
         }
-        if let (Some(edit), Some(spec)) = (hook!(self.flaw, Spec), &mut wish.spec) {
-            edit(self, &wish.key, Arc::make_mut(spec));
+        if let (Some(edit), Some(spec)) = (hook!(self.flaw, Spec), &mut desired.spec) {
+            edit(self, &desired.key, Arc::make_mut(spec));
         }
-        wish
+        desired
     }
 
     pub(crate) async fn create_each(&self, cluster: &ClusterName, specs: &[RouteSpec]) -> Vec<Result<Route>> {
@@ -361,8 +361,8 @@ impl Instances for Broken {
         Ok(page)
     }
 
-    async fn assign_pod_range(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        let assigned = call!(self, Assign(asked, range), self.machines().assign_pod_range(asked, range));
+    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+        let assigned = call!(self, Assign(asked, range), self.machines().assign_pod_cidrs(asked, range));
         self.error(assigned)
     }
 
@@ -382,14 +382,14 @@ impl LoadBalancers for Broken {
         self.balancers().settings(annotations, common)
     }
 
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        let kind = self.balancers().kind(wish);
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        let kind = self.balancers().kind(desired);
         hook!(self.flaw, Kind).map_or(kind, |edit| edit(kind))
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let wishes: Vec<_> = wishes.iter().map(|wish| self.wish(wish)).collect();
-        let states = call!(self, Observe(&wishes), self.balancers().observe(&wishes));
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let wanted: Vec<_> = wanted.iter().map(|desired| self.desired(desired)).collect();
+        let states = call!(self, Observe(&wanted), self.balancers().observe(&wanted));
         states.into_iter().map(|state| self.error(state)).collect()
     }
 
@@ -397,15 +397,15 @@ impl LoadBalancers for Broken {
         self.error(call!(self, Keys(cluster), self.balancers().list(cluster)))
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        let wish = self.wish(wish);
-        let plan = self.balancers().plan(&wish, state);
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        let desired = self.desired(desired);
+        let plan = self.balancers().plan(&desired, state);
         let plan = match hook!(self.flaw, Plan) {
-            Some(edit) => edit(self, &wish, state, plan),
+            Some(edit) => edit(self, &desired, state, plan),
             None => plan,
         };
-        if wish.spec.is_some() {
-            self.memory().wishes.insert(wish.key.uid.clone(), wish);
+        if desired.spec.is_some() {
+            self.memory().wanted.insert(desired.key.uid.clone(), desired);
         }
         self.error(plan)
     }

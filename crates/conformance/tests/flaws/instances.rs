@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bowline_cloud::{
-    Absence, Capabilities, ErrorKind, Facts, Identity, InstancePage, PageToken, Result, Retry, RouteCapabilities, Seen,
+    Absence, Capabilities, ErrorKind, Facts, Identity, InstancePage, KnownState, PageToken, Result, Retry,
+    RouteCapabilities,
 };
 use bowline_core::{InstanceRef, InstanceState, ProviderId};
 
@@ -70,7 +71,7 @@ flaws! {
             None => answer.or(Ok(InstanceState::Gone)),
             Some(_) => answer,
         });
-    "sees what is gone", [error_is_no_answer], Error(|error| error.but_seen(Seen::Running));
+    "sees what is gone", [error_is_no_answer], Error(|error| error.with_known_state(KnownState::Running));
     "takes what is left out for gone", [gone_is_certain],
         Found(|_, answer| gone_if(ErrorKind::Unexpected, answer));
     "takes stopped for gone", [stopped_is_not_gone mixed_batch],
@@ -222,7 +223,7 @@ flaws! {
             if found.instance().is_some_and(|found| found.pod_ranges.contains(&range)) {
                 return fails(ErrorKind::AlreadyExists);
             }
-            it.machines().assign_pod_range(asked, range).await
+            it.machines().assign_pod_cidrs(asked, range).await
         }));
     "takes pod ranges from others", [assigned_pod_range_is_told],
         Assign(later!(|it, asked, range| {
@@ -230,17 +231,17 @@ flaws! {
             for other in it.cloud.machines().into_iter().filter(|machine| machine.spec.id != own) {
                 it.cloud.change(&other.spec.id, |spec| spec.pod_ranges.retain(|theirs| *theirs != range)).unwrap();
             }
-            it.machines().assign_pod_range(asked, range).await
+            it.machines().assign_pod_cidrs(asked, range).await
         }));
     "assigns to no machine", [assigned_pod_range_is_told],
         Assign(later!(|it, asked, range| {
-            match it.machines().assign_pod_range(asked, range).await {
+            match it.machines().assign_pod_cidrs(asked, range).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                 assigned => assigned,
             }
         }));
     "takes an error for an assignment", [assignment_errors_have_a_kind],
-        Assign(later!(|it, asked, range| { it.machines().assign_pod_range(asked, range).await.or(Ok(())) }));
+        Assign(later!(|it, asked, range| { it.machines().assign_pod_cidrs(asked, range).await.or(Ok(())) }));
     "takes any 404 for gone", [foreign_404_is_no_answer],
         Found(|_, answer| match answer {
             Err(error) if error.to_string().contains("404") => Ok(InstanceState::Gone),

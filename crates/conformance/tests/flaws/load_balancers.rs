@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bowline_cloud::{Applied, Capabilities, Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, Result};
 use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{
-    IpFamily, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Opaque, Operation, Plan, Progress,
-    Protocol, SessionAffinity, Step, TargetSet, Verb,
+    DesiredLoadBalancer, IpFamily, LoadBalancerKey, LoadBalancerState, Opaque, Operation, Plan, Progress, Protocol,
+    SessionAffinity, Step, TargetSet, Verb, Warning,
 };
 use futures::FutureExt;
 
@@ -25,28 +25,28 @@ fn claims(claims: &mut Capabilities) -> &mut LoadBalancerKind {
 }
 
 /// Nothing is done if the Service requests another kind than before.
-fn kept(it: &Broken, wish: &LoadBalancerWish, plan: Result<Plan>) -> Result<Plan> {
-    let is_other = |last: &LoadBalancerWish| last.settings.internal != wish.settings.internal;
-    let changes = wish.spec.is_some() && it.memory().wishes.get(&wish.key.uid).is_some_and(is_other);
+fn kept(it: &Broken, desired: &DesiredLoadBalancer, plan: Result<Plan>) -> Result<Plan> {
+    let is_other = |last: &DesiredLoadBalancer| last.settings.internal != desired.settings.internal;
+    let changes = desired.spec.is_some() && it.memory().wanted.get(&desired.key.uid).is_some_and(is_other);
     if changes { Ok(Plan::default()) } else { plan }
 }
 
-fn gone(wish: &LoadBalancerWish) -> LoadBalancerWish {
-    LoadBalancerWish { spec: None, ..wish.clone() }
+fn gone(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { spec: None, ..desired.clone() }
 }
 
 /// Everything is deleted and made again.
-fn rebuilt(it: &Broken, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-    let mut plan = it.balancers().plan(&gone(wish), state)?;
-    plan.steps.extend(it.balancers().plan(wish, None)?.steps);
+fn rebuilt(it: &Broken, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+    let mut plan = it.balancers().plan(&gone(desired), state)?;
+    plan.steps.extend(it.balancers().plan(desired, None)?.steps);
     Ok(plan)
 }
 
 /// What stands in the way is deleted, and the caller has to observe again.
-fn trampled(it: &Broken, wish: &LoadBalancerWish, plan: Result<Plan>) -> Result<Plan> {
+fn trampled(it: &Broken, desired: &DesiredLoadBalancer, plan: Result<Plan>) -> Result<Plan> {
     let Err(error) = &plan else { return plan };
     let text = error.to_string();
-    let others = it.cloud.balancers().into_iter().filter(|one| one.owner.as_ref() != Some(&wish.key));
+    let others = it.cloud.balancers().into_iter().filter(|one| one.owner.as_ref() != Some(&desired.key));
     let mut in_the_way = others.filter(|one| text.contains(&format!("{:?}", one.name)));
     match in_the_way.next() {
         Some(one) if error.kind() == ErrorKind::AlreadyExists => {
@@ -70,12 +70,12 @@ async fn in_two_calls(it: &Broken, key: &LoadBalancerKey, step: &Step) -> Result
 
 flaws! {
     "observes in its own order", [one_state_each],
-        Observe(later!(|it, wishes| { it.balancers().observe(wishes).await.into_iter().rev().collect() }));
+        Observe(later!(|it, wanted| { it.balancers().observe(wanted).await.into_iter().rev().collect() }));
     "observes one by one", [observing_many_saves_calls],
-        Observe(later!(|it, wishes| {
+        Observe(later!(|it, wanted| {
             let mut states = Vec::new();
-            for wish in wishes {
-                states.extend(it.balancers().observe(std::slice::from_ref(wish)).await);
+            for desired in wanted {
+                states.extend(it.balancers().observe(std::slice::from_ref(desired)).await);
             }
             states
         }));
@@ -90,21 +90,21 @@ flaws! {
     "lists all clusters", [clusters_do_not_meet],
         Keys(later!(|it, _asked| { Ok(it.cloud.balancers().into_iter().filter_map(|one| one.owner).collect()) }));
     "passes over its second call", [deletion_survives_every_crash],
-        Observe(later!(|it, wishes| {
-            let states = it.balancers().observe(wishes).await;
+        Observe(later!(|it, wanted| {
+            let states = it.balancers().observe(wanted).await;
             let is_whole = it.call().await.is_ok();
             states.into_iter().map(|state| state.map(|state| state.filter(|_| is_whole))).collect()
         }));
     "takes an error for nothing", [failed_observation_is_no_answer],
-        Observe(later!(|it, wishes| {
-            let states = it.balancers().observe(wishes).await;
+        Observe(later!(|it, wanted| {
+            let states = it.balancers().observe(wanted).await;
             states.into_iter().map(|state| state.or(Ok(None))).collect()
         }));
     "takes one target", [balancer_is_as_wished], Spec(|_, _, spec| spec.targets.edit(|targets| targets.truncate(1)));
     "calls to plan", [plan_is_pure], Planned(|it, _, _, plan| { drop(it.call().now_or_never()); plan });
     "minds the order", [applied_plan_is_empty],
-        Planned(|it, wish, _, plan| match &wish.spec {
-            Some(spec) if !spec.ports.is_sorted_by_key(|port| port.port) => it.balancers().plan(wish, None),
+        Planned(|it, desired, _, plan| match &desired.spec {
+            Some(spec) if !spec.ports.is_sorted_by_key(|port| port.port) => it.balancers().plan(desired, None),
             _ => plan,
         });
     "refuses the second time", [apply_is_repeatable],
@@ -119,7 +119,7 @@ flaws! {
     "sees too early", [seen_is_what_observe_says],
         Apply(later!(|it, key, step| {
             let before = it.balancers().observe(&[it.last(key).unwrap()]).await.pop().unwrap()?;
-            real(it, key, step).await.map(|_| Applied::Seen(before))
+            real(it, key, step).await.map(|_| Applied::Observed(before))
         }));
     "ignores work in progress", [in_progress_is_told],
         Planned(|_, _, _, plan| match plan {
@@ -127,16 +127,16 @@ flaws! {
             plan => plan,
         });
     "hides what is under way", [pending_is_observed],
-        Observe(later!(|it, wishes| {
-            let mut states = it.balancers().observe(wishes).await;
+        Observe(later!(|it, wanted| {
+            let mut states = it.balancers().observe(wanted).await;
             for state in states.iter_mut().flatten().flatten() {
                 state.pending = None;
             }
             states
         }));
     "never has an end", [pending_is_observed started_operations_end],
-        Observe(later!(|it, wishes| {
-            let mut states = it.balancers().observe(wishes).await;
+        Observe(later!(|it, wanted| {
+            let mut states = it.balancers().observe(wanted).await;
             for state in states.iter_mut().flatten().flatten() {
                 if let Some(pending) = &mut state.pending {
                     pending.deadline = std::time::Duration::ZERO;
@@ -162,8 +162,8 @@ flaws! {
         })),
         Poll(|progress| progress.or(Ok(Progress::Done(Opaque::default()))));
     "takes an order for its result", [failed_operation_is_no_success],
-        Planned(|it, wish, _, plan| match it.memory().made.contains(&wish.key.uid) {
-            true if wish.spec.is_some() => Ok(Plan::default()),
+        Planned(|it, desired, _, plan| match it.memory().made.contains(&desired.key.uid) {
+            true if desired.spec.is_some() => Ok(Plan::default()),
             _ => plan,
         }),
         Apply(later!(|it, key, step| {
@@ -189,26 +189,26 @@ flaws! {
             _ => error,
         });
     "makes something of everything", [foreign_values_are_refused],
-        Planned(|it, wish, _, plan| match plan {
-            Err(error) if error.kind() == ErrorKind::Unexpected => it.balancers().plan(wish, None),
+        Planned(|it, desired, _, plan| match plan {
+            Err(error) if error.kind() == ErrorKind::Unexpected => it.balancers().plan(desired, None),
             plan => plan,
         });
     "removes nothing", [nothing_left_is_nothing_to_do],
-        Planned(|it, wish, state, plan| match (it.last(&wish.key), state) {
-            (Some(last), None) if wish.spec.is_none() => it.balancers().plan(&last, None),
+        Planned(|it, desired, state, plan| match (it.last(&desired.key), state) {
+            (Some(last), None) if desired.spec.is_none() => it.balancers().plan(&last, None),
             _ => plan,
         });
     "deletes in the wrong order", [type_changes_and_back],
-        Planned(|_, wish, _, plan| {
+        Planned(|_, desired, _, plan| {
             let mut plan = plan?;
-            if wish.spec.is_none() {
+            if desired.spec.is_none() {
                 plan.steps.reverse();
             }
             Ok(plan)
         });
     "leaves what is half built", [half_built_is_deleted],
-        Planned(|it, wish, _, plan| match it.balancer(&wish.key) {
-            None if wish.spec.is_none() => Ok(Plan::default()),
+        Planned(|it, desired, _, plan| match it.balancer(&desired.key) {
+            None if desired.spec.is_none() => Ok(Plan::default()),
             _ => plan,
         });
     "builds only once", [half_deleted_is_rebuilt],
@@ -239,12 +239,12 @@ flaws! {
             }
         });
     "builds again for names", [port_names_change_nothing],
-        Planned(|it, wish, state, plan| {
-            let names = |wish: &LoadBalancerWish| -> Option<Vec<String>> {
-                Some(wish.spec.as_ref()?.ports.iter().map(|port| port.name.clone()).collect())
+        Planned(|it, desired, state, plan| {
+            let names = |desired: &DesiredLoadBalancer| -> Option<Vec<String>> {
+                Some(desired.spec.as_ref()?.ports.iter().map(|port| port.name.clone()).collect())
             };
-            match it.last(&wish.key) {
-                Some(last) if wish.spec.is_some() && names(&last) != names(wish) => rebuilt(it, wish, state),
+            match it.last(&desired.key) {
+                Some(last) if desired.spec.is_some() && names(&last) != names(desired) => rebuilt(it, desired, state),
                 _ => plan,
             }
         });
@@ -257,13 +257,13 @@ flaws! {
     "needs node ports", [node_ports_are_not_needed], Claims(|all| claims(all).without_node_ports = true);
     "claims one port too many", [port_limit_is_reached],
         Claims(|all| claims(all).max_ports = Some(4)),
-        Planned(|_, wish, _, plan| match &wish.spec {
+        Planned(|_, desired, _, plan| match &desired.spec {
             Some(spec) if spec.ports.len() > 3 => fails(ErrorKind::QuotaExceeded),
             _ => plan,
         });
     "claims one target too many", [target_limit_is_reached],
         Claims(|all| claims(all).max_targets = Some(4)),
-        Planned(|_, wish, _, plan| match &wish.spec {
+        Planned(|_, desired, _, plan| match &desired.spec {
             Some(spec) if spec.targets.len() > 3 => fails(ErrorKind::QuotaExceeded),
             _ => plan,
         });
@@ -275,10 +275,10 @@ flaws! {
             }
         });
     "builds again for nodes", [target_change_is_small],
-        Planned(|it, wish, state, plan| {
-            let targets = |wish: &LoadBalancerWish| wish.spec.as_ref().map(|spec| spec.targets.clone());
-            match it.last(&wish.key) {
-                Some(last) if wish.spec.is_some() && targets(&last) != targets(wish) => rebuilt(it, wish, state),
+        Planned(|it, desired, state, plan| {
+            let targets = |desired: &DesiredLoadBalancer| desired.spec.as_ref().map(|spec| spec.targets.clone());
+            match it.last(&desired.key) {
+                Some(last) if desired.spec.is_some() && targets(&last) != targets(desired) => rebuilt(it, desired, state),
                 _ => plan,
             }
         });
@@ -307,7 +307,7 @@ flaws! {
         });
     "speaks no PROXY protocol", [proxy_protocol_is_spoken], Settings(|_, settings| settings.proxy_protocol = None);
     "knows one kind", [kind_is_as_declared], Kind(|_| None);
-    "keeps the kind", [kind_changes], Planned(|it, wish, _, plan| kept(it, wish, plan));
+    "keeps the kind", [kind_changes], Planned(|it, desired, _, plan| kept(it, desired, plan));
     "ignores internal", [internal_stays_inside], Settings(|_, settings| settings.internal = false);
     "ignores the idle timeout", [idle_timeout_is_set], Settings(|_, settings| settings.idle_timeout = None);
     "ignores health check settings", [health_check_is_as_chosen],
@@ -338,7 +338,7 @@ flaws! {
             applied
         }));
     "shares with other namespaces", [a_group_shares_an_address], Key(|_, key| "default".clone_into(&mut key.namespace));
-    "overwrites the group", [a_group_has_a_port_once], Planned(|it, wish, _, plan| trampled(it, wish, plan));
+    "overwrites the group", [a_group_has_a_port_once], Planned(|it, desired, _, plan| trampled(it, desired, plan));
     "finds by UID", [foreign_is_untouched clusters_do_not_meet],
         Key(|it, key| {
             let marks = it.cloud.balancers().into_iter().filter_map(|one| one.owner);
@@ -352,10 +352,10 @@ flaws! {
         });
     "marks the UID and does not claim it", [without_uid_marks_the_name_is_the_owner],
         Claims(|all| group(all).marks_uid = false);
-    "takes over by name", [clash_names_the_owner], Planned(|it, wish, _, plan| trampled(it, wish, plan));
+    "takes over by name", [clash_names_the_owner], Planned(|it, desired, _, plan| trampled(it, desired, plan));
     "plans without looking for a clash", [clash_is_found_by_plan],
-        Planned(|it, wish, _, plan| match plan {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => it.balancers().plan(wish, None),
+        Planned(|it, desired, _, plan| match plan {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => it.balancers().plan(desired, None),
             plan => plan,
         });
     "hides the owner", [clash_names_the_owner],
@@ -365,24 +365,24 @@ flaws! {
             let free = it.cloud.balancers().into_iter().find(|one| one.owner.is_none());
             settings.adopt = settings.adopt.take().or_else(|| free.map(|free| free.name));
         });
-    "adopts what is owned", [the_owned_is_not_adopted], Planned(|it, wish, _, plan| trampled(it, wish, plan));
+    "adopts what is owned", [the_owned_is_not_adopted], Planned(|it, desired, _, plan| trampled(it, desired, plan));
     "names no locks", [shared_things_are_locked],
         Planned(|_, _, _, plan| Ok(Plan { locks: BTreeSet::new(), ..plan? }));
     "locks for coming and not for leaving", [shared_things_are_locked],
-        Planned(|_, wish, _, plan| match &wish.spec {
+        Planned(|_, desired, _, plan| match &desired.spec {
             Some(_) => plan,
             None => Ok(Plan { locks: BTreeSet::new(), ..plan? }),
         });
     "deletes what is to stay", [retained_is_released], Settings(|_, settings| settings.policy = DeletionPolicy::Delete);
     "keeps the mark", [retained_is_released],
-        Planned(|_, wish, _, plan| match wish.settings.policy {
-            DeletionPolicy::Retain if wish.spec.is_none() => Ok(Plan::default()),
+        Planned(|_, desired, _, plan| match desired.settings.policy {
+            DeletionPolicy::Retain if desired.spec.is_none() => Ok(Plan::default()),
             _ => plan,
         });
     "marks later", [creation_survives_every_crash],
         Apply(later!(|it, key, step| { in_two_calls(it, key, step).await }));
     "remembers what it has made", [creation_survives_every_crash],
-        Planned(|it, wish, _, plan| match it.balancer(&wish.key) {
+        Planned(|it, desired, _, plan| match it.balancer(&desired.key) {
             Some(own) if !it.memory().made.contains(&own.id) => fails(ErrorKind::AlreadyExists),
             _ => plan,
         }),
@@ -392,13 +392,13 @@ flaws! {
             applied
         }));
     "looks at the ports and changes the targets later", [update_survives_every_crash],
-        Planned(|it, wish, state, plan| {
-            let (Some(own), Some(spec)) = (it.balancer(&wish.key), &wish.spec) else { return plan };
+        Planned(|it, desired, state, plan| {
+            let (Some(own), Some(spec)) = (it.balancer(&desired.key), &desired.spec) else { return plan };
             let same = spec.ports.iter().all(|port| own.settings.listeners.iter().any(|one| one.port == port.port));
             if same {
                 return Ok(Plan::default());
             }
-            let mut first = wish.clone();
+            let mut first = desired.clone();
             std::sync::Arc::make_mut(first.spec.as_mut().unwrap()).targets = TargetSet::default();
             let mut both = it.balancers().plan(&first, state)?;
             both.steps.extend(plan?.steps);
@@ -420,7 +420,7 @@ flaws! {
             let free = format!("127.0.40.{}", it.cloud.balancers().len() + 1);
             spec.requested_address = it.balancer(key).is_none().then_some(free);
         }),
-        Observe(later!(|it, wishes| { tokio::task::yield_now().await; it.balancers().observe(wishes).await }));
+        Observe(later!(|it, wanted| { tokio::task::yield_now().await; it.balancers().observe(wanted).await }));
     "stays busy", [a_dropped_call_is_forgotten],
         Apply(later!(|it, key, step| {
             if std::mem::replace(&mut it.memory().under_way, 1) > 0 {
@@ -433,23 +433,23 @@ flaws! {
     "releases from the top", [release_survives_every_crash],
         Apply(later!(|it, key, step| { in_two_calls(it, key, step).await }));
     "forgets what it adopted", [adoption_survives_every_crash],
-        Planned(|it, wish, _, plan| match it.balancer(&wish.key) {
-            Some(_) if wish.settings.adopt.is_some() && wish.spec.is_some() => Ok(Plan::default()),
+        Planned(|it, desired, _, plan| match it.balancer(&desired.key) {
+            Some(_) if desired.settings.adopt.is_some() && desired.spec.is_some() => Ok(Plan::default()),
             _ => plan,
         });
     "keeps an annotation that leads to what is gone", [annotations_lead_back],
-        Observe(later!(|it, wishes| {
-            let mut states = it.balancers().observe(wishes).await;
-            for (wish, state) in wishes.iter().zip(&mut states).filter(|(wish, _)| wish.spec.is_some()) {
+        Observe(later!(|it, wanted| {
+            let mut states = it.balancers().observe(wanted).await;
+            for (desired, state) in wanted.iter().zip(&mut states).filter(|(desired, _)| desired.spec.is_some()) {
                 let Ok(Some(state)) = state else { continue };
                 state
                     .annotations
-                    .extend(it.balancer(&wish.key).map(|own| ("local.example/id".to_owned(), own.id)));
+                    .extend(it.balancer(&desired.key).map(|own| ("local.example/id".to_owned(), own.id)));
             }
             states
         })),
-        Planned(|it, wish, _, plan| match wish.annotations.get("local.example/id") {
-            Some(id) if wish.spec.is_some() && it.cloud.balancer(id).is_err() => fails(ErrorKind::NotFound),
+        Planned(|it, desired, _, plan| match desired.annotations.get("local.example/id") {
+            Some(id) if desired.spec.is_some() && it.cloud.balancer(id).is_err() => fails(ErrorKind::NotFound),
             _ => plan,
         });
     "notes something else", [annotations_lead_back],
@@ -460,7 +460,7 @@ flaws! {
     "gives a sentence for a reason", [remarks_can_be_told],
         Planned(|_, _, _, plan| {
             let mut plan = plan?;
-            plan.notices.push(Notice { reason: "well, maybe".to_owned(), message: "It works.".to_owned() });
+            plan.warnings.push(Warning { reason: "well, maybe".to_owned(), message: "It works.".to_owned() });
             Ok(plan)
         });
 }

@@ -14,7 +14,7 @@ mod secrets;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bowline_conformance::{Bench, Capability, Complaint, Group, Need, Outcome, Report, cases, run, run_one};
+use bowline_conformance::{Bench, Capability, Group, Need, Outcome, Report, Violation, cases, run, run_one};
 use bowline_local::{CloudOptions, Config, LocalCloud, RouteConfig};
 
 use bench::LocalBench;
@@ -49,7 +49,7 @@ async fn report(name: &str) -> Report {
 #[tokio::test]
 async fn a_sound_provider_passes() {
     let report = run(|| bench(&SOUND, everything(), true)).await;
-    assert_eq!(report.complaints(), [], "{report}");
+    assert_eq!(report.violations(), [], "{report}");
     assert_eq!(report.not_applicable(), ["locked_route_writes_do_not_overlap"]);
 }
 
@@ -109,7 +109,7 @@ async fn a_case_without_its_subject_is_skipped_and_counted() {
         || LocalCloud::open(CloudOptions { page_size: 7, balancers: bench::records(), ..CloudOptions::default() });
     let bare = || async { Box::new(LocalBench::in_process(cloud().unwrap(), config.clone())) as Box<dyn Bench> };
     let report = run(bare).await;
-    assert_eq!(report.complaints(), [], "{report}");
+    assert_eq!(report.violations(), [], "{report}");
     let skipped = report.not_applicable();
     let about = |subject: &str| skipped.iter().filter(|case| case.contains(subject)).count();
     assert_eq!((about("secret"), about("loop"), about("locked")), (3, 6, 1), "{skipped:?}");
@@ -144,8 +144,8 @@ async fn a_flaw_in_one_thing_is_not_held_against_others() {
 #[tokio::test]
 async fn a_bench_that_cannot_break_its_cloud_shows_less_and_says_so() {
     let report = run(|| bench(&SOUND, everything(), false)).await;
-    let complaints = report.complaints();
-    assert!(complaints.iter().all(|complaint| matches!(complaint, Complaint::BenchCannot(..))), "{complaints:?}");
+    let violations = report.violations();
+    assert!(violations.iter().all(|complaint| matches!(complaint, Violation::BenchCannot(..))), "{violations:?}");
     for case in ["error_is_no_answer", "creation_survives_every_crash", "in_progress_is_told", "route_faults_are_told"]
     {
         assert!(matches!(report.outcome(case), Some(Outcome::BenchCannot(_))), "{case}\n{report}");

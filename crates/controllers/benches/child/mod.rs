@@ -87,10 +87,10 @@ pub(crate) async fn manage(
     metrics: prometheus::Registry,
 ) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
-    let wish = shutdown.clone();
+    let desired = shutdown.clone();
     std::thread::spawn(move || {
         let _ = std::io::read_to_string(std::io::stdin());
-        wish.request();
+        desired.request();
     });
     let surroundings = Surroundings::new(client().await?, clouds, Clock::system(), metrics);
     Ok(manager::run(surroundings, options, shutdown).await?)

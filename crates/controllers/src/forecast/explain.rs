@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bowline_cloud::{Clouds, Error, Nobody, Sighting};
+use bowline_cloud::{Clouds, Error, NoOwner, Ownership};
 use bowline_core::lifecycle::Moment;
 use bowline_core::service::LeftOut;
 use bowline_core::well_known::{INSTANCE_TYPE, REGION, ZONE};
@@ -59,7 +59,7 @@ pub async fn explain_node(
     let mut item = items.into_iter().find(is_own).unwrap_or_else(|| Item::of_node(node));
     let sighting = clouds.observe_all(&[InstanceRef::of(node)], nodes::FRESHNESS).await.pop();
     let ownership = sighting.as_ref().map_or_else(String::new, |sighting| ownership(node, sighting));
-    if let Some(Ok(Sighting::Owned { provider, state })) = &sighting {
+    if let Some(Ok(Ownership::Owned { provider, state })) = &sighting {
         item.cloud = Some(provider.clone());
         if let InstanceState::Running(instance) | InstanceState::Stopped(instance) = state {
             note_labels(&mut item, node, instance);
@@ -131,15 +131,17 @@ impl Comparison {
     }
 }
 
-fn ownership(node: &Node, sighting: &Result<Sighting, Error>) -> String {
+fn ownership(node: &Node, sighting: &Result<Ownership, Error>) -> String {
     if let Some((key, value)) = node.unmanaged_label() {
         return format!("none: the label {key}={value} keeps every cloud controller manager off");
     }
     let owner = match sighting {
-        Ok(Sighting::Owned { provider, state }) => format!("{provider}: {}", machine(state)),
-        Ok(Sighting::Nobody(Nobody::ForeignId(id))) => format!("none: the provider ID {id} belongs to no cloud here"),
-        Ok(Sighting::Nobody(Nobody::Unclaimed)) => "none: no cloud here knows a machine of this name".to_owned(),
-        Ok(Sighting::Nobody(Nobody::Declined(cloud))) => format!("none: the cloud {cloud} declines the Node"),
+        Ok(Ownership::Owned { provider, state }) => format!("{provider}: {}", machine(state)),
+        Ok(Ownership::NoOwner(NoOwner::ForeignId(id))) => {
+            format!("none: the provider ID {id} belongs to no cloud here")
+        }
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => "none: no cloud here knows a machine of this name".to_owned(),
+        Ok(Ownership::NoOwner(NoOwner::Declined(cloud))) => format!("none: the cloud {cloud} declines the Node"),
         Err(error) => format!("unknown: {error}"),
     };
     owner + pause_suffix(&node.annotations)

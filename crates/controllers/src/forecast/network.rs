@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bowline_cloud::{Cloud, Clouds, Error, Freshness, Sighting};
-use bowline_core::ipam::cloud::{self as lead, Lead};
-use bowline_core::ipam::{Allocator, Misfit};
+use bowline_cloud::{Cloud, Clouds, Error, Freshness, Ownership};
+use bowline_core::ipam::cloud::{self as lead, AllocationMode};
+use bowline_core::ipam::{Allocator, InvalidPodCidr};
 use bowline_core::lifecycle::Moment;
-use bowline_core::routes::{self, Brake, Lane, Removal, Ruling, Scene, Table, Why};
+use bowline_core::routes::{self, Brake, BrakeDecision, Lane, Removal, Scene, Table, Why};
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
 use bowline_core::{FieldChange, InstanceRef, InstanceState, Node, NodeName, Opaque, Plan, RouteSpec, Step, Verb};
 use ipnet::IpNet;
@@ -22,7 +22,7 @@ use crate::route::{self, Fleet};
 /// Which ranges Nodes without any would get. Those that come at the same time may get them in another order.
 pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds, options: &node_ipam::Options) {
     let mut allocator = Allocator::new(&options.ranges, &options.services);
-    let misfits: Vec<Misfit> =
+    let misfits: Vec<InvalidPodCidr> =
         nodes.iter().filter_map(|node| allocator.observe(&node.name, &node.pod_cidrs).err()).collect();
     for misfit in &misfits {
         if let Some(node) = nodes.iter().find(|node| node.name == misfit.node) {
@@ -40,8 +40,10 @@ pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &
         AllocatorType::Range => {
             asking.iter().filter(|node| node.pod_cidrs.is_empty()).for_each(|node| give(items, &mut allocator, node))
         }
-        AllocatorType::FromCloud => with_clouds(items, &mut allocator, &asking, clouds, Lead::Cloud).await,
-        AllocatorType::FromCluster => with_clouds(items, &mut allocator, &asking, clouds, Lead::Cluster).await,
+        AllocatorType::FromCloud => with_clouds(items, &mut allocator, &asking, clouds, AllocationMode::Cloud).await,
+        AllocatorType::FromCluster => {
+            with_clouds(items, &mut allocator, &asking, clouds, AllocationMode::Cluster).await
+        }
     }
 }
 
@@ -57,28 +59,34 @@ fn pod_cidrs(ranges: &[IpNet]) -> FieldChange {
 }
 
 /// One read of all machines, and what their ranges mean for their Nodes.
-async fn with_clouds(items: &mut Items, allocator: &mut Allocator, nodes: &[&Arc<Node>], clouds: &Clouds, lead: Lead) {
+async fn with_clouds(
+    items: &mut Items,
+    allocator: &mut Allocator,
+    nodes: &[&Arc<Node>],
+    clouds: &Clouds,
+    lead: AllocationMode,
+) {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let answers = clouds.observe_all(&questions, Freshness::Now).await;
-    if lead == Lead::Cluster {
+    if lead == AllocationMode::Cluster {
         nodes.iter().zip(&answers).for_each(|(node, answer)| keep_for(allocator, node, answer));
     }
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
-            Ok(Sighting::Owned { provider, state }) => {
+            Ok(Ownership::Owned { provider, state }) => {
                 let Some(instance) = state.instance() else { continue };
                 items.of(node).cloud = Some(provider);
                 follow(items, allocator, node, lead::decide(&node.pod_cidrs, &instance.pod_ranges, lead));
             }
-            Ok(Sighting::Nobody(_)) => {}
+            Ok(Ownership::NoOwner(_)) => {}
             Err(error) => items.of(node).remark(RemarkKind::Failed, error.to_string()),
         }
     }
 }
 
 /// What the cloud leads to the machine of a Node without ranges is given to no other.
-fn keep_for(allocator: &mut Allocator, node: &Node, answer: &Result<Sighting, Error>) {
-    if let Ok(Sighting::Owned { state, .. }) = answer
+fn keep_for(allocator: &mut Allocator, node: &Node, answer: &Result<Ownership, Error>) {
+    if let Ok(Ownership::Owned { state, .. }) = answer
         && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
         && node.pod_cidrs.is_empty()
         && allocator.observe(&node.name, &texts(&instance.pod_ranges)).is_err()
@@ -123,7 +131,7 @@ pub(super) async fn routes(
 ) -> Vec<Item> {
     let (nodes, cluster_uid) = (&snapshot.nodes, snapshot.cluster_uid.as_deref());
     let without_machine = without_machine(nodes, clouds).await;
-    let mut strays = Vec::new();
+    let mut orphans = Vec::new();
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
         let fleet = Fleet::listed(nodes, clouds, cloud);
         match cloud.layers().list_routes(&options.cluster).await {
@@ -136,12 +144,12 @@ pub(super) async fn routes(
                     gone.iter().for_each(|id| table.remove(id));
                 }
                 let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
-                strays.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
+                orphans.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
             }
-            Err(error) => strays.push(unlisted(cloud, &error)),
+            Err(error) => orphans.push(unlisted(cloud, &error)),
         }
     }
-    strays
+    orphans
 }
 
 /// Names of the Nodes whose machines are gone. The cloud does not make a route to such a machine, and the Node is about to go.
@@ -149,7 +157,7 @@ async fn without_machine(nodes: &[Arc<Node>], clouds: &Clouds) -> HashSet<NodeNa
     let asked: Vec<_> = nodes.iter().filter(|node| node.provider_id.is_some()).collect();
     let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
     let answers = clouds.observe_all(&questions, FRESHNESS).await;
-    let is_gone = |answer| matches!(answer, Ok(Sighting::Owned { state: InstanceState::Gone, .. }));
+    let is_gone = |answer| matches!(answer, Ok(Ownership::Owned { state: InstanceState::Gone, .. }));
     let gone = asked.into_iter().zip(answers).filter_map(|(node, answer)| is_gone(answer).then_some(node));
     gone.map(|node| node.name.clone()).collect()
 }
@@ -166,7 +174,7 @@ fn unlisted(cloud: &Cloud, error: &Error) -> Item {
 fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node, is_gone: bool) -> Vec<String> {
     let mut plan = routes::decide(scene, node);
     let missing = plan.lanes.iter_mut().filter_map(|lane| lane.create.take_if(|_| is_gone)).count();
-    let told = routes::network(node, plan.is_whole(), plan.is_led_to()).filter(|_| missing == 0);
+    let told = routes::network(node, plan.is_complete(), plan.has_route()).filter(|_| missing == 0);
     if plan.is_empty() && told.is_none() {
         return Vec::new();
     }
@@ -185,9 +193,9 @@ fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node, is_gone
 }
 
 fn leading_nowhere(scene: &Scene<'_>, cloud: &Cloud, max_share: f64, nodes: usize, now: Moment) -> Vec<Item> {
-    let strays = routes::strays(scene);
-    let ruling = Brake::new(max_share).confirm(strays.len(), scene.responsibilities(), nodes, now.instant);
-    strays.iter().map(|removal| stray(cloud, removal, &ruling)).collect()
+    let orphans = routes::orphans(scene);
+    let ruling = Brake::new(max_share).confirm(orphans.len(), scene.responsibilities(), nodes, now.instant);
+    orphans.iter().map(|removal| stray(cloud, removal, &ruling)).collect()
 }
 
 fn steps(lane: &Lane) -> impl Iterator<Item = Step> {
@@ -216,12 +224,12 @@ fn step_of(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> 
 }
 
 /// A route is no object of the cluster; it stands for itself.
-fn stray(cloud: &Cloud, stray: &Removal, ruling: &Ruling) -> Item {
+fn stray(cloud: &Cloud, stray: &Removal, ruling: &BrakeDecision) -> Item {
     let mut item = Item::new(Object { kind: "Route", namespace: None, name: stray.route.destination.to_string() });
     item.cloud = Some(cloud.name().clone());
     match ruling {
-        Ruling::Hold(doubt) => item.remark(RemarkKind::HeldBack, doubt.to_string()),
-        Ruling::Go | Ruling::Ask => item.in_cloud = Plan::of(vec![removal(stray)]),
+        BrakeDecision::Hold(doubt) => item.remark(RemarkKind::HeldBack, doubt.to_string()),
+        BrakeDecision::Go | BrakeDecision::Ask => item.in_cloud = Plan::of(vec![removal(stray)]),
     }
     item
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Clouds, Error, Freshness, Nobody, Sighting};
-use bowline_core::lifecycle::{self, Doubt, Glance, Held, Look, Memory, Moment};
+use bowline_cloud::{Clouds, Error, Freshness, NoOwner, Ownership};
+use bowline_core::lifecycle::{self, CachedAnswers, FreshAnswers, Held, HoldReason, Memory, Moment};
 use bowline_core::well_known::SHUTDOWN_TAINT;
 use bowline_core::{
     Address, Instance, InstanceRef, InstanceState, Node, NodeName, Verb, addresses, initialize, is_paused,
@@ -34,11 +34,11 @@ pub(super) async fn forecast(snapshot: &Snapshot, clouds: &Clouds, options: &Man
     if let Some(options) = &options.node_ipam {
         network::pod_ranges(&mut items, nodes, clouds, options).await;
     }
-    let mut strays = Vec::new();
+    let mut orphans = Vec::new();
     if let Some(options) = &options.route {
-        strays = network::routes(&mut items, snapshot, clouds, options, now).await;
+        orphans = network::routes(&mut items, snapshot, clouds, options, now).await;
     }
-    items.0.into_values().chain(strays).collect()
+    items.0.into_values().chain(orphans).collect()
 }
 
 /// The items so far, by Node.
@@ -72,9 +72,9 @@ fn label(item: &mut Item, node: &Node, labels: BTreeMap<String, String>) {
 }
 
 /// What the cloud's answer on a machine means for its Node.
-fn sighted(item: &mut Item, node: &Node, answer: Result<Sighting, Error>, options: &node::Options) {
+fn sighted(item: &mut Item, node: &Node, answer: Result<Ownership, Error>, options: &node::Options) {
     match answer {
-        Ok(Sighting::Owned { provider, state }) => {
+        Ok(Ownership::Owned { provider, state }) => {
             item.cloud = Some(provider);
             match state {
                 InstanceState::Running(instance) | InstanceState::Stopped(instance) => {
@@ -87,17 +87,17 @@ fn sighted(item: &mut Item, node: &Node, answer: Result<Sighting, Error>, option
                 }
             }
         }
-        Ok(Sighting::Nobody(why)) if node.is_uninitialized() => item.remark(RemarkKind::Refused, nobodys(&why)),
-        Ok(Sighting::Nobody(_)) => {}
+        Ok(Ownership::NoOwner(why)) if node.is_uninitialized() => item.remark(RemarkKind::Refused, unowned(&why)),
+        Ok(Ownership::NoOwner(_)) => {}
         Err(error) => item.remark(RemarkKind::Failed, error.to_string()),
     }
 }
 
-fn nobodys(why: &Nobody) -> String {
+fn unowned(why: &NoOwner) -> String {
     match why {
-        Nobody::ForeignId(id) => format!("the provider ID {id} belongs to none of the clouds here: it is left alone"),
-        Nobody::Unclaimed => "no cloud here knows a machine of this name: the node stays uninitialized".to_owned(),
-        Nobody::Declined(cloud) => format!("the cloud {cloud} declines it: the node stays uninitialized"),
+        NoOwner::ForeignId(id) => format!("the provider ID {id} belongs to none of the clouds here: it is left alone"),
+        NoOwner::Unclaimed => "no cloud here knows a machine of this name: the node stays uninitialized".to_owned(),
+        NoOwner::Declined(cloud) => format!("the cloud {cloud} declines it: the node stays uninitialized"),
     }
 }
 
@@ -143,7 +143,7 @@ async fn lifecycle(
         items.of(node).update(vec![changed("taint", Some(SHUTDOWN_TAINT.to_owned()), None)]);
     }
     let answers = ask(items, &questions.ask, clouds, options, FRESHNESS).await;
-    let glance = Glance::new(questions.ask.iter().zip(answers));
+    let glance = CachedAnswers::new(questions.ask.iter().zip(answers));
     let mut memory = Memory::default();
     let verdict = lifecycle::decide(&fleet, &glance, &mut memory, &options.policy, now);
     for node in &verdict.taint {
@@ -152,13 +152,13 @@ async fn lifecycle(
     let mut held = verdict.held;
     if !verdict.look.is_empty() {
         let answers = ask(items, &verdict.look, clouds, options, Freshness::Now).await;
-        let look = Look::past_every_cache(verdict.look.iter().zip(answers));
+        let look = FreshAnswers::uncached(verdict.look.iter().zip(answers));
         held.extend(lifecycle::conclude(&fleet, &look, &mut memory, &options.policy, now).held);
         // What comes of the second look, if that shows the same.
         let then = Moment { instant: now.instant + options.policy.confirm_after, ..now };
         let conclusion = lifecycle::conclude(&fleet, &look, &mut memory, &options.policy, then);
         conclusion.delete.iter().for_each(|deletion| delete(items, &deletion.node, options));
-        held.retain(|held| !matches!(held.doubt, Doubt::AwaitingSecondLook { .. }));
+        held.retain(|held| !matches!(held.doubt, HoldReason::AwaitingSecondLook { .. }));
         held.extend(conclusion.held);
     }
     tell_held(items, nodes, &held);
@@ -173,7 +173,7 @@ async fn ask(
 ) -> Vec<lifecycle::Answer> {
     let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let sightings = clouds.observe_all(&questions, freshness).await;
-    let answer = |(node, sighting): (&Arc<Node>, Result<Sighting, Error>)| {
+    let answer = |(node, sighting): (&Arc<Node>, Result<Ownership, Error>)| {
         if let Err(error) = &sighting
             && error.seen().is_none()
         {

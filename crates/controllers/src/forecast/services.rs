@@ -15,8 +15,8 @@ use bowline_core::annotations::{LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, Choice, ConditionChange, FinalizerChange, ServiceChange, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
-    FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque, Plan,
-    PortStatus, Problem, Protocol, Service, ServiceKey,
+    DesiredLoadBalancer, FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, Opaque, Plan, PlanError,
+    PortStatus, Protocol, Service, ServiceKey, Warning,
 };
 use jiff::Timestamp;
 
@@ -64,7 +64,7 @@ struct Scene<'a> {
 /// A Service, what is wished of which clouds, and what those have for it.
 struct Case<'a> {
     service: &'a Service,
-    wish: std::result::Result<LoadBalancerWish, Trouble>,
+    desired: std::result::Result<DesiredLoadBalancer, Trouble>,
     clouds: Vec<Cloud>,
     sights: Vec<(Arc<str>, Result<Sight>)>,
     notes: Vec<String>,
@@ -79,20 +79,20 @@ struct Sight {
 impl<'a> Scene<'a> {
     /// `None` if the Service is not ours, or needs nothing.
     fn case(&self, service: &'a Service) -> Option<Case<'a>> {
-        let (wish, clouds, notes) = match decide::need(service, self.routing, false) {
+        let (desired, clouds, notes) = match decide::need(service, self.routing, false) {
             Need::Balancer(cloud) => {
                 let reading = service::read(service);
                 let mut notes = reading.unknown.iter().map(ToString::to_string).collect();
-                let wish = self.wish(service, decide::settings(cloud, service, reading), cloud, &mut notes);
-                (wish, vec![cloud.clone()], notes)
+                let desired = self.desired(service, decide::settings(cloud, service, reading), cloud, &mut notes);
+                (desired, vec![cloud.clone()], notes)
             }
             Need::Cleanup => {
                 let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
-                (self.cleanup_wish(service), clouds, Vec::new())
+                (self.desired_cleanup(service), clouds, Vec::new())
             }
             Need::Paused | Need::Nothing => return None,
         };
-        Some(Case { service, wish, clouds, sights: Vec::new(), notes })
+        Some(Case { service, desired, clouds, sights: Vec::new(), notes })
     }
 
     /// The note on a Service that an operator has paused.
@@ -103,19 +103,19 @@ impl<'a> Scene<'a> {
         Some((service.key(), item))
     }
 
-    fn wish(
+    fn desired(
         &self,
         service: &Service,
         settings: std::result::Result<LoadBalancerSettings, Vec<Mistake>>,
         cloud: &Cloud,
         notes: &mut Vec<String>,
-    ) -> std::result::Result<LoadBalancerWish, Trouble> {
+    ) -> std::result::Result<DesiredLoadBalancer, Trouble> {
         let settings = settings.map_err(decide::mistaken)?;
         let choice = self.choose(service, &settings, cloud);
         if choice.left_out.is_over_limit() {
             notes.push(format!("Nodes left out of the load balancer: {}", choice.left_out));
         }
-        decide::wish(cloud, &self.options.cluster, service, &settings, choice.targets)
+        decide::desired(cloud, &self.options.cluster, service, &settings, choice.targets)
     }
 
     /// The Nodes behind the load balancer, and those that are not.
@@ -126,9 +126,9 @@ impl<'a> Scene<'a> {
         self.targets.targets(cloud, settings, rules, || self.snapshot.nodes.clone(), |_| true)
     }
 
-    fn cleanup_wish(&self, service: &Service) -> std::result::Result<LoadBalancerWish, Trouble> {
+    fn desired_cleanup(&self, service: &Service) -> std::result::Result<DesiredLoadBalancer, Trouble> {
         let settings = decide::cleanup_settings(service)?;
-        Ok(service::cleanup_wish(&self.options.cluster, service, &settings))
+        Ok(service::desired_cleanup(&self.options.cluster, service, &settings))
     }
 }
 
@@ -136,16 +136,16 @@ impl<'a> Scene<'a> {
 async fn ask(cloud: &Cloud, cases: &mut [Case<'_>]) {
     let is_asked = |case: &&mut Case<'_>| case.clouds.iter().any(|own| own.name() == cloud.name());
     let asked = cases.iter_mut().filter(is_asked);
-    let (mut asked, wishes): (Vec<_>, Vec<_>) = asked
+    let (mut asked, wanted): (Vec<_>, Vec<_>) = asked
         .filter_map(|case| {
-            let wish = case.wish.as_ref().ok()?.clone();
-            Some((case, wish))
+            let desired = case.desired.as_ref().ok()?.clone();
+            Some((case, desired))
         })
         .unzip();
-    let answers = cloud.layers().observe_load_balancers(&wishes).await;
-    for ((case, wish), answer) in asked.iter_mut().zip(&wishes).zip(answers) {
+    let answers = cloud.layers().observe_load_balancers(&wanted).await;
+    for ((case, desired), answer) in asked.iter_mut().zip(&wanted).zip(answers) {
         let sight = answer.and_then(|state| {
-            let plan = cloud.layers().plan_load_balancer(wish, state.as_ref())?;
+            let plan = cloud.layers().plan_load_balancer(desired, state.as_ref())?;
             Ok(Sight { state, plan })
         });
         case.sights.push((cloud.name().clone(), sight));
@@ -159,8 +159,8 @@ impl Scene<'_> {
         let mut item = Item::of_service(case.service);
         item.cloud = case.clouds.first().map(|cloud| cloud.name().clone()).filter(|_| case.clouds.len() == 1);
         case.notes.iter().for_each(|note| item.remark(RemarkKind::Note, note));
-        let told = case.wish.and_then(|wish| match wish.spec {
-            Some(_) => self.ensure(&mut item, case.service, &wish, case.sights),
+        let told = case.desired.and_then(|desired| match desired.spec {
+            Some(_) => self.ensure(&mut item, case.service, &desired, case.sights),
             None => self.clean_up(&mut item, case.service, case.sights),
         });
         if let Err(trouble) = told {
@@ -173,7 +173,7 @@ impl Scene<'_> {
         &self,
         item: &mut Item,
         service: &Service,
-        wish: &LoadBalancerWish,
+        desired: &DesiredLoadBalancer,
         sights: Vec<(Arc<str>, Result<Sight>)>,
     ) -> std::result::Result<(), Trouble> {
         // It is there before the cloud is asked, whatever comes of that.
@@ -184,14 +184,14 @@ impl Scene<'_> {
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
                 sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
             };
-            remark_all(item, &sight.plan.notices);
-            if !sight.plan.problems.is_empty() {
+            remark_all(item, &sight.plan.warnings);
+            if !sight.plan.errors.is_empty() {
                 item.in_cloud = Plan::of(sight.plan.steps);
-                self.problems(item, service, Task::Ensure, sight.plan.problems);
+                self.errors(item, service, Task::Ensure, sight.plan.errors);
                 continue;
             }
-            let then = state_then(service, wish, sight.state, &sight.plan)?;
-            let ready = condition::ready(&condition::problems(&then), self.now);
+            let then = state_then(service, desired, sight.state, &sight.plan)?;
+            let ready = condition::ready(&condition::errors(&then), self.now);
             item.in_cloud = Plan::of(sight.plan.steps);
             let change = decide::ensured(service, &then.status, ready).with_annotations(service, &then.annotations);
             item.update(fields(service, &change));
@@ -211,10 +211,10 @@ impl Scene<'_> {
                 Ok(sight) if sight.plan.is_empty() => {}
                 Ok(sight) => {
                     item.cloud = Some(cloud);
-                    remark_all(item, &sight.plan.notices);
+                    remark_all(item, &sight.plan.warnings);
                     item.update(fields(service, &decide::notes_off(service, sight.state.as_ref())));
                     item.in_cloud.steps.extend(sight.plan.steps);
-                    self.problems(item, service, Task::Delete, sight.plan.problems);
+                    self.errors(item, service, Task::Delete, sight.plan.errors);
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
@@ -232,8 +232,8 @@ impl Scene<'_> {
     }
 
     /// The errors that a sync fails with after all steps of its plan.
-    fn problems(&self, item: &mut Item, service: &Service, task: Task, problems: Vec<Problem>) {
-        for problem in problems {
+    fn errors(&self, item: &mut Item, service: &Service, task: Task, errors: Vec<PlanError>) {
+        for problem in errors {
             self.trouble(item, service, &Trouble::cloud(task)(problem.into()));
         }
     }
@@ -256,8 +256,8 @@ impl Scene<'_> {
 }
 
 /// What the owner of a Service is told in Events.
-fn remark_all(item: &mut Item, notices: &[Notice]) {
-    for Notice { reason, message } in notices {
+fn remark_all(item: &mut Item, warnings: &[Warning]) {
+    for Warning { reason, message } in warnings {
         item.remark(RemarkKind::Note, format!("{reason}: {message}"));
     }
 }
@@ -266,12 +266,12 @@ fn remark_all(item: &mut Item, notices: &[Notice]) {
 /// as far as anybody can tell now.
 fn state_then(
     service: &Service,
-    wish: &LoadBalancerWish,
+    desired: &DesiredLoadBalancer,
     state: Option<LoadBalancerState>,
     plan: &Plan,
 ) -> std::result::Result<LoadBalancerState, Trouble> {
     let told = |state: LoadBalancerState| {
-        let status = decide::with_ip_mode(state.status, &wish.settings);
+        let status = decide::with_ip_mode(state.status, &desired.settings);
         LoadBalancerState { status, ..state }
     };
     if plan.is_empty() {
@@ -279,7 +279,7 @@ fn state_then(
     }
     let annotations = state.as_ref().map(|state| state.annotations.clone()).unwrap_or_default();
     let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
-    let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, wish));
+    let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, desired));
     Ok(LoadBalancerState { annotations, ..LoadBalancerState::new(status, Opaque::default()) })
 }
 
@@ -289,8 +289,8 @@ fn known_afterwards() -> LoadBalancerStatus {
 }
 
 /// Where a provider lists ports, it lists those that are wished.
-fn with_ports(mut status: LoadBalancerStatus, wish: &LoadBalancerWish) -> LoadBalancerStatus {
-    let wished = wish.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
+fn with_ports(mut status: LoadBalancerStatus, desired: &DesiredLoadBalancer) -> LoadBalancerStatus {
+    let wished = desired.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
     let wished: BTreeSet<(u16, Protocol)> = wished.collect();
     let differs = |ingress: &&mut Ingress| {
         let listed: BTreeSet<_> = ingress.ports.iter().map(|port| (port.port, port.protocol)).collect();

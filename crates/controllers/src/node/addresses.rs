@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Error, Freshness, Sighting};
+use bowline_cloud::{Error, Freshness, Ownership};
 use bowline_core::node_annotations::{self, AnnotationValues};
 use bowline_core::{Address, InstanceRef, Node, addresses, initialize};
 use bowline_runtime::Shutdown;
@@ -79,8 +79,8 @@ impl Change {
 }
 
 /// Compares a Node with its machine (NODE-20, NODE-24). Annotations that are refused were logged at initialisation.
-fn decide(node: &Node, answer: Result<Sighting, Error>, options: &Options) -> Result<Change, String> {
-    let Sighting::Owned { state, .. } = answer.map_err(|error| error.to_string())? else {
+fn decide(node: &Node, answer: Result<Ownership, Error>, options: &Options) -> Result<Change, String> {
+    let Ownership::Owned { state, .. } = answer.map_err(|error| error.to_string())? else {
         return Ok(Change::default());
     };
     let Some(instance) = state.instance() else { return Ok(Change::default()) };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
+use bowline_cloud::{Error, Freshness, NoOwner, Ownership, Retry};
 use bowline_core::initialize::{self, InitializeError, NodeChange};
 use bowline_core::{Instance, InstanceRef, InstanceState, Node, NodeName, addresses};
 use bowline_kube::{EventType, ObjectRef, WriteError};
@@ -116,7 +116,7 @@ async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Nod
     // A read may be given up at shutdown: nothing has been written for the Nodes that it is about.
     let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
     let answered = answers.filter_map(|(index, answer)| {
-        shared.queue.got_on();
+        shared.queue.made_progress();
         let node = nodes.get_mut(index).and_then(Option::take);
         std::future::ready(node.map(|(work, node)| (work, node, answer)))
     });
@@ -143,19 +143,19 @@ fn freshness<'a>(shared: &Shared, nodes: impl Iterator<Item = &'a Node>) -> Fres
 async fn sync_answer(
     shared: &Shared,
     node: &Arc<Node>,
-    answer: Result<Sighting, Error>,
+    answer: Result<Ownership, Error>,
     shutdown: &Shutdown,
 ) -> Outcome {
     match answer {
-        Ok(Sighting::Owned { state: InstanceState::Running(instance) | InstanceState::Stopped(instance), .. }) => {
+        Ok(Ownership::Owned { state: InstanceState::Running(instance) | InstanceState::Stopped(instance), .. }) => {
             let Ok(_permit) = shared.writers.acquire().await else { return Outcome::Done };
             if shutdown.is_requested() {
                 return Outcome::Done;
             }
             initialize(shared, node, &selected(shared, node, &instance)).await
         }
-        Ok(Sighting::Owned { provider, .. }) => not_found(shared, node, &provider),
-        Ok(Sighting::Nobody(why)) => nobodys(shared, node, &why),
+        Ok(Ownership::Owned { provider, .. }) => not_found(shared, node, &provider),
+        Ok(Ownership::NoOwner(why)) => unowned(shared, node, &why),
         Err(error) => cloud_failed(shared, node, &error),
     }
 }
@@ -271,11 +271,11 @@ fn not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
 }
 
 /// No provider here is in charge of the Node.
-fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
+fn unowned(shared: &Shared, node: &Node, why: &NoOwner) -> Outcome {
     let providers: Vec<_> = shared.context.clouds.iter().map(|cloud| cloud.name().to_string()).collect();
     let providers = providers.join(", ");
     match why {
-        Nobody::ForeignId(id) => {
+        NoOwner::ForeignId(id) => {
             let message = format!(
                 "The provider ID {id} belongs to none of the configured cloud providers ({providers}), so the node is \
                  left alone. If it should be theirs, correct its provider ID or add the provider to --cloud-provider."
@@ -285,7 +285,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
             complain(shared, node, "NotOurNode", &message);
             Outcome::Done
         }
-        Nobody::Unclaimed => {
+        NoOwner::Unclaimed => {
             let message = format!(
                 "None of the configured cloud providers ({providers}) knows a machine for this node, so it is left \
                  alone and looked for again later. Give the kubelet --provider-id, or name the machine {} as the node.",
@@ -296,7 +296,7 @@ fn nobodys(shared: &Shared, node: &Node, why: &Nobody) -> Outcome {
             Outcome::Retry(format!("no cloud provider knows node {}", node.name))
         }
         // The provider asks for patience, without a reason (N7).
-        Nobody::Declined(_) => Outcome::Rest(DECLINED_PAUSE),
+        NoOwner::Declined(_) => Outcome::Rest(DECLINED_PAUSE),
     }
 }
 

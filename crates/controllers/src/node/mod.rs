@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{AddressPolicy, Node, NodeName, initialize as decision, is_paused};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Right};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Permission};
 use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
@@ -47,13 +47,13 @@ pub const NAME: &str = "cloud-node-controller";
 pub const CLIENT: &str = "node-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] = &[
+pub const PERMISSIONS: &[Permission] = &[
     Cluster::READ_NODE,
     Cluster::INITIALIZE,
     Cluster::SET_LABELS,
     Cluster::SET_ANNOTATIONS,
     Cluster::SET_ADDRESSES,
-    EventSink::RIGHT,
+    EventSink::PERMISSION,
 ];
 
 /// The queue's name in metrics (WQ-5).

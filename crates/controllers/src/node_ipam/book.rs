@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bowline_core::ipam::{Allocator, Exhausted, Misfit, Overlap, Usage};
+use bowline_core::ipam::{Allocator, Exhausted, InvalidPodCidr, Overlap, Usage};
 use bowline_core::{Node, NodeName};
 use bowline_runtime::Priority;
 use ipnet::IpNet;
@@ -62,7 +62,7 @@ impl Shared {
         book.is_open = true;
         let mut nodes = self.context.nodes.all();
         nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let misfits: Vec<Misfit> = nodes.iter().filter_map(|node| self.note(&mut book, node).err()).collect();
+        let misfits: Vec<InvalidPodCidr> = nodes.iter().filter_map(|node| self.note(&mut book, node).err()).collect();
         self.metrics.count(&mut book.allocator);
         if misfits.is_empty() { Ok(()) } else { Err(IpamError::Misfits(misfits)) }
     }
@@ -105,7 +105,7 @@ impl Shared {
     }
 
     /// The Node is to have what the cloud leads to it, if that is among the cluster's ranges and no other Node's.
-    pub(super) fn reserve_these(&self, node: &Node, ranges: &[IpNet]) -> Result<Reservation, Misfit> {
+    pub(super) fn reserve_these(&self, node: &Node, ranges: &[IpNet]) -> Result<Reservation, InvalidPodCidr> {
         let pod_cidrs: Vec<String> = ranges.iter().map(ToString::to_string).collect();
         let mut book = self.ledger.lock();
         if !self.is_unserved(node) {
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// The Node's ranges are among the cluster's and no other Node's, so that the cloud may lead them to its machine.
-    pub(super) fn admit(&self, node: &Node) -> Result<(), Misfit> {
+    pub(super) fn admit(&self, node: &Node) -> Result<(), InvalidPodCidr> {
         self.ledger.lock().allocator.admit(&node.name, &node.pod_cidrs)
     }
 
@@ -187,7 +187,7 @@ impl Shared {
         known.is_some_and(|known| known.uid == node.uid && known.pod_cidrs.is_empty())
     }
 
-    fn note(&self, book: &mut Book, node: &Node) -> Result<(), Misfit> {
+    fn note(&self, book: &mut Book, node: &Node) -> Result<(), InvalidPodCidr> {
         // Where the cloud decides, the cluster need not have ranges of its own.
         if self.options.ranges.is_empty() {
             return Ok(());

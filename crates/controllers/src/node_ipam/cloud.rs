@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Error, Freshness, Nobody, Retry, Sighting};
-use bowline_core::ipam::cloud::{Lead, Refusal, Step, decide};
+use bowline_cloud::{Error, Freshness, NoOwner, Ownership, Retry};
+use bowline_core::ipam::cloud::{AllocationMode, CloudIpamError, Step, decide};
 use bowline_core::routes::NetworkStatus;
 use bowline_core::{InstanceRef, Node, NodeName};
 use bowline_kube::{EventType, WriteError};
@@ -100,7 +100,7 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
     let questions: Vec<_> = asked.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     // A read may be given up at shutdown: nothing has been written for these Nodes yet.
     let Some(answers) = shutdown.or(shared.context.clouds.observe_all(&questions, FRESHNESS)).await else { return };
-    shared.queue.got_on();
+    shared.queue.made_progress();
     asked.iter().zip(&answers).for_each(|((_, node), answer)| keep_for(shared, node, answer));
     stream::iter(asked.into_iter().zip(answers))
         .for_each_concurrent(WRITERS, |((work, node), answer)| async move {
@@ -118,10 +118,10 @@ async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) 
 /// A range that the cloud leads to a machine is given to no other Node, whether or not the Node of that machine may have it:
 /// the cloud would not take it, and what a Node once has, it keeps.
 // upstream: gives it to whoever is next.
-fn keep_for(shared: &Shared, node: &Node, answer: &Result<Sighting, Error>) {
-    if let Ok(Sighting::Owned { state, .. }) = answer
+fn keep_for(shared: &Shared, node: &Node, answer: &Result<Ownership, Error>) {
+    if let Ok(Ownership::Owned { state, .. }) = answer
         && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
-        && lead(shared) == Lead::Cluster
+        && lead(shared) == AllocationMode::Cluster
         && !shared.is_unclear(&node.name)
     {
         // One that is none of the cluster's is given to nobody anyway.
@@ -130,17 +130,17 @@ fn keep_for(shared: &Shared, node: &Node, answer: &Result<Sighting, Error>) {
 }
 
 /// What the cloud's answer means for this Node.
-async fn sync_answer(shared: &Shared, node: &Node, answer: Result<Sighting, Error>) -> Outcome {
+async fn sync_answer(shared: &Shared, node: &Node, answer: Result<Ownership, Error>) -> Outcome {
     match answer {
-        Ok(Sighting::Owned { provider, state }) => match state.instance() {
+        Ok(Ownership::Owned { provider, state }) => match state.instance() {
             Some(instance) => apply(shared, node, &provider, &instance.pod_ranges).await,
             None => Outcome::Retry(format!("the cloud provider {provider} has no machine for node {}", node.name)),
         },
-        Ok(Sighting::Nobody(Nobody::Unclaimed)) => {
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => {
             Outcome::Retry(format!("no cloud provider knows node {}", node.name))
         }
         // Another one's machine: its ranges are another one's affair.
-        Ok(Sighting::Nobody(Nobody::ForeignId(_) | Nobody::Declined(_))) => Outcome::Done,
+        Ok(Ownership::NoOwner(NoOwner::ForeignId(_) | NoOwner::Declined(_))) => Outcome::Done,
         Err(error) => cloud_failed(node, &error),
     }
 }
@@ -161,10 +161,10 @@ async fn apply(shared: &Shared, node: &Node, provider: &str, cloud: &[IpNet]) ->
     }
 }
 
-fn lead(shared: &Shared) -> Lead {
+fn lead(shared: &Shared) -> AllocationMode {
     match shared.options.allocator {
-        AllocatorType::FromCloud => Lead::Cloud,
-        AllocatorType::FromCluster | AllocatorType::Range => Lead::Cluster,
+        AllocatorType::FromCloud => AllocationMode::Cloud,
+        AllocatorType::FromCluster | AllocatorType::Range => AllocationMode::Cluster,
     }
 }
 
@@ -193,7 +193,7 @@ async fn assign(shared: &Shared, node: &Node, provider: &str, ranges: &[IpNet]) 
         return object(shared, node, format!("The node's range is not led to its machine: {misfit}"));
     }
     for range in ranges {
-        if let Err(error) = cloud.layers().assign_pod_range(&InstanceRef::of(node), *range).await {
+        if let Err(error) = cloud.layers().assign_pod_cidrs(&InstanceRef::of(node), *range).await {
             say(shared, node, "CIDRAssignmentFailed");
             return cloud_failed(node, &error);
         }
@@ -209,10 +209,10 @@ fn object(shared: &Shared, node: &Node, message: String) -> Outcome {
 }
 
 /// Nothing is touched until a person has seen to it, or the cloud has changed its mind.
-fn refuse(shared: &Shared, node: &Node, refusal: &Refusal) -> Outcome {
+fn refuse(shared: &Shared, node: &Node, refusal: &CloudIpamError) -> Outcome {
     let message = refusal.to_string();
     shared.complain(node, EventType::Warning, refusal.reason(), &message);
-    if refusal.is_worth_a_retry() { Outcome::Retry(message) } else { Outcome::Done }
+    if refusal.is_retryable() { Outcome::Retry(message) } else { Outcome::Done }
 }
 
 /// Says that pods can be reached, unless somebody has said so.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_core::ipam::{Allocator, ClusterRange};
+use bowline_core::ipam::{Allocator, ClusterCidr};
 use bowline_runtime::{Bounds, Metric, metrics};
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -78,7 +78,7 @@ struct Families {
 }
 
 impl Metrics {
-    pub(super) fn register(registry: &Registry, ranges: &[ClusterRange]) -> prometheus::Result<Metrics> {
+    pub(super) fn register(registry: &Registry, ranges: &[ClusterCidr]) -> prometheus::Result<Metrics> {
         let families = Families::register(registry)?;
         Ok(Metrics {
             ranges: ranges.iter().map(|range| families.of(range)).collect(),
@@ -90,7 +90,7 @@ impl Metrics {
 
     /// Counts what happened to the ranges since this was last done (IPAM-11).
     pub(super) fn count(&self, allocator: &mut Allocator) {
-        let happened = allocator.take_tallies().into_iter().zip(allocator.usage());
+        let happened = allocator.take_counts().into_iter().zip(allocator.usage());
         for (metrics, (tally, usage)) in self.ranges.iter().zip(happened) {
             metrics.allocations.inc_by(tally.allocations);
             metrics.releases.inc_by(tally.releases);
@@ -125,7 +125,7 @@ impl Families {
         })
     }
 
-    fn of(&self, range: &ClusterRange) -> RangeMetrics {
+    fn of(&self, range: &ClusterCidr) -> RangeMetrics {
         let label = range.cluster().to_string();
         let labels = &[label.as_str()];
         self.most.with_label_values(labels).set(i64::try_from(range.blocks()).unwrap_or(i64::MAX));

@@ -29,9 +29,9 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::ipam::{ClusterRange, Misfit};
+use bowline_core::ipam::{ClusterCidr, InvalidPodCidr};
 use bowline_core::{Node, NodeName, parse_cidr};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Permission};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
@@ -52,10 +52,10 @@ pub const NAME: &str = "node-ipam-controller";
 pub const CLIENT: &str = "node-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] = &[Cluster::READ_NODE, Cluster::SET_POD_CIDRS, EventSink::RIGHT];
+pub const PERMISSIONS: &[Permission] = &[Cluster::READ_NODE, Cluster::SET_POD_CIDRS, EventSink::PERMISSION];
 
 /// What it asks for beyond that where a cloud has a say in the ranges.
-pub const RIGHTS_WITH_CLOUD: &[Right] = &[Cluster::SET_NETWORK];
+pub const PERMISSIONS_WITH_CLOUD: &[Permission] = &[Cluster::SET_NETWORK];
 
 /// Who speaks in Events.
 // upstream: the allocator, not the controller.
@@ -78,7 +78,7 @@ const WRITERS: usize = 30;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `--cluster-cidr` with the masks of `--node-cidr-mask-size…`: one range, or one of each family, in the order given.
-    pub ranges: Vec<ClusterRange>,
+    pub ranges: Vec<ClusterCidr>,
     /// `--service-cluster-ip-range`: addresses of Services, which no pod may have.
     pub services: Vec<IpNet>,
     /// `--cidr-allocator-type`: who decides.
@@ -102,10 +102,10 @@ pub enum AllocatorType {
 pub enum IpamError {
     /// Nodes have ranges that they cannot have (IPAM-6).
     #[error("{}", misfits(.0))]
-    Misfits(Vec<Misfit>),
+    Misfits(Vec<InvalidPodCidr>),
 }
 
-fn misfits(misfits: &[Misfit]) -> String {
+fn misfits(misfits: &[InvalidPodCidr]) -> String {
     let each: Vec<String> = misfits.iter().map(ToString::to_string).collect();
     format!(
         "pod ranges cannot be handed out safely: {}; set --cluster-cidr to cover them, or delete and re-register these nodes",
@@ -223,7 +223,7 @@ impl Shared {
     }
 
     /// Tells a misfit that appeared after the start: once, because its Node keeps it.
-    fn tell_misfit(&self, node: &Node, misfit: &Misfit) {
+    fn tell_misfit(&self, node: &Node, misfit: &InvalidPodCidr) {
         if self.misfits.is_news(&node.name, &node.uid, &misfit.to_string()) {
             self.metrics.misfits.inc();
             tracing::warn!(

@@ -28,11 +28,11 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
         clock: Clock::system(),
         queues: QueueMetrics::register(&metrics).unwrap(),
         running: crate::RunningControllers::register(&metrics).unwrap(),
-        board: bowline_runtime::Board::new(),
+        board: bowline_runtime::StatusBoard::new(),
         metrics,
     };
     let nodes = context.nodes.clone();
-    let ranges = vec![ClusterRange::new("10.10.0.0/16".parse().unwrap(), 24).unwrap()];
+    let ranges = vec![ClusterCidr::new("10.10.0.0/16".parse().unwrap(), 24).unwrap()];
     let options = Options { ranges, services: Vec::new(), allocator };
     let controller = NodeIpamController::new(context, options).unwrap();
     story(&nodes);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bowline_core::ipam::Overlap;
-use bowline_core::ipam::forecast::{Trend, Warning, Watchman};
+use bowline_core::ipam::forecast::{Trend, UsageMonitor, UsageWarning};
 use bowline_kube::{EventType, ObjectRef};
 use bowline_runtime::Shutdown;
 
@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// Looks at once, and then every minute until shutdown is requested.
 pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
-    let mut watches = vec![(Trend::default(), Watchman::default()); shared.options.ranges.len()];
+    let mut watches = vec![(Trend::default(), UsageMonitor::default()); shared.options.ranges.len()];
     let mut known = BTreeSet::new();
     loop {
         look(shared, &mut watches);
@@ -26,7 +26,7 @@ pub(super) async fn run(shared: &Shared, shutdown: &Shutdown) {
     }
 }
 
-fn look(shared: &Shared, watches: &mut [(Trend, Watchman)]) {
+fn look(shared: &Shared, watches: &mut [(Trend, UsageMonitor)]) {
     let now = shared.context.clock.now();
     for (index, (usage, (trend, watchman))) in shared.usage().into_iter().zip(watches).enumerate() {
         trend.add(now, usage.used);
@@ -54,7 +54,7 @@ fn look_for_overlaps(shared: &Shared, known: &mut BTreeSet<Overlap>) {
 }
 
 /// In the log, and as an Event. A range is no object, so the Event is about the namespace that stands for the cluster.
-fn warn(shared: &Shared, warning: &Warning) {
+fn warn(shared: &Shared, warning: &UsageWarning) {
     let object = ObjectRef {
         api_version: "v1".to_owned(),
         kind: "Namespace".to_owned(),

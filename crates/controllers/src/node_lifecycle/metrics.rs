@@ -1,6 +1,6 @@
 //! The controller's metrics, the first two named as upstream names them.
 
-use bowline_cloud::{Error, ErrorKind, Nobody, Sighting};
+use bowline_cloud::{Error, ErrorKind, NoOwner, Ownership};
 use bowline_core::InstanceState;
 use bowline_core::lifecycle::Held;
 use bowline_runtime::{Bounds, Metric, metrics};
@@ -41,13 +41,13 @@ impl Metrics {
     }
 
     /// Counts one answer (LIFE-10). One read of ours answers what are two questions upstream.
-    pub(super) fn answered(&self, sighting: &Result<Sighting, Error>) {
+    pub(super) fn answered(&self, sighting: &Result<Ownership, Error>) {
         let exists = match sighting {
-            Ok(Sighting::Owned { state: InstanceState::Gone, .. } | Sighting::Nobody(Nobody::Unclaimed)) => {
+            Ok(Ownership::Owned { state: InstanceState::Gone, .. } | Ownership::NoOwner(NoOwner::Unclaimed)) => {
                 "instance_not_found"
             }
             // The provider has nothing to say, which upstream counts as having said that it exists.
-            Ok(Sighting::Owned { .. } | Sighting::Nobody(_)) => "success",
+            Ok(Ownership::Owned { .. } | Ownership::NoOwner(_)) => "success",
             Err(error) if error.seen().is_some() => "success",
             Err(error) => match error.kind() {
                 ErrorKind::Unsupported => "not_implemented",
@@ -58,8 +58,8 @@ impl Metrics {
         };
         self.calls.with_label_values(&["instance_exists", exists]).inc();
         let is_seen = match sighting {
-            Ok(Sighting::Owned { state, .. }) => state.instance().is_some(),
-            Ok(Sighting::Nobody(_)) => false,
+            Ok(Ownership::Owned { state, .. }) => state.instance().is_some(),
+            Ok(Ownership::NoOwner(_)) => false,
             Err(error) => error.seen().is_some(),
         };
         if is_seen {

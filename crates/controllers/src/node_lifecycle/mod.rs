@@ -23,10 +23,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, Nobody, Seen, Sighting};
-use bowline_core::lifecycle::{self, Answer, Fleet, Glance, Held, Look, Memory, Moment, Policy};
+use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, KnownState, NoOwner, Ownership};
+use bowline_core::lifecycle::{self, Answer, CachedAnswers, Fleet, FreshAnswers, Held, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Right};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Permission};
 use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
 use futures::future::{join, join_all};
 use tokio::time::Instant;
@@ -49,7 +49,8 @@ pub const NAME: &str = "cloud-node-lifecycle-controller";
 pub const CLIENT: &str = "node-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] = &[Cluster::READ_NODE, Cluster::SET_TAINTS, Cluster::DELETE_NODE, EventSink::RIGHT];
+pub const PERMISSIONS: &[Permission] =
+    &[Cluster::READ_NODE, Cluster::SET_TAINTS, Cluster::DELETE_NODE, EventSink::PERMISSION];
 
 /// How the controller is set.
 #[derive(Debug, Clone)]
@@ -170,13 +171,13 @@ impl NodeLifecycleController {
         // Reads may be given up at shutdown; writes may not.
         let reads = join(self.ask(&new.nodes, new.freshness), self.ask(&known.nodes, known.freshness));
         let Some((of_new, of_known)) = shutdown.or(reads).await else { return };
-        let glance = Glance::new(new.nodes.iter().zip(of_new).chain(known.nodes.iter().zip(of_known)));
+        let glance = CachedAnswers::new(new.nodes.iter().zip(of_new).chain(known.nodes.iter().zip(of_known)));
         let verdict = lifecycle::decide(&fleet, &glance, memory, &self.options.policy, self.now());
         self.taint(&verdict.taint, shutdown).await;
         let mut held = verdict.held;
         if !verdict.look.is_empty() {
             let Some(answers) = shutdown.or(self.ask(&verdict.look, Freshness::Now)).await else { return };
-            let look = Look::past_every_cache(verdict.look.iter().zip(answers));
+            let look = FreshAnswers::uncached(verdict.look.iter().zip(answers));
             // Reading took time, in which a Node may have become Ready.
             let fleet = self.fleet(owner);
             *is_restored = *is_restored || self.restore_deletions(owner, memory).await;
@@ -203,7 +204,7 @@ impl NodeLifecycleController {
         nodes.iter().zip(sightings).map(|(node, sighting)| self.answer(node, sighting)).collect()
     }
 
-    fn answer(&self, node: &Node, sighting: Result<Sighting, Error>) -> Answer {
+    fn answer(&self, node: &Node, sighting: Result<Ownership, Error>) -> Answer {
         self.metrics.answered(&sighting);
         if let Err(error) = &sighting
             && error.seen().is_none()
@@ -272,20 +273,20 @@ fn owner_of(node: &Node, clouds: &Clouds, options: &Options) -> Owner {
 }
 
 /// What it means for a Node that its cloud said this of its machine.
-pub(crate) fn answer(sighting: Result<Sighting, Error>, options: &Options) -> Answer {
+pub(crate) fn answer(sighting: Result<Ownership, Error>, options: &Options) -> Answer {
     match sighting {
-        Ok(Sighting::Owned { state, .. }) => match state {
+        Ok(Ownership::Owned { state, .. }) => match state {
             InstanceState::Running(_) => Answer::Running,
             InstanceState::Stopped(_) => Answer::Stopped,
             InstanceState::Gone => Answer::Gone,
-            InstanceState::NotMine => Answer::Nobodys,
+            InstanceState::NotMine => Answer::Unowned,
         },
-        Ok(Sighting::Nobody(Nobody::Unclaimed)) if options.delete_unclaimed => Answer::Gone,
-        Ok(Sighting::Nobody(_)) => Answer::Nobodys,
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) if options.delete_unclaimed => Answer::Gone,
+        Ok(Ownership::NoOwner(_)) => Answer::Unowned,
         // What else there is to know of the machine is the cloud-node-controller's concern.
         Err(error) => match error.seen() {
-            Some(Seen::Running) => Answer::Running,
-            Some(Seen::Stopped) => Answer::Stopped,
+            Some(KnownState::Running) => Answer::Running,
+            Some(KnownState::Stopped) => Answer::Stopped,
             None => Answer::Failed,
         },
     }

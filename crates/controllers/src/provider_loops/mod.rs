@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Cloud, ClusterSnapshot};
 use bowline_core::{ClusterName, Node, ProviderId, Service, ServiceType};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Right};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Permission};
 use bowline_runtime::{Kind, Part, Shutdown};
 use futures::future::join_all;
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ pub const NAME: &str = "provider-loop-controller";
 pub const CLIENT: &str = "node-controller";
 
 /// Permissions beyond the watches that all controllers share.
-pub const RIGHTS: &[Right] = &[Cluster::SET_ANNOTATIONS, EventSink::RIGHT];
+pub const PERMISSIONS: &[Permission] = &[Cluster::SET_ANNOTATIONS, EventSink::PERMISSION];
 
 /// Settings of the controller.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error, ErrorKind, Result};
-use bowline_core::routes::{Brake, Doubt, Table};
+use bowline_core::routes::{Brake, HoldReason, Table};
 use bowline_core::{ClusterName, NodeName, Route, RouteSpec};
 use bowline_runtime::{Heartbeat, Queue, QueueMetrics};
 use ipnet::IpNet;
@@ -41,7 +41,7 @@ pub(super) struct Account {
     turns: Mutex<HashMap<IpNet, Turn>>,
     pub(super) brake: Mutex<Brake>,
     /// Why the brake keeps routes that seem to lead nowhere.
-    held: Mutex<Option<Doubt>>,
+    held: Mutex<Option<HoldReason>>,
     /// Number of routes of other clusters of the same name, as last logged.
     foreign: AtomicUsize,
     /// The cloud said that it has no routes after all: it is left alone until it says otherwise.
@@ -142,7 +142,7 @@ impl Account {
             let cloud = self.cloud.name();
             tracing::warn!(%cloud, routes = lacking, "the cloud lists fewer routes than it had; another listing has to confirm that");
         }
-        self.queue.got_on();
+        self.queue.made_progress();
         failed.map_or(Ok(()), Err)
     }
 
@@ -201,16 +201,16 @@ impl Account {
 
     /// The brake keeps routes until there is a Node.
     pub(super) fn awaits_nodes(&self) -> bool {
-        matches!(*self.held(), Some(Doubt::NoNodes { .. }))
+        matches!(*self.held(), Some(HoldReason::NoNodes { .. }))
     }
 
     /// The brake keeps routes for this reason, or none. Says whether it did not before.
-    pub(super) fn hold(&self, doubt: Option<&Doubt>) -> bool {
+    pub(super) fn hold(&self, doubt: Option<&HoldReason>) -> bool {
         let before = std::mem::replace(&mut *self.held(), doubt.cloned());
-        before.map(|doubt| doubt.word()) != doubt.map(Doubt::word)
+        before.map(|doubt| doubt.word()) != doubt.map(HoldReason::word)
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Doubt>> {
+    fn held(&self) -> MutexGuard<'_, Option<HoldReason>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -113,12 +113,12 @@ impl Shared {
         plans.iter().for_each(|plan| account.claim(plan.led.clone()));
         account.read(|table| {
             let differs = |(node, plan): &(&Arc<Node>, &NodePlan)| {
-                !plan.is_empty() || routes::network(node, plan.is_whole(), plan.is_led_to()).is_some()
+                !plan.is_empty() || routes::network(node, plan.is_complete(), plan.has_route()).is_some()
             };
             let nodes = nodes.iter().zip(&plans).filter(differs).map(|(node, _)| Key::Node(node.name.clone()));
             let nodes = nodes.filter(|key| !is_watching || account.queue.failures(key) == 0);
-            let strays = (!routes::strays(&self.scene(table, &fleet)).is_empty()).then_some(Key::Strays);
-            nodes.chain(strays).collect()
+            let orphans = (!routes::orphans(&self.scene(table, &fleet)).is_empty()).then_some(Key::Orphans);
+            nodes.chain(orphans).collect()
         })
     }
 }

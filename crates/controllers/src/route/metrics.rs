@@ -86,7 +86,7 @@ impl Metrics {
     }
 
     /// So many are kept for each reason; of reasons that are not named, none.
-    pub(super) fn held(&self, provider: &str, doubt: Option<&bowline_core::routes::Doubt>) {
+    pub(super) fn held(&self, provider: &str, doubt: Option<&bowline_core::routes::HoldReason>) {
         for reason in ["no_nodes", "many"] {
             let held = doubt.filter(|doubt| doubt.word() == reason).map_or(0, |doubt| doubt.routes());
             self.held.with_label_values(&[provider, reason]).set(i64::try_from(held).unwrap_or(i64::MAX));

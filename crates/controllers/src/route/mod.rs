@@ -22,9 +22,9 @@ mod account;
 mod check;
 mod fleet;
 mod metrics;
+mod orphans;
 mod pass;
 mod rounds;
-mod strays;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use bowline_cloud::Cloud;
 use bowline_core::routes::{NetworkStatus, Nodes, Scene, Table};
 use bowline_core::{ClusterName, Node, NodeName, Route};
-use bowline_kube::{Change, Cluster, EventSink, EventSource, Right, WriteError};
+use bowline_kube::{Change, Cluster, EventSink, EventSource, Permission, WriteError};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Shutdown, Work};
 use futures::future::join_all;
 use ipnet::IpNet;
@@ -60,7 +60,7 @@ pub const NAME: &str = "node-route-controller";
 pub const CLIENT: &str = "route-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] = &[Cluster::LIST_NODES, Cluster::SET_NETWORK, EventSink::RIGHT];
+pub const PERMISSIONS: &[Permission] = &[Cluster::LIST_NODES, Cluster::SET_NETWORK, EventSink::PERMISSION];
 
 /// Consequence of an unknown UID of the cluster, and the remedy.
 const WITHOUT_UID: &str =
@@ -138,14 +138,14 @@ enum Key {
     /// A Node: its routes and its condition.
     Node(NodeName),
     /// The routes that lead to no Node.
-    Strays,
+    Orphans,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Node(name) => name.fmt(f),
-            Key::Strays => f.write_str("routes without a node"),
+            Key::Orphans => f.write_str("routes without a node"),
         }
     }
 }
@@ -314,12 +314,12 @@ impl Shared {
                 self.queue(node, Duration::ZERO);
                 // The first Node is what the brake may have waited for.
                 let waiting = self.accounts.iter().filter(|account| account.awaits_nodes());
-                waiting.for_each(|account| account.queue.add(Key::Strays, Priority::Low));
+                waiting.for_each(|account| account.queue.add(Key::Orphans, Priority::Low));
             }
             Change::Updated { old, new } if differs(old, new) => self.queue(new, Duration::ZERO),
             Change::Updated { old, new } => self.heard_of_network(old, new),
             Change::Deleted(_) => {
-                let gather = |account: &Arc<Account>| account.queue.add_after(Key::Strays, GATHER, Priority::Low);
+                let gather = |account: &Arc<Account>| account.queue.add_after(Key::Orphans, GATHER, Priority::Low);
                 self.accounts.iter().for_each(gather);
             }
         }
@@ -328,7 +328,7 @@ impl Shared {
     /// Whether a Node's pods can be reached is ours to say. One that is said to be out of reach, as by a kubelet that starts,
     /// is looked at now; another word for the same can wait, so that two who disagree do not write all the time.
     fn heard_of_network(&self, old: &Node, new: &Node) {
-        let is_ours = || self.told().get(&new.name).is_some_and(|told| told.is_told(new.network.as_ref()));
+        let is_ours = || self.told().get(&new.name).is_some_and(|told| told.is_current(new.network.as_ref()));
         if old.network == new.network || is_ours() {
             return;
         }
@@ -356,7 +356,7 @@ impl Shared {
     fn doubt_old_routes(&self, node: &Node) {
         let is_another = |route: &Route| route.provider_id.is_none() || route.provider_id != node.provider_id;
         if let Some(account) = self.account_of(node)
-            && account.read(|table| table.leading_to(node).any(is_another))
+            && account.read(|table| table.for_node(node).any(is_another))
         {
             account.doubt(Some(&node.name));
         }
@@ -392,7 +392,7 @@ impl Shared {
         let key = work.key();
         let done = match key {
             Key::Node(name) => self.sync_node(account, name, shutdown).await,
-            Key::Strays => self.sync_strays(account, shutdown).await,
+            Key::Orphans => self.sync_strays(account, shutdown).await,
         };
         if let Some(why) = &done.why {
             work.failed(why);

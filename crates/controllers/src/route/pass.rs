@@ -128,11 +128,11 @@ impl Shared {
         if done.is_cancelled {
             return Done::default();
         }
-        let all_there = plan.is_whole() && !done.is_missing;
+        let all_there = plan.is_complete() && !done.is_missing;
         if all_there {
             self.forget_complaints(node);
         }
-        self.write_network(account, node, all_there, plan.is_led_to()).await
+        self.write_network(account, node, all_there, plan.has_route()).await
     }
 
     /// A Node that went meanwhile leaves behind what was made for it.
@@ -143,7 +143,7 @@ impl Shared {
         self.forget_complaints(node);
         // In the other mode, the next period is soon enough.
         if self.is_watching() && (done.has_changed || done.is_unclear) {
-            account.queue.add_after(Key::Strays, GATHER, Priority::Low);
+            account.queue.add_after(Key::Orphans, GATHER, Priority::Low);
         }
     }
 
@@ -161,7 +161,7 @@ impl Shared {
         let mut done = Done::default();
         for removal in &lane.remove {
             done = done.merge(self.delete(account, removal).await);
-            account.queue.got_on();
+            account.queue.made_progress();
         }
         if let Some(spec) = &lane.create {
             if done.failures.is_empty() {
@@ -208,14 +208,14 @@ impl Shared {
     }
 
     /// Tells the Node whether its routes are there (ROUTE-11 to ROUTE-13).
-    async fn write_network(&self, account: &Account, node: &Node, all_there: bool, is_led_to: bool) -> Done {
+    async fn write_network(&self, account: &Account, node: &Node, all_there: bool, has_route: bool) -> Done {
         // Routes may have taken their time. What has changed meanwhile gets a pass of its own.
         let is_as_it_was = |heard: &Arc<Node>| {
             heard.uid == node.uid && heard.pod_cidrs == node.pod_cidrs && self.owns(&account.cloud, heard)
         };
         let heard = self.context.nodes.get(node.name.as_str()).filter(is_as_it_was);
         let Some(node) = heard else { return Done::default() };
-        let Some(status) = routes::network(&node, all_there, is_led_to) else { return Done::default() };
+        let Some(status) = routes::network(&node, all_there, has_route) else { return Done::default() };
         self.told().insert(node.name.clone(), status);
         match self.context.cluster.set_network(&node, &status, self.context.clock.now()).await {
             Ok(_) => Done::default(),

@@ -63,11 +63,11 @@ mod tests {
     #[tokio::test]
     async fn a_round_ends_with_its_last_key_and_tells_the_most_that_happened() {
         let rounds = Rounds::default();
-        let mut end = rounds.begin([key("a"), key("b"), Key::Strays]);
+        let mut end = rounds.begin([key("a"), key("b"), Key::Orphans]);
         assert!(rounds.finished(&key("a"), Outcome::Changed));
         assert!(!rounds.finished(&key("a"), Outcome::Noop), "once each");
         assert!(!rounds.finished(&key("c"), Outcome::Noop), "not one of them");
-        assert!(rounds.finished(&Key::Strays, Outcome::Noop));
+        assert!(rounds.finished(&Key::Orphans, Outcome::Noop));
         assert!(end.try_recv().is_err());
         assert!(rounds.finished(&key("b"), Outcome::Noop));
         assert_eq!(end.await, Ok(Outcome::Changed));

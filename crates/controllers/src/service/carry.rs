@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bowline_cloud::{Applied, Cloud, Error, ErrorKind, Moment};
-use bowline_core::{LoadBalancerState, LoadBalancerWish, Opaque, Step};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerState, Opaque, Step};
 use bowline_runtime::Priority;
 use tokio::time::Instant;
 
@@ -47,31 +47,36 @@ impl Pass<'_> {
     pub(super) async fn bring_about(
         &self,
         cloud: &Cloud,
-        wish: LoadBalancerWish,
-        again: impl Fn() -> Option<LoadBalancerWish>,
+        desired: DesiredLoadBalancer,
+        again: impl Fn() -> Option<DesiredLoadBalancer>,
         job: &mut Job,
     ) -> Result<Outcome, Error> {
-        let sight = match job.rest(&wish) {
+        let sight = match job.rest(&desired) {
             Some(sight) => sight,
-            None => self.look(cloud, wish, job).await?,
+            None => self.look(cloud, desired, job).await?,
         };
         self.fulfil(cloud, sight, again, job).await
     }
 
     /// Observes and plans.
-    pub(super) async fn look(&self, cloud: &Cloud, wish: LoadBalancerWish, job: &mut Job) -> Result<Sight, Error> {
+    pub(super) async fn look(
+        &self,
+        cloud: &Cloud,
+        desired: DesiredLoadBalancer,
+        job: &mut Job,
+    ) -> Result<Sight, Error> {
         let asked = (Instant::now(), cloud.layers().locks().now());
-        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&wish)).await;
+        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&desired)).await;
         let state = observed.ok_or_else(stopping)??;
-        self.shared.queue.got_on();
-        plan(cloud, wish, state, asked, job)
+        self.shared.queue.made_progress();
+        plan(cloud, desired, state, asked, job)
     }
 
     /// A plan has failed in the middle. What is there by now leads to what was made, and is noted all the same.
-    pub(super) async fn look_for_notes(&self, cloud: &Cloud, wish: &LoadBalancerWish, job: &mut Job) {
-        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(wish)).await;
+    pub(super) async fn look_for_notes(&self, cloud: &Cloud, desired: &DesiredLoadBalancer, job: &mut Job) {
+        let observed = self.shutdown.or(cloud.layers().observe_load_balancer(desired)).await;
         if let Some(Ok(Some(state))) = observed {
-            job.note(wish, &state.annotations);
+            job.note(desired, &state.annotations);
         }
     }
 
@@ -81,7 +86,7 @@ impl Pass<'_> {
         &self,
         cloud: &Cloud,
         mut sight: Sight,
-        again: impl Fn() -> Option<LoadBalancerWish>,
+        again: impl Fn() -> Option<DesiredLoadBalancer>,
         job: &mut Job,
     ) -> Result<Outcome, Error> {
         if sight.is_done() || cloud.layers().is_dry_run() {
@@ -92,8 +97,8 @@ impl Pass<'_> {
         let priority = if somebody_waits { Priority::High } else { Priority::Low };
         let _slot = self.shutdown.or(self.shared.slots.take(priority)).await.ok_or_else(stopping)?;
         if sight.at.elapsed() > STALE {
-            let wish = again().unwrap_or(sight.wish);
-            sight = self.look(cloud, wish, job).await?;
+            let desired = again().unwrap_or(sight.desired);
+            sight = self.look(cloud, desired, job).await?;
         }
         self.carry_out(cloud, sight, job).await
     }
@@ -109,16 +114,16 @@ impl Pass<'_> {
             };
             sight = locked;
             let applied = self.apply(cloud, &mut sight, job).await?;
-            if let Some(problem) = sight.plan.problems.into_iter().next() {
+            if let Some(problem) = sight.plan.errors.into_iter().next() {
                 return Err(problem.into());
             }
             sight = match applied {
-                Applied::Seen(state) => {
+                Applied::Observed(state) => {
                     let asked = (Instant::now(), cloud.layers().locks().now());
-                    plan(cloud, sight.wish, state, asked, job)?
+                    plan(cloud, sight.desired, state, asked, job)?
                 }
                 Applied::Done | Applied::Noted(_) | Applied::Started(_) => {
-                    self.look(cloud, job.noted(sight.wish), job).await?
+                    self.look(cloud, job.noted(sight.desired), job).await?
                 }
             };
         }
@@ -133,7 +138,7 @@ impl Pass<'_> {
             if !job.is_outdated(&sight) {
                 return Ok(Some(sight));
             }
-            sight = self.look(cloud, job.noted(sight.wish), job).await?;
+            sight = self.look(cloud, job.noted(sight.desired), job).await?;
         }
         Ok(None)
     }
@@ -158,12 +163,12 @@ impl Pass<'_> {
                 },
             };
             tell(cloud, &step, std::mem::take(&mut sight.is_rest));
-            match cloud.layers().apply_load_balancer(&sight.wish.key, &step, polled.as_ref()).await {
+            match cloud.layers().apply_load_balancer(&sight.desired.key, &step, polled.as_ref()).await {
                 Ok(applied) => last = applied_one(sight, applied, job),
                 Err(error) if error.leaves_out(&step) => job.refuse(step, &error),
                 Err(error) if job.observes_after(&step, &error) => {
                     tracing::debug!(cloud = %cloud.name(), %error, "looking for what may have been created");
-                    sight.plan.problems.clear();
+                    sight.plan.errors.clear();
                     return Ok(Applied::Done);
                 }
                 Err(error) => {
@@ -171,7 +176,7 @@ impl Pass<'_> {
                     return Err(leave(sight, steps, error, job));
                 }
             }
-            self.shared.queue.got_on();
+            self.shared.queue.made_progress();
         }
         sight.pending.retain(|operation| !operation.observable);
         if !sight.pending.is_empty() {
@@ -185,7 +190,7 @@ impl Pass<'_> {
 async fn poll(cloud: &Cloud, sight: &mut Sight) -> Result<Option<Opaque>, Error> {
     let mut polled = None;
     while let Some(operation) = sight.pending.first() {
-        polled = Some(cloud.layers().poll_load_balancer(&sight.wish.key, operation).await?);
+        polled = Some(cloud.layers().poll_load_balancer(&sight.desired.key, operation).await?);
         sight.pending.remove(0);
     }
     Ok(polled)
@@ -195,13 +200,13 @@ async fn poll(cloud: &Cloud, sight: &mut Sight) -> Result<Option<Opaque>, Error>
 fn applied_one(sight: &mut Sight, applied: Applied, job: &mut Job) -> Applied {
     job.changed = true;
     match &applied {
-        Applied::Noted(annotations) => job.note(&sight.wish, annotations),
+        Applied::Noted(annotations) => job.note(&sight.desired, annotations),
         Applied::Started(operation) => {
             // A later operation on the same thing ends after the earlier one.
             sight.pending.retain(|earlier| earlier.id != operation.id);
             sight.pending.push(operation.clone());
         }
-        Applied::Done | Applied::Seen(_) => {}
+        Applied::Done | Applied::Observed(_) => {}
     }
     applied
 }
@@ -209,7 +214,7 @@ fn applied_one(sight: &mut Sight, applied: Applied, job: &mut Job) -> Applied {
 /// These steps are left; a later pass goes on with them if the cloud is only at work. If it may have created something without an
 /// answer, only an observation shows what is left.
 fn leave(sight: &Sight, steps: VecDeque<Step>, error: Error, job: &mut Job) -> Error {
-    if error.kind() == ErrorKind::InProgress && !error.is_unanswered() {
+    if error.kind() == ErrorKind::InProgress && !error.is_outcome_unknown() {
         job.leave(sight, steps.into());
     }
     error
@@ -218,16 +223,16 @@ fn leave(sight: &Sight, steps: VecDeque<Step>, error: Error, job: &mut Job) -> E
 /// What is to be done about what the cloud had when it was asked, which may be a while before it answered.
 fn plan(
     cloud: &Cloud,
-    wish: LoadBalancerWish,
+    desired: DesiredLoadBalancer,
     state: Option<LoadBalancerState>,
     (at, observed): (Instant, Moment),
     job: &mut Job,
 ) -> Result<Sight, Error> {
     if let Some(state) = &state {
-        job.note(&wish, &state.annotations);
+        job.note(&desired, &state.annotations);
     }
-    let plan = job.take_in(cloud.layers().plan_load_balancer(&wish, state.as_ref())?);
-    Ok(Sight { wish, state, plan, pending: Vec::new(), at, observed, planned: at, is_rest: false })
+    let plan = job.take_in(cloud.layers().plan_load_balancer(&desired, state.as_ref())?);
+    Ok(Sight { desired, state, plan, pending: Vec::new(), at, observed, planned: at, is_rest: false })
 }
 
 /// A step that the cloud was too busy for before is told once.

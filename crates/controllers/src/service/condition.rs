@@ -17,24 +17,24 @@ pub(super) const AILING: Duration = Duration::from_secs(30);
 pub(super) const PORTS_FAILED: &str = "PortsFailed";
 
 /// All is made that was to be made. That some of it does not work is a problem all the same.
-pub(crate) fn ready(problems: &[String], now: Timestamp) -> Condition {
-    if problems.is_empty() {
+pub(crate) fn ready(errors: &[String], now: Timestamp) -> Condition {
+    if errors.is_empty() {
         condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned(), now)
     } else {
         let next = format!("It is looked at again every {} s.", AILING.as_secs());
-        condition("False", PORTS_FAILED, format!("{} {next}", not_all_work(problems)), now)
+        condition("False", PORTS_FAILED, format!("{} {next}", not_all_work(errors)), now)
     }
 }
 
 /// For people.
-pub(super) fn not_all_work(problems: &[String]) -> String {
-    format!("Not all ports work: {}.", problems.join("; "))
+pub(super) fn not_all_work(errors: &[String]) -> String {
+    format!("Not all ports work: {}.", errors.join("; "))
 }
 
 /// What does not work: the provider's words, or else those of the status.
-pub(crate) fn problems(state: &LoadBalancerState) -> Vec<String> {
-    if !state.problems.is_empty() {
-        return state.problems.clone();
+pub(crate) fn errors(state: &LoadBalancerState) -> Vec<String> {
+    if !state.errors.is_empty() {
+        return state.errors.clone();
     }
     let ports = state.status.ingress.iter().flat_map(|ingress| &ingress.ports);
     ports.filter_map(|port| Some(format!("port {}/{}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()

@@ -13,7 +13,7 @@ use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
 use bowline_core::service::{self, Choice, Condition, Reading, Scope, ServiceChange, TargetRules};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
-    ClusterName, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Node, Service, ServiceType, TargetSet,
+    ClusterName, DesiredLoadBalancer, LoadBalancerState, LoadBalancerStatus, Node, Service, ServiceType, TargetSet,
 };
 
 use super::routing::Routing;
@@ -33,7 +33,7 @@ pub(crate) enum Need<'a> {
 
 /// What this Service calls for; `is_held` if a balancer was begun for it.
 pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_held: bool) -> Need<'a> {
-    let cloud = routing.cloud(service).filter(|_| service::wants_balancer(service, routing.scope()));
+    let cloud = routing.cloud(service).filter(|_| service::wants_load_balancer(service, routing.scope()));
     match cloud {
         Some(_) if service.is_paused() => Need::Paused,
         // Not for a Service that is going, finalizer or not (SVC-15).
@@ -69,8 +69,8 @@ pub(crate) fn target_rules(
     settings: &LoadBalancerSettings,
     rules: TargetRules,
 ) -> TargetRules {
-    let wish = service::cleanup_wish(cluster, service, settings);
-    TargetRules { max: cloud.layers().max_targets(&wish), ..rules }
+    let desired = service::desired_cleanup(cluster, service, settings);
+    TargetRules { max: cloud.layers().max_targets(&desired), ..rules }
 }
 
 /// Whether any load balancers of this cloud drain connections before a target goes. Other kinds leave such a target out.
@@ -99,16 +99,16 @@ pub(crate) fn settings(
 
 /// What is wished of the cloud, if the Service is in order and the cloud can do all of it, as far as that can be said
 /// without asking.
-pub(crate) fn wish(
+pub(crate) fn desired(
     cloud: &Cloud,
     cluster: &ClusterName,
     service: &Service,
     settings: &LoadBalancerSettings,
     targets: TargetSet,
-) -> Result<LoadBalancerWish, Trouble> {
-    let wish = service::wish(cluster, service, settings, targets).map_err(mistaken)?;
-    cloud.layers().check_load_balancer(&wish).map_err(Trouble::cloud(Task::Ensure))?;
-    Ok(wish)
+) -> Result<DesiredLoadBalancer, Trouble> {
+    let desired = service::desired(cluster, service, settings, targets).map_err(mistaken)?;
+    cloud.layers().check_load_balancer(&desired).map_err(Trouble::cloud(Task::Ensure))?;
+    Ok(desired)
 }
 
 /// The Service itself is in the way of its balancer.

@@ -44,7 +44,7 @@ impl Shared {
         let key = service.key();
         if let Some(delay) = self.statuses.correct_after(service)
             && self.queue.failures(&key) == 0
-            && self.wants_balancer(service)
+            && self.wants_load_balancer(service)
         {
             self.queue.add_after(key, delay, Priority::Low);
         }
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// It is to have a balancer of ours.
-    pub(super) fn wants_balancer(&self, service: &Service) -> bool {
+    pub(super) fn wants_load_balancer(&self, service: &Service) -> bool {
         matches!(decide::need(service, &self.routing, false), Need::Balancer(_))
     }
 
@@ -91,7 +91,7 @@ impl Shared {
         let old = noted.as_ref().unwrap_or(old);
         let scope = self.routing.scope();
         let cleanup = |service: &Service| service::needs_cleanup(service, scope);
-        let lost = old.has_finalizer() && !new.has_finalizer() && self.wants_balancer(new);
+        let lost = old.has_finalizer() && !new.has_finalizer() && self.wants_load_balancer(new);
         let going = cleanup(new) && (!cleanup(old) || old.annotations != new.annotations);
         service::needs_update(old, new, scope) || going || lost
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error, ErrorKind, Guard, Moment};
 use bowline_core::{
-    LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Notice, Operation, Plan, ServiceKey, Step, Verb,
+    DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Operation, Plan, ServiceKey, Step, Verb, Warning,
 };
 use bowline_runtime::{Priority, Queue};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ const LASTS: Duration = Duration::from_secs(300);
 
 /// What was seen of the cloud, and what is to be done about it.
 pub(super) struct Sight {
-    pub(super) wish: LoadBalancerWish,
+    pub(super) desired: DesiredLoadBalancer,
     pub(super) state: Option<LoadBalancerState>,
     pub(super) plan: Plan,
     /// Operations that earlier steps have started, and that have to end before the next step that is not independent.
@@ -43,7 +43,7 @@ impl Sight {
 
 /// What is left of a plan.
 struct Rest {
-    wish: LoadBalancerWish,
+    desired: DesiredLoadBalancer,
     plan: Plan,
     pending: Vec<Operation>,
     planned: Instant,
@@ -61,28 +61,28 @@ pub(super) struct Job {
     /// A create step of this work had no answer, and the cloud was observed because of that.
     has_looked_for_unanswered: bool,
     /// Steps that the cloud has refused and that can be done without, each with what is told of it.
-    refused: Vec<(Step, Notice)>,
+    refused: Vec<(Step, Warning)>,
     rest: Option<Rest>,
     /// Locks on what the plan writes, held until the work is done or dropped: also while the cloud is at work.
     guard: Option<Guard>,
     annotations: BTreeMap<String, String>,
     /// `None` while there is no plan that could have any.
-    notices: Option<Vec<Notice>>,
+    warnings: Option<Vec<Warning>>,
 }
 
 impl Job {
     /// New work, or more of what an earlier pass could not finish.
-    pub(super) fn go_on(earlier: Option<Job>, cloud: &Cloud, wish: &LoadBalancerWish, reason: Reason) -> Job {
-        let is_same = |job: &Job| job.cloud.name() == cloud.name() && job.key == wish.key;
+    pub(super) fn go_on(earlier: Option<Job>, cloud: &Cloud, desired: &DesiredLoadBalancer, reason: Reason) -> Job {
+        let is_same = |job: &Job| job.cloud.name() == cloud.name() && job.key == desired.key;
         match earlier.filter(is_same) {
             // That the targets have moved was seen by the earlier pass, and is no news to this one.
             Some(job) => {
                 let reason = if reason == Reason::Drift { job.reason } else { reason };
-                Job { reason, annotations: BTreeMap::new(), notices: None, ..job }
+                Job { reason, annotations: BTreeMap::new(), warnings: None, ..job }
             }
             None => Job {
                 cloud: cloud.clone(),
-                key: wish.key.clone(),
+                key: desired.key.clone(),
                 reason,
                 began: Instant::now(),
                 changed: false,
@@ -91,7 +91,7 @@ impl Job {
                 rest: None,
                 guard: None,
                 annotations: BTreeMap::new(),
-                notices: None,
+                warnings: None,
             },
         }
     }
@@ -110,7 +110,7 @@ impl Job {
     pub(super) fn observes_after(&mut self, step: &Step, error: &Error) -> bool {
         // An error of one of these kinds says that an earlier attempt is still open, after an observation.
         let is_known = matches!(error.kind(), ErrorKind::InProgress | ErrorKind::Conflict);
-        let is_unclear = step.verb == Verb::Create && error.is_unanswered() && !is_known;
+        let is_unclear = step.verb == Verb::Create && error.is_outcome_unknown() && !is_known;
         is_unclear && !std::mem::replace(&mut self.has_looked_for_unanswered, true)
     }
 
@@ -144,67 +144,67 @@ impl Job {
     }
 
     /// What the Service's owner is to know; `None` if nothing new can be said of that.
-    pub(super) fn notices(&self) -> Option<&[Notice]> {
-        self.notices.as_deref()
+    pub(super) fn warnings(&self) -> Option<&[Warning]> {
+        self.warnings.as_deref()
     }
 
     /// What is left of the earlier plan, if it is still fit for what is wished.
-    pub(super) fn rest(&mut self, wish: &LoadBalancerWish) -> Option<Sight> {
+    pub(super) fn rest(&mut self, desired: &DesiredLoadBalancer) -> Option<Sight> {
         let rest = self.rest.take()?;
         // An operation has a deadline of its own.
         let is_fresh = !rest.pending.is_empty() || rest.planned.elapsed() < LASTS;
-        let is_fit = rest.wish == *wish && is_fresh;
-        let Rest { wish, plan, pending, planned } = Some(rest).filter(|_| is_fit)?;
+        let is_fit = rest.desired == *desired && is_fresh;
+        let Rest { desired, plan, pending, planned } = Some(rest).filter(|_| is_fit)?;
         let observed = self.cloud.layers().locks().now();
-        Some(Sight { wish, state: None, plan, pending, at: Instant::now(), observed, planned, is_rest: true })
+        Some(Sight { desired, state: None, plan, pending, at: Instant::now(), observed, planned, is_rest: true })
     }
 
     /// The cloud is at work: these steps are left.
     pub(super) fn leave(&mut self, sight: &Sight, steps: Vec<Step>) {
-        let wish = self.noted(sight.wish.clone());
-        let plan = Plan { steps, notices: Vec::new(), ..sight.plan.clone() };
-        self.rest = Some(Rest { wish, plan, pending: sight.pending.clone(), planned: sight.planned });
+        let desired = self.noted(sight.desired.clone());
+        let plan = Plan { steps, warnings: Vec::new(), ..sight.plan.clone() };
+        self.rest = Some(Rest { desired, plan, pending: sight.pending.clone(), planned: sight.planned });
     }
 
     /// What is wished, of a Service that says all that is to be noted.
-    pub(super) fn noted(&self, mut wish: LoadBalancerWish) -> LoadBalancerWish {
-        let missing = |(key, value): &(&String, &String)| wish.annotations.get(*key) != Some(*value);
-        if wish.spec.is_some() && self.annotations.iter().any(|noted| missing(&noted)) {
-            Arc::make_mut(&mut wish.annotations).extend(self.annotations.clone());
+    pub(super) fn noted(&self, mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
+        let missing = |(key, value): &(&String, &String)| desired.annotations.get(*key) != Some(*value);
+        if desired.spec.is_some() && self.annotations.iter().any(|noted| missing(&noted)) {
+            Arc::make_mut(&mut desired.annotations).extend(self.annotations.clone());
         }
-        wish
+        desired
     }
 
     /// The Service is to say this. One that is to have no balancer is told nothing of it.
-    pub(super) fn note(&mut self, wish: &LoadBalancerWish, annotations: &BTreeMap<String, String>) {
-        if wish.spec.is_some() {
+    pub(super) fn note(&mut self, desired: &DesiredLoadBalancer, annotations: &BTreeMap<String, String>) {
+        if desired.spec.is_some() {
             self.annotations.extend(annotations.clone());
         }
     }
 
     /// What is to be done by a new plan: all but what was refused already.
     pub(super) fn take_in(&mut self, plan: Plan) -> Plan {
-        let is_planned = |(step, _): &&(Step, Notice)| plan.steps.contains(step);
+        let is_planned = |(step, _): &&(Step, Warning)| plan.steps.contains(step);
         let refused: Vec<_> = self.refused.iter().filter(is_planned).cloned().collect();
-        let told = refused.iter().map(|(_, notice)| notice.clone());
-        plan.notices.into_iter().chain(told).for_each(|notice| self.remark(notice));
-        self.notices.get_or_insert_default();
+        let told = refused.iter().map(|(_, warning)| warning.clone());
+        plan.warnings.into_iter().chain(told).for_each(|warning| self.remark(warning));
+        self.warnings.get_or_insert_default();
         let is_open = |step: &Step| refused.iter().all(|(refused, _)| refused != step);
-        Plan { steps: plan.steps.into_iter().filter(is_open).collect(), notices: Vec::new(), ..plan }
+        Plan { steps: plan.steps.into_iter().filter(is_open).collect(), warnings: Vec::new(), ..plan }
     }
 
     /// The cloud does not do this, and it is not needed.
     pub(super) fn refuse(&mut self, step: Step, error: &Error) {
         let reason = step.dispensable.clone().unwrap_or_default();
-        let notice = Notice { reason, message: format!("{} {} {}: {error}", step.verb, step.kind, step.name) };
-        self.remark(notice.clone());
-        self.refused.push((step, notice));
+        let warning = Warning { reason, message: format!("{} {} {}: {error}", step.verb, step.kind, step.name) };
+        self.remark(warning.clone());
+        self.refused.push((step, warning));
     }
 
-    fn remark(&mut self, notice: Notice) {
-        let notices = self.notices.get_or_insert_default();
-        if !notices.contains(&notice) {
-            notices.push(notice);
+    fn remark(&mut self, warning: Warning) {
+        let warnings = self.warnings.get_or_insert_default();
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
         }
     }
 }

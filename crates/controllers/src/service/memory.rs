@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::Cloud;
-use bowline_core::{Notice, Service, ServiceKey, TargetSet};
+use bowline_core::{Service, ServiceKey, TargetSet, Warning};
 use tokio::time::Instant;
 
 use super::job::Job;
@@ -38,7 +38,7 @@ struct Entry {
     /// What we are about to do, or have done, to its annotations: what each said before, and what it says then.
     annotating: Annotating,
     /// What its owner was told of the cloud's notices.
-    noticed: Vec<Notice>,
+    noticed: Vec<Warning>,
     /// UID of the Service of which a cloud has lost its load balancer, while another cloud may still have one.
     removed: Option<String>,
 }
@@ -237,11 +237,11 @@ impl Memory {
     }
 
     /// What is new in these notices; it no longer is afterwards.
-    pub(super) fn news_in(&self, key: &ServiceKey, notices: &[Notice]) -> Vec<Notice> {
+    pub(super) fn news_in(&self, key: &ServiceKey, warnings: &[Warning]) -> Vec<Warning> {
         let mut memory = self.lock();
         let entry = memory.entry(key.clone()).or_default();
-        let known = std::mem::replace(&mut entry.noticed, notices.to_vec());
-        notices.iter().filter(|notice| !known.contains(notice)).cloned().collect()
+        let known = std::mem::replace(&mut entry.noticed, warnings.to_vec());
+        warnings.iter().filter(|warning| !known.contains(warning)).cloned().collect()
     }
 
     /// We have changed `before`, and this is what the API server made of it.

@@ -43,7 +43,7 @@ use std::time::Duration;
 use bowline_cloud::ErrorKind;
 use bowline_core::service::{NodeSet, TargetRules};
 use bowline_core::{ClusterName, Service, ServiceKey};
-use bowline_kube::{Cluster, EventSink, EventSource, Right};
+use bowline_kube::{Cluster, EventSink, EventSource, Permission};
 use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -77,7 +77,7 @@ pub const NAME: &str = "service-lb-controller";
 pub const CLIENT: &str = "service-controller";
 
 /// What it asks of the API server beyond the watches that all share.
-pub const RIGHTS: &[Right] = &[Cluster::READ_SERVICE, Cluster::CHANGE_SERVICE, EventSink::RIGHT];
+pub const PERMISSIONS: &[Permission] = &[Cluster::READ_SERVICE, Cluster::CHANGE_SERVICE, EventSink::PERMISSION];
 
 /// The name in Events.
 const COMPONENT: &str = "service-controller";

@@ -39,7 +39,7 @@ impl Shared {
     /// The Services that were in a pass with other targets than they would have now. One in back-off has its own time.
     fn moved(&self) -> Vec<ServiceKey> {
         let mut used = HashSet::new();
-        let wanting = self.context.services.all().into_iter().filter(|service| self.wants_balancer(service));
+        let wanting = self.context.services.all().into_iter().filter(|service| self.wants_load_balancer(service));
         let moved = wanting.filter(|service| {
             let key = service.key();
             let Some(tried) = self.memory.tried(&key) else { return false };

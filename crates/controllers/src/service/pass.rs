@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_cloud::{Cloud, Error, ErrorKind, SyncPurpose};
 use bowline_core::annotations::LoadBalancerSettings;
 use bowline_core::service::{self, Choice, ServiceChange};
-use bowline_core::{LoadBalancerStatus, LoadBalancerWish, Service, ServiceKey, TargetNode, TargetSet};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerStatus, Service, ServiceKey, TargetNode, TargetSet};
 use bowline_kube::WriteError;
 use bowline_runtime::{Priority, Shutdown};
 
@@ -97,19 +97,19 @@ impl Pass<'_> {
         self.shared.remark_annotations(service, &reading.unknown);
         let settings = decide::settings(cloud, service, reading).map_err(decide::mistaken)?;
         self.shared.watch_labels(&settings);
-        let (wish, choice) = self.wish(cloud, service, &settings)?;
+        let (desired, choice) = self.desired(cloud, service, &settings)?;
         let occasion = self.begin(service, choice);
         let service = &self.add_finalizer(service).await?;
         self.shared.memory.hold(self.key, service, cloud);
         let again = || {
-            let (wish, choice) = self.wish(cloud, service, &settings).ok()?;
+            let (desired, choice) = self.desired(cloud, service, &settings).ok()?;
             self.shared.memory.tries(self.key, choice.targets);
-            Some(wish)
+            Some(desired)
         };
-        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, &wish, occasion.reason);
-        let outcome = self.bring_about(cloud, wish.clone(), again, &mut job).await;
+        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, &desired, occasion.reason);
+        let outcome = self.bring_about(cloud, desired.clone(), again, &mut job).await;
         if job.changed && outcome.as_ref().is_err_and(|error| error.kind().is_refusal()) {
-            self.look_for_notes(cloud, &wish, &mut job).await;
+            self.look_for_notes(cloud, &desired, &mut job).await;
         }
         let occasion = Occasion { reason: job.reason, ..occasion };
         self.worked(service, job, &outcome);
@@ -124,16 +124,16 @@ impl Pass<'_> {
     }
 
     /// What is wished of the cloud now, and the choice of targets in it.
-    fn wish(
+    fn desired(
         &self,
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(LoadBalancerWish, Choice), Trouble> {
+    ) -> Result<(DesiredLoadBalancer, Choice), Trouble> {
         let rules = self.shared.rules_of(cloud, service, settings);
         let choice = self.shared.targets(cloud, settings, rules);
-        let wish = decide::wish(cloud, &self.shared.options.cluster, service, settings, choice.targets.clone())?;
-        Ok((wish, choice))
+        let desired = decide::desired(cloud, &self.shared.options.cluster, service, settings, choice.targets.clone())?;
+        Ok((desired, choice))
     }
 
     /// Tells what there is to tell before anything is done, and keeps these targets in mind.
@@ -165,7 +165,7 @@ impl Pass<'_> {
         let is_for_nodes = job.reason == Reason::Nodes;
         let purpose = if is_for_nodes { SyncPurpose::UpdateTargets } else { SyncPurpose::Ensure };
         count_sync(&job, purpose, outcome.as_ref().map_err(|error| Some(error.kind())));
-        self.shared.tell_notices(job.cloud(), service, job.notices());
+        self.shared.tell_notices(job.cloud(), service, job.warnings());
         self.shared.memory.note(self.key, job.annotations());
         if is_at_work || is_waiting {
             self.shared.memory.unfinish(self.key, job);
@@ -188,16 +188,16 @@ impl Pass<'_> {
             return Ok(Done::Settled);
         }
         self.shared.tell_ensured(service, occasion.reason, outcome.changed, &occasion.targets);
-        let problems = condition::problems(&state);
-        self.shared.remark_problems(service, &problems);
+        let errors = condition::errors(&state);
+        self.shared.remark_problems(service, &errors);
         let status = self.settle_status(service, decide::with_ip_mode(state.status, settings));
-        let ready = condition::ready(&problems, self.shared.context.clock.now());
+        let ready = condition::ready(&errors, self.shared.context.clock.now());
         let change = decide::ensured(service, &status, ready);
         let change = change.with_annotations(service, &self.shared.memory.notes(self.key));
         self.write(service, &change, Task::UpdateStatus).await?;
         self.shared.statuses.wrote(service, &status);
         self.shared.memory.forget_notes(self.key);
-        if !problems.is_empty() {
+        if !errors.is_empty() {
             // Nobody tells when they are over.
             self.shared.queue.add_after(self.key.clone(), condition::AILING, Priority::Low);
         }
@@ -230,8 +230,8 @@ impl Pass<'_> {
 
     async fn clean_up(&self, service: &Arc<Service>) -> Result<Done, Trouble> {
         let settings = decide::cleanup_settings(service)?;
-        let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
-        if let done @ (Done::Waiting | Done::DryRun) = self.remove_everywhere(service, &wish).await? {
+        let desired = service::desired_cleanup(&self.shared.options.cluster, service, &settings);
+        if let done @ (Done::Waiting | Done::DryRun) = self.remove_everywhere(service, &desired).await? {
             return Ok(done);
         }
         let existed = self.shared.memory.has_removed(self.key, &service.uid);
@@ -250,11 +250,11 @@ impl Pass<'_> {
     }
 
     /// Removes what each cloud has. A cloud that fails keeps the Service, and holds up no other cloud.
-    async fn remove_everywhere(&self, service: &Arc<Service>, wish: &LoadBalancerWish) -> Result<Done, Trouble> {
+    async fn remove_everywhere(&self, service: &Arc<Service>, desired: &DesiredLoadBalancer) -> Result<Done, Trouble> {
         let clouds = self.clouds_of(service);
         let (mut done, mut failures) = (Done::Settled, Failures::default());
         for cloud in &clouds {
-            match self.remove(cloud, service, wish).await {
+            match self.remove(cloud, service, desired).await {
                 Ok(removed) if removed.waiting => done = Done::Waiting,
                 Ok(removed) if removed.withheld => done = Done::DryRun,
                 Ok(removed) if removed.changed => self.shared.memory.removed(self.key, &service.uid),
@@ -274,11 +274,16 @@ impl Pass<'_> {
     }
 
     /// Removes what the cloud has.
-    async fn remove(&self, cloud: &Cloud, service: &Arc<Service>, wish: &LoadBalancerWish) -> Result<Outcome, Trouble> {
-        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, wish, Reason::News);
-        let outcome = self.try_to_remove(cloud, service, wish, &mut job).await;
+    async fn remove(
+        &self,
+        cloud: &Cloud,
+        service: &Arc<Service>,
+        desired: &DesiredLoadBalancer,
+    ) -> Result<Outcome, Trouble> {
+        let mut job = Job::go_on(self.shared.memory.unfinished(self.key), cloud, desired, Reason::News);
+        let outcome = self.try_to_remove(cloud, service, desired, &mut job).await;
         count_sync(&job, SyncPurpose::Delete, outcome.as_ref().map_err(Trouble::kind));
-        self.shared.tell_notices(cloud, service, job.notices());
+        self.shared.tell_notices(cloud, service, job.warnings());
         match outcome {
             // Somebody else sees to it.
             Err(trouble) if trouble.is_kind(ErrorKind::ImplementedElsewhere) => Ok(Outcome::default()),
@@ -298,12 +303,12 @@ impl Pass<'_> {
         &self,
         cloud: &Cloud,
         service: &Arc<Service>,
-        wish: &LoadBalancerWish,
+        desired: &DesiredLoadBalancer,
         job: &mut Job,
     ) -> Result<Outcome, Trouble> {
-        let sight = match job.rest(wish) {
+        let sight = match job.rest(desired) {
             Some(sight) => Some(sight),
-            None => self.begin_to_remove(cloud, service, wish, job).await?,
+            None => self.begin_to_remove(cloud, service, desired, job).await?,
         };
         let Some(sight) = sight else { return Ok(Outcome { waiting: true, ..Outcome::default() }) };
         self.fulfil(cloud, sight, || None, job).await.map_err(Trouble::cloud(Task::Delete))
@@ -314,10 +319,10 @@ impl Pass<'_> {
         &self,
         cloud: &Cloud,
         service: &Arc<Service>,
-        wish: &LoadBalancerWish,
+        desired: &DesiredLoadBalancer,
         job: &mut Job,
     ) -> Result<Option<Sight>, Trouble> {
-        let sight = self.look(cloud, wish.clone(), job).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
+        let sight = self.look(cloud, desired.clone(), job).await.map_err(Trouble::cloud(Task::CheckBeforeCleanup))?;
         if sight.plan.is_empty() || cloud.layers().is_dry_run() {
             return Ok(Some(sight));
         }
@@ -333,7 +338,7 @@ impl Pass<'_> {
     async fn take_notes_off(&self, service: &Arc<Service>, mut sight: Sight) -> Result<Sight, Trouble> {
         let change = decide::notes_off(service, sight.state.as_ref());
         if !change.is_empty() && self.is_stored(service) {
-            Arc::make_mut(&mut sight.wish.annotations).retain(|key, _| !change.annotations.contains_key(key));
+            Arc::make_mut(&mut sight.desired.annotations).retain(|key, _| !change.annotations.contains_key(key));
             self.write(service, &change, Task::RemoveAnnotations).await?;
         }
         Ok(sight)
@@ -380,8 +385,8 @@ impl Pass<'_> {
             self.shared.memory.released(self.key, &service.uid);
             return Ok(Done::Settled);
         }
-        let wish = service::cleanup_wish(&self.shared.options.cluster, service, &settings);
-        let removed = self.remove(&owed.cloud, service, &wish).await.inspect_err(|trouble| {
+        let desired = service::desired_cleanup(&self.shared.options.cluster, service, &settings);
+        let removed = self.remove(&owed.cloud, service, &desired).await.inspect_err(|trouble| {
             if !trouble.is_calm() {
                 self.shared.tell_delete_failure(service, trouble);
             }

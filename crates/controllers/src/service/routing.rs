@@ -18,7 +18,7 @@ pub enum DefaultCloud {
     /// The cloud of this name.
     Named(String),
     /// Nobody.
-    Nobody,
+    NoOwner,
 }
 
 /// Which cloud makes the balancer of a Service.
@@ -45,7 +45,7 @@ impl Routing {
         let able: Vec<&Cloud> = clouds.iter().filter(|cloud| cloud.has_load_balancers()).collect();
         let default = match default {
             DefaultCloud::First => able.first().copied().cloned(),
-            DefaultCloud::Nobody => None,
+            DefaultCloud::NoOwner => None,
             DefaultCloud::Named(name) => Some(named(&able, name)?.clone()),
         };
         let class = |cloud: &&Cloud| (format!("{CLASS_PREFIX}{}", cloud.name()), (*cloud).clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_cloud::Cloud;
 use bowline_core::annotations::Unknown;
 use bowline_core::service::{LeftOut, ServiceChange};
-use bowline_core::{Ingress, LoadBalancerStatus, Notice, Service, ServiceKey, TargetSet};
+use bowline_core::{Ingress, LoadBalancerStatus, Service, ServiceKey, TargetSet, Warning};
 use bowline_kube::{EventType, ObjectRef};
 
 use super::condition;
@@ -210,23 +210,23 @@ impl Shared {
     }
 
     /// All is made, and yet something does not work. Told once.
-    pub(super) fn remark_problems(&self, service: &Service, problems: &[String]) {
+    pub(super) fn remark_problems(&self, service: &Service, errors: &[String]) {
         let key = service.key();
-        if problems.is_empty() {
+        if errors.is_empty() {
             return self.ailing.forget(&key);
         }
-        let message = condition::not_all_work(problems);
+        let message = condition::not_all_work(errors);
         if self.ailing.is_news(&key, &service.uid, &message) {
             self.event(service, EventType::Warning, condition::PORTS_FAILED, &message);
         }
     }
 
     /// What the cloud's plan remarks, each once as long as it goes on remarking it.
-    pub(super) fn tell_notices(&self, cloud: &Cloud, service: &Service, notices: Option<&[Notice]>) {
-        let Some(notices) = notices else { return };
+    pub(super) fn tell_notices(&self, cloud: &Cloud, service: &Service, warnings: Option<&[Warning]>) {
+        let Some(warnings) = warnings else { return };
         let object = ObjectRef::service(service).at(&service.resource_version);
         let events = self.context.events.source(cloud.layers().event_component().unwrap_or(COMPONENT));
-        for Notice { reason, message } in self.memory.news_in(&service.key(), notices) {
+        for Warning { reason, message } in self.memory.news_in(&service.key(), warnings) {
             events.emit(&object, EventType::Warning, reason, message);
         }
     }

@@ -141,8 +141,8 @@ async fn no_node_is_deleted_while_the_record_of_deletions_cannot_be_written() {
 #[tokio::test(start_paused = true)]
 async fn without_the_permission_for_the_record_the_brake_still_works_in_this_process() {
     let mut world = world(10, 3).await;
-    let rights = bowline_controllers::Rights::of(&world.options).of_one();
-    world.rights = Some(rights.into_iter().filter(|right| right.resource != "leases").collect());
+    let permissions = bowline_controllers::Permissions::of(&world.options).of_one();
+    world.permissions = Some(permissions.into_iter().filter(|permission| permission.resource != "leases").collect());
     world.start();
     for index in 0..3 {
         world.gone(&format!("node{index}")).await;

@@ -1,7 +1,7 @@
 //! Who the manager is to the API server, which knows no mercy: what no role allows is forbidden.
 
 use bowline_apiserver::ApiServer;
-use bowline_kube::{Right, roles};
+use bowline_kube::{Permission, roles};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -18,8 +18,8 @@ pub(crate) fn client(server: &ApiServer) -> kube::Client {
 }
 
 /// Gives the manager these rights and no others.
-pub(crate) async fn grant(admin: kube::Client, rights: Vec<Right>) {
-    for role in roles(&rights) {
+pub(crate) async fn grant(admin: kube::Client, permissions: Vec<Permission>) {
+    for role in roles(&permissions) {
         let (kind, binding) = match role.namespace {
             None => ("ClusterRole", "ClusterRoleBinding"),
             Some(_) => ("Role", "RoleBinding"),

@@ -15,12 +15,12 @@ mod noted;
 #[cfg(target_os = "linux")]
 mod packets;
 mod pause;
+mod permissions;
 mod plans;
 mod pod_range_modes;
 mod provided_ip;
 mod provider_loops;
 mod queue;
-mod rights;
 mod route_races;
 mod route_trouble;
 mod routes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline_apiserver::{Effect, FaultRule};
 use bowline_controllers::node_ipam::{AllocatorType, Options};
-use bowline_core::ipam::ClusterRange;
+use bowline_core::ipam::ClusterCidr;
 use http::StatusCode;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -17,7 +17,7 @@ pub(crate) const ONE: &[(&str, u8)] = &[("10.10.0.0/16", 24)];
 pub(crate) const DUAL: &[(&str, u8)] = &[("10.10.0.0/16", 24), ("fd00::/56", 64)];
 
 pub(crate) fn options(ranges: &[(&str, u8)], allocator: AllocatorType) -> Options {
-    let range = |(cluster, mask): &(&str, u8)| ClusterRange::new(cluster.parse().unwrap(), *mask).unwrap();
+    let range = |(cluster, mask): &(&str, u8)| ClusterCidr::new(cluster.parse().unwrap(), *mask).unwrap();
     Options { ranges: ranges.iter().map(range).collect(), services: Vec::new(), allocator }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, CloudProvider, LoadBalancers, Result};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque, Plan, Step};
+use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaque, Plan, Step};
 
 use crate::wrappers::{Wrapped, balancers_of};
 
@@ -29,16 +29,16 @@ struct Noted {
 
 #[async_trait]
 impl LoadBalancers for Noted {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        balancers_of(&self.inner).observe(wishes).await
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        balancers_of(&self.inner).observe(wanted).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         balancers_of(&self.inner).list(cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        balancers_of(&self.inner).plan(wish, state)
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        balancers_of(&self.inner).plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {

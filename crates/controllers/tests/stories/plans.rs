@@ -9,7 +9,7 @@ use bowline_controllers::forecast::{Forecast, Item, Snapshot, forecast};
 use bowline_controllers::node_ipam;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::FieldChange;
-use bowline_core::ipam::ClusterRange;
+use bowline_core::ipam::ClusterCidr;
 use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
 use bowline_local::{Fault, FaultSpec};
@@ -186,7 +186,7 @@ async fn what_is_refused_is_refused_as_planned_and_so_is_what_is_refused_for_ano
 #[tokio::test(start_paused = true)]
 async fn what_is_somebody_elses_is_left_alone_as_planned() {
     let (mut world, notes) = noted(World::with_prefixes(&["east", "west"]).await);
-    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::Nobody;
+    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
     world.serve_with("foreign", json!({"spec": {"loadBalancerClass": "example.com/other"}})).await;
     world.serve("classless").await;
     let retyped = json!({"metadata": {"finalizers": [FINALIZER]}, "spec": {"type": "ClusterIP"}});
@@ -198,7 +198,7 @@ async fn what_is_somebody_elses_is_left_alone_as_planned() {
 #[tokio::test(start_paused = true)]
 async fn a_service_of_our_class_that_changes_its_type_is_cleaned_up_in_its_cloud_as_planned() {
     let (mut world, notes) = noted(World::with_prefixes(&["east", "west"]).await);
-    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::Nobody;
+    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
     world.serve_with("mine", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
     comes_true(&mut world, &notes).await;
     world.patch_service("mine", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;
@@ -299,7 +299,7 @@ async fn routes_that_the_brake_keeps_are_planned_as_held_back() {
 async fn pod_ranges_are_handed_out_as_planned() {
     let mut world = World::with_routes(&["a", "b", "c"]).await;
     world.options.route = None;
-    let range = ClusterRange::new("10.120.0.0/22".parse().unwrap(), 24).unwrap();
+    let range = ClusterCidr::new("10.120.0.0/22".parse().unwrap(), 24).unwrap();
     world.options.node_ipam = Some(node_ipam::Options {
         ranges: vec![range],
         services: vec!["10.120.3.0/24".parse().unwrap()],

@@ -416,7 +416,7 @@ async fn whatever_kind_of_error_a_creation_ends_with_the_node_is_told_and_led_to
         // A success without a result.
         (ImplementedElsewhere, false, Some("False")),
     ];
-    for (kind, is_told, status) in kinds {
+    for (kind, is_current, status) in kinds {
         let mut world = World::with_routes(&["a"]).await;
         let is_over = Arc::new(AtomicBool::new(false));
         let switch = is_over.clone();
@@ -428,7 +428,7 @@ async fn whatever_kind_of_error_a_creation_ends_with_the_node_is_told_and_led_to
         world.start();
         world.pass(WHILE).await;
         let events = world.route_events("a").await;
-        assert_eq!(events.len(), usize::from(is_told), "{kind:?}");
+        assert_eq!(events.len(), usize::from(is_current), "{kind:?}");
         assert!(events.iter().all(|event| event.count == Some(1)), "{kind:?}");
         if matches!(kind, Unavailable | NotFound) {
             // Exactly as the Go manager says it, where there is nothing to advise.

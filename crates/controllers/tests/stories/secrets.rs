@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::SecretRef;
-use bowline_controllers::{Rights, secrets};
+use bowline_controllers::{Permissions, secrets};
 use bowline_local::{CloudOptions, LocalCloud};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -37,10 +37,10 @@ impl Guarded {
     }
 
     /// The permissions of the manager's controllers, and for the Secret if it may read it.
-    fn rights(&self, reads_secret: bool) -> Vec<bowline_kube::Right> {
+    fn permissions(&self, reads_secret: bool) -> Vec<bowline_kube::Permission> {
         let secret = SecretRef { namespace: "kube-system".to_owned(), name: NAME.to_owned() };
-        let own = secrets::rights(reads_secret.then_some(secret));
-        Rights::of(&self.world.options).of_one().into_iter().chain(own).collect()
+        let own = secrets::permissions(reads_secret.then_some(secret));
+        Permissions::of(&self.world.options).of_one().into_iter().chain(own).collect()
     }
 
     fn secrets(&self) -> Api<Secret> {
@@ -81,7 +81,7 @@ impl Drop for Guarded {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_waits_for_its_secret_follows_its_changes_and_outlives_its_deletion() {
     let mut guarded = Guarded::new("rotation").await;
-    guarded.world.rights = Some(guarded.rights(true));
+    guarded.world.permissions = Some(guarded.permissions(true));
     guarded.world.start();
     guarded.world.register("a").await;
     let message = guarded.not_ready().await;
@@ -116,7 +116,7 @@ async fn a_cloud_waits_for_its_secret_follows_its_changes_and_outlives_its_delet
 #[tokio::test(start_paused = true)]
 async fn a_missing_permission_is_named_with_the_rule_that_grants_it() {
     let mut guarded = Guarded::new("forbidden").await;
-    guarded.world.rights = Some(guarded.rights(false));
+    guarded.world.permissions = Some(guarded.permissions(false));
     guarded.write(json!({"token": "first-swordfish"})).await;
     guarded.world.start();
     guarded.world.register("a").await;
@@ -125,7 +125,7 @@ async fn a_missing_permission_is_named_with_the_rule_that_grants_it() {
         assert!(message.contains(part), "{part}: {message}");
     }
     let client = guarded.world.server.in_process_client();
-    identity::grant(client, guarded.rights(true)).await;
+    identity::grant(client, guarded.permissions(true)).await;
     guarded.world.initialized("a").await;
     guarded.shows_nothing().await;
     guarded.world.stop().await;

@@ -251,7 +251,7 @@ async fn a_broken_source_range_is_refused_and_what_was_there_stays() {
 async fn a_balancer_of_that_name_that_is_not_ours_is_not_touched_and_its_owner_is_named() {
     let mut world = World::with_nodes(&["a"]).await;
     let service = world.serve("web").await;
-    let name = bowline_core::service::default_balancer_name(&service.metadata.uid.unwrap());
+    let name = bowline_core::service::default_load_balancer_name(&service.metadata.uid.unwrap());
     let foreign = NewBalancer { name: name.clone(), ..NewBalancer::default() };
     let before = world.cloud().add_balancer(foreign).unwrap();
     world.start();

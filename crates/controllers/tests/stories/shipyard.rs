@@ -11,8 +11,8 @@ use bowline_cloud::{
 };
 use bowline_core::annotations::{LoadBalancerSettings, Mistake, NodeSelector};
 use bowline_core::{
-    ClusterName, Ingress, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Notice, Opaque,
-    Plan, Step, Verb,
+    ClusterName, DesiredLoadBalancer, Ingress, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, Opaque, Plan,
+    Step, Verb, Warning,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -111,8 +111,8 @@ impl Shipyard {
 }
 
 impl Inner {
-    fn state(&self, wish: &LoadBalancerWish) -> Option<LoadBalancerState> {
-        let ship = self.ships.get(&place(&wish.key));
+    fn state(&self, desired: &DesiredLoadBalancer) -> Option<LoadBalancerState> {
+        let ship = self.ships.get(&place(&desired.key));
         let busy = ship.is_some_and(|ship| ship.busy_until.is_some_and(|until| until > Instant::now()));
         let has = ship.map(|ship| ship.has.clone()).unwrap_or_default();
         let resources = json!({
@@ -123,9 +123,9 @@ impl Inner {
         let annotations = ship.map(|ship| (ID.to_owned(), ship.id.clone())).into_iter().collect();
         let status = LoadBalancerStatus { ingress };
         // Before anything is made, a plan may have to know something all the same.
-        let is_told = ship.is_some() || wish.spec.is_some();
+        let is_current = ship.is_some() || desired.spec.is_some();
         let state = LoadBalancerState::new(status, Opaque::new(resources));
-        is_told.then_some(LoadBalancerState { annotations, ..state })
+        is_current.then_some(LoadBalancerState { annotations, ..state })
     }
 
     fn change(&mut self, key: &LoadBalancerKey, step: &Step) -> Result<Applied> {
@@ -197,26 +197,26 @@ impl LoadBalancers for Provider {
         Ok(common)
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
         let mut inside = self.yard.inside();
-        inside.observed += wishes.len();
-        wishes.iter().map(|wish| Ok(inside.state(wish))).collect()
+        inside.observed += wanted.len();
+        wanted.iter().map(|desired| Ok(inside.state(desired))).collect()
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         Ok(Vec::new())
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
         let Some(state) = state else { return Ok(Plan::default()) };
         let seen: &Value = state.resources.get().expect("its own state");
         if seen["busy"] == true {
             return Err(at_work());
         }
-        let locks = wish.annotations.get(BERTH).cloned().into_iter().collect();
-        let (id, noted) = (seen["id"].as_str(), wish.annotations.get(ID));
+        let locks = desired.annotations.get(BERTH).cloned().into_iter().collect();
+        let (id, noted) = (seen["id"].as_str(), desired.annotations.get(ID));
         let has = |kind: &str| seen["has"].as_array().unwrap().iter().any(|has| has == kind);
-        let Some(spec) = &wish.spec else {
+        let Some(spec) = &desired.spec else {
             let parts = ["flag", "address"].into_iter().filter(|kind| has(kind)).chain(id.map(|_| "ship"));
             return Ok(Plan { locks, ..Plan::of(parts.map(|kind| step(Verb::Delete, kind, "it")).collect()) });
         };
@@ -234,9 +234,9 @@ impl LoadBalancers for Provider {
         steps.extend(
             ["address", "flag"].into_iter().filter(|kind| !has(kind)).map(|kind| step(Verb::Create, kind, "it")),
         );
-        let notice = |message: &String| Notice { reason: "ShipRemark".to_owned(), message: message.clone() };
-        let notices = wish.annotations.get(REMARK).map(notice).into_iter().collect();
-        Ok(Plan { notices, locks, ..Plan::of(steps) })
+        let warning = |message: &String| Warning { reason: "ShipRemark".to_owned(), message: message.clone() };
+        let warnings = desired.annotations.get(REMARK).map(warning).into_iter().collect();
+        Ok(Plan { warnings, locks, ..Plan::of(steps) })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, _: Option<&Opaque>) -> Result<Applied> {

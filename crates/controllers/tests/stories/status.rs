@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind};
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::{node_ipam, route};
-use bowline_core::ipam::ClusterRange;
+use bowline_core::ipam::ClusterCidr;
 use bowline_runtime::Kind;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl World {
         let ranges = vec!["10.120.0.0/16".parse().unwrap()];
         self.options.route = Some(route::Options::new("kubernetes".into(), ranges));
         self.options.node_ipam = Some(node_ipam::Options {
-            ranges: vec![ClusterRange::new("10.120.0.0/16".parse().unwrap(), 24).unwrap()],
+            ranges: vec![ClusterCidr::new("10.120.0.0/16".parse().unwrap(), 24).unwrap()],
             services: Vec::new(),
             allocator: AllocatorType::Range,
         });

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, AuthorizationMode, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CallPolicy, Calls, CloudProvider, Clouds};
-use bowline_controllers::Rights;
+use bowline_controllers::Permissions;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
 use bowline_core::testing::address;
-use bowline_kube::Right;
+use bowline_kube::Permission;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
-use bowline_runtime::{Board, Clock, Shutdown};
+use bowline_runtime::{Clock, Shutdown, StatusBoard};
 use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
@@ -46,11 +46,11 @@ pub(crate) struct World {
     pub(crate) layers: LayerOptions,
     pub(crate) calls: CallPolicy,
     pub(crate) metrics: prometheus::Registry,
-    pub(crate) board: Board,
+    pub(crate) board: StatusBoard,
     /// What stands between a provider and its layers; nothing as a rule.
     pub(crate) wrap: Wrap,
     /// What the manager may ask of the API server; exactly what its controllers declare, unless the story says otherwise.
-    pub(crate) rights: Option<Vec<Right>>,
+    pub(crate) permissions: Option<Vec<Permission>>,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
 
@@ -82,9 +82,9 @@ impl World {
             layers: LayerOptions::default(),
             calls: CallPolicy::default(),
             metrics: prometheus::Registry::new(),
-            board: Board::new(),
+            board: StatusBoard::new(),
             wrap: Box::new(|provider| provider),
-            rights: None,
+            permissions: None,
             manager: None,
         }
     }
@@ -102,12 +102,12 @@ impl World {
         let surroundings = Surroundings::new(
             identity::client(&self.server),
             clouds,
-            Clock::following_tokio(Timestamp::now()),
+            Clock::from_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
         let surroundings = Surroundings { board: self.board.clone(), ..surroundings };
-        let rights = self.rights.clone().unwrap_or_else(|| Rights::of(&self.options).of_one());
-        let granted = identity::grant(self.server.in_process_client(), rights);
+        let permissions = self.permissions.clone().unwrap_or_else(|| Permissions::of(&self.options).of_one());
+        let granted = identity::grant(self.server.in_process_client(), permissions);
         let running = manager::run(surroundings, self.options.clone(), shutdown.clone());
         let running = tokio::spawn(async move {
             granted.await;

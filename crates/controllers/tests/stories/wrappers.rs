@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, LoadBalancers, ProviderInfo, ProviderLoop,
-    Result, Routes, Seen,
+    Applied, Capabilities, CloudProvider, Error, ErrorKind, Instances, KnownState, LoadBalancers, ProviderInfo,
+    ProviderLoop, Result, Routes,
 };
 use bowline_core::{
-    ClusterName, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Opaque,
+    ClusterName, DesiredLoadBalancer, Instance, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, Opaque,
     Plan, ProviderId, Step,
 };
 
@@ -126,12 +126,12 @@ impl Blurred {
 
     fn blur(&self, state: InstanceState) -> Result<InstanceState> {
         let seen = match &state {
-            InstanceState::Running(_) => Seen::Running,
-            InstanceState::Stopped(_) => Seen::Stopped,
+            InstanceState::Running(_) => KnownState::Running,
+            InstanceState::Stopped(_) => KnownState::Stopped,
             InstanceState::Gone | InstanceState::NotMine => return Ok(state),
         };
         let error = Error::new(ErrorKind::PermissionDenied, "list ports", "the ports may not be read");
-        if self.is_blurred.load(Ordering::SeqCst) { Err(error.but_seen(seen)) } else { Ok(state) }
+        if self.is_blurred.load(Ordering::SeqCst) { Err(error.with_known_state(seen)) } else { Ok(state) }
     }
 }
 
@@ -196,10 +196,10 @@ impl Steered {
 
 #[async_trait]
 impl LoadBalancers for Steered {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
         match self.check("observe") {
-            Ok(()) => balancers_of(&self.inner).observe(wishes).await,
-            Err(error) => wishes.iter().map(|_| Err(error.clone())).collect(),
+            Ok(()) => balancers_of(&self.inner).observe(wanted).await,
+            Err(error) => wanted.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
@@ -207,9 +207,9 @@ impl LoadBalancers for Steered {
         balancers_of(&self.inner).list(cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
         self.check("plan")?;
-        balancers_of(&self.inner).plan(wish, state)
+        balancers_of(&self.inner).plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
@@ -223,15 +223,15 @@ pub(crate) struct Forgetful;
 
 #[async_trait]
 impl LoadBalancers for Forgetful {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        wishes.iter().map(|_| Ok(None)).collect()
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        wanted.iter().map(|_| Ok(None)).collect()
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         Ok(Vec::new())
     }
 
-    fn plan(&self, _: &LoadBalancerWish, _: Option<&LoadBalancerState>) -> Result<Plan> {
+    fn plan(&self, _: &DesiredLoadBalancer, _: Option<&LoadBalancerState>) -> Result<Plan> {
         Ok(Plan::default())
     }
 
@@ -253,7 +253,7 @@ impl Ailing {
 
     fn ailing(&self, mut state: LoadBalancerState) -> LoadBalancerState {
         if self.ails.load(Ordering::SeqCst) {
-            state.problems = vec!["port 80/TCP: no permission to listen".to_owned()];
+            state.errors = vec!["port 80/TCP: no permission to listen".to_owned()];
         }
         state
     }
@@ -261,8 +261,8 @@ impl Ailing {
 
 #[async_trait]
 impl LoadBalancers for Ailing {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let seen = balancers_of(&self.inner).observe(wishes).await.into_iter();
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let seen = balancers_of(&self.inner).observe(wanted).await.into_iter();
         seen.map(|state| Ok(state?.map(|state| self.ailing(state)))).collect()
     }
 
@@ -270,8 +270,8 @@ impl LoadBalancers for Ailing {
         balancers_of(&self.inner).list(cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        balancers_of(&self.inner).plan(wish, state)
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        balancers_of(&self.inner).plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
@@ -297,16 +297,16 @@ impl Hanging {
 
 #[async_trait]
 impl LoadBalancers for Hanging {
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState>>> {
-        balancers_of(&self.inner).observe(wishes).await
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        balancers_of(&self.inner).observe(wanted).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         balancers_of(&self.inner).list(cluster).await
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        balancers_of(&self.inner).plan(wish, state)
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
+        balancers_of(&self.inner).plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {

@@ -132,5 +132,5 @@ pub fn read_leniently(annotations: &BTreeMap<String, String>) -> (LoadBalancerSe
         ip_mode: reader.get(&IP_MODE),
         adopt: reader.get(&ADOPT),
     };
-    (settings, reader.into_mistakes())
+    (settings, reader.into_errors())
 }

@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Everything that was wrong with what was read.
-    pub fn into_mistakes(self) -> Vec<Mistake> {
+    pub fn into_errors(self) -> Vec<Mistake> {
         self.mistakes.into_inner()
     }
 

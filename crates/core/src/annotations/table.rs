@@ -267,12 +267,12 @@ mod tests {
         let given = given(&[("example.com/weight", "many"), ("example.com/name", "web")]);
         let reader = TABLE.reader(&given);
         assert_eq!((reader.get(&WEIGHT), reader.get(&NAME)), (None, Some("web")));
-        assert_eq!(reader.into_mistakes()[0].message, "\"many\" is not a whole number");
+        assert_eq!(reader.into_errors()[0].message, "\"many\" is not a whole number");
         let message = |invalid: &Invalid<'_>| format!("invalid value: {} ({})", invalid.value, invalid.default);
         let reader = Table { message, ..TABLE };
         let reader = reader.reader(&given);
         assert_eq!(reader.get(&WEIGHT), None);
-        assert_eq!(reader.into_mistakes()[0].to_string(), "example.com/weight: invalid value: many (1)");
+        assert_eq!(reader.into_errors()[0].to_string(), "example.com/weight: invalid value: many (1)");
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         ]);
         let reader = TABLE.reader(&given);
         assert_eq!(reader.family(&NO_PROBE), [("443", false), ("80", true)]);
-        let mistakes = reader.into_mistakes();
+        let mistakes = reader.into_errors();
         assert_eq!(mistakes[0].place, "example.com/port_90_no-probe");
         let unknown: Vec<_> = TABLE.unknown(&given).into_iter().map(|unknown| unknown.key).collect();
         assert_eq!(unknown, ["example.com/port__no-probe"]);
@@ -297,7 +297,7 @@ mod tests {
         let reader = TABLE.reader(&given);
         assert_eq!(reader.get_at("metal.example/weight", &WEIGHT), Some(7));
         assert_eq!(reader.get_at("metal.example/share", &WEIGHT), None);
-        assert_eq!(reader.into_mistakes()[0].place, "metal.example/share");
+        assert_eq!(reader.into_errors()[0].place, "metal.example/share");
     }
 
     #[test]

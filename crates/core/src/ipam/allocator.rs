@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ipnet::IpNet;
 
-use super::ClusterRange;
+use super::ClusterCidr;
 use super::blocks::{Blocks, Found};
 use crate::{NodeName, parse_cidr};
 
@@ -27,7 +27,7 @@ pub struct Exhausted {
 /// A Node has a range that it cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("node {node}: spec.podCIDRs[{index}] is {text:?}, which {why}")]
-pub struct Misfit {
+pub struct InvalidPodCidr {
     /// The Node.
     pub node: NodeName,
     /// Which of its ranges.
@@ -52,7 +52,7 @@ pub struct Usage {
 /// What happened to a range since that was last asked. Only blocks that really change hands with nobody are counted: a
 /// second holder of a block is neither an allocation nor, when it leaves, a release (IPAM-11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tally {
+pub struct AllocationCounts {
     /// The range.
     pub range: IpNet,
     /// Blocks that were free and are held, whether they were given out or found in use.
@@ -75,9 +75,9 @@ pub struct Overlap {
 /// One range, its blocks, and what happened to it.
 #[derive(Debug, Clone)]
 struct Pool {
-    range: ClusterRange,
+    range: ClusterCidr,
     blocks: Blocks,
-    tally: Tally,
+    tally: AllocationCounts,
 }
 
 /// What a Node holds.
@@ -91,7 +91,7 @@ struct Held {
 
 impl Allocator {
     /// These ranges, in this order, without the blocks that Services have addresses in.
-    pub fn new(ranges: &[ClusterRange], services: &[IpNet]) -> Allocator {
+    pub fn new(ranges: &[ClusterCidr], services: &[IpNet]) -> Allocator {
         let mut pools: Vec<Pool> = ranges.iter().copied().map(Pool::new).collect();
         for pool in &mut pools {
             let range = pool.range;
@@ -104,14 +104,14 @@ impl Allocator {
     ///
     /// A misfit is told, and yet every block that any of the ranges has a part of is held: that a Node says something odd is
     /// no reason to give what it uses to another.
-    pub fn observe(&mut self, node: &NodeName, pod_cidrs: &[String]) -> Result<(), Misfit> {
+    pub fn observe(&mut self, node: &NodeName, pod_cidrs: &[String]) -> Result<(), InvalidPodCidr> {
         let mut misfit = None;
         let mut held = Held::default();
         for (index, text) in pod_cidrs.iter().enumerate() {
             match self.check(index, text) {
                 Ok(range) => held.ranges.push(range),
                 Err(why) => {
-                    misfit.get_or_insert_with(|| Misfit { node: node.clone(), index, text: text.clone(), why });
+                    misfit.get_or_insert_with(|| InvalidPodCidr { node: node.clone(), index, text: text.clone(), why });
                     held.ranges.extend(parse_cidr(text));
                 }
             }
@@ -144,13 +144,13 @@ impl Allocator {
     }
 
     /// Whether a Node may have these, and nobody else has a part of them.
-    pub fn admit(&self, node: &NodeName, pod_cidrs: &[String]) -> Result<(), Misfit> {
+    pub fn admit(&self, node: &NodeName, pod_cidrs: &[String]) -> Result<(), InvalidPodCidr> {
         for (index, text) in pod_cidrs.iter().enumerate() {
             let why = self.check(index, text).and_then(|range| match self.other_holder(node, range) {
                 Some(other) => Err(format!("is, or is a part of, what node {other} has")),
                 None => Ok(()),
             });
-            why.map_err(|why| Misfit { node: node.clone(), index, text: text.clone(), why })?;
+            why.map_err(|why| InvalidPodCidr { node: node.clone(), index, text: text.clone(), why })?;
         }
         Ok(())
     }
@@ -191,8 +191,8 @@ impl Allocator {
     }
 
     /// What happened to each range since this was last asked.
-    pub fn take_tallies(&mut self) -> Vec<Tally> {
-        let empty = |pool: &mut Pool| std::mem::replace(&mut pool.tally, Tally::empty(pool.range.cluster()));
+    pub fn take_counts(&mut self) -> Vec<AllocationCounts> {
+        let empty = |pool: &mut Pool| std::mem::replace(&mut pool.tally, AllocationCounts::empty(pool.range.cluster()));
         self.pools.iter_mut().map(empty).collect()
     }
 
@@ -246,8 +246,8 @@ impl Allocator {
 }
 
 impl Pool {
-    fn new(range: ClusterRange) -> Pool {
-        Pool { range, blocks: Blocks::new(range.blocks()), tally: Tally::empty(range.cluster()) }
+    fn new(range: ClusterCidr) -> Pool {
+        Pool { range, blocks: Blocks::new(range.blocks()), tally: AllocationCounts::empty(range.cluster()) }
     }
 
     /// A free block, by number and as a range.
@@ -294,8 +294,8 @@ impl Overlap {
     }
 }
 
-impl Tally {
-    fn empty(range: IpNet) -> Tally {
-        Tally { range, allocations: 0, releases: 0, skipped: None }
+impl AllocationCounts {
+    fn empty(range: IpNet) -> AllocationCounts {
+        AllocationCounts { range, allocations: 0, releases: 0, skipped: None }
     }
 }

@@ -10,7 +10,7 @@ use crate::parse_cidr;
 
 /// Who decides which range a Node gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lead {
+pub enum AllocationMode {
     /// The cloud: its ranges are written to the Node.
     Cloud,
     /// We do, and the cloud is told.
@@ -29,12 +29,12 @@ pub enum Step {
     /// A range is chosen for the Node; the cloud is told once the Node has it.
     Allocate,
     /// A person has to see to it; nothing is touched.
-    Refuse(Refusal),
+    Refuse(CloudIpamError),
 }
 
 /// Why nothing is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CloudIpamError {
     /// Both have ranges, and not the same.
     Mismatch {
         /// What the Node says.
@@ -47,7 +47,7 @@ pub enum Refusal {
         /// What would have to be done.
         what: &'static str,
         /// The mode.
-        lead: Lead,
+        lead: AllocationMode,
     },
     /// What the Node says is no range.
     InvalidPodCidr {
@@ -58,25 +58,25 @@ pub enum Refusal {
 
 /// What is to be done for a Node with these ranges, whose machine has these in the cloud.
 // upstream: looks at the first range of each side alone, so that half a dual stack counts as agreement.
-pub fn decide(node: &[String], cloud: &[IpNet], lead: Lead) -> Step {
+pub fn decide(node: &[String], cloud: &[IpNet], lead: AllocationMode) -> Step {
     let cloud: Vec<IpNet> = cloud.iter().map(IpNet::trunc).collect();
     match (node.is_empty(), cloud.is_empty(), lead) {
-        (true, true, Lead::Cluster) => Step::Allocate,
-        (true, true, Lead::Cloud) => invalid("allocate CIDRs", lead),
-        (true, false, Lead::Cloud) => Step::WriteToNode(cloud),
-        (true, false, Lead::Cluster) => invalid("sync from cloud", lead),
-        (false, true, Lead::Cloud) => invalid("sync to cloud", lead),
+        (true, true, AllocationMode::Cluster) => Step::Allocate,
+        (true, true, AllocationMode::Cloud) => invalid("allocate CIDRs", lead),
+        (true, false, AllocationMode::Cloud) => Step::WriteToNode(cloud),
+        (true, false, AllocationMode::Cluster) => invalid("sync from cloud", lead),
+        (false, true, AllocationMode::Cloud) => invalid("sync to cloud", lead),
         (false, _, _) => compare(node, cloud, lead),
     }
 }
 
 /// The Node has ranges; the cloud may have some, too.
-fn compare(node: &[String], cloud: Vec<IpNet>, lead: Lead) -> Step {
+fn compare(node: &[String], cloud: Vec<IpNet>, lead: AllocationMode) -> Step {
     let mut wanted = Vec::new();
     for text in node {
         match parse_cidr(text) {
             Some(range) => wanted.push(range),
-            None => return Step::Refuse(Refusal::InvalidPodCidr { text: text.clone() }),
+            None => return Step::Refuse(CloudIpamError::InvalidPodCidr { text: text.clone() }),
         }
     }
     let there: BTreeSet<IpNet> = cloud.iter().copied().collect();
@@ -85,50 +85,50 @@ fn compare(node: &[String], cloud: Vec<IpNet>, lead: Lead) -> Step {
     match (missing.is_empty(), are_more, lead) {
         (true, false, _) => Step::Agreed,
         // Told by half, as when the manager ended in between.
-        (false, false, Lead::Cluster) => Step::AssignInCloud(missing),
-        _ => Step::Refuse(Refusal::Mismatch { node: node.to_vec(), cloud }),
+        (false, false, AllocationMode::Cluster) => Step::AssignInCloud(missing),
+        _ => Step::Refuse(CloudIpamError::Mismatch { node: node.to_vec(), cloud }),
     }
 }
 
-fn invalid(what: &'static str, lead: Lead) -> Step {
-    Step::Refuse(Refusal::InvalidMode { what, lead })
+fn invalid(what: &'static str, lead: AllocationMode) -> Step {
+    Step::Refuse(CloudIpamError::InvalidMode { what, lead })
 }
 
-impl Refusal {
+impl CloudIpamError {
     /// The Event's reason.
     pub fn reason(&self) -> &'static str {
         match self {
-            Refusal::Mismatch { .. } => "CloudCIDRAllocatorMismatch",
-            Refusal::InvalidMode { .. } => "CloudCIDRAllocatorInvalidMode",
-            Refusal::InvalidPodCidr { .. } => "CloudCIDRAllocatorInvalidPodCIDR",
+            CloudIpamError::Mismatch { .. } => "CloudCIDRAllocatorMismatch",
+            CloudIpamError::InvalidMode { .. } => "CloudCIDRAllocatorInvalidMode",
+            CloudIpamError::InvalidPodCidr { .. } => "CloudCIDRAllocatorInvalidPodCIDR",
         }
     }
 
     /// Looking again later may help without anybody changing the Node: the cloud may have a range by then.
-    pub fn is_worth_a_retry(&self) -> bool {
-        matches!(self, Refusal::InvalidMode { .. })
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, CloudIpamError::InvalidMode { .. })
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CloudIpamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Mismatch { node, cloud } => {
+            CloudIpamError::Mismatch { node, cloud } => {
                 let cloud: Vec<String> = cloud.iter().map(ToString::to_string).collect();
                 write!(f, "Node.Spec.PodCIDR != cloud alias ({} != {})", node.join(","), cloud.join(","))
             }
-            Refusal::InvalidMode { what, lead } => write!(f, "Cannot {what} in mode {:?}", lead.mode()),
-            Refusal::InvalidPodCidr { text } => write!(f, "The node has an invalid PodCIDR: {text:?}"),
+            CloudIpamError::InvalidMode { what, lead } => write!(f, "Cannot {what} in mode {:?}", lead.mode()),
+            CloudIpamError::InvalidPodCidr { text } => write!(f, "The node has an invalid PodCIDR: {text:?}"),
         }
     }
 }
 
-impl Lead {
+impl AllocationMode {
     /// The mode's name in Events.
     fn mode(self) -> &'static str {
         match self {
-            Lead::Cloud => "SyncFromCloud",
-            Lead::Cluster => "SyncFromCluster",
+            AllocationMode::Cloud => "SyncFromCloud",
+            AllocationMode::Cluster => "SyncFromCluster",
         }
     }
 }
@@ -145,15 +145,15 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn decided(node: &[&str], cloud: &[&str], lead: Lead) -> Step {
+    fn decided(node: &[&str], cloud: &[&str], lead: AllocationMode) -> Step {
         let node: Vec<String> = node.iter().map(|text| (*text).to_owned()).collect();
         decide(&node, &nets(cloud), lead)
     }
 
     #[test]
     fn ipam_12_every_row() {
-        use Lead::{Cloud, Cluster};
-        type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Lead, Step);
+        use AllocationMode::{Cloud, Cluster};
+        type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], AllocationMode, Step);
         let rows: [Row<'_>; 14] = [
             ("both, the same", &[A], &[A], Cloud, Step::Agreed),
             ("both, the same", &[A], &[A], Cluster, Step::Agreed),
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn ipam_12_what_differs_is_told_and_left() {
-        use Lead::{Cloud, Cluster};
-        let rows: [(&[&str], &[&str], Lead); 6] = [
+        use AllocationMode::{Cloud, Cluster};
+        let rows: [(&[&str], &[&str], AllocationMode); 6] = [
             (&[A], &[B], Cloud),
             (&[A], &[B], Cluster),
             (&[A], &[A, B], Cluster),
@@ -190,7 +190,7 @@ mod tests {
             let step = decided(node, cloud, lead);
             let Step::Refuse(refusal) = step else { panic!("{node:?} {cloud:?} {lead:?}: {step:?}") };
             assert_eq!(refusal.reason(), "CloudCIDRAllocatorMismatch", "{node:?} {cloud:?} {lead:?}");
-            assert!(!refusal.is_worth_a_retry());
+            assert!(!refusal.is_retryable());
         }
     }
 
@@ -202,32 +202,32 @@ mod tests {
         };
         let rows = [
             (
-                said(&[A], &[B], Lead::Cloud),
+                said(&[A], &[B], AllocationMode::Cloud),
                 "CloudCIDRAllocatorMismatch",
                 "Node.Spec.PodCIDR != cloud alias (10.1.0.0/24 != 10.2.0.0/24)",
             ),
             (
-                said(&[], &[A], Lead::Cluster),
+                said(&[], &[A], AllocationMode::Cluster),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot sync from cloud in mode \"SyncFromCluster\"",
             ),
             (
-                said(&[A], &[], Lead::Cloud),
+                said(&[A], &[], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot sync to cloud in mode \"SyncFromCloud\"",
             ),
             (
-                said(&[], &[], Lead::Cloud),
+                said(&[], &[], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot allocate CIDRs in mode \"SyncFromCloud\"",
             ),
             (
-                said(&["x"], &[A], Lead::Cloud),
+                said(&["x"], &[A], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidPodCIDR",
                 "The node has an invalid PodCIDR: \"x\"",
             ),
             (
-                said(&["x"], &[], Lead::Cluster),
+                said(&["x"], &[], AllocationMode::Cluster),
                 "CloudCIDRAllocatorInvalidPodCIDR",
                 "The node has an invalid PodCIDR: \"x\"",
             ),

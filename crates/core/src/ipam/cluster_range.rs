@@ -10,14 +10,14 @@ const MOST_BITS_V6: u8 = 16;
 
 /// A range, and the size of the blocks that it is cut into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClusterRange {
+pub struct ClusterCidr {
     cluster: IpNet,
     node_mask: u8,
 }
 
 /// Why a range cannot be cut like that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RangeProblem {
+pub enum ClusterCidrError {
     /// A block would be larger than the range.
     #[error("blocks of /{node_mask} are larger than the range {cluster}")]
     BlockTooLarge {
@@ -45,20 +45,20 @@ pub enum RangeProblem {
     },
 }
 
-impl ClusterRange {
+impl ClusterCidr {
     /// This range in blocks of this size; host bits are cleared.
-    pub fn new(cluster: IpNet, node_mask: u8) -> Result<ClusterRange, RangeProblem> {
+    pub fn new(cluster: IpNet, node_mask: u8) -> Result<ClusterCidr, ClusterCidrError> {
         let cluster = cluster.trunc();
         if node_mask > cluster.max_prefix_len() {
-            return Err(RangeProblem::NoSuchMask { cluster, node_mask });
+            return Err(ClusterCidrError::NoSuchMask { cluster, node_mask });
         }
         let Some(bits) = node_mask.checked_sub(cluster.prefix_len()) else {
-            return Err(RangeProblem::BlockTooLarge { cluster, node_mask });
+            return Err(ClusterCidrError::BlockTooLarge { cluster, node_mask });
         };
         if bits > MOST_BITS_V6 && matches!(cluster, IpNet::V6(_)) {
-            return Err(RangeProblem::TooManyBlocks { cluster, node_mask });
+            return Err(ClusterCidrError::TooManyBlocks { cluster, node_mask });
         }
-        Ok(ClusterRange { cluster, node_mask })
+        Ok(ClusterCidr { cluster, node_mask })
     }
 
     /// The range.
@@ -135,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    fn range(cluster: &str, node_mask: u8) -> ClusterRange {
-        ClusterRange::new(cluster.parse().unwrap(), node_mask).unwrap()
+    fn range(cluster: &str, node_mask: u8) -> ClusterCidr {
+        ClusterCidr::new(cluster.parse().unwrap(), node_mask).unwrap()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
             ("too long for IPv6", "2001:db8::/120", 129, "longer than the addresses"),
         ];
         for (case, cluster, node_mask, expected) in cases {
-            let problem = ClusterRange::new(cluster.parse().unwrap(), node_mask).unwrap_err();
+            let problem = ClusterCidr::new(cluster.parse().unwrap(), node_mask).unwrap_err();
             assert!(problem.to_string().contains(expected), "{case}: {problem}");
         }
         assert_eq!(range("2001:db8::/32", 48).blocks(), 65536, "I12: sixteen bits are not too many");
@@ -200,7 +200,7 @@ mod tests {
             address in any::<u32>(), mask in 0..=32_u8, more in 0..=32_u8, number in any::<u64>(),
         ) {
             let cluster = IpNet::new(IpAddr::V4(address.into()), mask).unwrap();
-            let range = ClusterRange::new(cluster, (mask + more).min(32)).unwrap();
+            let range = ClusterCidr::new(cluster, (mask + more).min(32)).unwrap();
             let number = number % range.blocks();
             let block = range.block(number).unwrap();
             prop_assert!(range.cluster().contains(&block));

@@ -42,14 +42,14 @@ struct Sample {
 
 /// What was said of a range, so that each level is told once until usage falls back.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Watchman {
+pub struct UsageMonitor {
     told_level: Option<u8>,
     told_short: bool,
 }
 
 /// What is worth a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Warning {
+pub struct UsageWarning {
     /// How things stand.
     pub usage: Usage,
     /// The level in percent that was reached, if that is the news.
@@ -93,12 +93,12 @@ impl Trend {
     }
 }
 
-impl Watchman {
+impl UsageMonitor {
     /// What there is to say now, if it has not been said.
-    pub fn look(&mut self, usage: Usage, left: Option<Duration>) -> Option<Warning> {
+    pub fn look(&mut self, usage: Usage, left: Option<Duration>) -> Option<UsageWarning> {
         let level = self.new_level(usage);
         let is_short = self.is_newly_short(left);
-        (level.is_some() || is_short).then_some(Warning { usage, level, left })
+        (level.is_some() || is_short).then_some(UsageWarning { usage, level, left })
     }
 
     /// The highest level that was reached, if it is a new one.
@@ -117,7 +117,7 @@ impl Watchman {
     }
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for UsageWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { range, blocks, used } = self.usage;
         write!(f, "{used} of {blocks} pod ranges of {range} are in use ({:.0} %)", self.usage.share() * 100.0)?;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn each_level_is_told_once_until_usage_falls_back() {
-        let mut watchman = Watchman::default();
+        let mut watchman = UsageMonitor::default();
         let rows = [
             (79, None, "below"),
             (80, Some(80), "reached"),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn less_than_a_day_is_told_once_until_there_is_more_time() {
-        let mut watchman = Watchman::default();
+        let mut watchman = UsageMonitor::default();
         let rows = [(Some(30), false), (Some(23), true), (Some(20), false), (Some(30), false), (Some(23), false)];
         let more = [(Some(49), false), (Some(23), true), (None, false), (Some(1), true)];
         for (hours, expected) in rows.into_iter().chain(more) {
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_warning_says_how_things_stand_and_what_to_do() {
         let left = Some(Duration::from_secs(90 * MINUTE));
-        let warning = Watchman::default().look(usage(205, 256), left).unwrap();
+        let warning = UsageMonitor::default().look(usage(205, 256), left).unwrap();
         assert_eq!(
             warning.to_string(),
             "205 of 256 pod ranges of 10.0.0.0/8 are in use (80 %); at the present rate none is left in 90 minutes. Nodes \

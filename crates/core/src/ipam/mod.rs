@@ -20,5 +20,5 @@ pub mod forecast;
 #[cfg(test)]
 mod tests;
 
-pub use allocator::{Allocator, Exhausted, Misfit, Overlap, Tally, Usage};
-pub use cluster_range::{ClusterRange, RangeProblem};
+pub use allocator::{AllocationCounts, Allocator, Exhausted, InvalidPodCidr, Overlap, Usage};
+pub use cluster_range::{ClusterCidr, ClusterCidrError};

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
-use super::{Allocator, ClusterRange, Exhausted, Usage};
+use super::{Allocator, ClusterCidr, Exhausted, Usage};
 use crate::NodeName;
 
-fn range(cluster: &str, node_mask: u8) -> ClusterRange {
-    ClusterRange::new(cluster.parse().unwrap(), node_mask).unwrap()
+fn range(cluster: &str, node_mask: u8) -> ClusterCidr {
+    ClusterCidr::new(cluster.parse().unwrap(), node_mask).unwrap()
 }
 
 fn allocator(ranges: &[(&str, u8)]) -> Allocator {
@@ -41,7 +41,7 @@ fn used(allocator: &Allocator) -> Vec<u64> {
 
 /// Blocks found in use or given out, and blocks given back, since this was last asked, of the first range.
 fn flips(allocator: &mut Allocator) -> (u64, u64) {
-    let tally = allocator.take_tallies()[0];
+    let tally = allocator.take_counts()[0];
     (tally.allocations, tally.releases)
 }
 
@@ -251,7 +251,7 @@ fn ipam_11_only_blocks_that_change_hands_with_nobody_are_counted() {
 #[test]
 fn what_an_allocation_had_to_pass_is_told_once() {
     let mut allocator = allocator(&[("10.10.0.0/21", 24)]);
-    let skipped = |allocator: &mut Allocator| allocator.take_tallies()[0].skipped;
+    let skipped = |allocator: &mut Allocator| allocator.take_counts()[0].skipped;
     assert_eq!(skipped(&mut allocator), None);
     observe(&mut allocator, "a", &["10.10.0.0/22"]);
     assert_eq!(skipped(&mut allocator), None, "nothing was looked for");
@@ -344,7 +344,7 @@ fn name(index: usize) -> NodeName {
     format!("n{index:02}").as_str().into()
 }
 
-fn two_ranges() -> [ClusterRange; 2] {
+fn two_ranges() -> [ClusterCidr; 2] {
     [range("10.10.0.0/19", 24), range("fd00::/60", 64)]
 }
 
@@ -358,10 +358,10 @@ fn free_set(allocator: &Allocator) -> BTreeSet<IpNet> {
     let all =
         two_ranges().into_iter().flat_map(|range| (0..range.blocks()).filter_map(move |number| range.block(number)));
     all.filter(|block| {
-        copy.take_tallies();
+        copy.take_counts();
         // In the wrong place, half of them; they are held all the same.
         let _ = copy.observe(&"probe".into(), &[block.to_string()]);
-        let flipped: u64 = copy.take_tallies().iter().map(|tally| tally.allocations).sum();
+        let flipped: u64 = copy.take_counts().iter().map(|tally| tally.allocations).sum();
         copy.release(&"probe".into());
         flipped == 1
     })
@@ -373,7 +373,7 @@ fn plainly_free(held: &BTreeMap<NodeName, Vec<IpNet>>) -> Vec<u64> {
     let services: IpNet = "10.10.31.0/24".parse().unwrap();
     let meets = |block: &IpNet, other: &IpNet| block.contains(other) || other.contains(block);
     let taken = |block: &IpNet| meets(block, &services) || held.values().flatten().any(|range| meets(block, range));
-    let free = |range: ClusterRange| {
+    let free = |range: ClusterCidr| {
         let blocks = (0..range.blocks()).filter_map(|number| range.block(number));
         blocks.filter(|block| !taken(block)).count() as u64
     };

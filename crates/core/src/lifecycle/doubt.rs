@@ -17,12 +17,12 @@ pub struct Held {
     /// The provider that has no machine for it.
     pub provider: Arc<str>,
     /// Why it stays.
-    pub doubt: Doubt,
+    pub doubt: HoldReason,
 }
 
 /// What speaks against deleting a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doubt {
+pub enum HoldReason {
     /// Somebody asked for its deletion already; there is nothing left to do.
     Leaving,
     /// The cloud may not list its machine yet.
@@ -58,25 +58,25 @@ pub enum Doubt {
 }
 
 impl Held {
-    pub(super) fn new(node: &Node, provider: &Arc<str>, doubt: Doubt) -> Held {
+    pub(super) fn new(node: &Node, provider: &Arc<str>, doubt: HoldReason) -> Held {
         Held { node: node.name.clone(), uid: node.uid.clone(), provider: provider.clone(), doubt }
     }
 }
 
-impl Doubt {
+impl HoldReason {
     /// Time alone may not resolve it: somebody should look.
     pub fn needs_operator(&self) -> bool {
-        matches!(self, Doubt::NoWitness { .. } | Doubt::Brake { .. })
+        matches!(self, HoldReason::NoWitness { .. } | HoldReason::Brake { .. })
     }
 
     /// One word for metrics and Events.
     pub fn word(&self) -> &'static str {
         match self {
-            Doubt::Leaving => "Leaving",
-            Doubt::TooYoung { .. } => "TooYoung",
-            Doubt::AwaitingSecondLook { .. } => "AwaitingSecondLook",
-            Doubt::NoWitness { .. } => "NoWitness",
-            Doubt::Brake { .. } => "Brake",
+            HoldReason::Leaving => "Leaving",
+            HoldReason::TooYoung { .. } => "TooYoung",
+            HoldReason::AwaitingSecondLook { .. } => "AwaitingSecondLook",
+            HoldReason::NoWitness { .. } => "NoWitness",
+            HoldReason::Brake { .. } => "Brake",
         }
     }
 }
@@ -93,23 +93,23 @@ impl fmt::Display for Held {
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::Leaving => write!(f, "its deletion is under way already"),
-            Doubt::TooYoung { age, grace } => write!(
+            HoldReason::Leaving => write!(f, "its deletion is under way already"),
+            HoldReason::TooYoung { age, grace } => write!(
                 f,
                 "it was registered {} ago, and within {} of that a cloud may not list the machine yet",
                 seconds(*age),
                 seconds(*grace)
             ),
-            Doubt::AwaitingSecondLook { left } => {
+            HoldReason::AwaitingSecondLook { left } => {
                 write!(f, "another look, {} from now at the earliest, has to show the same", seconds(*left))
             }
-            Doubt::NoWitness { others } => {
+            HoldReason::NoWitness { others } => {
                 write!(f, "no machine of its {others} other nodes is visible either, as with a wrong account")
             }
-            Doubt::Brake { missing, gone, allowed, of, window } => write!(
+            HoldReason::Brake { missing, gone, allowed, of, window } => write!(
                 f,
                 "of its {of} nodes, {missing} have lost their machines and {gone} were deleted in the last {}, \
                  but only {allowed} may go in that time",

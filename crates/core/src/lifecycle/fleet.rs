@@ -27,7 +27,7 @@ struct Member {
 
 /// What a pass starts with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Questions {
+pub struct Lookups {
     /// Not Ready: the cloud is asked about their machines; an answer from a cache will do.
     pub ask: Vec<Arc<Node>>,
     /// Ready, and so not stopped: the shutdown taint goes, without asking anybody (LIFE-4).
@@ -44,7 +44,7 @@ pub enum Answer {
     /// The cloud answered, completely, and has no such machine.
     Gone,
     /// The Node belongs to no provider here, or its provider declines it.
-    Nobodys,
+    Unowned,
     /// The question failed: nothing is known that was not known before.
     Failed,
 }
@@ -53,11 +53,11 @@ pub(super) type Answers = HashMap<Key, Answer>;
 
 /// Answers that may have come out of a cache. They can start a deletion, and never carry one through.
 #[derive(Debug, Clone, Default)]
-pub struct Glance(Answers);
+pub struct CachedAnswers(Answers);
 
 /// Answers that were asked for after the question was put, all in one read.
 #[derive(Debug, Clone, Default)]
-pub struct Look(Answers);
+pub struct FreshAnswers(Answers);
 
 impl Fleet {
     /// These Nodes without those that are not for us. `owner` names the provider whose machine a Node is; a Node of
@@ -69,8 +69,8 @@ impl Fleet {
     }
 
     /// Whom to ask the cloud about, and what needs no question (LIFE-3 to LIFE-5).
-    pub fn questions(&self) -> Questions {
-        let mut questions = Questions::default();
+    pub fn questions(&self) -> Lookups {
+        let mut questions = Lookups::default();
         for Member { node, .. } in self.members.values() {
             match node.ready {
                 Ready::True if node.has_shutdown_taint() => questions.untaint.push(node.clone()),
@@ -153,14 +153,14 @@ impl Answer {
 
     /// The machine, if there was one, is not simply gone.
     pub(super) fn refutes_gone(self) -> bool {
-        matches!(self, Answer::Running | Answer::Stopped | Answer::Nobodys)
+        matches!(self, Answer::Running | Answer::Stopped | Answer::Unowned)
     }
 }
 
-impl Glance {
+impl CachedAnswers {
     /// What was answered about these Nodes.
-    pub fn new<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> Glance {
-        Glance(keyed(answers))
+    pub fn new<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> CachedAnswers {
+        CachedAnswers(keyed(answers))
     }
 
     pub(super) fn answers(&self) -> &Answers {
@@ -168,10 +168,10 @@ impl Glance {
     }
 }
 
-impl Look {
+impl FreshAnswers {
     /// What was answered about these Nodes by one read that no cache had a part in. Whoever calls this vouches for it.
-    pub fn past_every_cache<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> Look {
-        Look(keyed(answers))
+    pub fn uncached<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> FreshAnswers {
+        FreshAnswers(keyed(answers))
     }
 
     pub(super) fn answers(&self) -> &Answers {

@@ -13,7 +13,7 @@
 //!
 //! [`decide`] runs in every pass, also if nobody had to be asked, because it forgets what no longer holds. [`conclude`]
 //! runs if the verdict asks for a look, best on a fresh snapshot of the Nodes: reading a cloud takes time, and a Node
-//! that became Ready meanwhile stays. Only a [`Look`] can lead to a deletion, and only an uncached read may become one.
+//! that became Ready meanwhile stays. Only a [`FreshAnswers`] can lead to a deletion, and only an uncached read may become one.
 //!
 //! A Node is deleted only if all of this holds; everything else leaves it alone:
 //!
@@ -50,9 +50,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-pub use self::doubt::{Doubt, Held};
+pub use self::doubt::{Held, HoldReason};
 use self::fleet::Answers;
-pub use self::fleet::{Answer, Fleet, Glance, Look, Questions};
+pub use self::fleet::{Answer, CachedAnswers, Fleet, FreshAnswers, Lookups};
 pub use self::memory::Memory;
 use crate::Node;
 
@@ -143,13 +143,13 @@ struct Due {
 
 /// Where a Node stands whose machine is reported gone.
 enum Standing {
-    Held(Doubt),
+    Held(HoldReason),
     FirstLook,
     SecondLook,
 }
 
 /// What follows from the answers to [`Fleet::questions`].
-pub fn decide(fleet: &Fleet, glance: &Glance, memory: &mut Memory, policy: &Policy, now: Moment) -> Verdict {
+pub fn decide(fleet: &Fleet, glance: &CachedAnswers, memory: &mut Memory, policy: &Policy, now: Moment) -> Verdict {
     let answers = glance.answers();
     memory.forget_outdated(fleet, policy, now);
     memory.forget_refuted(answers);
@@ -163,7 +163,7 @@ pub fn decide(fleet: &Fleet, glance: &Glance, memory: &mut Memory, policy: &Poli
 }
 
 /// What follows from the look that a [`Verdict`] asked for.
-pub fn conclude(fleet: &Fleet, look: &Look, memory: &mut Memory, policy: &Policy, now: Moment) -> Conclusion {
+pub fn conclude(fleet: &Fleet, look: &FreshAnswers, memory: &mut Memory, policy: &Policy, now: Moment) -> Conclusion {
     let answers = look.answers();
     memory.forget_outdated(fleet, policy, now);
     memory.forget_refuted(answers);
@@ -217,7 +217,7 @@ impl Scene<'_> {
 
     /// Lets Nodes go after their second look, except for those that rules 3 and 4 hold back.
     fn judge(&self, provider: &Arc<str>, due: Due, conclusion: &mut Conclusion) {
-        let next_look = Doubt::AwaitingSecondLook { left: self.policy.confirm_after };
+        let next_look = HoldReason::AwaitingSecondLook { left: self.policy.confirm_after };
         conclusion.held.extend(due.first.iter().map(|node| Held::new(node, provider, next_look.clone())));
         let doubt = self.brake(provider).or_else(|| self.lack_of_witness(provider));
         for node in due.second {
@@ -240,31 +240,31 @@ impl Scene<'_> {
         // Of unknown age counts as new.
         let age = node.age(self.now.wall).unwrap_or_default();
         match self.memory.gone_for(node, self.now) {
-            _ if node.deleting => Standing::Held(Doubt::Leaving),
-            _ if age < grace => Standing::Held(Doubt::TooYoung { age, grace }),
+            _ if node.deleting => Standing::Held(HoldReason::Leaving),
+            _ if age < grace => Standing::Held(HoldReason::TooYoung { age, grace }),
             None => Standing::FirstLook,
             Some(time) if time < confirm_after => {
-                Standing::Held(Doubt::AwaitingSecondLook { left: confirm_after - time })
+                Standing::Held(HoldReason::AwaitingSecondLook { left: confirm_after - time })
             }
             Some(_) => Standing::SecondLook,
         }
     }
 
     /// Rule 3.
-    fn lack_of_witness(&self, provider: &str) -> Option<Doubt> {
+    fn lack_of_witness(&self, provider: &str) -> Option<HoldReason> {
         let others = self.fleet.count(provider).saturating_sub(1);
         let is_blind = others > 0 && !self.fleet.shows_machine(provider, self.answers);
-        is_blind.then_some(Doubt::NoWitness { others })
+        is_blind.then_some(HoldReason::NoWitness { others })
     }
 
     /// Rule 4.
-    fn brake(&self, provider: &str) -> Option<Doubt> {
+    fn brake(&self, provider: &str) -> Option<HoldReason> {
         let gone = self.memory.deleted(provider, self.fleet);
         let missing = self.memory.missing(provider, self.fleet);
         let of = self.fleet.staying(provider, self.memory) + gone;
         let allowed = self.policy.allowed(of);
         let window = self.policy.brake_window;
-        (gone + missing > allowed).then_some(Doubt::Brake { missing, gone, allowed, of, window })
+        (gone + missing > allowed).then_some(HoldReason::Brake { missing, gone, allowed, of, window })
     }
 }
 

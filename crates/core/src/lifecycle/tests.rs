@@ -33,7 +33,7 @@ struct Pass {
     tainted: Vec<String>,
     untainted: Vec<String>,
     deleted: Vec<String>,
-    held: Vec<(String, Doubt)>,
+    held: Vec<(String, HoldReason)>,
 }
 
 impl World {
@@ -110,9 +110,9 @@ impl World {
     fn pass(&mut self) -> Pass {
         let (fleet, now) = (self.fleet(), self.now());
         let questions = fleet.questions();
-        let glance = Glance::new(questions.ask.iter().map(|node| (node, self.glance(node))));
+        let glance = CachedAnswers::new(questions.ask.iter().map(|node| (node, self.glance(node))));
         let verdict = decide(&fleet, &glance, &mut self.memory, &self.policy, now);
-        let look = Look::past_every_cache(verdict.look.iter().map(|node| (node, self.truth(node))));
+        let look = FreshAnswers::uncached(verdict.look.iter().map(|node| (node, self.truth(node))));
         let conclusion = conclude(&fleet, &look, &mut self.memory, &self.policy, now);
         let deleted: Vec<String> = conclusion.delete.iter().map(|deletion| deletion.node.name.to_string()).collect();
         if self.deletes {
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    fn conclude(&mut self, look: &Look) -> Conclusion {
+    fn conclude(&mut self, look: &FreshAnswers) -> Conclusion {
         let (fleet, now) = (self.fleet(), self.now());
         conclude(&fleet, look, &mut self.memory, &self.policy, now)
     }
@@ -179,7 +179,7 @@ fn the_cases_of_the_catalogue() {
         ("F6", True, Gone, false, false, false),
         ("F7", False, Stopped, true, false, true),
         ("F8: a machine that is gone is not stopped", Unknown, Gone, true, true, false),
-        ("nobody's", False, Answer::Nobodys, true, false, false),
+        ("nobody's", False, Answer::Unowned, true, false, false),
     ];
     for (case, ready, answer, asked, deleted, tainted) in cases {
         let mut world = World::of(&["a0", "a1"]);
@@ -300,7 +300,7 @@ fn a_node_that_is_leaving_is_not_deleted_again() {
     world.lose("a0");
     world.node("a0").deleting = true;
     let pass = world.two_passes();
-    assert_eq!((pass.deleted, pass.held), (vec![], vec![("a0".to_owned(), Doubt::Leaving)]));
+    assert_eq!((pass.deleted, pass.held), (vec![], vec![("a0".to_owned(), HoldReason::Leaving)]));
 }
 
 // ---- rule 1: age
@@ -313,7 +313,7 @@ fn what_is_seen_within_the_grace_period_does_not_count() {
     world.wait(20);
     let (age, grace) = (Duration::from_secs(20), Duration::from_secs(30));
     let young = world.pass();
-    assert_eq!(young.held, [("a0".to_owned(), Doubt::TooYoung { age, grace })]);
+    assert_eq!(young.held, [("a0".to_owned(), HoldReason::TooYoung { age, grace })]);
     assert_eq!(young.looked, NOBODY, "no costly read while nothing can come of it");
     world.wait(10);
     assert_eq!(world.pass().words(), [("a0", "AwaitingSecondLook")]);
@@ -338,11 +338,11 @@ fn the_second_look_comes_no_sooner_than_it_may() {
     let mut world = World::of(&["a0", "a1"]);
     world.lose("a0");
     let left = Duration::from_secs(10);
-    assert_eq!(world.pass().held, [("a0".to_owned(), Doubt::AwaitingSecondLook { left })]);
+    assert_eq!(world.pass().held, [("a0".to_owned(), HoldReason::AwaitingSecondLook { left })]);
     world.wait(4);
     let early = world.pass();
     let left = Duration::from_secs(6);
-    assert_eq!(early.held, [("a0".to_owned(), Doubt::AwaitingSecondLook { left })]);
+    assert_eq!(early.held, [("a0".to_owned(), HoldReason::AwaitingSecondLook { left })]);
     assert_eq!(early.looked, NOBODY, "no costly read before its time");
     world.wait(6);
     assert_eq!(world.pass().deleted, ["a0"]);
@@ -397,7 +397,7 @@ fn whatever_shows_the_machine_or_the_kubelet_alive_starts_over() {
     let stories: [(&str, Turn, Turn); 4] = [
         ("running", |world| world.answer("a0", Answer::Running), |world| world.lose("a0")),
         ("stopped", |world| world.answer("a0", Answer::Stopped), |world| world.lose("a0")),
-        ("nobody's", |world| world.answer("a0", Answer::Nobodys), |world| world.lose("a0")),
+        ("nobody's", |world| world.answer("a0", Answer::Unowned), |world| world.lose("a0")),
         ("ready", |world| world.node("a0").ready = Ready::True, |world| world.node("a0").ready = Ready::False),
     ];
     for (story, there, back) in stories {
@@ -429,7 +429,7 @@ fn a_look_at_an_earlier_node_says_nothing_of_a_later_one() {
     world.lose("a0");
     let before = world.fleet();
     let earlier = before.questions().ask;
-    let look = Look::past_every_cache(earlier.iter().map(|node| (node, world.truth(node))));
+    let look = FreshAnswers::uncached(earlier.iter().map(|node| (node, world.truth(node))));
     world.node("a0").uid = "another".to_owned();
     assert_eq!(world.conclude(&look), Conclusion::default());
 }
@@ -441,7 +441,7 @@ fn a_node_that_became_ready_during_the_look_stays() {
     world.pass();
     world.wait(10);
     let asked = world.fleet().questions().ask;
-    let look = Look::past_every_cache(asked.iter().map(|node| (node, world.truth(node))));
+    let look = FreshAnswers::uncached(asked.iter().map(|node| (node, world.truth(node))));
     world.node("a0").ready = Ready::True;
     assert_eq!(world.conclude(&look), Conclusion::default());
 }
@@ -463,7 +463,7 @@ fn without_a_visible_machine_of_another_node_nothing_goes() {
     let mut world = World::with_gone(2, 2);
     world.policy.brake_share = 1.0;
     let pass = world.two_passes();
-    let doubt = Doubt::NoWitness { others: 1 };
+    let doubt = HoldReason::NoWitness { others: 1 };
     assert_eq!(pass.held, [("a00".to_owned(), doubt.clone()), ("a01".to_owned(), doubt)]);
 
     world.allow("a00");
@@ -513,7 +513,7 @@ fn as_many_go_as_may_and_if_more_would_none_goes() {
     let pass = World::with_gone(9, 4).two_passes();
     assert_eq!(pass.deleted, NOBODY);
     let window = Duration::from_secs(600);
-    let brake = Doubt::Brake { missing: 4, gone: 0, allowed: 3, of: 9, window };
+    let brake = HoldReason::Brake { missing: 4, gone: 0, allowed: 3, of: 9, window };
     assert_eq!(pass.held.iter().map(|(_, doubt)| doubt).collect::<Vec<_>>(), [&brake; 4]);
 }
 
@@ -578,7 +578,7 @@ fn deletions_count_until_the_window_is_over() {
     world.pass();
     world.wait(599);
     let window = Duration::from_secs(600);
-    let brake = Doubt::Brake { missing: 1, gone: 3, allowed: 3, of: 9, window };
+    let brake = HoldReason::Brake { missing: 1, gone: 3, allowed: 3, of: 9, window };
     assert_eq!(world.pass().held, [("a03".to_owned(), brake)]);
     world.wait(1);
     assert_eq!(world.pass().deleted, ["a03"]);
@@ -592,9 +592,9 @@ fn a_deleted_node_that_finalizers_keep_counts_as_deleted() {
     world.node("a00").deleting = true;
     world.lose("a01");
     let window = Duration::from_secs(600);
-    let brake = Doubt::Brake { missing: 1, gone: 1, allowed: 1, of: 3, window };
+    let brake = HoldReason::Brake { missing: 1, gone: 1, allowed: 1, of: 3, window };
     let pass = world.two_passes();
-    assert_eq!(pass.held, [("a00".to_owned(), Doubt::Leaving), ("a01".to_owned(), brake)]);
+    assert_eq!(pass.held, [("a00".to_owned(), HoldReason::Leaving), ("a01".to_owned(), brake)]);
 }
 
 #[test]
@@ -648,19 +648,19 @@ fn a_node_that_is_let_go_after_a_failed_deletion_does_not_count() {
 #[test]
 fn the_operator_is_told_what_is_wrong_and_how_to_release_it() {
     let held = |doubt| Held { node: NodeName::from("n1"), uid: "u".to_owned(), provider: "east".into(), doubt };
-    let brake = Doubt::Brake { missing: 4, gone: 1, allowed: 3, of: 9, window: Duration::from_secs(600) };
+    let brake = HoldReason::Brake { missing: 4, gone: 1, allowed: 3, of: 9, window: Duration::from_secs(600) };
     let cases = [
-        (Doubt::Leaving, "its deletion is under way already"),
+        (HoldReason::Leaving, "its deletion is under way already"),
         (
-            Doubt::TooYoung { age: Duration::from_millis(1500), grace: Duration::from_secs(30) },
+            HoldReason::TooYoung { age: Duration::from_millis(1500), grace: Duration::from_secs(30) },
             "it was registered 2s ago, and within 30s of that a cloud may not list the machine yet",
         ),
         (
-            Doubt::AwaitingSecondLook { left: Duration::from_secs(6) },
+            HoldReason::AwaitingSecondLook { left: Duration::from_secs(6) },
             "another look, 6s from now at the earliest, has to show the same",
         ),
         (
-            Doubt::NoWitness { others: 2 },
+            HoldReason::NoWitness { others: 2 },
             "no machine of its 2 other nodes is visible either, as with a wrong account. Check the credentials, project \
              and region of east; if the machine is gone for good: kubectl annotate node n1 bowline.dev/allow-deletion=true",
         ),
@@ -695,8 +695,8 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    use Answer::{Failed, Gone, Nobodys, Running, Stopped};
-    let answer = || prop::sample::select(vec![Running, Stopped, Gone, Gone, Gone, Nobodys, Failed]);
+    use Answer::{Failed, Gone, Running, Stopped, Unowned};
+    let answer = || prop::sample::select(vec![Running, Stopped, Gone, Gone, Gone, Unowned, Failed]);
     let ready = prop::sample::select(vec![Ready::True, Ready::False, Ready::False, Ready::Unknown]);
     let which = any::<Index>;
     prop_oneof![
@@ -888,7 +888,7 @@ fn the_brake_counts_what_was_deleted_before_a_restart() {
     world.restart();
     let pass = world.two_passes();
     assert_eq!(pass.deleted, [""; 0]);
-    assert!(matches!(pass.held[0].1, Doubt::Brake { missing: 2, gone: 3, allowed: 3, of: 10, .. }), "{pass:?}");
+    assert!(matches!(pass.held[0].1, HoldReason::Brake { missing: 2, gone: 3, allowed: 3, of: 10, .. }), "{pass:?}");
     world.restart();
     world.wait(600);
     assert_eq!(world.two_passes().deleted, ["a03", "a04"], "the window has passed");
@@ -929,7 +929,7 @@ fn a_node_whose_machine_no_cloud_has_ever_shown_is_given_five_minutes() {
             world.node("a00").taints.push(taint(UNINITIALIZED_TAINT, NO_SCHEDULE));
         }
         let pass = world.two_passes();
-        assert!(matches!(pass.held[..], [(_, Doubt::TooYoung { .. })]), "{pass:?}");
+        assert!(matches!(pass.held[..], [(_, HoldReason::TooYoung { .. })]), "{pass:?}");
         world.wait(60);
         assert_eq!(world.two_passes().deleted, ["a00"]);
     }

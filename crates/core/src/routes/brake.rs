@@ -38,18 +38,18 @@ struct Confirmation {
 
 /// What it says of routes that would go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruling {
+pub enum BrakeDecision {
     /// They may go.
     Go,
     /// The API server is to be asked which Nodes it has; then [`Brake::confirm`].
     Ask,
     /// They stay, for this reason.
-    Hold(Doubt),
+    Hold(HoldReason),
 }
 
 /// Why routes stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doubt {
+pub enum HoldReason {
     /// There are no Nodes at all.
     NoNodes {
         /// So many routes would go.
@@ -74,26 +74,26 @@ impl Brake {
 
     /// Whether so many routes may go, of so many, with so many Nodes in the cluster. To be asked even if there are none: that
     /// ends what was confirmed before.
-    pub fn judge(&mut self, routes: usize, of: usize, nodes: usize) -> Ruling {
+    pub fn judge(&mut self, routes: usize, of: usize, nodes: usize) -> BrakeDecision {
         if self.max_share >= 1.0 {
-            return Ruling::Go;
+            return BrakeDecision::Go;
         }
         if nodes == 0 && routes > 1 {
             (self.was_empty, self.confirmed) = (true, None);
-            return Ruling::Hold(Doubt::NoNodes { routes });
+            return BrakeDecision::Hold(HoldReason::NoNodes { routes });
         }
         self.was_empty &= routes > 0;
         if self.was_empty || self.is_many(routes, of) {
-            return Ruling::Ask;
+            return BrakeDecision::Ask;
         }
         self.confirmed = None;
-        Ruling::Go
+        BrakeDecision::Go
     }
 
     /// The API server was asked, and so many routes would still go.
-    pub fn confirm(&mut self, routes: usize, of: usize, nodes: usize, now: Instant) -> Ruling {
+    pub fn confirm(&mut self, routes: usize, of: usize, nodes: usize, now: Instant) -> BrakeDecision {
         let ruling = self.judge(routes, of, nodes);
-        if ruling != Ruling::Ask {
+        if ruling != BrakeDecision::Ask {
             return ruling;
         }
         // As long as some of them come back, the others may.
@@ -101,10 +101,10 @@ impl Brake {
         let again_in = CONFIRM_AFTER.saturating_sub(now.saturating_duration_since(first.at));
         if !again_in.is_zero() {
             self.confirmed = Some(first);
-            return Ruling::Hold(Doubt::Many { routes, of, again_in });
+            return BrakeDecision::Hold(HoldReason::Many { routes, of, again_in });
         }
         (self.was_empty, self.confirmed) = (false, None);
-        Ruling::Go
+        BrakeDecision::Go
     }
 
     fn is_many(&self, routes: usize, of: usize) -> bool {
@@ -112,33 +112,33 @@ impl Brake {
     }
 }
 
-impl Doubt {
+impl HoldReason {
     /// In a word, for metrics and for telling one cause from another.
     pub fn word(&self) -> &'static str {
         match self {
-            Doubt::NoNodes { .. } => "no_nodes",
-            Doubt::Many { .. } => "many",
+            HoldReason::NoNodes { .. } => "no_nodes",
+            HoldReason::Many { .. } => "many",
         }
     }
 
     /// How many routes stay because of it.
     pub fn routes(&self) -> usize {
         match self {
-            Doubt::NoNodes { routes } | Doubt::Many { routes, .. } => *routes,
+            HoldReason::NoNodes { routes } | HoldReason::Many { routes, .. } => *routes,
         }
     }
 }
 
 /// What is the matter, and what to do about it.
-impl fmt::Display for Doubt {
+impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::NoNodes { routes } => write!(
+            HoldReason::NoNodes { routes } => write!(
                 f,
                 "{routes} routes lead to nodes that do not exist, and the cluster has no nodes at all: they stay until it \
                  has; check that this is the right cluster, and if the routes are to go, set --route-deletion-max-share=1"
             ),
-            Doubt::Many { routes, of, .. } => write!(
+            HoldReason::Many { routes, of, .. } => write!(
                 f,
                 "{routes} of {of} routes lead to nodes that do not exist: they stay until the API server has confirmed \
                  that twice, {CONFIRM_AFTER:?} apart"

@@ -98,12 +98,12 @@ impl NodePlan {
     }
 
     /// Some route leads to the Node.
-    pub fn is_led_to(&self) -> bool {
+    pub fn has_route(&self) -> bool {
         !self.led.is_empty()
     }
 
     /// Every range of the Node is led to it, if all that is in the lanes works.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.unreadable.is_empty()
     }
 }
@@ -111,7 +111,7 @@ impl NodePlan {
 /// What this Node, which is one of ours, needs (ROUTE-5, ROUTE-7).
 pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
     let (wanted, unreadable) = ranges_of(node);
-    let led = scene.leading_to(node);
+    let led = scene.for_node(node);
     let destinations: BTreeSet<IpNet> =
         led.iter().map(|route| route.destination.trunc()).chain(wanted.iter().copied()).collect();
     let lanes = destinations.into_iter().map(|destination| {
@@ -126,8 +126,8 @@ pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
 }
 
 /// The routes that we are responsible for and that lead to no Node (ROUTE-7).
-pub fn strays(scene: &Scene<'_>) -> Vec<Removal> {
-    let is_stray = |route: &&Route| scene.led_to(route).is_none() && scene.may_remove(route);
+pub fn orphans(scene: &Scene<'_>) -> Vec<Removal> {
+    let is_stray = |route: &&Route| scene.target_node(route).is_none() && scene.may_remove(route);
     let removal = |route: &Route| {
         let why = if route.blackhole { Why::Blackhole } else { Why::Stray };
         Removal { route: route.clone(), why }
@@ -152,7 +152,7 @@ impl Scene<'_> {
         // Nodes of two clusters may have the same name, so the machine counts where it is known.
         let leads_here = || match &route.provider_id {
             Some(id) => self.nodes.with_id(id).is_some(),
-            None => self.led_to(route).is_some(),
+            None => self.target_node(route).is_some(),
         };
         route.cluster_uid.as_ref().is_some_and(is_another) && !leads_here()
     }
@@ -161,7 +161,7 @@ impl Scene<'_> {
     /// no Node may be another cluster's, unless it once led to a Node of this one.
     fn may_remove(&self, route: &Route) -> bool {
         let is_known = || route.stamped || route.node.is_some() || route.blackhole || self.table.was_ours(&route.id);
-        self.is_responsible(route) && (is_known() || self.led_to(route).is_some())
+        self.is_responsible(route) && (is_known() || self.target_node(route).is_some())
     }
 
     /// How many routes we are responsible for.
@@ -186,10 +186,10 @@ impl Scene<'_> {
     }
 
     /// The routes that lead to the Node: by its name, by its machine, or, if that is nobody else's, by its address.
-    fn leading_to(&self, node: &Node) -> Vec<&Route> {
-        let mut led: Vec<&Route> = self.table.leading_to(node).filter(|route| !self.is_foreign(route)).collect();
-        let is_led = |route: &Route| self.led_to(route).is_some_and(|led_to| led_to.name == node.name);
-        for route in self.table.leading_to_addresses(node) {
+    fn for_node(&self, node: &Node) -> Vec<&Route> {
+        let mut led: Vec<&Route> = self.table.for_node(node).filter(|route| !self.is_foreign(route)).collect();
+        let is_led = |route: &Route| self.target_node(route).is_some_and(|target_node| target_node.name == node.name);
+        for route in self.table.for_addresses(node) {
             if led.iter().all(|known| known.id != route.id) && is_led(route) {
                 led.push(route);
             }
@@ -199,7 +199,7 @@ impl Scene<'_> {
 
     /// A route to somebody else who has no claim to its range. Two Nodes that claim the same are for people to sort out.
     fn is_in_the_way(&self, route: &Route) -> bool {
-        match self.led_to(route) {
+        match self.target_node(route) {
             None => true,
             Some(other) if !self.nodes.is_ours(&other) => false,
             Some(other) => is_dead(route, &other) || !ranges_of(&other).0.contains(&route.destination.trunc()),
@@ -218,7 +218,7 @@ impl Scene<'_> {
     }
 
     /// The Node that a route leads to, if it is there and anybody can tell.
-    pub fn led_to(&self, route: &Route) -> Option<Arc<Node>> {
+    pub fn target_node(&self, route: &Route) -> Option<Arc<Node>> {
         if let Some(name) = &route.node {
             return self.nodes.named(name);
         }
@@ -253,7 +253,7 @@ fn fits(route: &Route, node: &Node) -> bool {
     let has_moved = route.next_hop.is_some() && !node.addresses.is_empty() && !has_next_hop(route, node);
     !is_dead(route, node)
         && !has_moved
-        && route.node_addresses.as_ref().is_none_or(|led_to| same_addresses(led_to, &node.addresses))
+        && route.node_addresses.as_ref().is_none_or(|target_node| same_addresses(target_node, &node.addresses))
 }
 
 /// It leads nowhere: not even to an address of the Node.

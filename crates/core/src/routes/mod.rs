@@ -15,8 +15,8 @@ mod decide;
 mod network;
 mod table;
 
-pub use brake::{Brake, Doubt, Ruling};
-pub use decide::{Lane, NodePlan, Nodes, Removal, Scene, Why, decide, strays};
+pub use brake::{Brake, BrakeDecision, HoldReason};
+pub use decide::{Lane, NodePlan, Nodes, Removal, Scene, Why, decide, orphans};
 pub use network::{NetworkStatus, network};
 pub use table::Table;
 

@@ -55,14 +55,14 @@ impl Table {
     }
 
     /// Those that lead to this Node: by its name, or by its machine where the cloud knows no names.
-    pub fn leading_to<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
+    pub fn for_node<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
         let by_name = self.by_node.get(&node.name);
         let by_machine = node.provider_id.as_ref().and_then(|id| self.by_machine.get(id));
         by_name.into_iter().chain(by_machine).flatten().filter_map(|id| self.routes.get(id))
     }
 
     /// Those that lead to an address of this Node and name no Node; some of them may lead to another one's machine.
-    pub fn leading_to_addresses<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
+    pub fn for_addresses<'a>(&'a self, node: &Node) -> impl Iterator<Item = &'a Route> + use<'a> {
         let hops = node.addresses.iter().filter_map(Address::ip);
         let ids = hops.filter_map(|ip| self.by_next_hop.get(&ip)).flatten().collect::<BTreeSet<_>>();
         ids.into_iter().filter_map(|id| self.routes.get(id))

@@ -84,7 +84,7 @@ fn told_of(nodes: Vec<Node>, table: &Table, cluster_uid: Option<&str>) -> Vec<St
             told.extend(lane.create.map(|new| format!("+{} {}", new.destination, new.node)));
         }
     }
-    told.extend(strays(&scene).iter().map(gone));
+    told.extend(orphans(&scene).iter().map(gone));
     told
 }
 
@@ -270,12 +270,13 @@ fn r01_to_r07_what_is_missing_is_made_and_what_nobody_needs_goes() {
 #[test]
 fn r08_r09_addresses_count_where_the_cloud_tells_them_in_any_order() {
     let node = || vec![with_ranges("node-1", &["10.120.0.0/24"])];
-    let led_to = |text: &str| vec![Route { node_addresses: Some(addresses(text)), ..route("node-1", "10.120.0.0/24") }];
+    let target_node =
+        |text: &str| vec![Route { node_addresses: Some(addresses(text)), ..route("node-1", "10.120.0.0/24") }];
     let anew = ["-10.120.0.0/24 node-1", "+10.120.0.0/24 node-1"];
-    assert_eq!(told(node(), led_to("I10.0.0.7 E8.8.8.8")), anew, "R8");
-    assert_eq!(told(node(), led_to("I10.0.0.1")), anew, "R8: one is missing");
-    assert_eq!(told(node(), led_to("")), anew, "no traffic gets through");
-    assert_eq!(told(node(), led_to("E8.8.8.8 I10.0.0.1")), [""; 0], "another order");
+    assert_eq!(told(node(), target_node("I10.0.0.7 E8.8.8.8")), anew, "R8");
+    assert_eq!(told(node(), target_node("I10.0.0.1")), anew, "R8: one is missing");
+    assert_eq!(told(node(), target_node("")), anew, "no traffic gets through");
+    assert_eq!(told(node(), target_node("E8.8.8.8 I10.0.0.1")), [""; 0], "another order");
     assert_eq!(told(node(), vec![route("node-1", "10.120.0.0/24")]), [""; 0], "R9");
 }
 
@@ -316,7 +317,7 @@ fn a_text_that_is_no_range_is_told_and_the_rest_goes_on() {
     let nodes = known([node.clone()]);
     let plan = decide(&Scene { table: &Table::default(), nodes: &nodes, ranges: &[], cluster_uid: None }, &node);
     assert_eq!((plan.unreadable.as_slice(), plan.lanes.len()), (&["rubbish".to_owned()][..], 1));
-    assert!(!plan.is_whole());
+    assert!(!plan.is_complete());
 }
 
 #[test]
@@ -371,14 +372,14 @@ fn r15_to_r18_r21_the_condition_is_written_unless_it_says_so_already_in_our_word
 fn a_few_routes_go_at_once_and_many_only_when_that_was_confirmed_twice() {
     let begin = Instant::now();
     let mut brake = Brake::new(0.5);
-    assert_eq!(brake.judge(10, 10, 1), Ruling::Go, "a few are a few, whatever share they are");
-    assert_eq!(brake.judge(50, 100, 1), Ruling::Go, "half of them may go");
-    assert_eq!(brake.judge(51, 100, 1), Ruling::Ask);
-    let hold = |again_in| Ruling::Hold(Doubt::Many { routes: 51, of: 100, again_in });
+    assert_eq!(brake.judge(10, 10, 1), BrakeDecision::Go, "a few are a few, whatever share they are");
+    assert_eq!(brake.judge(50, 100, 1), BrakeDecision::Go, "half of them may go");
+    assert_eq!(brake.judge(51, 100, 1), BrakeDecision::Ask);
+    let hold = |again_in| BrakeDecision::Hold(HoldReason::Many { routes: 51, of: 100, again_in });
     assert_eq!(brake.confirm(51, 100, 1, begin), hold(CONFIRM_AFTER));
     let soon = begin + Duration::from_secs(20);
     assert_eq!(brake.confirm(51, 100, 1, soon), hold(Duration::from_secs(40)));
-    assert_eq!(brake.confirm(51, 100, 1, begin + CONFIRM_AFTER), Ruling::Go);
+    assert_eq!(brake.confirm(51, 100, 1, begin + CONFIRM_AFTER), BrakeDecision::Go);
     assert_eq!(brake.confirm(51, 100, 1, begin + CONFIRM_AFTER), hold(CONFIRM_AFTER), "each time anew");
 }
 
@@ -387,43 +388,43 @@ fn nodes_that_come_back_begin_the_confirmation_anew() {
     let begin = Instant::now();
     let mut brake = Brake::new(0.5);
     brake.confirm(51, 100, 1, begin);
-    assert_eq!(brake.judge(3, 100, 48), Ruling::Go);
+    assert_eq!(brake.judge(3, 100, 48), BrakeDecision::Go);
     let late = begin + 2 * CONFIRM_AFTER;
-    assert!(matches!(brake.confirm(51, 100, 1, late), Ruling::Hold(_)));
+    assert!(matches!(brake.confirm(51, 100, 1, late), BrakeDecision::Hold(_)));
     // All of them came back.
-    assert_eq!(brake.judge(0, 100, 99), Ruling::Go);
-    assert!(matches!(brake.confirm(51, 100, 1, late + CONFIRM_AFTER), Ruling::Hold(_)));
+    assert_eq!(brake.judge(0, 100, 99), BrakeDecision::Go);
+    assert!(matches!(brake.confirm(51, 100, 1, late + CONFIRM_AFTER), BrakeDecision::Hold(_)));
     // Some came back, so that the others may be on their way.
-    let held = Ruling::Hold(Doubt::Many { routes: 31, of: 60, again_in: CONFIRM_AFTER });
+    let held = BrakeDecision::Hold(HoldReason::Many { routes: 31, of: 60, again_in: CONFIRM_AFTER });
     assert_eq!(brake.confirm(31, 60, 1, late + 2 * CONFIRM_AFTER), held);
-    assert_eq!(brake.confirm(31, 60, 1, late + 3 * CONFIRM_AFTER), Ruling::Go);
+    assert_eq!(brake.confirm(31, 60, 1, late + 3 * CONFIRM_AFTER), BrakeDecision::Go);
 }
 
 #[test]
 fn after_a_time_without_any_node_a_few_routes_are_many() {
     let begin = Instant::now();
     let mut brake = Brake::new(0.5);
-    assert!(matches!(brake.judge(8, 8, 0), Ruling::Hold(Doubt::NoNodes { .. })));
-    assert_eq!(brake.judge(7, 8, 1), Ruling::Ask);
-    assert!(matches!(brake.confirm(7, 8, 1, begin), Ruling::Hold(Doubt::Many { .. })));
-    assert_eq!(brake.confirm(7, 8, 1, begin + CONFIRM_AFTER), Ruling::Go);
-    assert_eq!(brake.judge(7, 8, 1), Ruling::Go, "that was that");
+    assert!(matches!(brake.judge(8, 8, 0), BrakeDecision::Hold(HoldReason::NoNodes { .. })));
+    assert_eq!(brake.judge(7, 8, 1), BrakeDecision::Ask);
+    assert!(matches!(brake.confirm(7, 8, 1, begin), BrakeDecision::Hold(HoldReason::Many { .. })));
+    assert_eq!(brake.confirm(7, 8, 1, begin + CONFIRM_AFTER), BrakeDecision::Go);
+    assert_eq!(brake.judge(7, 8, 1), BrakeDecision::Go, "that was that");
     // It ends as well when all are back.
     brake.judge(8, 8, 0);
-    assert_eq!(brake.judge(0, 8, 8), Ruling::Go);
-    assert_eq!(brake.judge(7, 8, 1), Ruling::Go);
+    assert_eq!(brake.judge(0, 8, 8), BrakeDecision::Go);
+    assert_eq!(brake.judge(7, 8, 1), BrakeDecision::Go);
 }
 
 #[test]
 fn without_any_node_no_more_than_one_route_goes_ever_unless_the_brake_is_off() {
     let late = Instant::now() + 10 * CONFIRM_AFTER;
     let mut brake = Brake::new(0.5);
-    assert_eq!(brake.judge(1, 1, 0), Ruling::Go, "the last node of a cluster was deleted");
-    let held = Ruling::Hold(Doubt::NoNodes { routes: 2 });
+    assert_eq!(brake.judge(1, 1, 0), BrakeDecision::Go, "the last node of a cluster was deleted");
+    let held = BrakeDecision::Hold(HoldReason::NoNodes { routes: 2 });
     assert_eq!(brake.judge(2, 2, 0), held);
     assert_eq!(brake.confirm(2, 2, 0, late), held);
-    assert_eq!(Brake::new(1.0).judge(5000, 5000, 0), Ruling::Go);
-    let told = Doubt::NoNodes { routes: 2 }.to_string();
+    assert_eq!(Brake::new(1.0).judge(5000, 5000, 0), BrakeDecision::Go);
+    let told = HoldReason::NoNodes { routes: 2 }.to_string();
     assert!(told.contains("--route-deletion-max-share=1"), "{told}");
 }
 
@@ -463,8 +464,8 @@ fn applied(table: &mut Table, nodes: &Known, ranges: &[IpNet]) {
             }
         }
     }
-    let strays = strays(&Scene { table, nodes, ranges, cluster_uid: None });
-    strays.iter().for_each(|removal| table.remove(&removal.route.id));
+    let orphans = orphans(&Scene { table, nodes, ranges, cluster_uid: None });
+    orphans.iter().for_each(|removal| table.remove(&removal.route.id));
 }
 
 proptest! {
@@ -485,7 +486,7 @@ proptest! {
                 prop_assert!(after.to(range(text)).any(|route| route.node.as_ref() == Some(&node.name)));
             }
         }
-        prop_assert!(strays(&scene).is_empty());
+        prop_assert!(orphans(&scene).is_empty());
         // What goes was for us to remove, and nobody's who is not ours.
         for route in before.iter().filter(|route| !after.iter().any(|left| left.id == route.id)) {
             prop_assert!(scene.is_responsible(route), "{route:?}");

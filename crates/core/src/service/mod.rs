@@ -8,11 +8,11 @@
 //! ```
 
 mod change;
+mod desired;
 mod left_out;
 mod scope;
 mod source_ranges;
 mod targets;
-mod wish;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,12 +25,14 @@ use crate::well_known::LOAD_BALANCER_CLEANUP;
 use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPolicy, is_paused};
 
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
+pub use desired::{
+    Reading, default_load_balancer_name, desired, desired_cleanup, health_check, read, wants_only_local_traffic,
+};
 pub use left_out::{Exclusion, LeftOut};
-pub use scope::{Scope, needs_cleanup, needs_update, wants_balancer};
+pub use scope::{Scope, needs_cleanup, needs_update, wants_load_balancer};
 pub(crate) use source_ranges::parse_all as parse_ranges;
-pub use source_ranges::{RangeError, is_allow_all, source_ranges};
+pub use source_ranges::{SourceRangeError, is_allow_all, source_ranges};
 pub use targets::{Choice, Leaving, NodeSet, TargetRules, is_excluded, leaving, may_change_targets, targets, triggers};
-pub use wish::{Reading, cleanup_wish, default_balancer_name, health_check, read, wants_only_local_traffic, wish};
 
 /// What we know of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]

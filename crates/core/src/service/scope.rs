@@ -26,7 +26,7 @@ impl Scope {
 }
 
 /// The Service is to have a balancer of ours: the type is LoadBalancer, and the class is in scope.
-pub fn wants_balancer(service: &Service, scope: &Scope) -> bool {
+pub fn wants_load_balancer(service: &Service, scope: &Scope) -> bool {
     service.kind == ServiceType::LoadBalancer && scope.takes(service.class.as_deref())
 }
 
@@ -46,7 +46,7 @@ fn may_have_been_ours(service: &Service, scope: &Scope) -> bool {
 
 /// Something has changed that a balancer is made of (SVC-8, SVC-9).
 pub fn needs_update(old: &Service, new: &Service, scope: &Scope) -> bool {
-    match (wants_balancer(old, scope), wants_balancer(new, scope)) {
+    match (wants_load_balancer(old, scope), wants_load_balancer(new, scope)) {
         (false, false) => false,
         (true, true) => ingredients(old) != ingredients(new),
         _ => true,
@@ -108,7 +108,7 @@ mod tests {
             ("only ours", web(), only(&["bowline.dev/local"]), false),
         ];
         for (case, service, scope, expected) in cases {
-            assert_eq!(wants_balancer(&service, &scope), expected, "{case}");
+            assert_eq!(wants_load_balancer(&service, &scope), expected, "{case}");
         }
     }
 

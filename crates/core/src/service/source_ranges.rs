@@ -19,14 +19,14 @@ const EVERYBODY_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED,
 /// A range that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {}", said_of(text))]
-pub struct RangeError {
+pub struct SourceRangeError {
     /// The field or the annotation.
     pub place: &'static str,
     /// What stands there.
     pub text: String,
 }
 
-impl RangeError {
+impl SourceRangeError {
     /// What is wrong, and what would be right, without the place.
     pub fn message(&self) -> String {
         said_of(&self.text)
@@ -43,13 +43,13 @@ fn said_of(text: &str) -> String {
 
 /// The ranges from which clients may connect: those of the field, else of our annotation, else of the old annotation, else
 /// `0.0.0.0/0`. As a set of networks: host bits are cleared, and doubles are one.
-pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, RangeError> {
+pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, SourceRangeError> {
     let (ranges, wrong) = find(service);
     wrong.into_iter().next().map_or(Ok(ranges), Err)
 }
 
 /// Like [`source_ranges`], with all that is wrong.
-pub(super) fn find(service: &Service) -> (BTreeSet<IpNet>, Vec<RangeError>) {
+pub(super) fn find(service: &Service) -> (BTreeSet<IpNet>, Vec<SourceRangeError>) {
     if !service.source_ranges.is_empty() {
         return parse_all(FIELD, service.source_ranges.iter().map(String::as_str));
     }
@@ -65,12 +65,12 @@ pub(super) fn find(service: &Service) -> (BTreeSet<IpNet>, Vec<RangeError>) {
 pub(crate) fn parse_all<'a>(
     place: &'static str,
     texts: impl Iterator<Item = &'a str>,
-) -> (BTreeSet<IpNet>, Vec<RangeError>) {
+) -> (BTreeSet<IpNet>, Vec<SourceRangeError>) {
     let (mut ranges, mut wrong) = (BTreeSet::new(), Vec::new());
     for text in texts.map(str::trim) {
         match parse_cidr(text) {
             Some(range) => drop(ranges.insert(range)),
-            None => wrong.push(RangeError { place, text: text.to_owned() }),
+            None => wrong.push(SourceRangeError { place, text: text.to_owned() }),
         }
     }
     (ranges, wrong)

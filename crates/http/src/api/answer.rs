@@ -9,14 +9,14 @@ use serde::de::DeserializeOwned;
 
 /// The successful answer to a call.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub(super) name: &'static str,
     pub(super) method: Method,
     pub(super) url: String,
     pub(super) response: Response<Bytes>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         self.response.status()
@@ -51,7 +51,7 @@ impl Answer {
     pub fn understood<T, E: Display>(&self, outcome: std::result::Result<T, E>) -> Result<T> {
         outcome.map_err(|why| {
             let message = format!("{} {}: the answer is not understood: {why}", self.method, self.url);
-            Error::new(ErrorKind::Unexpected, self.name, message).unanswered()
+            Error::new(ErrorKind::Unexpected, self.name, message).outcome_unknown()
         })
     }
 }

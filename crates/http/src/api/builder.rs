@@ -9,8 +9,8 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
-use super::answer::Answer;
-use super::decode::{Refusal, by_failure};
+use super::answer::ApiResponse;
+use super::decode::{ErrorResponse, by_failure};
 use super::{Api, retry_after};
 
 /// Characters of a path segment that are escaped.
@@ -113,11 +113,11 @@ impl<'a> CallBuilder<'a> {
     /// Makes the call. A 401 is answered with new credentials once, if there are any.
     ///
     /// Boxed, because the futures of providers hold many of these, each of which is several KiB.
-    pub fn send(&self) -> BoxFuture<'_, Result<Answer>> {
+    pub fn send(&self) -> BoxFuture<'_, Result<ApiResponse>> {
         self.attempts().boxed()
     }
 
-    async fn attempts(&self) -> Result<Answer> {
+    async fn attempts(&self) -> Result<ApiResponse> {
         let mut attempts = self.api.calls.attempts(self.call);
         let mut is_renewed = false;
         loop {
@@ -170,17 +170,17 @@ impl<'a> CallBuilder<'a> {
     }
 
     /// One request and its answer, which is an error unless it is a success.
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Answer> {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<ApiResponse> {
         let (name, method, url) = (self.call.name, self.method.clone(), shown(&request.uri().to_string()));
         let decoder = &self.api.decoder;
         let response = self.api.client.send(request).await;
         let response = response.map_err(|failure| by_failure(name, &method, &url, &failure, decoder.tls_advice()))?;
         let status = response.status();
         if status.is_success() || self.accepted == Some(status) {
-            return Ok(Answer { name, method, url, response });
+            return Ok(ApiResponse { name, method, url, response });
         }
         let retry_after = retry_after(response.headers());
-        let refusal = Refusal::new(name, &method, &url, &response, retry_after);
+        let refusal = ErrorResponse::new(name, &method, &url, &response, retry_after);
         Err(decoder.decode(&refusal).with_status(status.as_u16()))
     }
 }

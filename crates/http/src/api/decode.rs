@@ -12,7 +12,7 @@ use crate::{Failure, TlsFailure};
 /// Reads the errors of a service.
 pub trait ErrorDecoder: Send + Sync {
     /// The error that this answer means. The default goes by the status alone.
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         refusal.to_error()
     }
 
@@ -28,7 +28,7 @@ pub struct ByStatus;
 impl ErrorDecoder for ByStatus {}
 
 /// An answer that is no success.
-pub struct Refusal<'a> {
+pub struct ErrorResponse<'a> {
     name: &'static str,
     method: &'a Method,
     url: &'a str,
@@ -48,15 +48,15 @@ const REQUEST_IDS: [&str; 8] = [
     "x-request-id",
 ];
 
-impl<'a> Refusal<'a> {
+impl<'a> ErrorResponse<'a> {
     pub(super) fn new(
         name: &'static str,
         method: &'a Method,
         url: &'a str,
         response: &'a Response<Bytes>,
         retry_after: Option<Duration>,
-    ) -> Refusal<'a> {
-        Refusal { name, method, url, response, retry_after }
+    ) -> ErrorResponse<'a> {
+        ErrorResponse { name, method, url, response, retry_after }
     }
 
     /// HTTP status.
@@ -93,7 +93,7 @@ impl<'a> Refusal<'a> {
     pub fn to_error(&self) -> Error {
         let by_status = Error::from_status(self.name, self.status(), "", self.retry_after);
         let error = Error::new(by_status.kind(), self.name, self.message()).retry(by_status.retry_advice());
-        let error = if by_status.is_unanswered() { error.unanswered() } else { error };
+        let error = if by_status.is_outcome_unknown() { error.outcome_unknown() } else { error };
         self.with_facts(error)
     }
 
@@ -101,7 +101,7 @@ impl<'a> Refusal<'a> {
     /// that the cloud itself has answered, and not a gateway, add [`answered`](Error::answered).
     pub fn to_error_of(&self, kind: ErrorKind) -> Error {
         let error = Error::new(kind, self.name, self.message());
-        self.with_facts(if self.to_error().is_unanswered() { error.unanswered() } else { error })
+        self.with_facts(if self.to_error().is_outcome_unknown() { error.outcome_unknown() } else { error })
     }
 
     /// Call, status and body. A redirect is not followed: it would take the credentials elsewhere.
@@ -148,10 +148,10 @@ pub(super) fn by_failure(
         }
         Failure::Connect(_) | Failure::Tls(_) => error(ErrorKind::Unavailable, ""),
         Failure::Request(_) => error(ErrorKind::InvalidConfig, "").retry(Retry::Backoff),
-        Failure::Timeout(_) | Failure::Broken(_) => error(ErrorKind::Unavailable, "").unanswered(),
-        Failure::Crowded(_) => error(ErrorKind::Unavailable, "").unanswered().too_large(),
-        Failure::TooLarge(_) => error(ErrorKind::Unexpected, "").unanswered().too_large(),
-        Failure::Encoded(_) => error(ErrorKind::Unexpected, "").unanswered(),
+        Failure::Timeout(_) | Failure::Broken(_) => error(ErrorKind::Unavailable, "").outcome_unknown(),
+        Failure::Crowded(_) => error(ErrorKind::Unavailable, "").outcome_unknown().too_large(),
+        Failure::TooLarge(_) => error(ErrorKind::Unexpected, "").outcome_unknown().too_large(),
+        Failure::Encoded(_) => error(ErrorKind::Unexpected, "").outcome_unknown(),
     }
 }
 

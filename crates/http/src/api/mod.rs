@@ -23,10 +23,10 @@ use std::time::Duration;
 use bowline_cloud::Calls;
 use http::{HeaderName, HeaderValue, Method};
 
-pub use answer::Answer;
+pub use answer::ApiResponse;
 pub use authorize::{Authorize, Bearer};
 pub use builder::CallBuilder;
-pub use decode::{ByStatus, ErrorDecoder, Refusal};
+pub use decode::{ByStatus, ErrorDecoder, ErrorResponse};
 pub use pages::{Page, all_pages};
 pub use retry_after::retry_after;
 

@@ -65,7 +65,7 @@ fn with_header(status: u16, name: &str, value: &str) -> std::result::Result<Resp
     Ok(Response::builder().status(status).header(name, value).body(Bytes::from_static(b"why")).unwrap())
 }
 
-async fn get(api: &Api) -> Result<Answer> {
+async fn get(api: &Api) -> Result<ApiResponse> {
     api.call("server_get", Method::GET, &["servers"]).send().await
 }
 
@@ -137,7 +137,7 @@ async fn an_answer_that_makes_no_sense_is_an_error_whose_outcome_is_unknown() {
         for error in
             [get(&api).await.unwrap().json::<Item>().unwrap_err(), get(&api).await.unwrap().xml::<Item>().unwrap_err()]
         {
-            assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::Unexpected, true));
+            assert_eq!((error.kind(), error.is_outcome_unknown()), (ErrorKind::Unexpected, true));
             assert!(
                 error.message().starts_with("GET http://cloud.example/v2/servers: the answer is not understood: "),
                 "{error}"
@@ -278,7 +278,7 @@ async fn after_a_401_a_call_is_made_once_more_with_new_credentials() {
 struct Codes;
 
 impl ErrorDecoder for Codes {
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         match refusal.json::<Value>().and_then(|body| Some(body.get("code")?.as_str()?.to_owned())).as_deref() {
             Some("quota") => refusal.to_error_of(ErrorKind::QuotaExceeded),
             _ => refusal.to_error(),
@@ -294,16 +294,20 @@ impl ErrorDecoder for Codes {
 async fn only_a_decoder_that_says_so_gives_a_fault_of_a_gateway_an_outcome() {
     struct Known(bool);
     impl ErrorDecoder for Known {
-        fn decode(&self, refusal: &Refusal<'_>) -> Error {
+        fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
             let error = refusal.to_error_of(ErrorKind::QuotaExceeded);
             if self.0 { error.answered() } else { error }
         }
     }
-    for (is_answered, status, is_unanswered) in [(false, 502, true), (true, 502, false), (false, 403, false)] {
+    for (is_answered, status, is_outcome_unknown) in [(false, 502, true), (true, 502, false), (false, 403, false)] {
         let cloud = Cloud::answering([answer(status, "full")]);
         let api = cloud.api().errors(Known(is_answered));
         let error = api.call("server_create", Method::POST, &["servers"]).send().await.unwrap_err();
-        assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::QuotaExceeded, is_unanswered), "{status}");
+        assert_eq!(
+            (error.kind(), error.is_outcome_unknown()),
+            (ErrorKind::QuotaExceeded, is_outcome_unknown),
+            "{status}"
+        );
     }
 }
 

@@ -86,7 +86,7 @@ async fn an_answer_without_an_end_is_given_up_at_the_limit() {
 async fn an_answer_that_comes_drop_by_drop_is_given_up_when_the_time_is_over() {
     let (url, begun) = (server("200 OK", Body::Drips).await, Instant::now());
     let error = api(&url, Duration::from_millis(300)).call("server_list", Method::GET, &[]).send().await.unwrap_err();
-    assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::Unavailable, true));
+    assert_eq!((error.kind(), error.is_outcome_unknown()), (ErrorKind::Unavailable, true));
     assert!(error.message().ends_with("no answer within 300ms"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -103,7 +103,7 @@ async fn an_answer_that_is_compressed_although_nobody_asked_is_not_unpacked() {
 async fn an_answer_that_is_cut_off_or_no_text_is_an_error_and_no_empty_list() {
     let cut = server("200 OK\r\nContent-Length: 100", Body::Whole(b"{\"servers\": [".to_vec())).await;
     let error = json(&cut).await;
-    assert_eq!((error.kind(), error.is_unanswered()), (ErrorKind::Unavailable, true), "{error}");
+    assert_eq!((error.kind(), error.is_outcome_unknown()), (ErrorKind::Unavailable, true), "{error}");
     let no_length = server("200 OK\r\nConnection: close", Body::Whole(b"{\"servers\": [".to_vec())).await;
     assert_eq!(json(&no_length).await.kind(), ErrorKind::Unexpected);
     let no_text = server("200 OK\r\nContent-Length: 9", Body::Whole(b"{\"a\":\"\xff\"}".to_vec())).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_http::{BadTls, Client, ClientCertificate, Failure, Options, Proxies, Roots, Tls, TlsFailure};
+use bowline_http::{Client, ClientCertificate, Failure, Options, Proxies, Roots, Tls, TlsError, TlsFailure};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -216,9 +216,9 @@ async fn a_server_that_wants_a_certificate_gets_it() {
 fn certificates_that_cannot_be_used_are_told_at_once_and_no_key_is_quoted() {
     let made = |tls| Client::new(Options { tls, proxies: Proxies::default(), timeout: PATIENCE }).map(drop);
     for text in ["", "nothing", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"] {
-        assert!(matches!(made(trusting(text.to_owned())), Err(BadTls::Roots(_))), "{text:?}");
+        assert!(matches!(made(trusting(text.to_owned())), Err(TlsError::Roots(_))), "{text:?}");
         let insecure = Tls { insecure: true, ..trusting(text.to_owned()) };
-        assert!(matches!(made(insecure), Err(BadTls::Roots(_))), "{text:?}");
+        assert!(matches!(made(insecure), Err(TlsError::Roots(_))), "{text:?}");
     }
     let authority = authority();
     let (one, other) = (signed(for_names(&["a"]), &authority), signed(for_names(&["b"]), &authority));
@@ -226,7 +226,7 @@ fn certificates_that_cannot_be_used_are_told_at_once_and_no_key_is_quoted() {
     for (chain, key) in pairs {
         let client = Some(ClientCertificate { chain: chain.clone(), key: key.clone().into() });
         let error = made(Tls { client, ..Tls::default() }).unwrap_err();
-        assert!(matches!(error, BadTls::Client(_)), "{error}");
+        assert!(matches!(error, TlsError::Client(_)), "{error}");
         assert!(!error.to_string().contains("MI"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 
 use super::{Cluster, WriteError, read, unsendable};
-use crate::rights::{Right, Scope};
+use crate::permissions::{Permission, Scope};
 use crate::wire::{Wire, WireNode, WireService};
 
 const KUBE_SYSTEM: &str = "kube-system";
@@ -49,7 +49,8 @@ struct IdentifiedMetadata {
 
 impl Cluster {
     /// For [`Cluster::list_nodes`].
-    pub const LIST_NODES: Right = Right::core("nodes", &["list"], "to make sure of Nodes that seem to be gone");
+    pub const LIST_NODES: Permission =
+        Permission::core("nodes", &["list"], "to make sure of Nodes that seem to be gone");
 
     /// All Nodes, as they are now.
     pub async fn list_nodes(&self) -> Result<Vec<Arc<Node>>, WriteError> {
@@ -62,9 +63,12 @@ impl Cluster {
     }
 
     /// For [`Cluster::service`].
-    pub const READ_SERVICE: Right =
-        Right::core("services", &["get"], "to read a Service again before something is done that cannot be undone")
-            .without("the Service is read by a list");
+    pub const READ_SERVICE: Permission = Permission::core(
+        "services",
+        &["get"],
+        "to read a Service again before something is done that cannot be undone",
+    )
+    .without("the Service is read by a list");
 
     /// The Service as it is now; `None` if there is none.
     pub async fn service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {
@@ -89,7 +93,7 @@ impl Cluster {
 
     /// For [`Cluster::uid`].
     // The API server takes a namespace to be in itself, so that a Role can allow this.
-    pub const READ_UID: Right = Right {
+    pub const READ_UID: Permission = Permission {
         group: "",
         resource: "namespaces",
         verbs: &["get"],

@@ -45,7 +45,7 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
         attempt += 1;
         let key = record.what.object.key();
         match failure {
-            Failure::Answered { code, message, .. } if !is_passing(code) => {
+            Failure::Answered { code, message, .. } if !is_transient(code) => {
                 tracing::warn!(%key, event = record.name, %code, error = message, "the API server refuses an Event");
                 return dropped.count("rejected");
             }
@@ -69,7 +69,7 @@ pub(super) async fn announce(client: &kube::Client, record: &Record) {
 }
 
 /// The same request may succeed later.
-fn is_passing(code: StatusCode) -> bool {
+fn is_transient(code: StatusCode) -> bool {
     code.is_server_error() || code == StatusCode::TOO_MANY_REQUESTS
 }
 

@@ -17,9 +17,9 @@
 
 mod elector;
 mod held;
+mod permissions;
 mod record;
 mod request;
-mod rights;
 mod status;
 
 use std::fmt;
@@ -92,7 +92,7 @@ impl LeaseOptions {
     /// ```
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
         // The most telling first: with zeros, several are true.
-        let problems = [
+        let errors = [
             (self.lease_duration.is_zero(), LeaseOptionsError::NoLease),
             (self.renew_deadline.is_zero(), LeaseOptionsError::NoDeadline),
             (self.retry_period.is_zero(), LeaseOptionsError::NoRetry),
@@ -102,7 +102,7 @@ impl LeaseOptions {
                 LeaseOptionsError::DeadlineNotLongerThanRetry,
             ),
         ];
-        problems.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, problem)| Err(problem))
+        errors.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, problem)| Err(problem))
     }
 
     /// What stands in the record. Parts of a second count as a whole one: to let others in early would be wrong.

@@ -120,7 +120,7 @@ impl LeaseApi {
         // From "0": what there is comes first.
         let request = self.request().watch(&params, "0").map_err(|error| Failure::Broken(with_causes(&error)))?;
         let events = timeout(self.timeout, self.client.request_events::<Value>(request));
-        let events = events.await.map_err(|_| self.unanswered())?.map_err(failure)?;
+        let events = events.await.map_err(|_| self.outcome_unknown())?.map_err(failure)?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             let event = match event.map_err(failure)? {
@@ -139,14 +139,14 @@ impl LeaseApi {
     async fn ask(&self, request: Result<http::Request<Vec<u8>>, kube::core::request::Error>) -> Result<Lease, Failure> {
         let request = request.map_err(|error| Failure::Broken(with_causes(&error)))?;
         let answer = timeout(self.timeout, self.client.request::<Value>(request)).await;
-        answer.map_err(|_| self.unanswered())?.map(Lease::received).map_err(failure)
+        answer.map_err(|_| self.outcome_unknown())?.map(Lease::received).map_err(failure)
     }
 
     fn request(&self) -> Request {
         Request::new(&self.url)
     }
 
-    fn unanswered(&self) -> Failure {
+    fn outcome_unknown(&self) -> Failure {
         Failure::Broken(format!("there is no answer within {:?}", self.timeout))
     }
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::accounts::NAMESPACE as ACCOUNTS;
-use crate::rights::{Right, Scope};
+use crate::permissions::{Permission, Scope};
 
 pub use objects::{SeenLease, SeenNode, SeenService, Writer};
-pub use reach::{Server, Unreached};
+pub use reach::{ConnectFailure, Server};
 
 /// How many objects a page of a list has.
 const PAGE: usize = 500;
@@ -27,7 +27,7 @@ pub struct Preflight {
 
 /// Why something could not be seen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unseen {
+pub enum ReadError {
     /// That is not allowed.
     #[error("{0}")]
     Forbidden(String),
@@ -43,20 +43,20 @@ impl Preflight {
     }
 
     /// Whether the API server answers, and who it takes this process for.
-    pub async fn server(&self) -> Result<Server, Unreached> {
+    pub async fn server(&self) -> Result<Server, ConnectFailure> {
         reach::server(&self.access.address(), &self.client).await
     }
 
     /// Whether this process may do this: the answer for each verb.
-    pub async fn may(&self, right: &Right, verb: &str) -> Result<bool, Unseen> {
-        self.review("selfsubjectaccessreviews", "SelfSubjectAccessReview", json!({}), right, verb).await
+    pub async fn may(&self, permission: &Permission, verb: &str) -> Result<bool, ReadError> {
+        self.review("selfsubjectaccessreviews", "SelfSubjectAccessReview", json!({}), permission, verb).await
     }
 
     /// Whether the controller of this name may do this with its own service account.
-    pub async fn controller_may(&self, name: &str, right: &Right, verb: &str) -> Result<bool, Unseen> {
+    pub async fn controller_may(&self, name: &str, permission: &Permission, verb: &str) -> Result<bool, ReadError> {
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCOUNTS}"), "system:authenticated"];
         let who = json!({"user": format!("system:serviceaccount:{ACCOUNTS}:{name}"), "groups": groups});
-        self.review("subjectaccessreviews", "SubjectAccessReview", who, right, verb).await
+        self.review("subjectaccessreviews", "SubjectAccessReview", who, permission, verb).await
     }
 
     async fn review(
@@ -64,11 +64,11 @@ impl Preflight {
         resource: &str,
         kind: &str,
         mut spec: Value,
-        right: &Right,
+        permission: &Permission,
         verb: &str,
-    ) -> Result<bool, Unseen> {
+    ) -> Result<bool, ReadError> {
         if let Some(spec) = spec.as_object_mut() {
-            spec.insert("resourceAttributes".to_owned(), attributes(right, verb));
+            spec.insert("resourceAttributes".to_owned(), attributes(permission, verb));
         }
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
         let request = Request::post(format!("/apis/authorization.k8s.io/v1/{resource}"))
@@ -79,33 +79,33 @@ impl Preflight {
     }
 
     /// All nodes.
-    pub async fn nodes(&self) -> Result<Vec<SeenNode>, Unseen> {
+    pub async fn nodes(&self) -> Result<Vec<SeenNode>, ReadError> {
         Ok(self.list("/api/v1/nodes").await?.iter().map(SeenNode::read).collect())
     }
 
     /// All Services of type LoadBalancer.
-    pub async fn balanced_services(&self) -> Result<Vec<SeenService>, Unseen> {
+    pub async fn load_balancer_services(&self) -> Result<Vec<SeenService>, ReadError> {
         Ok(self.list("/api/v1/services").await?.iter().filter_map(SeenService::read).collect())
     }
 
     /// All leases of a namespace.
-    pub async fn leases(&self, namespace: &str) -> Result<Vec<SeenLease>, Unseen> {
+    pub async fn leases(&self, namespace: &str) -> Result<Vec<SeenLease>, ReadError> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         Ok(self.list(&path).await?.iter().map(SeenLease::read).collect())
     }
 
     /// The lease of this name, which may be allowed where a list is not.
-    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<SeenLease>, Unseen> {
+    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<SeenLease>, ReadError> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
         let request = Request::get(path).body(Vec::new());
-        match self.client.request::<Value>(request.map_err(|error| Unseen::Failed(error.to_string()))?).await {
+        match self.client.request::<Value>(request.map_err(|error| ReadError::Failed(error.to_string()))?).await {
             Ok(lease) => Ok(Some(SeenLease::read(&lease))),
             Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => Ok(None),
             Err(error) => Err(unseen(&error)),
         }
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Value>, Unseen> {
+    async fn list(&self, path: &str) -> Result<Vec<Value>, ReadError> {
         let (mut items, mut token) = (Vec::new(), String::new());
         loop {
             let uri = format!("{path}?limit={PAGE}&continue={token}");
@@ -120,30 +120,30 @@ impl Preflight {
         }
     }
 
-    async fn ask(&self, request: http::Result<Request<Vec<u8>>>) -> Result<Value, Unseen> {
-        let request = request.map_err(|error| Unseen::Failed(error.to_string()))?;
+    async fn ask(&self, request: http::Result<Request<Vec<u8>>>) -> Result<Value, ReadError> {
+        let request = request.map_err(|error| ReadError::Failed(error.to_string()))?;
         self.client.request(request).await.map_err(|error| unseen(&error))
     }
 }
 
-fn unseen(error: &kube::Error) -> Unseen {
+fn unseen(error: &kube::Error) -> ReadError {
     match error {
         kube::Error::Api(status) if status.code == StatusCode::FORBIDDEN.as_u16() => {
-            Unseen::Forbidden(status.message.clone())
+            ReadError::Forbidden(status.message.clone())
         }
-        error => Unseen::Failed(with_causes(error)),
+        error => ReadError::Failed(with_causes(error)),
     }
 }
 
-fn attributes(right: &Right, verb: &str) -> Value {
-    let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-    let (namespace, name) = match &right.scope {
+fn attributes(permission: &Permission, verb: &str) -> Value {
+    let (resource, subresource) = permission.resource.split_once('/').unwrap_or((permission.resource, ""));
+    let (namespace, name) = match &permission.scope {
         Scope::Cluster => ("", ""),
         Scope::Namespace(namespace) => (&**namespace, ""),
         Scope::Named(namespace, name) => (&**namespace, &**name),
     };
     json!({
-        "group": right.group, "resource": resource, "subresource": subresource, "verb": verb,
+        "group": permission.group, "resource": resource, "subresource": subresource, "verb": verb,
         "namespace": namespace, "name": name,
     })
 }

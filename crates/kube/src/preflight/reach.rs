@@ -22,7 +22,7 @@ pub struct Server {
 
 /// How far one gets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreached {
+pub enum ConnectFailure {
     /// Its name leads nowhere.
     #[error("the name of {address} leads nowhere: {why}")]
     Name {
@@ -57,7 +57,7 @@ pub enum Unreached {
     },
     /// It answers with an error.
     #[error("the API server at {address} answers with an error: {why}")]
-    Unwell {
+    NotReady {
         /// Where.
         address: String,
         /// Why.
@@ -68,27 +68,27 @@ pub enum Unreached {
 /// Whom an API server sees in a request without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
-pub(super) async fn server(address: &Uri, client: &kube::Client) -> Result<Server, Unreached> {
+pub(super) async fn server(address: &Uri, client: &kube::Client) -> Result<Server, ConnectFailure> {
     let shown = address.to_string().trim_end_matches('/').to_owned();
     let (version, user) = match conversation(client).await {
         Ok(answers) => answers,
         Err(Failure::Answered(StatusCode::UNAUTHORIZED, why)) => {
-            return Err(Unreached::Unauthenticated { address: shown, why });
+            return Err(ConnectFailure::Unauthenticated { address: shown, why });
         }
         // Whoever does not understand so plain a question speaks another protocol: a TLS port that is sent HTTP, above all.
         Err(Failure::Answered(StatusCode::BAD_REQUEST, why)) => {
-            return Err(Unreached::Conversation { address: shown, why });
+            return Err(ConnectFailure::Conversation { address: shown, why });
         }
-        Err(Failure::Answered(_, why)) => return Err(Unreached::Unwell { address: shown, why }),
+        Err(Failure::Answered(_, why)) => return Err(ConnectFailure::NotReady { address: shown, why }),
         // Only now is it of interest how far one gets: through a proxy, the address itself need not be within reach.
-        Err(Failure::Unanswered(why)) => return Err(how_far(address, shown, why).await),
+        Err(Failure::PendingCreates(why)) => return Err(how_far(address, shown, why).await),
     };
     Ok(Server { address: shown, version, user })
 }
 
 enum Failure {
     Answered(StatusCode, String),
-    Unanswered(String),
+    PendingCreates(String),
 }
 
 /// The version, which everybody may ask for, and who is asking.
@@ -113,31 +113,31 @@ async fn conversation(client: &kube::Client) -> Result<(String, Option<String>),
 }
 
 async fn ask(client: &kube::Client, request: http::Result<Request<Vec<u8>>>) -> Result<Value, Failure> {
-    let request = request.map_err(|error| Failure::Unanswered(error.to_string()))?;
+    let request = request.map_err(|error| Failure::PendingCreates(error.to_string()))?;
     match tokio::time::timeout(PATIENCE, client.request(request)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => {
             let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             Err(Failure::Answered(code, status.message.clone()))
         }
-        Ok(Err(error)) => Err(Failure::Unanswered(with_causes(&error))),
-        Err(_) => Err(Failure::Unanswered(format!("no answer within {PATIENCE:?}"))),
+        Ok(Err(error)) => Err(Failure::PendingCreates(with_causes(&error))),
+        Err(_) => Err(Failure::PendingCreates(format!("no answer within {PATIENCE:?}"))),
     }
 }
 
 /// Takes the steps of a connection one by one, to see which one fails.
-async fn how_far(uri: &Uri, address: String, why: String) -> Unreached {
+async fn how_far(uri: &Uri, address: String, why: String) -> ConnectFailure {
     let default_port = if uri.scheme_str() == Some("http") { 80 } else { 443 };
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let target = (host, uri.port_u16().unwrap_or(default_port));
     let found: Vec<_> = match tokio::time::timeout(PATIENCE, tokio::net::lookup_host(target)).await {
         Ok(Ok(found)) => found.collect(),
-        Ok(Err(error)) => return Unreached::Name { address, why: error.to_string() },
-        Err(_) => return Unreached::Name { address, why: format!("no answer within {PATIENCE:?}") },
+        Ok(Err(error)) => return ConnectFailure::Name { address, why: error.to_string() },
+        Err(_) => return ConnectFailure::Name { address, why: format!("no answer within {PATIENCE:?}") },
     };
     match tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(&found[..])).await {
-        Ok(Ok(_)) => Unreached::Conversation { address, why },
-        Ok(Err(error)) => Unreached::Connection { address, why: error.to_string() },
-        Err(_) => Unreached::Connection { address, why: format!("no answer within {PATIENCE:?}") },
+        Ok(Ok(_)) => ConnectFailure::Conversation { address, why },
+        Ok(Err(error)) => ConnectFailure::Connection { address, why: error.to_string() },
+        Err(_) => ConnectFailure::Connection { address, why: format!("no answer within {PATIENCE:?}") },
     }
 }

@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_millis(50);
 const DATAGRAM: usize = 64 * 1024;
 
 /// An open socket; dropping it closes it, and all connections that came in by it.
-pub(super) struct Door {
+pub(super) struct AccessControl {
     answer: watch::Sender<Answer>,
 }
 
@@ -35,20 +35,20 @@ struct Host {
     turn: Arc<AtomicUsize>,
 }
 
-impl Door {
+impl AccessControl {
     pub(super) async fn open(
         socket: Socket,
         answer: Answer,
         places: Arc<Semaphore>,
         turn: Arc<AtomicUsize>,
-    ) -> io::Result<Door> {
+    ) -> io::Result<AccessControl> {
         let (answer, now) = watch::channel(answer);
         let host = Host { answer: now, turn };
         match socket.transport {
             Transport::Tcp => drop(tokio::spawn(host.receive(TcpListener::bind(socket.address).await?, places))),
             Transport::Udp => drop(tokio::spawn(host.reply(UdpSocket::bind(socket.address).await?))),
         }
-        Ok(Door { answer })
+        Ok(AccessControl { answer })
     }
 
     /// From now on it is answered like this.
@@ -150,10 +150,10 @@ mod tests {
     use std::net::Ipv4Addr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    async fn open(transport: Transport, answer: Answer) -> (Door, SocketAddr) {
+    async fn open(transport: Transport, answer: Answer) -> (AccessControl, SocketAddr) {
         let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let socket = Socket { address: free, transport };
-        (Door::open(socket, answer, Arc::new(Semaphore::new(9)), Arc::default()).await.unwrap(), free)
+        (AccessControl::open(socket, answer, Arc::new(Semaphore::new(9)), Arc::default()).await.unwrap(), free)
     }
 
     async fn get(address: SocketAddr) -> String {

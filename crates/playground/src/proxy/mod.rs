@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::view::View;
 use decide::{Answer, Doors, Socket, decide};
-use door::Door;
+use door::AccessControl;
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -41,7 +41,7 @@ const MOST_CONNECTIONS: usize = 200;
 
 /// All sockets that are open, and those that could not be.
 struct Proxy {
-    open: BTreeMap<Socket, Door>,
+    open: BTreeMap<Socket, AccessControl>,
     failed: BTreeMap<Socket, Instant>,
     places: Arc<Semaphore>,
     /// One for all nodes: whichever of them a balancer chooses, the Pods take turns.
@@ -90,7 +90,7 @@ impl Proxy {
     }
 
     async fn open(&mut self, socket: Socket, answer: Answer, now: Instant) {
-        match Door::open(socket, answer, self.places.clone(), self.turn.clone()).await {
+        match AccessControl::open(socket, answer, self.places.clone(), self.turn.clone()).await {
             Ok(door) => {
                 self.failed.remove(&socket);
                 self.open.insert(socket, door);

@@ -38,7 +38,7 @@ pub(crate) const POD: &str = "web";
 pub(crate) const POD_PORT: u16 = 8080;
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+const READ_METHODS: Duration = Duration::from_millis(100);
 
 /// What a step does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,7 +201,7 @@ impl Step {
                 (Err(_), None) => {}
             }
             // Looking at thousands of Nodes is work; most of the time is for those who are looked at.
-            tokio::time::sleep(LOOK.max(looked.elapsed() * 4)).await;
+            tokio::time::sleep(READ_METHODS.max(looked.elapsed() * 4)).await;
         }
     }
 

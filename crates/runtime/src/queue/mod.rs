@@ -134,8 +134,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     }
 
     /// A step of the work on some key is done: a pass of many slow steps is not stuck.
-    pub fn got_on(&self) {
-        self.0.change(|state, now| (state.record.got_on(now), Wake::Nobody));
+    pub fn made_progress(&self) {
+        self.0.change(|state, now| (state.record.made_progress(now), Wake::NoOwner));
     }
 
     /// This key needs work now. If it has a timer, that is dropped.
@@ -171,7 +171,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Keys that are waiting, without those on timers and in work.
     pub fn len(&self) -> usize {
-        self.0.change(|state, _| (state.len(), Wake::Nobody))
+        self.0.change(|state, _| (state.len(), Wake::NoOwner))
     }
 
     /// Nothing is waiting.
@@ -211,16 +211,16 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     fn look(&self, max: usize) -> Look<K> {
         self.0.change(|state, now| {
             if state.is_shut_down() {
-                return (Look::ShutDown, Wake::Nobody);
+                return (Look::ShutDown, Wake::NoOwner);
             }
             state.record.asked(now);
             let work: Vec<_> = std::iter::from_fn(|| state.take(now)).take(max).map(|key| self.0.work(key)).collect();
             if work.is_empty() {
-                return (Look::NothingUntil(state.next_due()), Wake::Nobody);
+                return (Look::NothingUntil(state.next_due()), Wake::NoOwner);
             }
             // Two adds while two takers are between their look and their wait leave only one wake-up behind, so whoever
             // leaves keys waiting passes it on.
-            (Look::Work(work), if state.len() > 0 { Wake::One } else { Wake::Nobody })
+            (Look::Work(work), if state.len() > 0 { Wake::One } else { Wake::NoOwner })
         })
     }
 }
@@ -273,7 +273,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
             done
         };
         match wake {
-            Wake::Nobody => {}
+            Wake::NoOwner => {}
             Wake::One => self.changed.notify_one(),
             Wake::All => self.changed.notify_waiters(),
         }
@@ -291,17 +291,17 @@ impl<K: Clone + Eq + Hash + Send + Sync> Watched for Shared<K> {
     }
 
     fn ages(&self) -> Ages {
-        self.change(|state, now| (state.measure(now), Wake::Nobody))
+        self.change(|state, now| (state.measure(now), Wake::NoOwner))
     }
 }
 
 /// A queue can be looked at, and is unwell while it has work and does not get on.
 impl<K: Clone + Eq + Hash + fmt::Display + Send + Sync> Part for Queue<K> {
     fn status(&self) -> Value {
-        self.0.change(|state, now| (state.status(now), Wake::Nobody))
+        self.0.change(|state, now| (state.status(now), Wake::NoOwner))
     }
 
     fn health(&self) -> Result<(), String> {
-        self.0.change(|state, now| (state.health(now), Wake::Nobody))
+        self.0.change(|state, now| (state.health(now), Wake::NoOwner))
     }
 }

@@ -67,7 +67,7 @@ impl<K: PartialEq> Record<K> {
     }
 
     /// A step is done.
-    pub(super) fn got_on(&mut self, now: Instant) {
+    pub(super) fn made_progress(&mut self, now: Instant) {
         self.last_progress = Some(now);
     }
 
@@ -81,7 +81,7 @@ impl<K: PartialEq> Record<K> {
 
     /// A key is done with.
     pub(super) fn ended(&mut self, past: Past<K>) {
-        self.got_on(past.ended);
+        self.made_progress(past.ended);
         self.finished += 1;
         self.failed += u64::from(past.trouble.is_some());
         self.forget(&past.key);

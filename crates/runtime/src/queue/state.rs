@@ -20,7 +20,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// Who must look again after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    Nobody,
+    NoOwner,
     /// One more key waits: one taker is enough.
     One,
     /// Takers sleep too long now.
@@ -55,7 +55,7 @@ enum Place {
     Idle,
     Waiting {
         ticket: u64,
-        wish: Wish,
+        desired: Wish,
     },
     InWork {
         since: Instant,
@@ -105,19 +105,19 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub(super) fn add(&mut self, key: K, mut priority: Priority, now: Instant) -> Wake {
         if self.shut_down {
-            return Wake::Nobody;
+            return Wake::NoOwner;
         }
         if let Some(timer) = self.keys.get_mut(&key).and_then(|entry| entry.timer.take()) {
             self.timers.remove(&timer.slot);
             // What the timer was for is done now, so it is done as urgently as was wished there.
             priority = priority.or_higher(timer.priority);
         }
-        self.wish(key, Wish { priority, since: now })
+        self.desired(key, Wish { priority, since: now })
     }
 
     pub(super) fn add_after(&mut self, key: K, delay: Duration, priority: Priority, now: Instant) -> Wake {
         if self.shut_down {
-            return Wake::Nobody;
+            return Wake::NoOwner;
         }
         // upstream: every delayed add counts as a retry, whatever the reason and even without a delay.
         self.meter.retried();
@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub(super) fn retry(&mut self, key: K, max: Option<Duration>, now: Instant) -> (Duration, Wake) {
         if self.shut_down {
-            return (Duration::ZERO, Wake::Nobody);
+            return (Duration::ZERO, Wake::NoOwner);
         }
         let entry = self.keys.entry(key.clone()).or_default();
         entry.failures = entry.failures.saturating_add(1);
@@ -157,7 +157,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             timer.priority = old.priority.or_higher(priority);
             if old.slot.0 <= due {
                 old.priority = timer.priority;
-                return Wake::Nobody;
+                return Wake::NoOwner;
             }
             self.timers.remove(&old.slot);
         }
@@ -165,36 +165,38 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.next_timer += 1;
         let earliest = self.next_due().is_none_or(|earliest| due < earliest);
         self.timers.insert(timer.slot, key);
-        if earliest { Wake::All } else { Wake::Nobody }
+        if earliest { Wake::All } else { Wake::NoOwner }
     }
 
     /// A key is to be worked on as soon as its turn comes.
-    fn wish(&mut self, key: K, wish: Wish) -> Wake {
+    fn desired(&mut self, key: K, desired: Wish) -> Wake {
         match &mut self.keys.entry(key.clone()).or_default().place {
             Place::Idle => {
                 self.meter.added();
-                return self.wait(key, wish);
+                return self.wait(key, desired);
             }
-            Place::Waiting { ticket, wish: earlier } => {
-                if wish.priority.is_above(earlier.priority)
+            Place::Waiting { ticket, desired: earlier } => {
+                if desired.priority.is_above(earlier.priority)
                     && let Some(new) = self.waiting.move_up(&key, *ticket)
                 {
-                    (*ticket, earlier.priority) = (new, wish.priority);
+                    (*ticket, earlier.priority) = (new, desired.priority);
                 }
             }
-            Place::InWork { again: Some(earlier), .. } => earlier.priority = earlier.priority.or_higher(wish.priority),
+            Place::InWork { again: Some(earlier), .. } => {
+                earlier.priority = earlier.priority.or_higher(desired.priority)
+            }
             Place::InWork { again, .. } => {
                 // upstream: counts as added, and as part of the depth, from here on and not only when the work ends.
                 self.meter.added();
-                *again = Some(wish);
+                *again = Some(desired);
             }
         }
-        Wake::Nobody
+        Wake::NoOwner
     }
 
-    fn wait(&mut self, key: K, wish: Wish) -> Wake {
-        let ticket = self.waiting.push(key.clone(), wish.priority);
-        self.keys.entry(key).or_default().place = Place::Waiting { ticket, wish };
+    fn wait(&mut self, key: K, desired: Wish) -> Wake {
+        let ticket = self.waiting.push(key.clone(), desired.priority);
+        self.keys.entry(key).or_default().place = Place::Waiting { ticket, desired };
         Wake::One
     }
 
@@ -207,7 +209,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         {
             let ((due, _), key) = first.remove_entry();
             if let Some(timer) = self.keys.get_mut(&key).and_then(|entry| entry.timer.take()) {
-                self.wish(key, Wish { priority: timer.priority, since: due });
+                self.desired(key, Wish { priority: timer.priority, since: due });
             }
         }
     }
@@ -230,8 +232,8 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn take(&mut self, now: Instant) -> Option<K> {
         let key = self.waiting.pop()?;
         let entry = self.keys.entry(key.clone()).or_default();
-        if let Place::Waiting { wish, .. } = &entry.place {
-            self.meter.taken(now.saturating_duration_since(wish.since));
+        if let Place::Waiting { desired, .. } = &entry.place {
+            self.meter.taken(now.saturating_duration_since(desired.since));
         }
         entry.place = Place::InWork { since: now, again: None };
         self.in_work += 1;
@@ -240,17 +242,17 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// The key is done with, or in this trouble.
     pub(super) fn finish(&mut self, key: &K, trouble: Option<String>, now: Instant) -> Wake {
-        let Some(entry) = self.keys.get_mut(key) else { return Wake::Nobody };
-        let Place::InWork { since, again } = std::mem::take(&mut entry.place) else { return Wake::Nobody };
+        let Some(entry) = self.keys.get_mut(key) else { return Wake::NoOwner };
+        let Place::InWork { since, again } = std::mem::take(&mut entry.place) else { return Wake::NoOwner };
         let took = now.saturating_duration_since(since);
         self.meter.finished(took);
         self.record.ended(Past { key: key.clone(), ended: now, took, trouble });
         self.in_work = self.in_work.saturating_sub(1);
-        if let Some(wish) = again {
-            return self.wait(key.clone(), wish);
+        if let Some(desired) = again {
+            return self.wait(key.clone(), desired);
         }
         self.drop_if_idle(key);
-        Wake::Nobody
+        Wake::NoOwner
     }
 
     /// What is in work may finish; the rest is dropped.
@@ -278,8 +280,8 @@ impl<K: Clone + Eq + Hash> State<K> {
                     ages.in_work = ages.in_work.saturating_add(age);
                     ages.longest_in_work = ages.longest_in_work.max(age);
                 }
-                Place::Waiting { wish, .. } => {
-                    ages.oldest_waiting = ages.oldest_waiting.max(now.saturating_duration_since(wish.since));
+                Place::Waiting { desired, .. } => {
+                    ages.oldest_waiting = ages.oldest_waiting.max(now.saturating_duration_since(desired.since));
                 }
                 Place::Idle => {}
             }

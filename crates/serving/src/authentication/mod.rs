@@ -77,10 +77,10 @@ impl Authenticator {
 
     /// Who is asking, by what they show. The error is for the log.
     pub(crate) async fn who(&self, headers: &HeaderMap, shown: &[CertificateDer<'static>]) -> Result<User, String> {
-        let mut problems = Vec::new();
+        let mut errors = Vec::new();
         let mut known = |outcome: Result<Option<User>, String>| {
             outcome.unwrap_or_else(|problem| {
-                problems.push(problem);
+                errors.push(problem);
                 None
             })
         };
@@ -99,7 +99,7 @@ impl Authenticator {
         {
             return Ok(user.authenticated());
         }
-        if problems.is_empty() { Ok(User::anonymous()) } else { Err(problems.join("; ")) }
+        if errors.is_empty() { Ok(User::anonymous()) } else { Err(errors.join("; ")) }
     }
 
     /// Takes away the headers of the front proxy.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_serving::Door;
+use bowline_serving::AccessControl;
 use bowline_serving::webhook::{self, Webhook, WebhookMetrics};
 use http::Method;
 use prometheus::Registry;
@@ -37,7 +37,7 @@ async fn a_review_comes_over_tls_from_whoever_and_is_counted_good_or_bad() {
     let registry = Registry::new();
     let site = webhook::site(&hooks, &WebhookMetrics::register(&registry).unwrap());
     let server = webhook::bind(&options, &hooks).unwrap().unwrap();
-    let running = Running::start(server, site, Door::open());
+    let running = Running::start(server, site, AccessControl::open());
     let review = json!({
         "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
         "request": { "uid": "705ab4f5", "kind": { "group": "", "version": "v1", "kind": "Ship" }, "operation": "CREATE" },

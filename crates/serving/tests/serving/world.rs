@@ -7,8 +7,8 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use bowline_runtime::Shutdown;
 use bowline_serving::{
-    ANY, Asked, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, CheckMetrics, Checks, Door,
-    LOOK, Server, ServingOptions, Site, TlsOptions, answer,
+    ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, CheckMetrics, Checks,
+    IncomingRequest, READ_METHODS, Router, Server, ServingOptions, TlsOptions, answer,
 };
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -150,11 +150,11 @@ impl Wanted {
         }
     }
 
-    pub(crate) async fn door(&self) -> Result<Door, Box<dyn std::error::Error>> {
+    pub(crate) async fn door(&self) -> Result<AccessControl, Box<dyn std::error::Error>> {
         let reviews = client(self.authentication.kubeconfig.as_deref()).await?;
         let authenticator = Authenticator::new(&self.authentication, reviews).await?;
         let reviews = client(self.authorization.kubeconfig.as_deref()).await?;
-        Ok(Door::guarded(authenticator, Authorizer::new(&self.authorization, reviews)?))
+        Ok(AccessControl::protected(authenticator, Authorizer::new(&self.authorization, reviews)?))
     }
 
     pub(crate) async fn start(&self) -> Running {
@@ -180,7 +180,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(server: Server, site: Site, door: Door) -> Running {
+    pub(crate) fn start(server: Server, site: Router, door: AccessControl) -> Running {
         let (address, shutdown) = (server.address(), Shutdown::new());
         let serving = server.serve(site, door, shutdown.clone());
         let task = tokio::spawn(async move {
@@ -201,18 +201,18 @@ impl Drop for Running {
 }
 
 /// `/healthz`; `/metrics`; `/who` says who is asking, `/headers` what a handler sees, `/panic` does.
-fn site() -> Site {
+fn site() -> Router {
     let metrics = CheckMetrics::register(&prometheus::Registry::new()).unwrap();
-    let who = |asked: Asked| async move {
+    let who = |asked: IncomingRequest| async move {
         let user = asked.user;
         let told = json!({ "name": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra });
         answer::json(StatusCode::OK, &told)
     };
-    let headers = |asked: Asked| async move {
+    let headers = |asked: IncomingRequest| async move {
         let names: Vec<_> = asked.headers.keys().map(|name| name.as_str().to_owned()).collect();
         answer::text(StatusCode::OK, names.join("\n"))
     };
-    let panics = |asked: Asked| async move {
+    let panics = |asked: IncomingRequest| async move {
         assert!(asked.has("well"), "as the test wants it");
         answer::text(StatusCode::OK, "well")
     };
@@ -220,14 +220,14 @@ fn site() -> Site {
         tokio::time::sleep(Duration::from_millis(300)).await;
         answer::text(StatusCode::OK, "at last")
     };
-    let body = |asked: Asked| async move { answer::text(StatusCode::OK, asked.body.len().to_string()) };
+    let body = |asked: IncomingRequest| async move { answer::text(StatusCode::OK, asked.body.len().to_string()) };
     Checks::new("healthz", &metrics)
-        .on(Site::new())
+        .on(Router::new())
         .at("/metrics", ANY, |_| async { answer::text(StatusCode::OK, "knots 1\n") })
-        .at("/who", LOOK, who)
-        .at("/headers", LOOK, headers)
-        .at("/panic", LOOK, panics)
-        .at("/slow", LOOK, slow)
+        .at("/who", READ_METHODS, who)
+        .at("/headers", READ_METHODS, headers)
+        .at("/panic", READ_METHODS, panics)
+        .at("/slow", READ_METHODS, slow)
         .at("/body", ANY, body)
 }
 

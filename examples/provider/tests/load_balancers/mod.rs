@@ -1,7 +1,9 @@
 //! What the suite reads of the load balancers in the simulator, past the provider.
 
 use async_trait::async_trait;
-use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenListener, SeenResource, SeenTarget};
+use bowline_conformance::{
+    BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenListener, SeenLoadBalancer, SeenResource, SeenTarget,
+};
 use bowline_core::{LoadBalancerKey, Protocol};
 use bowline_simulator::{Fields, Record};
 use serde_json::{Value, json};
@@ -10,24 +12,24 @@ use crate::AcmeBench;
 use crate::simulator::SMALL_PAGE;
 
 #[async_trait]
-impl BalancerBench for AcmeBench {
+impl LoadBalancerBench for AcmeBench {
     async fn resources(&self) -> Vec<SeenResource> {
         self.cloud.load_balancers().iter().map(resource).collect()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         let own = self.cloud.load_balancers().into_iter().find(|one| owner(one).as_ref() == Some(key))?;
         let machine = |id: &Value| SeenTarget { machine: id.as_str().unwrap().to_owned(), draining: false };
-        Some(SeenBalancer {
+        Some(SeenLoadBalancer {
             id: own.text("id").to_owned(),
             addresses: vec![own.text("ip").parse().unwrap()],
             listeners: own["ports"].as_array().unwrap().iter().map(listener).collect(),
             targets: own["servers"].as_array().unwrap().iter().map(machine).collect(),
-            ..SeenBalancer::default()
+            ..SeenLoadBalancer::default()
         })
     }
 
-    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+    async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         Some(resource(&self.cloud.add_load_balancer(json!({"owner": foreign.owner}))))
     }
 
@@ -41,16 +43,16 @@ impl BalancerBench for AcmeBench {
 
     // The cloud shows each change at once.
 
-    async fn stale(&self) -> Hand {
-        Hand::Never
+    async fn stale(&self) -> BenchResult {
+        BenchResult::Never
     }
 
-    async fn slow(&self) -> Hand {
-        Hand::Never
+    async fn slow(&self) -> BenchResult {
+        BenchResult::Never
     }
 
-    async fn fail_next(&self, _: u64) -> Hand {
-        Hand::Never
+    async fn fail_next(&self, _: u64) -> BenchResult {
+        BenchResult::Never
     }
 }
 

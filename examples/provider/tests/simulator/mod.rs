@@ -1,6 +1,6 @@
 //! The Acme cloud, as far as its provider can see: servers and load balancers, served over HTTP, and faults on demand.
 
-use bowline_conformance::Trouble;
+use bowline_conformance::InducedFault;
 use bowline_simulator::{Call, Fault, FaultSpec, Fields, Page, Record, Records, Reply, Server, Service, Views, object};
 use serde_json::{Value, json};
 
@@ -46,19 +46,19 @@ impl Simulator {
         self.cloud.service().records.of_mut("server").remove(id).unwrap();
     }
 
-    pub(crate) fn trouble(&self, trouble: Option<Trouble>) {
+    pub(crate) fn trouble(&self, trouble: Option<InducedFault>) {
         let refused = |status, code| Fault::Answer(status, json!({"code": code}).to_string());
         self.cloud.repair_all();
         let fault = match trouble {
             None => return,
-            Some(Trouble::Unauthenticated) => refused(401, "token_expired"),
-            Some(Trouble::Forbidden) => refused(403, "forbidden"),
-            Some(Trouble::Throttled(wait)) => Fault::Throttled(Some(wait)),
-            Some(Trouble::Broken) => refused(503, "maintenance"),
-            Some(Trouble::Garbled) => Fault::Garbled,
-            Some(Trouble::Empty) => Fault::Empty,
-            Some(Trouble::NotFound(body)) => Fault::Answer(404, body.to_owned()),
-            Some(Trouble::Slow(delay)) => Fault::Slow(delay),
+            Some(InducedFault::Unauthenticated) => refused(401, "token_expired"),
+            Some(InducedFault::Forbidden) => refused(403, "forbidden"),
+            Some(InducedFault::Throttled(wait)) => Fault::Throttled(Some(wait)),
+            Some(InducedFault::Broken) => refused(503, "maintenance"),
+            Some(InducedFault::Garbled) => Fault::Garbled,
+            Some(InducedFault::Empty) => Fault::Empty,
+            Some(InducedFault::NotFound(body)) => Fault::Answer(404, body.to_owned()),
+            Some(InducedFault::Slow(delay)) => Fault::Slow(delay),
         };
         self.cloud.inject(FaultSpec::always(fault));
     }

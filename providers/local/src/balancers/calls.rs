@@ -46,7 +46,7 @@ pub(crate) struct AddressWish {
 #[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(crate) enum Change {
     /// Allocates an address, or joins the one of the share group.
-    CreateAddress { wish: AddressWish },
+    CreateAddress { desired: AddressWish },
     /// Makes a balancer at the addresses that the asker wants and has.
     CreateBalancer { name: String, settings: BalancerSettings, targets: Targets },
     /// Changes what it does, its addresses and its targets.

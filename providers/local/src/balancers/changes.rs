@@ -23,7 +23,7 @@ impl Balancers {
     ) -> Result<bool, CloudError> {
         let key = &asking.key;
         match change {
-            Change::CreateAddress { wish } => self.allocate(options, key, &wish).map(|(_, new)| new),
+            Change::CreateAddress { desired } => self.allocate(options, key, &desired).map(|(_, new)| new),
             Change::CreateBalancer { name, settings, targets } => self.create(asking, name, settings, targets),
             Change::UpdateBalancer { id, settings, targets } => self.update(asking, &id, settings, targets),
             Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets),
@@ -43,36 +43,42 @@ impl Balancers {
         &mut self,
         options: &BalancerOptions,
         key: &LoadBalancerKey,
-        wish: &AddressWish,
+        desired: &AddressWish,
     ) -> Result<(String, bool), CloudError> {
-        if let Some(own) = self.owned_addresses(key).find(|address| wish.fits(address)) {
+        if let Some(own) = self.owned_addresses(key).find(|address| desired.fits(address)) {
             return Ok((own.id.clone(), false));
         }
-        let shared = self.addresses().find(|address| wish.is_of_group(key, address)).map(|found| (**found).clone());
+        let shared = self.addresses().find(|address| desired.is_of_group(key, address)).map(|found| (**found).clone());
         let mut address = match shared {
-            Some(shared) if wish.fits(&shared) => shared,
-            Some(shared) => return Err(CloudError::Invalid(other_group_address(wish, &shared))),
-            None => self.new_address(options, wish)?,
+            Some(shared) if desired.fits(&shared) => shared,
+            Some(shared) => return Err(CloudError::Invalid(other_group_address(desired, &shared))),
+            None => self.new_address(options, desired)?,
         };
         address.owners.push(key.clone());
         Ok((self.put_address(address).id.clone(), true))
     }
 
-    fn new_address(&mut self, options: &BalancerOptions, wish: &AddressWish) -> Result<CloudAddress, CloudError> {
-        let ip = match wish.ip {
-            Some(ip) => self.check_free(options, ip, wish).map(|()| ip)?,
-            None => options.first_free(wish.family, wish.internal, |ip| self.ips.contains_key(ip))?,
+    fn new_address(&mut self, options: &BalancerOptions, desired: &AddressWish) -> Result<CloudAddress, CloudError> {
+        let ip = match desired.ip {
+            Some(ip) => self.check_free(options, ip, desired).map(|()| ip)?,
+            None => options.first_free(desired.family, desired.internal, |ip| self.ips.contains_key(ip))?,
         };
         let id = self.new_id("ip");
-        Ok(CloudAddress { id, ip, internal: wish.internal, share_group: wish.share_group.clone(), owners: Vec::new() })
+        Ok(CloudAddress {
+            id,
+            ip,
+            internal: desired.internal,
+            share_group: desired.share_group.clone(),
+            owners: Vec::new(),
+        })
     }
 
-    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, wish: &AddressWish) -> Result<(), CloudError> {
+    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, desired: &AddressWish) -> Result<(), CloudError> {
         if let Some(held) = self.at(&ip) {
             return Err(CloudError::AddressTaken(ip, held.owners.first().cloned()));
         }
-        if !options.holds(&ip, wish.internal) || family_of(&ip) != wish.family {
-            return Err(CloudError::Invalid(outside_pool(&ip, wish.internal)));
+        if !options.holds(&ip, desired.internal) || family_of(&ip) != desired.family {
+            return Err(CloudError::Invalid(outside_pool(&ip, desired.internal)));
         }
         Ok(())
     }
@@ -101,8 +107,8 @@ impl Balancers {
     }
 
     fn free_if_unused(&mut self, id: &str) {
-        let nobodys = self.addresses.get(id).is_some_and(|address| address.owners.is_empty());
-        if nobodys && !self.users.contains_key(id) {
+        let unowned = self.addresses.get(id).is_some_and(|address| address.owners.is_empty());
+        if unowned && !self.users.contains_key(id) {
             self.take_address(id);
         }
     }
@@ -226,26 +232,26 @@ impl Balancers {
 
     fn addresses_by_hand(&mut self, options: &BalancerOptions, new: &NewBalancer) -> Result<Vec<String>, CloudError> {
         let families = new.ip.map_or_else(|| new.families.clone(), |ip| vec![family_of(&ip)]);
-        let wish = |family| AddressWish {
+        let desired = |family| AddressWish {
             family,
             internal: new.settings.internal,
             share_group: new.share_group.clone(),
             ip: new.ip,
         };
-        let wishes: Vec<_> = families.into_iter().map(wish).collect();
-        wishes.iter().map(|wish| self.address_by_hand(options, new, wish)).collect()
+        let wanted: Vec<_> = families.into_iter().map(desired).collect();
+        wanted.iter().map(|desired| self.address_by_hand(options, new, desired)).collect()
     }
 
     fn address_by_hand(
         &mut self,
         options: &BalancerOptions,
         new: &NewBalancer,
-        wish: &AddressWish,
+        desired: &AddressWish,
     ) -> Result<String, CloudError> {
         match &new.owner {
-            Some(owner) => self.allocate(options, owner, wish).map(|(id, _)| id),
+            Some(owner) => self.allocate(options, owner, desired).map(|(id, _)| id),
             None => {
-                let address = self.new_address(options, wish)?;
+                let address = self.new_address(options, desired)?;
                 Ok(self.put_address(address).id.clone())
             }
         }
@@ -277,10 +283,10 @@ impl Balancers {
 
     /// The addresses that the asker wants, which must be there with its mark.
     fn marked_for(&self, asking: &Asking) -> Result<Vec<String>, CloudError> {
-        let find = |wish: &AddressWish| self.owned_addresses(&asking.key).find(|address| wish.fits(address));
+        let find = |desired: &AddressWish| self.owned_addresses(&asking.key).find(|address| desired.fits(address));
         let missing =
             || CloudError::Changed("an address that this balancer was to have is not there any more".to_owned());
-        asking.addresses.iter().map(|wish| find(wish).map(|found| found.id.clone()).ok_or_else(missing)).collect()
+        asking.addresses.iter().map(|desired| find(desired).map(|found| found.id.clone()).ok_or_else(missing)).collect()
     }
 
     /// No two balancers listen on one port of one address.
@@ -334,8 +340,8 @@ pub(crate) fn outside_pool(ip: &IpAddr, internal: bool) -> String {
 }
 
 /// Why a group's address cannot be had.
-pub(crate) fn other_group_address(wish: &AddressWish, shared: &CloudAddress) -> String {
-    let (group, ip) = (wish.share_group.as_deref().unwrap_or_default(), shared.ip);
+pub(crate) fn other_group_address(desired: &AddressWish, shared: &CloudAddress) -> String {
+    let (group, ip) = (desired.share_group.as_deref().unwrap_or_default(), shared.ip);
     format!("the share group {group:?} has the address {ip}; ask for that one, or for none")
 }
 

@@ -131,7 +131,7 @@ impl Balancers {
             adoptee: asking.adopt.as_deref().and_then(|adopt| self.adoptee(adopt)).filter(foreign).map(|found| {
                 Adoptee { balancer: found.clone(), addresses: self.addresses_of(found).cloned().collect() }
             }),
-            standings: asking.addresses.iter().map(|wish| self.standing(options, key, wish)).collect(),
+            standings: asking.addresses.iter().map(|desired| self.standing(options, key, desired)).collect(),
             ..Observation::nothing(key.clone())
         }
     }
@@ -141,13 +141,13 @@ impl Balancers {
         self.balancer(adopt).ok().or_else(|| self.named(adopt))
     }
 
-    fn standing(&self, options: &BalancerOptions, key: &LoadBalancerKey, wish: &AddressWish) -> Standing {
-        let asked = wish.ip.and_then(|ip| self.at(&ip));
+    fn standing(&self, options: &BalancerOptions, key: &LoadBalancerKey, desired: &AddressWish) -> Standing {
+        let asked = desired.ip.and_then(|ip| self.at(&ip));
         let shared =
-            wish.share_group.as_ref().and_then(|_| self.addresses().find(|there| wish.is_of_group(key, there)));
+            desired.share_group.as_ref().and_then(|_| self.addresses().find(|there| desired.is_of_group(key, there)));
         let address = shared.or(asked);
         let taken = address.map(|address| self.taken(key, address)).unwrap_or_default();
-        let outside_pool = asked.is_none() && wish.ip.is_some_and(|ip| !options.holds(&ip, wish.internal));
+        let outside_pool = asked.is_none() && desired.ip.is_some_and(|ip| !options.holds(&ip, desired.internal));
         Standing { address: address.cloned(), outside_pool, taken }
     }
 

@@ -22,8 +22,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, PageGuard, Result, Retry, TypedLoadBalancers};
 use bowline_core::{
-    ClusterName, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish, Operation,
-    Pacing, Plan, PortStatus, Progress,
+    ClusterName, DesiredLoadBalancer, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus,
+    Operation, Pacing, Plan, PortStatus, Progress,
 };
 
 use crate::LocalProvider;
@@ -58,25 +58,25 @@ impl TypedLoadBalancers for LocalProvider {
     type Change = Payload;
     type Polled = ();
 
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        wish.settings.internal.then_some(LoadBalancerKind::INTERNAL)
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        desired.settings.internal.then_some(LoadBalancerKind::INTERNAL)
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
-        if wishes.is_empty() {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
+        if wanted.is_empty() {
             return Vec::new();
         }
-        let asking = wishes.iter().map(|wish| wanted::asking(wish).map_err(|error| error.explain(OBSERVE)));
+        let asking = wanted.iter().map(|desired| wanted::asking(desired).map_err(|error| error.explain(OBSERVE)));
         let asking: Vec<Result<Asking>> = asking.collect();
         let request = FindBalancersRequest { asking: asking.iter().flatten().cloned().collect() };
         let found = self.found(&request).await;
         let mut found = found.map(Vec::into_iter);
-        let answer = |(wish, asking): (&LoadBalancerWish, Result<Asking>)| match (asking, &mut found) {
+        let answer = |(desired, asking): (&DesiredLoadBalancer, Result<Asking>)| match (asking, &mut found) {
             (Err(error), _) => Err(error),
             (Ok(_), Err(error)) => Err(error.clone()),
-            (Ok(_), Ok(found)) => state_of(found.next(), wish),
+            (Ok(_), Ok(found)) => state_of(found.next(), desired),
         };
-        wishes.iter().zip(asking).map(answer).collect()
+        wanted.iter().zip(asking).map(answer).collect()
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -93,9 +93,9 @@ impl TypedLoadBalancers for LocalProvider {
         }
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Observation>) -> Result<Plan<Payload>> {
-        let seen = state.cloned().unwrap_or_else(|| Observation::nothing(wish.key.clone()));
-        plan::plan(wish, seen, &self.target_plans)
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&Observation>) -> Result<Plan<Payload>> {
+        let seen = state.cloned().unwrap_or_else(|| Observation::nothing(desired.key.clone()));
+        plan::plan(desired, seen, &self.target_plans)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, payload: &Payload, _: Option<&()>) -> Result<Applied<Observation>> {
@@ -110,7 +110,7 @@ impl TypedLoadBalancers for LocalProvider {
             Ok(seen) if seen.failed => Err(failed()),
             Ok(seen) => Ok(match pending(&seen) {
                 Some(operation) => Applied::Started(operation),
-                None => Applied::Seen(described(seen, ip_mode)),
+                None => Applied::Observed(described(seen, ip_mode)),
             }),
             // What is to go and is gone is done.
             Err(error) if error.is_not_found() && is_farewell => Ok(Applied::Done),
@@ -126,9 +126,9 @@ impl TypedLoadBalancers for LocalProvider {
     }
 
     async fn poll(&self, key: &LoadBalancerKey, _: &Operation) -> Result<Progress<()>> {
-        let wish =
-            LoadBalancerWish { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
-        let asking = wanted::asking(&wish).map_err(|error| error.explain(OBSERVE))?;
+        let desired =
+            DesiredLoadBalancer { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
+        let asking = wanted::asking(&desired).map_err(|error| error.explain(OBSERVE))?;
         let found = self.found(&FindBalancersRequest { asking: vec![asking] }).await?;
         if found.iter().any(|seen| seen.failed) {
             return Err(failed());
@@ -195,24 +195,24 @@ impl Change {
     }
 }
 
-fn state_of(found: Option<Observation>, wish: &LoadBalancerWish) -> Result<Option<State>> {
+fn state_of(found: Option<Observation>, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
     let found = found.ok_or_else(|| garbled(OBSERVE, "an answer is left out"))?;
-    Ok(described(found, ip_mode(wish)))
+    Ok(described(found, ip_mode(desired)))
 }
 
 /// How nodes are to treat the address. The balancers of this cloud connect to the nodes themselves, so that traffic which
 /// skips them would not be the same: without a word from the user it is [`IpMode::Proxy`].
-fn ip_mode(wish: &LoadBalancerWish) -> IpMode {
-    wish.settings.ip_mode.unwrap_or(IpMode::Proxy)
+fn ip_mode(desired: &DesiredLoadBalancer) -> IpMode {
+    desired.settings.ip_mode.unwrap_or(IpMode::Proxy)
 }
 
 fn described(seen: Observation, ip_mode: IpMode) -> Option<State> {
     if seen.is_nothing() {
         return None;
     }
-    let (status, problems) = (status(&seen, ip_mode), problems(&seen));
+    let (status, errors) = (status(&seen, ip_mode), errors(&seen));
     let pending = pending(&seen);
-    Some(LoadBalancerState { problems, pending, ..LoadBalancerState::new(status, seen) })
+    Some(LoadBalancerState { errors, pending, ..LoadBalancerState::new(status, seen) })
 }
 
 /// An entry for each address of the balancer, in its order.
@@ -235,7 +235,7 @@ fn port_status(seen: &Observation, address: &CloudAddress, listener: &Listener) 
 }
 
 /// The causes of what the status has one word for.
-fn problems(seen: &Observation) -> Vec<String> {
+fn errors(seen: &Observation) -> Vec<String> {
     let told =
         |error: &ListenerError| format!("port {}/{} of {}: {}", error.port, error.protocol, error.ip, error.message);
     seen.errors.iter().map(told).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, Plan, Step, Verb};
+use bowline_core::{DesiredLoadBalancer, FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, Plan, Step, Verb};
 
 use crate::balancers::{
     AddressWish, Adoptee, Asking, Balancer, BalancerSettings, Change, CloudAddress, Listener, Observation, Standing,
@@ -36,12 +36,13 @@ struct Steps {
 }
 
 /// How to get from what is seen to what is wished.
-pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, targets: &TargetPlans) -> Result<Plan<Payload>> {
-    let asking = wanted::asking(wish).map_err(|error| error.explain(PLAN))?;
-    let mut steps = Steps { asking, ip_mode: ip_mode(wish), plan: Plan { locks: locks(wish), ..Plan::default() } };
-    match &wish.spec {
-        Some(spec) => steps.build(wish, spec, seen, targets)?,
-        None if wish.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
+pub(super) fn plan(desired: &DesiredLoadBalancer, seen: Observation, targets: &TargetPlans) -> Result<Plan<Payload>> {
+    let asking = wanted::asking(desired).map_err(|error| error.explain(PLAN))?;
+    let mut steps =
+        Steps { asking, ip_mode: ip_mode(desired), plan: Plan { locks: locks(desired), ..Plan::default() } };
+    match &desired.spec {
+        Some(spec) => steps.build(desired, spec, seen, targets)?,
+        None if desired.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
         None => steps.tear_down(&seen),
     }
     Ok(steps.plan)
@@ -49,9 +50,10 @@ pub(super) fn plan(wish: &LoadBalancerWish, seen: Observation, targets: &TargetP
 
 /// The addresses of a share group are made and removed by all Services of the group, and two Services may adopt the same load
 /// balancer.
-fn locks(wish: &LoadBalancerWish) -> BTreeSet<String> {
-    let group = wish.settings.share_group.as_ref().map(|group| format!("share group {}/{group}", wish.key.namespace));
-    let adopted = wish.settings.adopt.as_ref().map(|name| format!("load balancer {name}"));
+fn locks(desired: &DesiredLoadBalancer) -> BTreeSet<String> {
+    let group =
+        desired.settings.share_group.as_ref().map(|group| format!("share group {}/{group}", desired.key.namespace));
+    let adopted = desired.settings.adopt.as_ref().map(|name| format!("load balancer {name}"));
     group.into_iter().chain(adopted).collect()
 }
 
@@ -67,7 +69,7 @@ impl Steps {
 
     fn build(
         &mut self,
-        wish: &LoadBalancerWish,
+        desired: &DesiredLoadBalancer,
         spec: &LoadBalancerSpec,
         mut seen: Observation,
         targets: &TargetPlans,
@@ -75,9 +77,9 @@ impl Steps {
         let wanted = Wanted {
             name: self.asking.name.clone().unwrap_or_default(),
             addresses: self.asking.addresses.clone(),
-            settings: wanted::settings(wish, spec).map_err(|error| error.explain(PLAN))?,
+            settings: wanted::settings(desired, spec).map_err(|error| error.explain(PLAN))?,
         };
-        self.adopt(wish, &mut seen)?;
+        self.adopt(desired, &mut seen)?;
         check_way(&wanted, &seen)?;
         self.create_addresses(&wanted, &seen);
         let had = seen.balancer.as_ref().map(|balancer| balancer.targets.clone()).unwrap_or_default();
@@ -91,12 +93,12 @@ impl Steps {
     }
 
     /// A balancer that is to be adopted is planned with as if it were the asker's already.
-    fn adopt(&mut self, wish: &LoadBalancerWish, seen: &mut Observation) -> Result<()> {
-        let Some(adopt) = &wish.settings.adopt else { return Ok(()) };
+    fn adopt(&mut self, desired: &DesiredLoadBalancer, seen: &mut Observation) -> Result<()> {
+        let Some(adopt) = &desired.settings.adopt else { return Ok(()) };
         let Some(adoptee) = seen.adoptee.take() else { return check_adopted(adopt, seen) };
         check_adoptee(&adoptee, seen)?;
         let Adoptee { balancer, addresses } = adoptee;
-        let changes = vec![field(OWNER, None, Some(mark(&wish.key)))];
+        let changes = vec![field(OWNER, None, Some(mark(&desired.key)))];
         let change = Change::AdoptBalancer { id: balancer.id.clone() };
         self.push(Verb::Update, BALANCER, &balancer.name, changes, change);
         seen.namesake = seen.namesake.take().filter(|namesake| namesake.id != balancer.id);
@@ -106,15 +108,15 @@ impl Steps {
     }
 
     fn create_addresses(&mut self, wanted: &Wanted, seen: &Observation) {
-        for wish in &wanted.addresses {
-            if seen.addresses.iter().any(|address| wish.fits(address)) {
+        for desired in &wanted.addresses {
+            if seen.addresses.iter().any(|address| desired.fits(address)) {
                 continue;
             }
-            let name = wish.ip.map_or_else(|| format!("({:?})", wish.family), |ip| ip.to_string());
+            let name = desired.ip.map_or_else(|| format!("({:?})", desired.family), |ip| ip.to_string());
             let mut changes = vec![field(OWNER, None, Some(mark(&seen.key)))];
-            changes.extend(wish.share_group.clone().map(|group| field("share group", None, Some(group))));
-            changes.extend(wish.internal.then(|| field("internal", None, Some("true".to_owned()))));
-            self.push(Verb::Create, ADDRESS, &name, changes, Change::CreateAddress { wish: wish.clone() });
+            changes.extend(desired.share_group.clone().map(|group| field("share group", None, Some(group))));
+            changes.extend(desired.internal.then(|| field("internal", None, Some("true".to_owned()))));
+            self.push(Verb::Create, ADDRESS, &name, changes, Change::CreateAddress { desired: desired.clone() });
         }
     }
 
@@ -183,12 +185,12 @@ impl Steps {
 
 impl Wanted {
     fn has(&self, address: &CloudAddress) -> bool {
-        self.addresses.iter().any(|wish| wish.fits(address))
+        self.addresses.iter().any(|desired| desired.fits(address))
     }
 
     /// What changes if the balancer has the addresses that are wanted, which are those there are and new ones.
     fn address_changes(&self, seen: &Observation, balancer: &Balancer) -> Vec<FieldChange> {
-        let found = |wish: &AddressWish| seen.addresses.iter().find(|address| wish.fits(address));
+        let found = |desired: &AddressWish| seen.addresses.iter().find(|address| desired.fits(address));
         let wanted: Vec<_> = self.addresses.iter().map(found).collect();
         if wanted.iter().map(|address| address.map(|found| &found.id)).eq(balancer.addresses.iter().map(Some)) {
             return Vec::new();
@@ -213,10 +215,10 @@ fn check_way(wanted: &Wanted, seen: &Observation) -> Result<()> {
             namesake.name
         )));
     }
-    let own = |wish: &AddressWish| seen.addresses.iter().any(|address| wish.fits(address));
-    for (wish, standing) in wanted.addresses.iter().zip(&seen.standings) {
-        if !own(wish) {
-            check_address(&seen.key, wish, standing)?;
+    let own = |desired: &AddressWish| seen.addresses.iter().any(|address| desired.fits(address));
+    for (desired, standing) in wanted.addresses.iter().zip(&seen.standings) {
+        if !own(desired) {
+            check_address(&seen.key, desired, standing)?;
         }
         check_ports(standing, &wanted.settings.listeners)?;
     }
@@ -224,15 +226,15 @@ fn check_way(wanted: &Wanted, seen: &Observation) -> Result<()> {
 }
 
 /// Whether the address that is asked for can be had.
-fn check_address(key: &LoadBalancerKey, wish: &AddressWish, standing: &Standing) -> Result<()> {
+fn check_address(key: &LoadBalancerKey, desired: &AddressWish, standing: &Standing) -> Result<()> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidConfig, PLAN, message);
-    match (&standing.address, wish.ip) {
-        (Some(there), _) if wish.is_of_group(key, there) && wish.fits(there) => Ok(()),
-        (Some(there), _) if wish.is_of_group(key, there) => Err(invalid(other_group_address(wish, there))),
+    match (&standing.address, desired.ip) {
+        (Some(there), _) if desired.is_of_group(key, there) && desired.fits(there) => Ok(()),
+        (Some(there), _) if desired.is_of_group(key, there) => Err(invalid(other_group_address(desired, there))),
         (Some(there), _) => {
             Err(in_the_way(format!("the address {} belongs to {}", there.ip, Whose(there.owners.first()))))
         }
-        (None, Some(ip)) if standing.outside_pool => Err(invalid(outside_pool(&ip, wish.internal))),
+        (None, Some(ip)) if standing.outside_pool => Err(invalid(outside_pool(&ip, desired.internal))),
         (None, _) => Ok(()),
     }
 }

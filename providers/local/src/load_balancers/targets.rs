@@ -71,8 +71,8 @@ impl TargetPlans {
                 Merged::Left(now) => plan.remove(now),
                 Merged::Both(now, then) if then.draining && !self.drain => plan.remove(now),
                 Merged::Both(now, then) if !is_as_wanted(now, then, &self.prefix) => put(&mut plan, Some(now), then),
-                Merged::Right(then) if !then.draining => put(&mut plan, None, then),
-                Merged::Both(..) | Merged::Right(_) => {}
+                Merged::Permission(then) if !then.draining => put(&mut plan, None, then),
+                Merged::Both(..) | Merged::Permission(_) => {}
             }
         }
         plan.change.set = set.into();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::{HEALTH_CHECK_INTERVAL, IDLE_TIMEOUT};
-use bowline_core::service::default_balancer_name;
-use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, SessionAffinity};
+use bowline_core::service::default_load_balancer_name;
+use bowline_core::{DesiredLoadBalancer, IpFamily, LoadBalancerSpec, PortSpec, Protocol, SessionAffinity};
 
 use crate::balancers::{AddressWish, Asking, BalancerCheck, BalancerSettings, Listener, family_of};
 
@@ -39,20 +39,20 @@ impl Impossible {
 }
 
 /// Who asks, and what stands in the way of what. For a balancer that is to go nothing can be in the way.
-pub(super) fn asking(wish: &LoadBalancerWish) -> Result<Asking, Impossible> {
-    let Some(spec) = &wish.spec else {
-        return Ok(Asking { key: wish.key.clone(), name: None, adopt: None, addresses: Vec::new() });
+pub(super) fn asking(desired: &DesiredLoadBalancer) -> Result<Asking, Impossible> {
+    let Some(spec) = &desired.spec else {
+        return Ok(Asking { key: desired.key.clone(), name: None, adopt: None, addresses: Vec::new() });
     };
     Ok(Asking {
-        key: wish.key.clone(),
-        name: Some(default_balancer_name(&wish.key.uid)),
-        adopt: wish.settings.adopt.clone(),
-        addresses: addresses(wish, spec)?,
+        key: desired.key.clone(),
+        name: Some(default_load_balancer_name(&desired.key.uid)),
+        adopt: desired.settings.adopt.clone(),
+        addresses: addresses(desired, spec)?,
     })
 }
 
 /// One address of each family.
-fn addresses(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<Vec<AddressWish>, Impossible> {
+fn addresses(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<Vec<AddressWish>, Impossible> {
     let requested = requested(spec)?;
     let mut families = spec.ip_families.clone();
     if families.is_empty() {
@@ -72,8 +72,8 @@ fn addresses(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<Vec<Add
     }
     let address = |family| AddressWish {
         family,
-        internal: wish.settings.internal,
-        share_group: wish.settings.share_group.clone(),
+        internal: desired.settings.internal,
+        share_group: desired.settings.share_group.clone(),
         ip: requested.filter(|ip| family_of(ip) == family),
     };
     Ok(families.into_iter().map(address).collect())
@@ -86,8 +86,8 @@ fn requested(spec: &LoadBalancerSpec) -> Result<Option<IpAddr>, Impossible> {
 }
 
 /// What the balancer is to do.
-pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerSettings, Impossible> {
-    let settings = &wish.settings;
+pub(super) fn settings(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<BalancerSettings, Impossible> {
+    let settings = &desired.settings;
     // Their order means nothing, so another order must not look like a change.
     let mut listeners = spec.ports.iter().map(listener).collect::<Result<Vec<_>, _>>()?;
     listeners.sort_by_key(|listener| (listener.port, listener.protocol));
@@ -102,7 +102,7 @@ pub(super) fn settings(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Resu
             SessionAffinity::None => None,
             SessionAffinity::ClientIp { timeout_seconds } => Some(timeout_seconds),
         },
-        health_check: Some(health_check(wish, spec)?),
+        health_check: Some(health_check(desired, spec)?),
         proxy_protocol: settings.proxy_protocol,
         idle_timeout_millis: millis(IDLE_TIMEOUT.key, settings.idle_timeout)?,
     })
@@ -120,8 +120,8 @@ fn listener(port: &PortSpec) -> Result<Listener, Impossible> {
 
 /// With the policy Local the node itself says whether it wants traffic, unless the user names another to ask. Without
 /// either a node whose port takes no connection gets none.
-fn health_check(wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<BalancerCheck, Impossible> {
-    let (settings, own) = (&wish.settings, spec.health_check.as_ref());
+fn health_check(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<BalancerCheck, Impossible> {
+    let (settings, own) = (&desired.settings, spec.health_check.as_ref());
     let interval = millis(HEALTH_CHECK_INTERVAL.key, settings.health_check_interval)?;
     Ok(BalancerCheck {
         path: settings.health_check_path.clone().or_else(|| own.map(|own| own.path.clone())),

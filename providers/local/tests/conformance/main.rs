@@ -16,7 +16,7 @@ use settings::{Setting, settings};
 
 fn check(report: &Report, setting: &Setting) {
     println!("{report}\n");
-    assert_eq!(report.complaints(), [], "{report}\n{:?}", setting.config);
+    assert_eq!(report.violations(), [], "{report}\n{:?}", setting.config);
     let skipped: BTreeSet<_> = report.skipped().into_iter().collect();
     assert_eq!(skipped, setting.skipped, "{:?}", setting.config);
     assert_eq!(report.outcomes().len(), cases().len());
@@ -49,5 +49,5 @@ async fn a_slow_cloud_conforms_as_well() {
     let cloud =
         || LocalCloud::open(CloudOptions { latency, page_size: 7, balancers: records(), ..CloudOptions::default() });
     let bench = || async { boxed(LocalBench::in_process(cloud().unwrap(), Config::default())) };
-    assert_eq!(run(bench).await.complaints(), []);
+    assert_eq!(run(bench).await.violations(), []);
 }

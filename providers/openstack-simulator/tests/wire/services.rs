@@ -171,24 +171,24 @@ async fn an_older_octavia_does_not_know_what_came_later() {
 async fn ovn_says_what_it_cannot_do() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
-    let mut wish = balancer(&cloud);
-    wish["loadbalancer"]["provider"] = json!("ovn");
+    let mut desired = balancer(&cloud);
+    desired["loadbalancer"]["provider"] = json!("ovn");
     let path = "/v2.0/lbaas/loadbalancers";
-    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish.clone()).await.0, 501);
-    wish["loadbalancer"]["listeners"][0]["default_pool"]["lb_algorithm"] = json!("SOURCE_IP_PORT");
-    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish).await.0, 201);
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, desired.clone()).await.0, 501);
+    desired["loadbalancer"]["listeners"][0]["default_pool"]["lb_algorithm"] = json!("SOURCE_IP_PORT");
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, desired).await.0, 201);
 }
 
 #[tokio::test]
 async fn a_refused_balancer_leaves_nothing_behind() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
-    let mut wish = balancer(&cloud);
-    let members = &mut wish["loadbalancer"]["listeners"][0]["default_pool"]["members"];
+    let mut desired = balancer(&cloud);
+    let members = &mut desired["loadbalancer"]["listeners"][0]["default_pool"]["members"];
     let twice = members[0].clone();
     members.as_array_mut().unwrap().push(twice);
     let path = "/v2.0/lbaas/loadbalancers";
-    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, wish).await.0, 409);
+    assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, desired).await.0, 409);
     for kind in [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor] {
         assert_eq!(cloud.records(kind).len(), 0, "{kind:?}");
     }

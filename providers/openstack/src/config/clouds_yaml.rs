@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bowline_config::table::{Key, Settings, View};
-use bowline_config::{ConfigFile, Environment, Problem, Problems, Secret, nearest};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile, Environment, Secret, nearest};
 
 use super::declaration::{CLOUDS, CloudKeys as C, GlobalKeys as K, Variables, clouds_table, fills};
 use super::fields::Fields;
@@ -17,7 +17,7 @@ use super::fields::Fields;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Entry {
     /// What fills `[Global]`, by its keys there, with a problem that says where it stands.
-    texts: BTreeMap<Key, (Secret, Problem)>,
+    texts: BTreeMap<Key, (Secret, ConfigError)>,
     /// `verify`.
     pub(super) verify: Option<bool>,
     /// The files that it was read from, the main one first.
@@ -61,7 +61,7 @@ impl Search {
     }
 
     /// Reads all files and puts the entry together, strongest first: what is there stays.
-    pub(super) fn read(&self) -> Result<Entry, Problems> {
+    pub(super) fn read(&self) -> Result<Entry, ConfigErrors> {
         let Some(path) = self.main_file() else { return Err(self.no_file().into()) };
         let settings = read(&path)?;
         let (name, cloud) = self.choose(&path, settings.views(CLOUDS))?;
@@ -76,29 +76,31 @@ impl Search {
         if let Some(profile) = profile.iter().find(|name| !name.is_empty()) {
             let Some(public) = self.find(["clouds-public.yaml", "clouds-public.yml"]) else {
                 let message = format!("there is no clouds-public.yaml with its profile {profile:?}");
-                return Err(Problem::file(path, None, message).field(format!("clouds.{name}")).into());
+                return Err(ConfigError::file(path, None, message).field(format!("clouds.{name}")).into());
             };
             let clouds = read(&public)?;
-            let problem = || Problem::file(&public, None, format!("there is no cloud {profile:?}"));
+            let problem = || ConfigError::file(&public, None, format!("there is no cloud {profile:?}"));
             entry.add(&named(&clouds, profile).ok_or_else(|| problem().field("public-clouds"))?);
             entry.files.push(public);
         }
         Ok(entry)
     }
 
-    fn no_file(&self) -> Problem {
+    fn no_file(&self) -> ConfigError {
         let problem = match &self.file {
-            Some(path) => Problem::file(path, None, "there is no such file, and no clouds.yaml at the usual places"),
-            None => Problem::new("use-clouds is set, and there is no clouds.yaml"),
+            Some(path) => {
+                ConfigError::file(path, None, "there is no such file, and no clouds.yaml at the usual places")
+            }
+            None => ConfigError::new("use-clouds is set, and there is no clouds.yaml"),
         };
         problem.hint("name it with clouds-file in [Global], or put it into ~/.config/openstack or /etc/openstack")
     }
 
     /// The cloud that is meant, with its name.
-    fn choose<'a>(&self, path: &Path, clouds: Vec<(&'a str, View<'a>)>) -> Result<(&'a str, View<'a>), Problems> {
+    fn choose<'a>(&self, path: &Path, clouds: Vec<(&'a str, View<'a>)>) -> Result<(&'a str, View<'a>), ConfigErrors> {
         let names = || clouds.iter().map(|(name, _)| *name);
         let known = names().collect::<Vec<_>>().join(", ");
-        let problem = |message: String| Problem::file(path, None, message).field("clouds");
+        let problem = |message: String| ConfigError::file(path, None, message).field("clouds");
         match (&self.cloud, clouds.as_slice()) {
             (None, [only]) => Ok(*only),
             (None, _) => {
@@ -116,7 +118,7 @@ impl Search {
     }
 }
 
-fn read(path: &Path) -> Result<Settings, Problems> {
+fn read(path: &Path) -> Result<Settings, ConfigErrors> {
     clouds_table().read(Some(&ConfigFile::read(path)?), &Environment::default())
 }
 
@@ -144,8 +146,8 @@ impl Entry {
     }
 
     /// A problem with what came from here for a key of `[Global]`.
-    pub(super) fn problem(&self, key: Key, message: &str) -> Option<Problem> {
-        self.texts.get(&key).map(|(_, place)| Problem { message: message.to_owned(), ..place.clone() })
+    pub(super) fn problem(&self, key: Key, message: &str) -> Option<ConfigError> {
+        self.texts.get(&key).map(|(_, place)| ConfigError { message: message.to_owned(), ..place.clone() })
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_config::{Problem, Secret};
+use bowline_config::{ConfigError, Secret};
 use bowline_http::TlsFiles;
 use ipnet::IpNet;
 
@@ -53,7 +53,7 @@ pub struct Config {
     /// The files that it names, or was read from beside the first.
     pub files: Vec<PathBuf>,
     /// What is not as it was meant, and does no harm.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigError>,
 }
 
 /// As if nothing were written but what is required.

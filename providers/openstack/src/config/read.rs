@@ -2,7 +2,7 @@
 
 use bowline_cloud::BuildContext;
 use bowline_config::table::{Key, Keys as _, Section, Settings, View};
-use bowline_config::{ConfigFile, Environment, Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors, ConfigFile, Environment};
 use ipnet::IpNet;
 
 use super::clouds_yaml::{Entry, Search};
@@ -12,32 +12,32 @@ use super::{BARBICAN, Config, Global, LoadBalancer, Networking, credential, tls}
 
 impl Config {
     /// Reads the file, what it names, and the environment. No call is made.
-    pub fn read(context: &BuildContext<'_>) -> Result<Config, Problems> {
+    pub fn read(context: &BuildContext<'_>) -> Result<Config, ConfigErrors> {
         let Some(file) = context.config else {
-            let problem = Problem::flag("cloud-config", "OpenStack needs a configuration, and none is given");
+            let problem = ConfigError::flag("cloud-config", "OpenStack needs a configuration, and none is given");
             return Err(problem.hint("name a cloud.conf with --cloud-config").into());
         };
-        let (settings, problems) = table().check(Some(file), context.environment)?;
-        let mut reader = Reader { settings: &settings, problems, warnings: settings.warnings().to_vec() };
+        let (settings, errors) = table().check(Some(file), context.environment)?;
+        let mut reader = Reader { settings: &settings, errors, warnings: settings.warnings().to_vec() };
         let config = reader.config();
-        let Reader { mut problems, warnings, .. } = reader;
-        if problems.is_empty() {
+        let Reader { mut errors, warnings, .. } = reader;
+        if errors.is_empty() {
             return Ok(Config { warnings, ..config });
         }
         // A key that is missing is often one that is there and misspelt.
         let misspelt = settings.warnings().iter().filter(|warning| warning.hint.is_some());
-        misspelt.for_each(|warning| problems.push(warning.clone()));
-        Err(problems)
+        misspelt.for_each(|warning| errors.push(warning.clone()));
+        Err(errors)
     }
 }
 
 impl Config {
     /// Problems with keys of `[Global]` that show only when they are used, at the lines where the keys stand.
-    pub(crate) fn locate(file: Option<&ConfigFile>, problems: Problems) -> Problems {
-        let Some(settings) = table().read(file, &Environment::default()).ok() else { return problems };
+    pub(crate) fn locate(file: Option<&ConfigFile>, errors: ConfigErrors) -> ConfigErrors {
+        let Some(settings) = table().read(file, &Environment::default()).ok() else { return errors };
         let view = settings.view(declared::GLOBAL);
-        let mut located = Problems::new();
-        for problem in problems.iter() {
+        let mut located = ConfigErrors::new();
+        for problem in errors.iter() {
             let name = problem.field.as_deref().and_then(|field| field.strip_prefix("[Global] "));
             let key = K::keys().into_iter().find(|key| Some(key.name) == name && view.has(key));
             let place = key.map(|key| view.problem(&key, problem.message.clone()));
@@ -59,8 +59,8 @@ const INTERFACES: [&str; 3] = ["public", "internal", "admin"];
 
 struct Reader<'a> {
     settings: &'a Settings,
-    problems: Problems,
-    warnings: Vec<Problem>,
+    errors: ConfigErrors,
+    warnings: Vec<ConfigError>,
 }
 
 impl Reader<'_> {
@@ -87,7 +87,7 @@ impl Reader<'_> {
         }
     }
 
-    fn warn(&mut self, warning: Problem) {
+    fn warn(&mut self, warning: ConfigError) {
         self.warnings.push(warning);
     }
 
@@ -105,7 +105,7 @@ impl Reader<'_> {
         let tls = tls::read(&fields, clouds.verify);
         let files = clouds.files.iter().cloned().chain(tls.files()).collect();
         for error in tls.check() {
-            self.problems.push(place.problem(tls::key(error.setting), error.message).hint(error.hint));
+            self.errors.push(place.problem(tls::key(error.setting), error.message).hint(error.hint));
         }
         let mut global = Global {
             auth_url: self.auth_url(&place, &fields),
@@ -118,7 +118,7 @@ impl Reader<'_> {
             Ok((credential, scope)) => (global.credential, global.scope) = (credential, scope),
             Err(_) if !place.is_whole => {}
             Err(mistakes) => mistakes.into_iter().for_each(|mistake| {
-                self.problems.push(place.problem(mistake.key, mistake.message).hint(mistake.hint));
+                self.errors.push(place.problem(mistake.key, mistake.message).hint(mistake.hint));
             }),
         }
         self.idle(&place, &fields);
@@ -127,8 +127,8 @@ impl Reader<'_> {
 
     fn clouds(&mut self, view: &View<'_>, fields: &Fields) -> Entry {
         let search = Search::new(fields, self.settings.section(Section::ENVIRONMENT));
-        let entry = search.read().unwrap_or_else(|problems| {
-            self.problems.extend(problems);
+        let entry = search.read().unwrap_or_else(|errors| {
+            self.errors.extend(errors);
             Entry::default()
         });
         if let Some((named, used)) = search.file.as_ref().zip(entry.files.first()).filter(|(named, used)| named != used)
@@ -143,17 +143,17 @@ impl Reader<'_> {
         let hint = "write the URL of Keystone, such as https://keystone.example.com:5000/v3";
         match fields.get(K::auth_url) {
             None if !place.is_whole => {}
-            None => self.problems.push(place.problem(K::auth_url, "is missing").hint(hint)),
-            Some(url) if !is_url(url) => self.problems.push(place.problem(K::auth_url, "is no URL").hint(hint)),
+            None => self.errors.push(place.problem(K::auth_url, "is missing").hint(hint)),
+            Some(url) if !is_url(url) => self.errors.push(place.problem(K::auth_url, "is no URL").hint(hint)),
             // It would be told with every error of Keystone, and sent to nobody.
             Some(url) if has_user(url) => {
                 let problem = place.problem(K::auth_url, "has a user or a password in it, which is sent to nobody");
-                self.problems.push(problem.hint("write them as username and password, and the URL without them"));
+                self.errors.push(problem.hint("write them as username and password, and the URL without them"));
             }
             // The paths of calls are appended to it, and would end up in the query.
             Some(url) if url.contains(['?', '#']) => {
                 let problem = place.problem(K::auth_url, "has a query or a fragment, which Keystone has no use for");
-                self.problems.push(problem.hint("write the URL without what begins with ? or #"));
+                self.errors.push(problem.hint("write the URL without what begins with ? or #"));
             }
             Some(_) => {}
         }
@@ -167,7 +167,7 @@ impl Reader<'_> {
         let interface = Some(from_clouds.unwrap_or(written)).filter(|text| !text.is_empty()).unwrap_or("public");
         if !INTERFACES.contains(&interface) {
             let problem = place.problem(K::os_endpoint_type, format!("{interface:?} is no kind of endpoint"));
-            self.problems.push(problem.hint("write public, internal or admin"));
+            self.errors.push(problem.hint("write public, internal or admin"));
         }
         interface.to_owned()
     }
@@ -198,7 +198,7 @@ impl Reader<'_> {
             let problem = view.problem(&LoadBalancer::lb_version, format!("{version:?} is not there any more"));
             let problem = problem.hint("leave it out, or write v2");
             // upstream: not checked where there are no load balancers.
-            if read.enabled { self.problems.push(problem) } else { self.warn(problem) }
+            if read.enabled { self.errors.push(problem) } else { self.warn(problem) }
         }
         let provider = (LoadBalancer::provider, &read.provider, &PROVIDERS[..]);
         for (key, value, known) in [provider, (LoadBalancer::container_store, &read.container_store, &STORES[..])] {
@@ -240,10 +240,10 @@ impl Reader<'_> {
         let elements: Vec<_> = order.split(',').map(str::trim).collect();
         let hint = "write configDrive, metadataService, or both with a comma between";
         if elements.len() > 2 {
-            self.problems.push(view.problem(&Metadata::search_order, "has more than two elements").hint(hint));
+            self.errors.push(view.problem(&Metadata::search_order, "has more than two elements").hint(hint));
         }
         if let Some(wrong) = elements.iter().find(|element| !SOURCES.contains(element)) {
-            self.problems.push(view.problem(&Metadata::search_order, format!("{wrong:?} cannot be asked")).hint(hint));
+            self.errors.push(view.problem(&Metadata::search_order, format!("{wrong:?} cannot be asked")).hint(hint));
         }
     }
 }
@@ -260,7 +260,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// At the key in `[Global]`, or at that of clouds.yaml if it filled it.
-    fn problem(&self, key: Key, message: impl Into<String>) -> Problem {
+    fn problem(&self, key: Key, message: impl Into<String>) -> ConfigError {
         let message = message.into();
         let of_clouds = self.clouds.problem(key, &message).filter(|_| !self.own.has_any(&[key]));
         of_clouds.unwrap_or_else(|| self.view.problem(&key, message))

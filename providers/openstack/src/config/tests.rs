@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use bowline_cloud::Surroundings;
 use bowline_config::table::{Keys as _, Kind};
-use bowline_config::{ConfigFile, Environment, Problems};
+use bowline_config::{ConfigErrors, ConfigFile, Environment};
 
 use super::{Class, Config, LoadBalancer, declaration, declaration::table, reference, template};
 
 /// Enough to be right.
 const GLOBAL: &str = "[Global]\nauth-url = http://k:5000\nuser-id = u\npassword = p\ntenant-id = t\n";
 
-fn read_in(text: &str, environment: Environment) -> Result<Config, Problems> {
+fn read_in(text: &str, environment: Environment) -> Result<Config, ConfigErrors> {
     let surroundings = Surroundings { environment, ..Surroundings::default() };
     let file = ConfigFile::from_text("cloud.conf", text);
     Config::read(&surroundings.context(Some(&file), &"kubernetes".into()))
 }
 
-fn read(text: &str) -> Result<Config, Problems> {
+fn read(text: &str) -> Result<Config, ConfigErrors> {
     read_in(text, Environment::default())
 }
 
@@ -36,12 +36,12 @@ fn load_balancer(lines: &str) -> LoadBalancer {
 
 /// The only problem, as line from below `GLOBAL`, field and text.
 fn problem(text: &str) -> (Option<usize>, String, String) {
-    let problems = read(&format!("{GLOBAL}{text}")).unwrap_err();
-    let all: Vec<_> = problems.iter().collect();
-    assert_eq!(all.len(), 1, "{problems}");
-    assert_eq!(all[0].file, Some(PathBuf::from("cloud.conf")), "{problems}");
+    let errors = read(&format!("{GLOBAL}{text}")).unwrap_err();
+    let all: Vec<_> = errors.iter().collect();
+    assert_eq!(all.len(), 1, "{errors}");
+    assert_eq!(all[0].file, Some(PathBuf::from("cloud.conf")), "{errors}");
     let line = all[0].line.map(|line| line - GLOBAL.lines().count());
-    (line, all[0].field.clone().unwrap_or_default(), problems.to_string())
+    (line, all[0].field.clone().unwrap_or_default(), errors.to_string())
 }
 
 /// Asserts on [`problem`].
@@ -286,16 +286,16 @@ fn every_key_that_is_declared_has_an_effect() {
 #[test]
 fn without_a_file_it_does_not_start() {
     let surroundings = Surroundings::default();
-    let problems = Config::read(&surroundings.context(None, &"kubernetes".into())).unwrap_err().to_string();
-    assert!(problems.contains("--cloud-config") && problems.contains("cloud.conf"), "{problems}");
+    let errors = Config::read(&surroundings.context(None, &"kubernetes".into())).unwrap_err().to_string();
+    assert!(errors.contains("--cloud-config") && errors.contains("cloud.conf"), "{errors}");
 }
 
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
     let text = "[Global]\nos-endpoint-type = internalURL\nca-file = /nowhere/ca.pem\ntenant-name = p\n\
                 [LoadBalancer]\nlb-version = v1\n[Metadata]\nsearch-order = dns\nrequest-timeout = 5\n[Global]\npasword = x\n";
-    let problems = read(text).unwrap_err();
-    let places: Vec<_> = problems.iter().map(|one| (one.line, one.field.as_deref().unwrap_or_default())).collect();
+    let errors = read(text).unwrap_err();
+    let places: Vec<_> = errors.iter().map(|one| (one.line, one.field.as_deref().unwrap_or_default())).collect();
     let wanted = [
         (Some(9), "[Metadata] request-timeout"),
         (Some(3), "[Global] ca-file"),
@@ -307,8 +307,8 @@ fn all_that_is_wrong_is_told_at_once() {
         (Some(6), "[LoadBalancer] lb-version"),
         (Some(11), "[Global] pasword"),
     ];
-    assert_eq!(places, wanted, "{problems}");
-    assert!(problems.iter().all(|one| one.hint.is_some()), "{problems}");
+    assert_eq!(places, wanted, "{errors}");
+    assert!(errors.iter().all(|one| one.hint.is_some()), "{errors}");
 }
 
 #[test]
@@ -322,9 +322,9 @@ fn the_template_works_when_it_is_filled_in() {
     };
     let all: String = template().lines().map(uncommented).collect();
     assert_eq!(all.matches(" = ").count(), 14, "{all}");
-    let problems = read(&all).unwrap_err();
-    assert!(problems.to_string().contains("/etc/config/ca.pem"), "{problems}");
-    assert_eq!(problems.iter().count(), 1, "{problems}");
+    let errors = read(&all).unwrap_err();
+    assert!(errors.to_string().contains("/etc/config/ca.pem"), "{errors}");
+    assert_eq!(errors.iter().count(), 1, "{errors}");
 }
 
 /// Whatever is read of the environment is declared, and so is on the reference page.

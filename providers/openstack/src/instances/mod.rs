@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nova alone decides whether a server exists and runs. If Neutron does not answer or a flavor is gone, only the description
-//! fails, with [`Error::but_seen`].
+//! fails, with [`Error::with_known_state`].
 
 mod addresses;
 mod flavors;
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Seen};
+use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, KnownState, PageToken, Result};
 use bowline_core::{Instance, InstanceRef, InstanceState, Opaque, label_value};
 
 use crate::OpenStack;
@@ -99,8 +99,8 @@ impl OpenStack {
     /// The answer to a question about this server. That it exists is Nova's to say, and told also if the rest cannot be read.
     fn state(&self, server: &Server, details: &Details<'_>) -> Result<InstanceState> {
         let described = details.types.of(&server.flavor).and_then(|kind| self.instance(server, kind, &details.ports));
-        let seen = if server.is_shut_off() { Seen::Stopped } else { Seen::Running };
-        described.map(|instance| in_state(server, instance)).map_err(|error| error.but_seen(seen))
+        let seen = if server.is_shut_off() { KnownState::Stopped } else { KnownState::Running };
+        described.map(|instance| in_state(server, instance)).map_err(|error| error.with_known_state(seen))
     }
 
     fn instance(&self, server: &Server, instance_type: String, ports: &Ports) -> Result<Instance> {

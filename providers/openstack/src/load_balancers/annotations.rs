@@ -1,7 +1,7 @@
 //! The annotations that only this cloud has: those of the Go manager, with its rules for values. A text that is there counts even if
 //! it is empty; an invalid number or boolean is ignored with a warning.
 
-use bowline_core::Notice;
+use bowline_core::Warning;
 use bowline_core::annotations::{Bool, Integer, OrNone, Reader, Table, Text, Written, annotations};
 
 /// Why a value is ignored, in an Event.
@@ -128,11 +128,11 @@ empty.
 
 /// Warnings about the values that were ignored, and about keys that are probably misspelled. What is near no declared key may belong
 /// to another program, and is left alone.
-pub(crate) fn notices(reader: Reader<'_>) -> Vec<Notice> {
+pub(crate) fn warnings(reader: Reader<'_>) -> Vec<Warning> {
     let misspelled =
         reader.unknown().into_iter().filter(|unknown| unknown.nearest.is_some()).map(|unknown| unknown.to_string());
-    let ignored = reader.into_mistakes().into_iter().map(|mistake| mistake.message);
-    ignored.chain(misspelled).map(|message| Notice { reason: IGNORED.to_owned(), message }).collect()
+    let ignored = reader.into_errors().into_iter().map(|mistake| mistake.message);
+    ignored.chain(misspelled).map(|message| Warning { reason: IGNORED.to_owned(), message }).collect()
 }
 
 /// The reference page.

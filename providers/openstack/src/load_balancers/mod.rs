@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
 use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::{ClusterName, LoadBalancerKey, LoadBalancerState, LoadBalancerWish, Operation, Plan, Progress};
+use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Operation, Plan, Progress};
 use futures::try_join;
 use tokio::sync::OnceCell;
 
@@ -107,14 +107,14 @@ impl TypedLoadBalancers for OpenStack {
         Ok(settings::common_settings(&self.config, &TABLE.reader(annotations), common))
     }
 
-    fn kind(&self, wish: &LoadBalancerWish) -> Option<&'static str> {
-        wish.settings.internal.then_some(LoadBalancerKind::INTERNAL)
+    fn kind(&self, desired: &DesiredLoadBalancer) -> Option<&'static str> {
+        desired.settings.internal.then_some(LoadBalancerKind::INTERNAL)
     }
 
-    async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
+    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
         let (config, waiting, features) = (&self.config, &self.balancers.waiting, &self.features().await);
-        let sight = &Sight::for_wishes(&self.session, wishes);
-        Observer { sight, config, waiting, features }.observe(wishes).await
+        let sight = &Sight::for_wishes(&self.session, wanted);
+        Observer { sight, config, waiting, features }.observe(wanted).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -129,9 +129,9 @@ impl TypedLoadBalancers for OpenStack {
         Ok(list::owners(cluster, &balancers, &listeners, &floating_ips, &groups))
     }
 
-    fn plan(&self, wish: &LoadBalancerWish, state: Option<&Observation>) -> Result<Plan<Payload>> {
-        match (state, &wish.spec) {
-            (Some(seen), _) => plan::plan(&self.config, wish, seen.clone()),
+    fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&Observation>) -> Result<Plan<Payload>> {
+        match (state, &desired.spec) {
+            (Some(seen), _) => plan::plan(&self.config, desired, seen.clone()),
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
                 Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))

@@ -7,7 +7,7 @@
 //! ```
 
 use bowline_core::LoadBalancerKey;
-use bowline_core::service::default_balancer_name;
+use bowline_core::service::default_load_balancer_name;
 
 /// What the names and tags of all Services' balancers start with.
 pub(crate) const SERVICE_PREFIX: &str = "kube_service_";
@@ -64,7 +64,7 @@ impl<'a> Names<'a> {
 
     /// What very old managers called the balancer. A Service without UID has no such name: `a` may be anybody's.
     pub(crate) fn legacy_balancer(&self) -> Option<String> {
-        let name = default_balancer_name(&self.key.uid);
+        let name = default_load_balancer_name(&self.key.uid);
         (name.len() > 1).then_some(name)
     }
 

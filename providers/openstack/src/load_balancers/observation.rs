@@ -1,7 +1,7 @@
 //! All that a plan has to know: what is in the cloud for a Service, what stands in its way, and what was looked up because of
 //! what it wishes. They are the `resources` of a state, so that `plan` makes no call.
 
-use bowline_core::{Notice, Problem};
+use bowline_core::{PlanError, Warning};
 
 use crate::api::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
@@ -27,21 +27,21 @@ pub struct Observation {
     /// come to.
     pub(crate) places: Places,
     /// What is worth a warning already.
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) warnings: Vec<Warning>,
     /// What could not be looked up, or is not as it must be.
-    pub(crate) problems: Problems,
+    pub(crate) errors: ConfigErrors,
 }
 
 /// What is wrong with things that a balancer can serve its nodes without. Only one that is there has such problems: without one,
 /// each of them is an error at once.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Problems {
+pub(crate) struct ConfigErrors {
     /// No listener is given this certificate.
-    pub(crate) certificate: Option<Problem>,
+    pub(crate) certificate: Option<PlanError>,
     /// Nobody knows which floating IP there is, or where one would come from.
-    pub(crate) floating: Option<Problem>,
+    pub(crate) floating: Option<PlanError>,
     /// Nobody knows which security group there is, or what is to be in it.
-    pub(crate) security: Option<Problem>,
+    pub(crate) security: Option<PlanError>,
 }
 
 /// The balancer of a Service.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_core::{Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, LoadBalancerWish};
+use bowline_core::{DesiredLoadBalancer, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus};
 
 use super::annotations::{HOSTNAME, LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, TABLE};
 use super::observation::{Found, Observation};
@@ -33,17 +33,17 @@ pub(super) fn of_service(config: &Config, settings: &Settings, seen: Observation
 }
 
 /// The state of one that is to go; `None` if nothing is left. The annotations are those that would lead nowhere.
-pub(super) fn of_removal(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Option<State> {
+pub(super) fn of_removal(config: &Config, desired: &DesiredLoadBalancer, seen: Observation) -> Option<State> {
     if seen.is_nothing() {
         return None;
     }
     let address = address(false, &seen);
-    let reader = TABLE.reader(&wish.annotations);
+    let reader = TABLE.reader(&desired.annotations);
     let said = Said {
         hostname: reader.get(&HOSTNAME).unwrap_or_default(),
-        is_proxied: common_settings(config, &reader, wish.settings.as_ref().clone()).proxy_protocol.is_some(),
+        is_proxied: common_settings(config, &reader, desired.settings.as_ref().clone()).proxy_protocol.is_some(),
     };
-    let goes = seen.found.balancer().is_some_and(|balancer| goes_with(wish, balancer, &seen.listeners));
+    let goes = seen.found.balancer().is_some_and(|balancer| goes_with(desired, balancer, &seen.listeners));
     let annotations = if goes { annotations(&seen, address) } else { BTreeMap::new() };
     let status = status(config, said, address);
     Some(State { annotations, ..State::new(status, seen) })
@@ -57,7 +57,7 @@ fn address(internal: bool, seen: &Observation) -> Option<&str> {
         _ if internal || balancer.has_ipv6_vip() => vip,
         Some(attached) => Some(&attached.floating_ip_address),
         // There may be one that nobody has seen.
-        None if seen.problems.floating.is_some() => None,
+        None if seen.errors.floating.is_some() => None,
         // There will be one.
         None if seen.floating.network_id.is_some() || seen.floating.requested.is_some() => None,
         None => vip,

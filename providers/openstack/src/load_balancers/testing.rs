@@ -6,10 +6,10 @@ mod model;
 use std::sync::Arc;
 
 use bowline_cloud::{Error, Result};
-use bowline_core::service::{ServicePort, cleanup_wish, read, wish};
+use bowline_core::service::{ServicePort, desired, desired_cleanup, read};
 use bowline_core::testing::{addresses, annotated, service, service_port, target};
 use bowline_core::{
-    IpFamily, LoadBalancerWish, Plan, Protocol, ProviderId, Service, SessionAffinity, TargetNode, TrafficPolicy,
+    DesiredLoadBalancer, IpFamily, Plan, Protocol, ProviderId, Service, SessionAffinity, TargetNode, TrafficPolicy,
 };
 use serde_json::Value;
 
@@ -130,23 +130,23 @@ impl Scene {
 
     // ---- asking
 
-    pub(super) fn wish(&self) -> LoadBalancerWish {
+    pub(super) fn desired(&self) -> DesiredLoadBalancer {
         let common = read(&self.service).settings.unwrap();
         let settings = common_settings(&self.config, &TABLE.reader(&self.service.annotations), common);
-        wish(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone().into()).unwrap()
+        desired(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone().into()).unwrap()
     }
 
-    pub(super) fn parting_wish(&self) -> LoadBalancerWish {
-        cleanup_wish(&self.cluster.as_str().into(), &self.service, &read(&self.service).cleanup.unwrap())
+    pub(super) fn parting_wish(&self) -> DesiredLoadBalancer {
+        desired_cleanup(&self.cluster.as_str().into(), &self.service, &read(&self.service).cleanup.unwrap())
     }
 
     pub(super) fn settings(&self) -> Result<Settings> {
-        let wish = self.wish();
-        Settings::of(&wish, wish.spec.as_ref().unwrap(), &self.config)
+        let desired = self.desired();
+        Settings::of(&desired, desired.spec.as_ref().unwrap(), &self.config)
     }
 
     pub(super) fn planned(&self) -> Result<Plan<Payload>> {
-        plan(&self.config, &self.wish(), self.seen.clone())
+        plan(&self.config, &self.desired(), self.seen.clone())
     }
 
     /// The steps of the plan, in short: `create listener listener_0_…`.
@@ -160,7 +160,7 @@ impl Scene {
 
     /// The reasons of all warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.planned().unwrap().notices.into_iter().map(|notice| notice.reason).collect()
+        self.planned().unwrap().warnings.into_iter().map(|warning| warning.reason).collect()
     }
 
     pub(super) fn refusal(&self) -> Error {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Effect, Error, ErrorKind, Retry};
 use bowline_config::Secret;
-use bowline_http::{Answer, Api, ErrorDecoder, Issued, Refusal};
+use bowline_http::{Api, ApiResponse, ErrorDecoder, ErrorResponse, Issued};
 use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub(crate) struct Access {
 struct Refused;
 
 impl ErrorDecoder for Refused {
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         let is_of_keystone = || refusal.json().is_some_and(|body: Value| body.pointer("/error/code").is_some());
         match refusal.status() {
             401 | 403 => refusal.to_error_of(ErrorKind::Unauthenticated),
@@ -78,7 +78,7 @@ impl Identity {
         Ok(issued)
     }
 
-    fn read(&self, answer: &Answer) -> Result<Issued<Access>, Error> {
+    fn read(&self, answer: &ApiResponse) -> Result<Issued<Access>, Error> {
         let token = answer.headers().get("X-Subject-Token").cloned();
         let mut token = answer.understood(token.ok_or("it has no X-Subject-Token"))?;
         token.set_sensitive(true);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bowline_cloud::{Effect, Error};
-use bowline_http::{Answer, CallBuilder, Page, all_pages};
+use bowline_http::{ApiResponse, CallBuilder, Page, all_pages};
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -96,7 +96,7 @@ impl<'a> Call<'a> {
     }
 
     async fn one_page<T: DeserializeOwned>(&self, envelope: &str, query: Option<String>) -> Result<Page<T>, Error> {
-        let answer: Answer = match query {
+        let answer: ApiResponse = match query {
             Some(query) => self.call.clone().raw_query(&query).send().await?,
             None => self.call.send().await?,
         };

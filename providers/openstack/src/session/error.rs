@@ -1,14 +1,14 @@
 //! What the faults of the services mean.
 
 use bowline_cloud::{Error, ErrorKind, Retry};
-use bowline_http::{ErrorDecoder, Refusal};
+use bowline_http::{ErrorDecoder, ErrorResponse};
 use serde_json::Value;
 
 /// Reads the faults of Nova, Neutron, Octavia and Barbican.
 pub(super) struct Faults;
 
 impl ErrorDecoder for Faults {
-    fn decode(&self, refusal: &Refusal<'_>) -> Error {
+    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
         let by_fault = refusal.json().and_then(|fault| by_fault(refusal.status(), &fault));
         let is_foreign = !is_fault(&refusal.text());
         let error = match by_fault {
@@ -23,7 +23,7 @@ impl ErrorDecoder for Faults {
             _ => error.retry(Retry::Backoff),
         };
         // A service that answers with a fault, whatever its status, has ended the call; a gateway in front of it knows nothing.
-        if refusal.status() >= 500 && is_foreign { error.unanswered() } else { error.answered() }
+        if refusal.status() >= 500 && is_foreign { error.outcome_unknown() } else { error.answered() }
     }
 
     fn tls_advice(&self) -> &'static str {

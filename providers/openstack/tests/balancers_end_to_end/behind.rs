@@ -94,7 +94,7 @@ async fn case_103_to_105_and_108_what_is_asked_depends_on_protocol_and_policy() 
     }
     let world = World::new();
     let outcome = world.ensure(world.service().local(31000)).await.unwrap();
-    assert_eq!(outcome.notices, ["LoadBalancerHealthMonitorMissing"], "105");
+    assert_eq!(outcome.warnings, ["LoadBalancerHealthMonitorMissing"], "105");
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +127,7 @@ async fn case_111_a_node_without_address_is_left_out_and_that_is_told() {
     let mut world = World::new();
     world.nodes[0].addresses.clear();
     let outcome = world.ensure(&mut world.service()).await.unwrap();
-    assert_eq!(outcome.notices, ["LoadBalancerNodeWithoutAddress"]);
+    assert_eq!(outcome.warnings, ["LoadBalancerNodeWithoutAddress"]);
     assert_eq!(world.count(Kind::Member), 1);
 }
 

@@ -165,8 +165,8 @@ async fn case_130_without_an_external_network_the_service_is_reached_from_inside
     });
     let outcome = world.ensure(&mut world.service()).await.unwrap();
     assert_eq!(outcome.ip(), text(&world.only(Kind::LoadBalancer), "vip_address"));
-    assert!(outcome.notices.contains(&"LoadBalancerExternalNetworkSearchFailed".to_owned()), "{:?}", outcome.notices);
-    assert!(outcome.notices.contains(&"LoadBalancerForcedInternal".to_owned()), "{:?}", outcome.notices);
+    assert!(outcome.warnings.contains(&"LoadBalancerExternalNetworkSearchFailed".to_owned()), "{:?}", outcome.warnings);
+    assert!(outcome.warnings.contains(&"LoadBalancerForcedInternal".to_owned()), "{:?}", outcome.warnings);
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +289,7 @@ async fn case_135_and_138_an_address_of_ipv6_has_no_floating_ip() {
     web.ask_for("2001:db8:6::77");
     let outcome = world.ensure(&mut web).await.unwrap();
     assert_eq!(outcome.ip(), "2001:db8:6::77");
-    assert!(outcome.notices.contains(&"LoadBalancerFloatingIPSkipped".to_owned()), "{:?}", outcome.notices);
+    assert!(outcome.warnings.contains(&"LoadBalancerFloatingIPSkipped".to_owned()), "{:?}", outcome.warnings);
     assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::FloatingIp)), (1, 0));
     assert_eq!(world.sent("POST loadbalancers")["loadbalancer"]["vip_address"], "2001:db8:6::77");
 }

@@ -189,14 +189,14 @@ async fn listeners_that_were_left_on_anothers_balancer_are_found_where_that_cost
     world.ensure(&mut settled).await.unwrap();
     let (a, _) = refused(&world).await;
     world.cloud.forget_calls();
-    let wishes = [world.wish(&settled, true), world.wish(&a, true)];
+    let wanted = [world.desired(&settled, true), world.desired(&a, true)];
     let planned = |seen: Vec<bowline_cloud::Result<Option<_>>>| {
         let seen = seen.into_iter().next().unwrap().unwrap();
-        let plan = world.provider.plan(&wishes[0], seen.as_ref()).unwrap();
+        let plan = world.provider.plan(&wanted[0], seen.as_ref()).unwrap();
         plan.steps.iter().map(|step| format!("{} {}", step.verb, step.kind)).collect::<Vec<_>>()
     };
-    assert_eq!(planned(world.provider.observe(&wishes[..1]).await), [""; 0], "a call more in every pass");
-    assert_eq!(planned(world.provider.observe(&wishes).await), ["delete pool", "delete listener"]);
+    assert_eq!(planned(world.provider.observe(&wanted[..1]).await), [""; 0], "a call more in every pass");
+    assert_eq!(planned(world.provider.observe(&wanted).await), ["delete pool", "delete listener"]);
 }
 
 /// Who knows whether clients still use that address?
@@ -232,12 +232,12 @@ async fn several_at_once_are_seen_with_few_calls_and_as_each_alone() {
     world.cloud.forget_calls();
     let mut alone = Vec::new();
     for service in &services {
-        alone.extend(world.provider.observe(&[world.wish(service, true)]).await);
+        alone.extend(world.provider.observe(&[world.desired(service, true)]).await);
     }
     let calls_alone = world.cloud.calls();
     world.cloud.forget_calls();
-    let wishes: Vec<_> = services.iter().map(|service| world.wish(service, true)).collect();
-    let together = world.provider.observe(&wishes).await;
+    let wanted: Vec<_> = services.iter().map(|service| world.desired(service, true)).collect();
+    let together = world.provider.observe(&wanted).await;
     assert!(world.cloud.calls() * 2 < calls_alone, "{} {calls_alone}", world.cloud.calls());
     let states = |seen: Vec<Result<Option<_>, _>>| seen.into_iter().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(states(together), states(alone));

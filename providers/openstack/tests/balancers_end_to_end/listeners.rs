@@ -28,7 +28,7 @@ async fn case_086_and_087_only_what_has_changed_is_sent() {
     assert_eq!(written_by(&world, &mut web).await, ["PUT listeners/{id}"]);
     assert_eq!(world.sent("PUT listeners/{id}"), json!({"listener": {"connection_limit": 100_000}}));
     web.annotate("connection-limit", "lots");
-    assert_eq!(world.ensure(&mut web).await.unwrap().notices, ["LoadBalancerAnnotationIgnored"], "87");
+    assert_eq!(world.ensure(&mut web).await.unwrap().warnings, ["LoadBalancerAnnotationIgnored"], "87");
     assert_eq!(world.sent("PUT listeners/{id}"), json!({"listener": {"connection_limit": -1}}), "87");
 }
 
@@ -89,9 +89,9 @@ async fn clients_of_both_families_are_let_in_where_the_balancer_has_addresses_of
 async fn case_092_an_old_octavia_cannot_keep_anybody_out_and_that_is_told() {
     let world = World::with(Options { octavia_minor: 10, ..Options::default() }, |_, _| ());
     let mut web = world.service();
-    assert_eq!(world.ensure(&mut web).await.unwrap().notices, [""; 0]);
+    assert_eq!(world.ensure(&mut web).await.unwrap().warnings, [""; 0]);
     ranges(&mut web, &["10.0.0.0/8"]);
-    assert_eq!(world.ensure(&mut web).await.unwrap().notices, ["LoadBalancerSourceRangesIgnored"]);
+    assert_eq!(world.ensure(&mut web).await.unwrap().warnings, ["LoadBalancerSourceRangesIgnored"]);
     assert_eq!(world.sent("POST loadbalancers")["loadbalancer"]["listeners"][0].get("allowed_cidrs"), None::<&Value>);
 }
 

@@ -87,7 +87,7 @@ async fn case_069_a_service_of_the_same_name_in_a_cluster_of_the_same_name_gets_
 async fn case_064_a_balancer_of_the_old_name_is_taken_over_with_its_name() {
     let world = World::new();
     let mut web = made(&world).await;
-    let legacy = bowline_core::service::default_balancer_name(&web.key.uid);
+    let legacy = bowline_core::service::default_load_balancer_name(&web.key.uid);
     world.cloud.edit(Kind::LoadBalancer, &web.annotations[LB_ID], |balancer| {
         balancer.insert("name".to_owned(), json!(legacy));
         balancer.insert("tags".to_owned(), json!([]));
@@ -162,7 +162,7 @@ async fn case_070_and_071_all_names_follow_a_renamed_cluster_also_after_an_inter
         if !interrupted {
             let part = ["PUT healthmonitors/{id}", "PUT pools/{id}", "PUT listeners/{id}"];
             assert_eq!(world.writes(), [&part[..], &part, &["PUT loadbalancers/{id}"]].concat());
-            assert_eq!(outcome.notices, [""; 0], "there is nothing left to tell");
+            assert_eq!(outcome.warnings, [""; 0], "there is nothing left to tell");
             return;
         }
     }
@@ -196,7 +196,7 @@ async fn case_070_the_rename_is_told() {
     let world = World::new();
     let mut web = made(&world).await;
     web.key.cluster = "c2".into();
-    assert_eq!(world.ensure(&mut web).await.unwrap().notices, ["LoadBalancerRename"]);
+    assert_eq!(world.ensure(&mut web).await.unwrap().warnings, ["LoadBalancerRename"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -385,7 +385,7 @@ async fn case_083_a_balancer_of_another_cluster_is_shared_and_keeps_its_name() {
     let mut other = sharing(&world, &web, "other", 81);
     other.key.cluster = "c2".into();
     let outcome = world.ensure(&mut other).await.unwrap();
-    assert_eq!(outcome.notices, [""; 0]);
+    assert_eq!(outcome.warnings, [""; 0]);
     let balancer = world.only(Kind::LoadBalancer);
     assert_eq!(text(&balancer, "name"), LB_NAME);
     assert_eq!(balancer.get("tags"), Some(&json!([LB_NAME, "kube_service_c2_default_other"])));

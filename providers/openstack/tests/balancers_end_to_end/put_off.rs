@@ -149,11 +149,11 @@ async fn it_is_the_same_where_all_is_listed_at_once() {
     }
     for (listing, kind) in [("floatingips", "floating IP"), ("security-groups", "security group")] {
         let number = world.cloud.inject(broken(Method::GET, listing));
-        let wishes = [0, 1].map(|index| world.wish(&services[index], true));
-        for (wish, seen) in wishes.iter().zip(world.provider.observe(&wishes).await) {
-            let plan = world.provider.plan(wish, seen.unwrap().as_ref()).unwrap();
+        let wanted = [0, 1].map(|index| world.desired(&services[index], true));
+        for (desired, seen) in wanted.iter().zip(world.provider.observe(&wanted).await) {
+            let plan = world.provider.plan(desired, seen.unwrap().as_ref()).unwrap();
             let steps = plan.steps.iter().map(|step| step.kind.as_str());
-            let kinds: Vec<_> = steps.chain(plan.problems.iter().map(|problem| problem.subject.as_str())).collect();
+            let kinds: Vec<_> = steps.chain(plan.errors.iter().map(|problem| problem.subject.as_str())).collect();
             assert_eq!(kinds, ["members", kind]);
         }
         world.cloud.repair(number);

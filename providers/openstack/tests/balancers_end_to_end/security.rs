@@ -253,13 +253,13 @@ async fn a_group_that_came_back_goes_when_nobody_has_to_ask_for_it_and_with_the_
     };
     leave(1);
     let planned = |seen: Option<LoadBalancerState>| {
-        let plan = world.provider.plan(&world.wish(&web, true), seen.as_ref()).unwrap();
+        let plan = world.provider.plan(&world.desired(&web, true), seen.as_ref()).unwrap();
         plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let wishes = [world.wish(&web, true), world.wish(&world.named("another"), true)];
-    let alone = world.provider.observe(&wishes[..1]).await.remove(0).unwrap();
+    let wanted = [world.desired(&web, true), world.desired(&world.named("another"), true)];
+    let alone = world.provider.observe(&wanted[..1]).await.remove(0).unwrap();
     assert_eq!(planned(alone), [""; 0], "that would be a call more in every pass");
-    let listed = world.provider.observe(&wishes).await.remove(0).unwrap();
+    let listed = world.provider.observe(&wanted).await.remove(0).unwrap();
     assert_eq!(planned(listed), ["delete security group lb-sg-fedcba98-7654-3210-fedc-000000000001-default-web"]);
     world.remove(&mut web).await.unwrap();
     world.assert_empty();

@@ -192,7 +192,7 @@ async fn case_165_a_zone_that_octavia_does_not_know_of_is_passed_over() {
     let mut web = world.service();
     web.annotate("availability-zone", "az1");
     let outcome = world.ensure(&mut web).await.unwrap();
-    assert!(outcome.notices.contains(&"LoadBalancerAvailabilityZonesIgnored".to_owned()), "{:?}", outcome.notices);
+    assert!(outcome.warnings.contains(&"LoadBalancerAvailabilityZonesIgnored".to_owned()), "{:?}", outcome.warnings);
     assert!(world.sent("POST loadbalancers")["loadbalancer"].get("availability_zone").is_none());
 }
 
@@ -483,7 +483,7 @@ async fn while_octavia_does_not_say_what_it_can_do_what_is_there_is_looked_after
     assert_eq!(world.writes(), [""; 0]);
     web.spec.targets.edit(Vec::pop);
     web.annotate("availability-zone", "az1");
-    assert_eq!(world.ensure(&mut web).await.unwrap().notices, [""; 0]);
+    assert_eq!(world.ensure(&mut web).await.unwrap().warnings, [""; 0]);
     assert_eq!(world.writes(), ["PUT pools/{id}/members"]);
     // Another listener shows that it can be limited.
     web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
@@ -555,9 +555,9 @@ async fn of_a_balancer_at_work_nothing_else_is_looked_at() {
     status(&world, "PENDING_UPDATE");
     world.cloud.forget_calls();
     for wanted in [true, false] {
-        let wish = world.wish(&web, wanted);
-        let state = world.provider.observe(std::slice::from_ref(&wish)).await.remove(0).unwrap();
-        assert_eq!(world.provider.plan(&wish, state.as_ref()).unwrap_err().kind(), ErrorKind::InProgress);
+        let desired = world.desired(&web, wanted);
+        let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap();
+        assert_eq!(world.provider.plan(&desired, state.as_ref()).unwrap_err().kind(), ErrorKind::InProgress);
     }
     assert_eq!(world.cloud.counts().into_iter().collect::<Vec<_>>(), [("GET loadbalancers/{id}".to_owned(), 2)]);
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::layers::Unanswered;
+use bowline_cloud::layers::PendingCreates;
 use bowline_cloud::{CallPolicy, Calls, Error, LoadBalancers};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings};
 use bowline_core::{
-    Address, AddressType, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState,
-    LoadBalancerWish, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
+    Address, AddressType, DesiredLoadBalancer, HealthCheck, Ingress, IpFamily, LoadBalancerKey, LoadBalancerSpec,
+    LoadBalancerState, Plan, PortSpec, Protocol, ProviderId, SessionAffinity, TargetNode, TrafficPolicy,
 };
 use bowline_openstack::config::{Credential, Domain, Global, LoadBalancer, Scope, User};
 use bowline_openstack::{Config, OpenStack};
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) cloud: Simulator,
     pub(crate) provider: OpenStack,
     config: Config,
-    unanswered: Arc<Unanswered>,
+    outcome_unknown: Arc<PendingCreates>,
     pub(crate) nodes: Vec<TargetNode>,
     _golden: Golden,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Service {
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) ingress: Vec<Ingress>,
-    pub(crate) notices: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     pub(crate) state: Option<LoadBalancerState>,
 }
 
@@ -64,14 +64,14 @@ impl World {
         change(&mut config, &cloud);
         let nodes = ["node-1", "node-2"].iter().map(|name| add_node(&cloud, name)).collect();
         let golden = cloud.golden(JOURNALS, Detail::Exact);
-        let unanswered = Arc::default();
-        World { provider: provider(&config, &cloud), config, unanswered, cloud, nodes, _golden: golden }
+        let outcome_unknown = Arc::default();
+        World { provider: provider(&config, &cloud), config, outcome_unknown, cloud, nodes, _golden: golden }
     }
 
     /// A new process in the same cloud, which remembers nothing.
     pub(crate) fn restart(&mut self) {
         self.provider = provider(&self.config, &self.cloud);
-        self.unanswered = Arc::default();
+        self.outcome_unknown = Arc::default();
     }
 
     /// From now on, calls are repeated as the program does it.
@@ -128,13 +128,13 @@ impl World {
     }
 
     async fn pass(&self, service: &mut Service, wanted: bool) -> Result<Outcome, Error> {
-        let Settled { state, notices } = self.driver().settle(&mut Desired { world: self, service, wanted }).await?;
+        let Settled { state, warnings } = self.driver().settle(&mut Desired { world: self, service, wanted }).await?;
         let ingress = state.iter().flat_map(|state| state.status.ingress.clone()).collect();
-        Ok(Outcome { ingress, notices, state })
+        Ok(Outcome { ingress, warnings, state })
     }
 
     fn driver(&self) -> Driver<'_> {
-        Driver::new(&self.provider).remembering(&self.unanswered)
+        Driver::new(&self.provider).remembering(&self.outcome_unknown)
     }
 
     /// One plan, applied once: the reasons of all steps that were left out.
@@ -167,9 +167,9 @@ impl World {
         self.driver().apply(&mut Desired { world: self, service, wanted: true }, step).await.map(drop)
     }
 
-    pub(crate) fn wish(&self, service: &Service, wanted: bool) -> LoadBalancerWish {
+    pub(crate) fn desired(&self, service: &Service, wanted: bool) -> DesiredLoadBalancer {
         let settings = self.provider.settings(&service.annotations, service.common.clone()).unwrap();
-        LoadBalancerWish {
+        DesiredLoadBalancer {
             key: service.key.clone(),
             annotations: Arc::new(service.annotations.clone()),
             settings: Arc::new(settings),
@@ -226,8 +226,8 @@ struct Desired<'a> {
 }
 
 impl drive::Desired for Desired<'_> {
-    fn wish(&self) -> LoadBalancerWish {
-        self.world.wish(self.service, self.wanted)
+    fn desired(&self) -> DesiredLoadBalancer {
+        self.world.desired(self.service, self.wanted)
     }
 
     fn annotate(&mut self, annotations: BTreeMap<String, String>) {

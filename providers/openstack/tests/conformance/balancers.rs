@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use async_trait::async_trait;
 use bowline_cloud::LoadBalancerKind;
-use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
+use bowline_conformance::{BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenLoadBalancer, SeenResource};
 use bowline_core::LoadBalancerKey;
 use bowline_openstack_simulator::{Kind, Work};
 use serde_json::{Value, json};
@@ -51,12 +51,12 @@ impl SimulatedBench {
 }
 
 #[async_trait]
-impl BalancerBench for SimulatedBench {
+impl LoadBalancerBench for SimulatedBench {
     async fn resources(&self) -> Vec<SeenResource> {
         self.everything().resources()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         self.everything().balancer(key)
     }
 
@@ -65,7 +65,7 @@ impl BalancerBench for SimulatedBench {
         None
     }
 
-    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+    async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
         let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
@@ -103,19 +103,19 @@ impl BalancerBench for SimulatedBench {
         Some(self.cloud.writes().len() as u64)
     }
 
-    async fn stale(&self) -> Hand {
+    async fn stale(&self) -> BenchResult {
         // The services answer from their database.
-        Hand::Never
+        BenchResult::Never
     }
 
-    async fn slow(&self) -> Hand {
+    async fn slow(&self) -> BenchResult {
         self.cloud.set_work(Work::UntilTold);
-        Hand::Done
+        BenchResult::Done
     }
 
-    async fn fail_next(&self, changes: u64) -> Hand {
+    async fn fail_next(&self, changes: u64) -> BenchResult {
         self.cloud.fail_work(changes);
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn settle(&self) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
-use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
+use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, RouteBench, WantedMachine};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_http::{Client, Options as HttpOptions, Proxies, Tls};
 use bowline_openstack::config::{Class, Credential, Global, LoadBalancer, Scope};
@@ -206,7 +206,7 @@ impl Bench for SimulatedBench {
         vec![self.fixture.application_secret.clone()]
     }
 
-    fn balancers(&self) -> Option<&dyn BalancerBench> {
+    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -242,12 +242,12 @@ impl Bench for SimulatedBench {
         true
     }
 
-    async fn unlist(&self, instance: &Instance) -> Hand {
+    async fn unlist(&self, instance: &Instance) -> BenchResult {
         self.cloud.set_server_status(&instance.id, "SOFT_DELETED");
-        Hand::Done
+        BenchResult::Done
     }
 
-    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
         self.cloud.repair_all();
         let Some(trouble) = trouble else { return true };
         let answer = |status| FaultSpec::always(Fault::Answer(status, String::new()));
@@ -257,24 +257,24 @@ impl Bench for SimulatedBench {
             })
         };
         match trouble {
-            Trouble::Unauthenticated => drop(self.cloud.inject(answer(401))),
-            Trouble::Forbidden => of_all(answer(403)),
-            Trouble::Throttled(after) => of_all(FaultSpec::always(Fault::Throttled(Some(after)))),
-            Trouble::Broken => of_all(answer(503)),
-            Trouble::Empty => of_all(FaultSpec::always(Fault::Empty)),
-            Trouble::Garbled => of_all(FaultSpec::always(Fault::Garbled)),
-            Trouble::NotFound(body) => of_all(FaultSpec::always(Fault::Answer(404, body.to_owned()))),
-            Trouble::Slow(delay) => of_all(FaultSpec::always(Fault::Slow(delay))),
+            InducedFault::Unauthenticated => drop(self.cloud.inject(answer(401))),
+            InducedFault::Forbidden => of_all(answer(403)),
+            InducedFault::Throttled(after) => of_all(FaultSpec::always(Fault::Throttled(Some(after)))),
+            InducedFault::Broken => of_all(answer(503)),
+            InducedFault::Empty => of_all(FaultSpec::always(Fault::Empty)),
+            InducedFault::Garbled => of_all(FaultSpec::always(Fault::Garbled)),
+            InducedFault::NotFound(body) => of_all(FaultSpec::always(Fault::Answer(404, body.to_owned()))),
+            InducedFault::Slow(delay) => of_all(FaultSpec::always(Fault::Slow(delay))),
         }
         true
     }
 
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+    async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         self.cloud.repair_all();
         if let Some(calls) = calls {
             self.cloud.crash_after(calls);
         }
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn calls(&self) -> Option<u64> {

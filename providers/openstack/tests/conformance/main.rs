@@ -13,7 +13,7 @@ use cloud::{Setting, SimulatedBench};
 
 fn check(report: &Report) {
     println!("{report}\n");
-    assert_eq!(report.complaints(), [], "{report}");
+    assert_eq!(report.violations(), [], "{report}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bowline_conformance::{SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget};
+use bowline_conformance::{SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource, SeenTarget};
 use bowline_core::annotations::ProxyProtocol;
 use bowline_core::{LoadBalancerKey, Protocol, SessionAffinity};
 use ipnet::IpNet;
@@ -157,7 +157,7 @@ fn layer_four(protocol: &str) -> Protocol {
 }
 
 impl Everything {
-    pub(crate) fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+    pub(crate) fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         let mark = mark(key);
         let balancer = self.balancers.iter().find(|one| list(&one["tags"]).contains(&json!(mark)))?;
         let on_it = |one: &&Value| list(&one["loadbalancers"]).iter().any(|above| above["id"] == balancer["id"]);
@@ -168,7 +168,7 @@ impl Everything {
         let inside: IpAddr = text(&balancer["vip_address"]).parse().ok()?;
         let address = floating.and_then(|ip| text(&ip["floating_ip_address"]).parse().ok()).unwrap_or(inside);
         let pool = self.pool(first["default_pool_id"].as_str()?)?;
-        Some(SeenBalancer {
+        Some(SeenLoadBalancer {
             id: text(&balancer["id"]),
             name: name("loadbalancer", balancer),
             addresses: vec![address],

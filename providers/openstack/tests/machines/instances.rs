@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use bowline_cloud::{CloudProvider as _, Error, ErrorKind, Identity, Instances as _, Retry, Seen};
+use bowline_cloud::{CloudProvider as _, Error, ErrorKind, Identity, Instances as _, KnownState, Retry};
 use bowline_core::InstanceState;
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, NewPort, NewServer, Service};
 use http::Method;
@@ -114,8 +114,8 @@ async fn whether_a_server_exists_and_runs_is_told_without_neutron() {
     let asked = [runs.as_str(), &stopped, "nobody"].map(|id| with_id("n", &format!("openstack:///{id}")));
     let answers = cloud.find_all(&asked).await;
     let told = |answer: &Result<InstanceState, Error>| answer.as_ref().map(state).map_err(|e| (e.kind(), e.seen()));
-    assert_eq!(told(&answers[0]), Err((ErrorKind::Unavailable, Some(Seen::Running))));
-    assert_eq!(told(&answers[1]), Err((ErrorKind::Unavailable, Some(Seen::Stopped))));
+    assert_eq!(told(&answers[0]), Err((ErrorKind::Unavailable, Some(KnownState::Running))));
+    assert_eq!(told(&answers[1]), Err((ErrorKind::Unavailable, Some(KnownState::Stopped))));
     assert_eq!(told(&answers[2]), Ok("gone"));
 }
 
@@ -233,9 +233,9 @@ async fn case_046_a_flavor_that_is_deleted_is_an_error_that_says_whether_the_ser
     let id = cloud.simulator.add_server(server);
     let error = cloud.find(named("node-1")).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::NotFound, "get flavor"));
-    assert_eq!(error.seen(), Some(Seen::Running));
+    assert_eq!(error.seen(), Some(KnownState::Running));
     cloud.simulator.stop_server(&id);
-    assert_eq!(cloud.find(named("node-1")).await.unwrap_err().seen(), Some(Seen::Stopped));
+    assert_eq!(cloud.find(named("node-1")).await.unwrap_err().seen(), Some(KnownState::Stopped));
     let page = cloud.provider.list(None).await.unwrap();
     assert_eq!(page.instances.len(), 1, "it spoils no listing");
 }

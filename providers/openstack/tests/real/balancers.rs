@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bowline_cloud::LoadBalancerKind;
-use bowline_conformance::{BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenResource};
+use bowline_conformance::{BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenLoadBalancer, SeenResource};
 use bowline_core::LoadBalancerKey;
 use http::Method;
 use serde_json::json;
@@ -49,12 +49,12 @@ impl RealBench {
 }
 
 #[async_trait]
-impl BalancerBench for RealBench {
+impl LoadBalancerBench for RealBench {
     async fn resources(&self) -> Vec<SeenResource> {
         self.everything().await.resources()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         self.everything().await.balancer(key)
     }
 
@@ -63,7 +63,7 @@ impl BalancerBench for RealBench {
         None
     }
 
-    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+    async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
         let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
@@ -98,14 +98,14 @@ impl BalancerBench for RealBench {
         Some(self.wire.writes())
     }
 
-    async fn stale(&self) -> Hand {
+    async fn stale(&self) -> BenchResult {
         // The services answer from their database.
-        Hand::Never
+        BenchResult::Never
     }
 
-    async fn slow(&self) -> Hand {
+    async fn slow(&self) -> BenchResult {
         // It is slow by itself: every change takes a second or more.
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn settle(&self) {

@@ -36,7 +36,7 @@ pub(crate) struct Cloud {
 }
 
 /// What was answered.
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) body: Value,
 }
@@ -112,7 +112,7 @@ impl Cloud {
         text(&self.ids[name])
     }
 
-    async fn ask(&self, method: &Method, service: Service, path: &str, body: Option<&Value>) -> (String, Answer) {
+    async fn ask(&self, method: &Method, service: Service, path: &str, body: Option<&Value>) -> (String, ApiResponse) {
         let base = self.catalog.iter().find(|(known, _)| *known == service).map_or("", |(_, url)| url);
         let prefix = match service {
             Service::Identity | Service::Compute => "",
@@ -130,11 +130,17 @@ impl Cloud {
         let answer = self.client.send(request).await.unwrap_or_else(|failure| panic!("{path}: {failure}"));
         let token = answer.headers().get("x-subject-token").map(|token| token.to_str().unwrap().to_owned());
         let body = serde_json::from_slice(answer.body()).unwrap_or(Value::Null);
-        (token.unwrap_or_default(), Answer { status: answer.status().as_u16(), body })
+        (token.unwrap_or_default(), ApiResponse { status: answer.status().as_u16(), body })
     }
 
     /// Asks, whatever the answer.
-    pub(crate) async fn try_call(&self, method: Method, service: Service, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn try_call(
+        &self,
+        method: Method,
+        service: Service,
+        path: &str,
+        body: Option<&Value>,
+    ) -> ApiResponse {
         let answer = self.ask(&method, service, path, body).await.1;
         if answer.status != 401 {
             return answer;

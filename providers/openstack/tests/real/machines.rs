@@ -9,7 +9,7 @@ use bowline_cloud::{
     Capabilities, CloudProvider, Finding, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
 };
 use bowline_config::ConfigFile;
-use bowline_conformance::{BalancerBench, Bench, Hand, RouteBench, Trouble, WantedMachine};
+use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, RouteBench, WantedMachine};
 use bowline_core::{Address, AddressType, ClusterName, Instance, ProviderId};
 use bowline_openstack::{Config, OpenStack};
 use http::Method;
@@ -163,7 +163,7 @@ impl Bench for RealBench {
         vec![self.project.cloud.password()]
     }
 
-    fn balancers(&self) -> Option<&dyn BalancerBench> {
+    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -204,14 +204,14 @@ impl Bench for RealBench {
         true
     }
 
-    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
         self.wire.make(trouble);
         true
     }
 
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+    async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         self.wire.crash_after(calls);
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn calls(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_conformance::Trouble;
+use bowline_conformance::InducedFault;
 use bowline_http::{Client, Failure, Handler, Options, Proxies, Tls};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -21,7 +21,7 @@ pub(crate) struct Wire {
     services: Client,
     calls: AtomicU64,
     writes: AtomicU64,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<InducedFault>>,
     /// So many calls are still carried out before the manager is dead; `None` as long as it lives.
     left_to_live: Mutex<Option<u64>>,
 }
@@ -60,7 +60,7 @@ impl Wire {
         self.writes.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn make(&self, trouble: Option<Trouble>) {
+    pub(crate) fn make(&self, trouble: Option<InducedFault>) {
         *self.trouble.lock().unwrap() = trouble;
     }
 
@@ -86,18 +86,20 @@ impl Wire {
         let trouble = (*self.trouble.lock().unwrap())?;
         let answer = Response::builder().header("content-type", "application/json");
         let (answer, body) = match trouble {
-            Trouble::Unauthenticated => (answer.status(401), r#"{"error": {"code": 401, "title": "Unauthorized"}}"#),
+            InducedFault::Unauthenticated => {
+                (answer.status(401), r#"{"error": {"code": 401, "title": "Unauthorized"}}"#)
+            }
             // Keystone has no rights to refuse, and nothing to show or to hide.
-            Trouble::Forbidden | Trouble::Empty | Trouble::NotFound(_) if asks_keystone => return None,
-            Trouble::Forbidden => (answer.status(403), r#"{"forbidden": {"code": 403, "message": "Policy"}}"#),
-            Trouble::Throttled(after) => {
+            InducedFault::Forbidden | InducedFault::Empty | InducedFault::NotFound(_) if asks_keystone => return None,
+            InducedFault::Forbidden => (answer.status(403), r#"{"forbidden": {"code": 403, "message": "Policy"}}"#),
+            InducedFault::Throttled(after) => {
                 (answer.status(429).header("retry-after", after.as_secs()), r#"{"overLimit": {"code": 429}}"#)
             }
-            Trouble::Broken => (answer.status(503), "no server is available"),
-            Trouble::Garbled => (answer.status(200), "<html>welcome</html>"),
-            Trouble::NotFound(body) => (answer.status(404), body),
-            Trouble::Slow(_) => return None,
-            Trouble::Empty => return answer.status(200).body(Bytes::from(nothing(request.uri().path()))).ok(),
+            InducedFault::Broken => (answer.status(503), "no server is available"),
+            InducedFault::Garbled => (answer.status(200), "<html>welcome</html>"),
+            InducedFault::NotFound(body) => (answer.status(404), body),
+            InducedFault::Slow(_) => return None,
+            InducedFault::Empty => return answer.status(200).body(Bytes::from(nothing(request.uri().path()))).ok(),
         };
         answer.body(Bytes::from_static(body.as_bytes())).ok()
     }
@@ -110,7 +112,7 @@ impl Wire {
     /// the provider, so this does it for them.
     async fn pass_on(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
         let trouble = *self.trouble.lock().unwrap();
-        if let Some(Trouble::Slow(delay)) = trouble {
+        if let Some(InducedFault::Slow(delay)) = trouble {
             tokio::time::sleep(delay).await;
         }
         for _ in 1..TRIES {

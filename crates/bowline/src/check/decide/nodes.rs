@@ -1,6 +1,6 @@
 //! What the nodes tell of their kubelets' flags, and whether their machines are known.
 
-use bowline_cloud::{Nobody, Result, Sighting};
+use bowline_cloud::{NoOwner, Ownership, Result};
 use bowline_core::InstanceState;
 use bowline_kube::SeenNode;
 
@@ -10,20 +10,20 @@ use crate::check::observed::Observed;
 pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     match &observed.nodes {
         None => Vec::new(),
-        Some(Err(unseen)) => vec![Finding::new(Kind::Unseen, "the Nodes", unseen.to_string())],
+        Some(Err(unseen)) => vec![Finding::new(Kind::ReadError, "the Nodes", unseen.to_string())],
         Some(Ok(nodes)) => nodes.iter().filter_map(|(node, sighting)| about(node, sighting.as_ref()?)).collect(),
     }
 }
 
-fn about(node: &SeenNode, sighting: &Result<Sighting>) -> Option<Finding> {
+fn about(node: &SeenNode, sighting: &Result<Ownership>) -> Option<Finding> {
     let (kind, detail) = match sighting {
         Err(error) => (Kind::MachineUnknown, error.to_string()),
-        Ok(Sighting::Nobody(Nobody::ForeignId(id))) => (Kind::ProviderIdForeign, id.to_string()),
-        Ok(Sighting::Nobody(Nobody::Declined(cloud))) => (Kind::NodeOfNoCloud, format!("{cloud} declines it")),
-        Ok(Sighting::Nobody(Nobody::Unclaimed)) if node.is_uninitialized => (Kind::NodeNameUnknown, String::new()),
-        Ok(Sighting::Nobody(Nobody::Unclaimed)) => (Kind::NodeOfNoCloud, String::new()),
-        Ok(Sighting::Owned { provider, state: InstanceState::Gone }) => (Kind::MachineGone, format!("in {provider}")),
-        Ok(Sighting::Owned { provider, state }) => owned(node, provider, state),
+        Ok(Ownership::NoOwner(NoOwner::ForeignId(id))) => (Kind::ProviderIdForeign, id.to_string()),
+        Ok(Ownership::NoOwner(NoOwner::Declined(cloud))) => (Kind::NodeOfNoCloud, format!("{cloud} declines it")),
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) if node.is_uninitialized => (Kind::NodeNameUnknown, String::new()),
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => (Kind::NodeOfNoCloud, String::new()),
+        Ok(Ownership::Owned { provider, state: InstanceState::Gone }) => (Kind::MachineGone, format!("in {provider}")),
+        Ok(Ownership::Owned { provider, state }) => owned(node, provider, state),
     };
     Some(Finding::new(kind, &node.name, detail))
 }

@@ -18,14 +18,14 @@ pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     match &observed.leases {
         None => {}
         Some(Err(unseen)) => {
-            findings.push(Finding::new(Kind::Unseen, "the leases of other managers", unseen.to_string()))
+            findings.push(Finding::new(Kind::ReadError, "the leases of other managers", unseen.to_string()))
         }
         Some(Ok(leases)) => findings.extend(leases.iter().filter_map(|lease| self::lease(lease, &observed.manager))),
     }
     findings.extend(observed.own_lease.iter().filter_map(|lease| self::lease(lease, &observed.manager)));
     match &observed.services {
         None => {}
-        Some(Err(unseen)) => findings.push(Finding::new(Kind::Unseen, "the Services", unseen.to_string())),
+        Some(Err(unseen)) => findings.push(Finding::new(Kind::ReadError, "the Services", unseen.to_string())),
         Some(Ok(services)) => {
             findings.extend(services.iter().filter_map(|service| self::service(service, &observed.manager)));
         }

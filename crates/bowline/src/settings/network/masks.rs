@@ -1,7 +1,7 @@
 //! How large a node's pod range is (IPAM-3).
 
-use bowline_config::{Problem, Problems};
-use bowline_core::ipam::{ClusterRange, RangeProblem};
+use bowline_config::{ConfigError, ConfigErrors};
+use bowline_core::ipam::{ClusterCidr, ClusterCidrError};
 use ipnet::IpNet;
 
 use super::super::taken;
@@ -35,23 +35,23 @@ const V4: &str = "node-cidr-mask-size-ipv4";
 const V6: &str = "node-cidr-mask-size-ipv6";
 
 impl Masks {
-    pub(super) fn resolve(args: &NodeIpamArgs, problems: &mut Problems) -> Masks {
+    pub(super) fn resolve(args: &NodeIpamArgs, errors: &mut ConfigErrors) -> Masks {
         Masks {
-            single: mask(SINGLE, args.node_cidr_mask_size.as_ref(), problems),
-            v4: mask(V4, args.node_cidr_mask_size_ipv4.as_ref(), problems),
-            v6: mask(V6, args.node_cidr_mask_size_ipv6.as_ref(), problems),
+            single: mask(SINGLE, args.node_cidr_mask_size.as_ref(), errors),
+            v4: mask(V4, args.node_cidr_mask_size_ipv4.as_ref(), errors),
+            v6: mask(V6, args.node_cidr_mask_size_ipv6.as_ref(), errors),
         }
     }
 
     /// These ranges, cut into blocks. All that stands in the way is told.
-    pub(super) fn cut(self, pods: &Ranges, problems: &mut Problems) -> Vec<ClusterRange> {
-        self.contradiction(pods).into_iter().for_each(|problem| problems.push(problem));
+    pub(super) fn cut(self, pods: &Ranges, errors: &mut ConfigErrors) -> Vec<ClusterCidr> {
+        self.contradiction(pods).into_iter().for_each(|problem| errors.push(problem));
         let mut cut = Vec::new();
         for range in &pods.read {
             for (flag, bits) in self.of(range, pods.is_dual_stack()) {
-                match ClusterRange::new(*range, bits) {
+                match ClusterCidr::new(*range, bits) {
                     Ok(range) => cut.push(range),
-                    Err(why) => problems.push(uncut(flag, range, &why)),
+                    Err(why) => errors.push(uncut(flag, range, &why)),
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Masks {
 
     /// Flags that do not go together, or not with these ranges.
     // upstream: the words of all four, which people look for.
-    fn contradiction(self, pods: &Ranges) -> Option<Problem> {
+    fn contradiction(self, pods: &Ranges) -> Option<ConfigError> {
         let [single, v4, v6] = [self.single, self.v4, self.v6].map(|mask| mask != Mask::Unset);
         let (flag, message, hint) = match pods.only() {
             None if single && pods.is_dual_stack() => (
@@ -101,7 +101,7 @@ impl Masks {
             ),
             _ => return None,
         };
-        Some(Problem::flag(flag, message).hint(hint))
+        Some(ConfigError::flag(flag, message).hint(hint))
     }
 }
 
@@ -113,7 +113,7 @@ fn bits((flag, mask): (&'static str, Mask)) -> Option<(&'static str, u8)> {
 }
 
 /// What is wrong with the size of a range's blocks, and which sizes would be right.
-fn uncut(flag: &str, range: &IpNet, why: &RangeProblem) -> Problem {
+fn uncut(flag: &str, range: &IpNet, why: &ClusterCidrError) -> ConfigError {
     // Zero would mean that the flag is not given.
     let shortest = range.prefix_len().max(1);
     let longest = match range {
@@ -122,24 +122,24 @@ fn uncut(flag: &str, range: &IpNet, why: &RangeProblem) -> Problem {
     };
     // upstream: the first words of the one of these, which people look for.
     let message = match why {
-        RangeProblem::BlockTooLarge { .. } => {
+        ClusterCidrError::BlockTooLarge { .. } => {
             format!("mask size of cluster CIDR must be less than or equal to --node-cidr-mask-size: {why}")
         }
         _ => why.to_string(),
     };
     let hint = format!("set --{flag} to a number from {shortest} to {longest}, or another --cluster-cidr");
-    Problem::flag(flag, message).hint(hint)
+    ConfigError::flag(flag, message).hint(hint)
 }
 
 /// The value of one flag.
-fn mask(flag: &str, given: Option<&Given<i32>>, problems: &mut Problems) -> Mask {
-    let Some(bits) = given.map_or(Some(0), |given| taken(given, problems)) else { return Mask::Wrong };
+fn mask(flag: &str, given: Option<&Given<i32>>, errors: &mut ConfigErrors) -> Mask {
+    let Some(bits) = given.map_or(Some(0), |given| taken(given, errors)) else { return Mask::Wrong };
     match u8::try_from(bits).ok().filter(|bits| *bits <= 128) {
         Some(0) => Mask::Unset,
         Some(bits) => Mask::Bits(bits),
         None => {
             let message = format!("{bits} is no length of a prefix");
-            problems.push(Problem::flag(flag, message).hint("write a number such as 24 for IPv4 or 64 for IPv6"));
+            errors.push(ConfigError::flag(flag, message).hint("write a number such as 24 for IPv4 or 64 for IPv6"));
             Mask::Wrong
         }
     }

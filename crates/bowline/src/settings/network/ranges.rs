@@ -1,6 +1,6 @@
 //! The flags whose value is a range, or one of each family.
 
-use bowline_config::{Problem, Problems};
+use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::parse_cidr;
 use ipnet::IpNet;
 
@@ -17,27 +17,27 @@ pub(crate) struct Ranges {
 
 /// `--cluster-cidr`.
 // upstream: looked at only where something needs it. A range that is wrong is wrong before that, too.
-pub(crate) fn pods(text: &str, problems: &mut Problems) -> Ranges {
+pub(crate) fn pods(text: &str, errors: &mut ConfigErrors) -> Ranges {
     let text = text.trim();
     let parts: Vec<_> = if text.is_empty() { Vec::new() } else { text.split(',').collect() };
     // upstream: these words, and others for the other flag.
     let too_many = format!("length of clusterCIDRs is:{} more than max allowed of 2", parts.len());
-    Ranges::read("cluster-cidr", &parts, too_many, problems)
+    Ranges::read("cluster-cidr", &parts, too_many, errors)
 }
 
 /// `--service-cluster-ip-range`.
 // upstream: what does not parse is logged and ignored, and pods then get the addresses of Services. Nobody means that, so
 // here it is a problem. A part that is empty is no part, in both.
-pub(super) fn services(text: &str, problems: &mut Problems) -> Ranges {
+pub(super) fn services(text: &str, errors: &mut ConfigErrors) -> Ranges {
     let parts: Vec<_> = text.split(',').filter(|part| !part.trim().is_empty()).collect();
     let too_many = format!("--service-cluster-ip-range can not contain more than two entries, and has {}", parts.len());
-    Ranges::read("service-cluster-ip-range", &parts, too_many, problems)
+    Ranges::read("service-cluster-ip-range", &parts, too_many, errors)
 }
 
 impl Ranges {
-    fn read(flag: &str, parts: &[&str], too_many: String, problems: &mut Problems) -> Ranges {
+    fn read(flag: &str, parts: &[&str], too_many: String, errors: &mut ConfigErrors) -> Ranges {
         let mut ranges = Ranges { parts: parts.len(), read: Vec::new(), is_right: true };
-        let mut wrong = Problems::new();
+        let mut wrong = ConfigErrors::new();
         for (index, part) in parts.iter().enumerate() {
             match parse_cidr(part) {
                 Some(range) => ranges.read.push(range),
@@ -46,15 +46,15 @@ impl Ranges {
         }
         let hint = "give one range, or one of IPv4 and one of IPv6";
         if parts.len() > 2 {
-            wrong.push(Problem::flag(flag, too_many).hint(hint));
+            wrong.push(ConfigError::flag(flag, too_many).hint(hint));
         } else if ranges.are_of_one_family() {
             // upstream: the words from "not" on.
             let message =
                 format!("{} are not configured as dual stack (at least one from each IPFamily)", parts.join(" and "));
-            wrong.push(Problem::flag(flag, message).hint(hint));
+            wrong.push(ConfigError::flag(flag, message).hint(hint));
         }
         ranges.is_right = wrong.is_empty();
-        problems.extend(wrong);
+        errors.extend(wrong);
         ranges
     }
 
@@ -84,24 +84,24 @@ impl Ranges {
 
 // upstream: "invalid CIDR[1]" and "invalid CIDR address", which people look for. Blanks are not taken away, there and here:
 // a value that one manager takes and the other does not is a trap on the way back.
-fn unreadable(flag: &str, index: usize, part: &str) -> Problem {
+fn unreadable(flag: &str, index: usize, part: &str) -> ConfigError {
     let hint = match parse_cidr(part.trim()) {
         Some(_) => format!("leave the blank out: {}", part.trim()),
         None => {
             "write a range such as 10.244.0.0/16 or fd00:10:244::/56, or one of each, separated by a comma".to_owned()
         }
     };
-    Problem::flag(flag, format!("invalid CIDR[{index}]: invalid CIDR address: {part:?}")).hint(hint)
+    ConfigError::flag(flag, format!("invalid CIDR[{index}]: invalid CIDR address: {part:?}")).hint(hint)
 }
 
 /// Services in the middle of the pods' range cost some of it (I2); around all of it, they leave nothing.
-pub(super) fn compare(pods: &[IpNet], services: &[IpNet], remarks: &mut Vec<String>, problems: &mut Problems) {
+pub(super) fn compare(pods: &[IpNet], services: &[IpNet], remarks: &mut Vec<String>, errors: &mut ConfigErrors) {
     for (pods, services) in pods.iter().flat_map(|pods| services.iter().map(move |services| (pods, services))) {
         if services.contains(pods) {
             let message =
                 format!("{services} covers the whole of --cluster-cidr {pods}, so that nothing is left for pods");
             let hint = "give Services and pods ranges of their own";
-            problems.push(Problem::flag("service-cluster-ip-range", message).hint(hint));
+            errors.push(ConfigError::flag("service-cluster-ip-range", message).hint(hint));
         } else if pods.contains(services) {
             remarks.push(format!(
                 "--service-cluster-ip-range {services} lies in --cluster-cidr {pods}: this part of it is not handed out to nodes"

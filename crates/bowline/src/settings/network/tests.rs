@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bowline_config::Problems;
+use bowline_config::ConfigErrors;
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
 use bowline_controllers::route::Mode;
@@ -18,11 +18,11 @@ const PERIODIC: &str = "--feature-gates=CloudControllerManagerWatchBasedRoutesRe
 fn resolve(flags: &[&str]) -> Result<(ManagerOptions, Vec<String>), Vec<String>> {
     let quiet = ["bowline", "--cloud-provider=local", "--leader-elect=false"];
     let args = crate::cli::Cli::parse_from(quiet.iter().chain(flags)).manager;
-    let mut problems = Problems::new();
-    let settings = Settings::resolve(&args, &mut problems);
-    match problems.is_empty() {
+    let mut errors = ConfigErrors::new();
+    let settings = Settings::resolve(&args, &mut errors);
+    match errors.is_empty() {
         true => Ok((settings.manager, settings.remarks)),
-        false => Err(problems.iter().map(ToString::to_string).collect()),
+        false => Err(errors.iter().map(ToString::to_string).collect()),
     }
 }
 
@@ -170,9 +170,9 @@ fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
         ("", "--feature-gates=Knots=true", "--feature-gates: unrecognized feature gate: Knots", "leave it out"),
     ];
     for (case, flag, says, fix) in cases {
-        let problems = resolve(&[flag]).unwrap_err();
-        assert_eq!(problems.len(), 1, "{case}: {flag}: {problems:#?}");
-        assert!(problems[0].contains(says) && problems[0].contains(fix), "{case}: {flag}: {problems:#?}");
+        let errors = resolve(&[flag]).unwrap_err();
+        assert_eq!(errors.len(), 1, "{case}: {flag}: {errors:#?}");
+        assert!(errors[0].contains(says) && errors[0].contains(fix), "{case}: {flag}: {errors:#?}");
     }
 }
 
@@ -213,7 +213,7 @@ fn ipam_03_masks_are_those_of_the_flags_and_else_the_usual_ones() {
     for (ranges, flags, expected) in cases {
         let range = format!("--cluster-cidr={ranges}");
         let ipam = resolve(&[&[ALLOCATE, &range], flags].concat()).unwrap().0.node_ipam.unwrap();
-        let masks: Vec<_> = ipam.ranges.iter().map(bowline_core::ipam::ClusterRange::node_mask).collect();
+        let masks: Vec<_> = ipam.ranges.iter().map(bowline_core::ipam::ClusterCidr::node_mask).collect();
         assert_eq!(masks, expected, "{ranges} {flags:?}");
     }
 }
@@ -280,9 +280,9 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
     ];
     for (case, ranges, flags, says, fix) in cases {
         let range = format!("--cluster-cidr={ranges}");
-        let problems = resolve(&[&[ALLOCATE, &range], flags].concat()).unwrap_err();
-        assert_eq!(problems.len(), 1, "{case}: {problems:#?}");
-        assert!(problems[0].contains(says) && problems[0].contains(fix), "{case}: {problems:#?}");
+        let errors = resolve(&[&[ALLOCATE, &range], flags].concat()).unwrap_err();
+        assert_eq!(errors.len(), 1, "{case}: {errors:#?}");
+        assert!(errors[0].contains(says) && errors[0].contains(fix), "{case}: {errors:#?}");
         // upstream: likewise, masks are not looked at where nothing is handed out.
         assert!(resolve(&[&[range.as_str()], flags].concat()).is_ok(), "{case}");
     }
@@ -290,11 +290,11 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
 
 #[test]
 fn ranges_to_hand_out_must_be_given_and_their_lack_is_told_once() {
-    let problems = resolve(&[ALLOCATE]).unwrap_err();
-    assert_eq!(problems.len(), 1, "{problems:#?}");
+    let errors = resolve(&[ALLOCATE]).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:#?}");
     let says =
         ["--cluster-cidr: it is not given", "set --cluster-cidr=<range of the pods>", "--allocate-node-cidrs=false"];
-    assert!(says.iter().all(|part| problems[0].contains(part)), "{problems:#?}");
+    assert!(says.iter().all(|part| errors[0].contains(part)), "{errors:#?}");
 }
 
 #[test]
@@ -308,10 +308,10 @@ fn services_may_live_in_a_part_of_the_pods_range_but_not_all_over_it() {
     assert!(remarks.len() == 1 && remarks[0].starts_with(inside), "I2: {remarks:?}");
     assert!(resolve("10.244.0.0/16", "10.96.0.0/12").unwrap().1.is_empty());
     for services in ["127.123.234.0/24", "127.0.0.0/8"] {
-        let problems = resolve("127.123.234.0/24", services).unwrap_err();
+        let errors = resolve("127.123.234.0/24", services).unwrap_err();
         let says =
             format!("--service-cluster-ip-range: {services} covers the whole of --cluster-cidr 127.123.234.0/24");
-        assert!(problems.len() == 1 && problems[0].starts_with(&says), "{problems:#?}");
+        assert!(errors.len() == 1 && errors[0].starts_with(&says), "{errors:#?}");
     }
 }
 
@@ -333,9 +333,9 @@ fn ipam_04_each_allocator_type_has_its_meaning() {
 #[test]
 fn services_that_have_a_part_of_every_block_leave_nothing_to_hand_out() {
     let flags = [ALLOCATE, "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.244.3.0/24"];
-    let problems = resolve(&[&flags[..], &["--node-cidr-mask-size=16"]].concat()).unwrap_err();
+    let errors = resolve(&[&flags[..], &["--node-cidr-mask-size=16"]].concat()).unwrap_err();
     let says = "--service-cluster-ip-range: Services have a part of each block of /16 of --cluster-cidr 10.244.0.0/16";
-    assert!(problems.len() == 1 && problems[0].starts_with(says), "{problems:#?}");
+    assert!(errors.len() == 1 && errors[0].starts_with(says), "{errors:#?}");
     assert!(resolve(&[&flags[..], &["--node-cidr-mask-size=17"]].concat()).is_ok());
 }
 
@@ -390,10 +390,10 @@ fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
         ),
     ];
     for (flags, expected) in cases {
-        let problems = resolve(&[&[ALLOCATE], flags].concat()).unwrap_err();
-        assert_eq!(problems.len(), expected.len(), "{flags:?}: {problems:#?}");
+        let errors = resolve(&[&[ALLOCATE], flags].concat()).unwrap_err();
+        assert_eq!(errors.len(), expected.len(), "{flags:?}: {errors:#?}");
         for part in expected {
-            assert_eq!(problems.iter().filter(|problem| problem.contains(part)).count(), 1, "{part}: {problems:#?}");
+            assert_eq!(errors.iter().filter(|problem| problem.contains(part)).count(), 1, "{part}: {errors:#?}");
         }
     }
 }

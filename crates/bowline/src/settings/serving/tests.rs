@@ -12,13 +12,13 @@ use crate::settings::Settings;
 /// What is served with these flags and what is remarked about it, or all that is wrong.
 fn resolve(flags: &[&str]) -> Result<(Serving, Vec<String>), Vec<String>> {
     let argv = ["bowline", "--cloud-provider=local"].iter().chain(flags);
-    let mut problems = Problems::new();
-    let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut problems);
+    let mut errors = ConfigErrors::new();
+    let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut errors);
     let about = |remark: &String| !remark.contains("leader");
-    if problems.is_empty() {
+    if errors.is_empty() {
         Ok((settings.serving, settings.remarks.into_iter().filter(about).collect()))
     } else {
-        Err(problems.iter().map(ToString::to_string).collect())
+        Err(errors.iter().map(ToString::to_string).collect())
     }
 }
 
@@ -28,9 +28,9 @@ fn serving(flags: &[&str]) -> Serving {
 
 /// The only problem with these flags.
 fn wrong(flags: &[&str]) -> String {
-    let problems = resolve(flags).unwrap_err();
-    assert_eq!(problems.len(), 1, "{flags:?}: {problems:#?}");
-    problems.concat()
+    let errors = resolve(flags).unwrap_err();
+    assert_eq!(errors.len(), 1, "{flags:?}: {errors:#?}");
+    errors.concat()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn c15_c16_webhooks_are_served_if_some_are_chosen_and_the_gate_is_open() {
     let https = chosen.https.clone().unwrap();
     assert_eq!((https.port, https.tls.pair_name.as_str()), (10260, "cloud-controller-manager-webhook"));
     assert_eq!(names(&chosen.of(hooks(&["foo", "bar", "baz"]))), ["foo", "bar"], "C16");
-    assert_eq!(chosen.problems(&hooks(&["foo", "bar", "baz"])).iter().count(), 0);
+    assert_eq!(chosen.errors(&hooks(&["foo", "bar", "baz"])).iter().count(), 0);
     // HOOK-2: upstream would crash.
     assert_eq!(serving(&[gate, "--webhooks=*", "--webhook-secure-port=0"]).webhooks.https, None);
     let (closed, remarks) = resolve(&["--webhooks=*"]).unwrap();
@@ -164,7 +164,7 @@ fn c17_what_names_a_webhook_first_counts_and_then_the_star() {
     for (flag, expected) in cases {
         assert_eq!(names(&serving(&[flag]).webhooks.of(hooks(&["a", "b"]))), expected, "{flag}");
     }
-    let unknown = serving(&["--webhooks=a,-c,*"]).webhooks.problems(&hooks(&["a", "b"]));
+    let unknown = serving(&["--webhooks=a,-c,*"]).webhooks.errors(&hooks(&["a", "b"]));
     assert_eq!(unknown.to_string(), "--webhooks: \"c\" is not in the list of known webhooks; did you mean a?");
 }
 
@@ -271,7 +271,7 @@ fn what_is_older_or_weaker_than_this_program_speaks_is_remarked() {
         ("--tls-curve-preferences=29", "--tls-curve-preferences has no effect"),
     ];
     for (flag, expected) in cases {
-        let (serving, remarks) = resolve(&[flag]).unwrap_or_else(|problems| panic!("{flag}: {problems:?}"));
+        let (serving, remarks) = resolve(&[flag]).unwrap_or_else(|errors| panic!("{flag}: {errors:?}"));
         assert!(remarks.iter().any(|remark| remark.starts_with(expected)), "{flag}: {remarks:?}");
         assert!(!serving.https.unwrap().tls.only_tls13);
     }

@@ -25,16 +25,16 @@ fn cloud(batch: usize) -> Arc<Fake> {
     Arc::new(Fake::new("c").batch_observe(batch).latency(Duration::from_secs(1)))
 }
 
-fn wish(service: &str) -> LoadBalancerWish {
+fn desired(service: &str) -> DesiredLoadBalancer {
     wish_with(service, "")
 }
 
 /// Wishes with different notes are different wishes for the same balancer.
-fn wish_with(service: &str, note: &str) -> LoadBalancerWish {
+fn wish_with(service: &str, note: &str) -> DesiredLoadBalancer {
     let (namespace, service) = ("default".to_owned(), service.to_owned());
     let key = LoadBalancerKey { cluster: "k".into(), namespace, uid: format!("uid-of-{service}"), service };
     let annotations = Arc::new([("note".to_owned(), note.to_owned())].into());
-    LoadBalancerWish { key, annotations, settings: Arc::default(), spec: None }
+    DesiredLoadBalancer { key, annotations, settings: Arc::default(), spec: None }
 }
 
 /// Whose balancer was seen, or why none was.
@@ -47,7 +47,7 @@ fn told(answer: Answer) -> String {
 }
 
 async fn ask(layers: Arc<Layered>, service: &str) -> String {
-    told(layers.observe_load_balancer(&wish(service)).await)
+    told(layers.observe_load_balancer(&desired(service)).await)
 }
 
 /// The batches that reached the cloud.
@@ -146,12 +146,12 @@ async fn a_question_that_nobody_waits_for_any_more_is_not_asked() {
 async fn equal_wishes_share_an_answer_and_other_wishes_of_the_same_balancer_have_a_call_of_their_own() {
     let fake = cloud(10);
     let layers = layers(&fake);
-    let wishes = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "1"), ("a", "3"), ("b", "2")];
-    let wishes = wishes.map(|(service, note)| wish_with(service, note));
-    let seen = |wish: &LoadBalancerWish| Opaque::new(json!([wish.key.service, wish.annotations]));
-    let answers = join_all(wishes.iter().map(|wish| layers.observe_load_balancer(wish))).await;
-    for (wish, answer) in wishes.iter().zip(answers) {
-        assert_eq!(answer.unwrap().map(|state| state.resources), Some(seen(wish)));
+    let wanted = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "1"), ("a", "3"), ("b", "2")];
+    let wanted = wanted.map(|(service, note)| wish_with(service, note));
+    let seen = |desired: &DesiredLoadBalancer| Opaque::new(json!([desired.key.service, desired.annotations]));
+    let answers = join_all(wanted.iter().map(|desired| layers.observe_load_balancer(desired))).await;
+    for (desired, answer) in wanted.iter().zip(answers) {
+        assert_eq!(answer.unwrap().map(|state| state.resources), Some(seen(desired)));
     }
     assert_eq!(batches(&fake), [vec!["a", "b"], vec!["a", "b"], vec!["a"]]);
 }
@@ -161,8 +161,8 @@ async fn a_list_is_cut_to_the_size_of_a_batch_and_answered_in_its_order() {
     for (batch, size) in [(0, 1), (1, 1), (30, 30), (1000, 100)] {
         let (fake, begun) = (cloud(batch), Instant::now());
         let services: Vec<String> = (0..100).map(|n| format!("s{n}")).collect();
-        let wishes: Vec<_> = services.iter().map(|service| wish(service)).collect();
-        let answers = layers(&fake).observe_load_balancers(&wishes).await;
+        let wanted: Vec<_> = services.iter().map(|service| desired(service)).collect();
+        let answers = layers(&fake).observe_load_balancers(&wanted).await;
         assert_eq!(answers.into_iter().map(told).collect::<Vec<_>>(), services);
         assert_eq!((sizes(&fake).iter().max(), sizes(&fake).iter().sum()), (Some(&size), 100));
         assert!(fake.most_at_once.load(Ordering::SeqCst) <= AT_ONCE);
@@ -179,7 +179,7 @@ async fn a_wrong_number_of_answers_is_an_error_for_all_that_were_asked() {
     fake.loses_answers.store(true, Ordering::SeqCst);
     let answers = join_all(["a", "b"].map(|service| ask(layers.clone(), service))).await;
     assert_eq!(answers, ["unexpected"; 2]);
-    let answers = layers.observe_load_balancers(&["a", "b", "c", "d"].map(wish)).await;
+    let answers = layers.observe_load_balancers(&["a", "b", "c", "d"].map(desired)).await;
     assert_eq!(answers.into_iter().map(told).collect::<Vec<_>>(), ["unexpected"; 4]);
 }
 
@@ -206,11 +206,11 @@ async fn truth_in_fit_batches(batch: usize, questions: Vec<(u64, u8, u8)>) {
     let fake = cloud(batch);
     let layers = layers(&fake);
     let asked = questions.into_iter().map(|(pause, service, note)| {
-        let (layers, wish) = (layers.clone(), wish_with(&format!("s{service}"), &note.to_string()));
+        let (layers, desired) = (layers.clone(), wish_with(&format!("s{service}"), &note.to_string()));
         async move {
             sleep(Duration::from_millis(pause)).await;
-            let state = layers.observe_load_balancer(&wish).await.unwrap().unwrap();
-            assert_eq!(state.resources, Opaque::new(json!([wish.key.service, wish.annotations])));
+            let state = layers.observe_load_balancer(&desired).await.unwrap().unwrap();
+            assert_eq!(state.resources, Opaque::new(json!([desired.key.service, desired.annotations])));
         }
     });
     join_all(asked).await;

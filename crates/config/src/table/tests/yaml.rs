@@ -41,7 +41,7 @@ fn documents(format: Format, unknown: Unknown) -> Table {
     Table { format, unknown, sections: [Section::document::<Document>(), vec![server]].concat() }
 }
 
-fn strict(text: &str) -> Result<Settings, Problems> {
+fn strict(text: &str) -> Result<Settings, ConfigErrors> {
     documents(Format::Yaml, Unknown::Refuse).read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())
 }
 
@@ -119,9 +119,9 @@ fn everything_that_is_wrong_is_reported_at_once_with_line_key_and_remedy() {
         ("servers: {a: {most: x}}\n", "1: servers.a.most: \"x\" is no whole number"),
     ];
     for (text, expected) in cases {
-        let problems = strict(text).unwrap_err();
-        assert!(problems.to_string().starts_with(&format!("a.yaml:{expected}")), "{text:?}: {problems}");
-        assert!(!problems.to_string().contains("s3cr3t"), "{problems}");
+        let errors = strict(text).unwrap_err();
+        assert!(errors.to_string().starts_with(&format!("a.yaml:{expected}")), "{text:?}: {errors}");
+        assert!(!errors.to_string().contains("s3cr3t"), "{errors}");
     }
     assert_eq!(strict("a: 1\nquick: 3\nroutes:\n  quick: 4\n").unwrap_err().iter().count(), 3);
 }
@@ -150,7 +150,7 @@ keys! {
     }
 }
 
-fn entries(unknown: Unknown, text: &str) -> Result<Settings, Problems> {
+fn entries(unknown: Unknown, text: &str) -> Result<Settings, ConfigErrors> {
     let clouds = Section { named: true, ..Section::of::<Entry>("clouds", "Everything.") };
     let table = Table { format: Format::Yaml, unknown, sections: vec![clouds] };
     table.read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())

@@ -1,20 +1,20 @@
 //! Rules about what a balancer listens on.
 
-use bowline_core::{LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, TargetNode};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, PortSpec, Protocol, TargetNode};
 
 use crate::balancing::{Balancing, change, port};
-use crate::scene::{Scene, Verdict, require};
+use crate::scene::{CaseResult, Scene, require};
 
 /// A Service with the ports of these numbers and the protocol of the first.
-fn with_ports(wish: &LoadBalancerWish, numbers: &[u16]) -> LoadBalancerWish {
-    change(wish, |spec| {
+fn with_ports(desired: &DesiredLoadBalancer, numbers: &[u16]) -> DesiredLoadBalancer {
+    change(desired, |spec| {
         let protocol = spec.ports.first().map_or(Protocol::Tcp, |port| port.protocol);
         spec.ports = numbers.iter().map(|number| port(*number, protocol)).collect();
     })
 }
 
-fn edit_first(wish: &LoadBalancerWish, edit: impl FnOnce(&mut PortSpec)) -> LoadBalancerWish {
-    change(wish, |spec| {
+fn edit_first(desired: &DesiredLoadBalancer, edit: impl FnOnce(&mut PortSpec)) -> DesiredLoadBalancer {
+    change(desired, |spec| {
         if let Some(first) = spec.ports.first_mut() {
             edit(first);
         }
@@ -22,109 +22,109 @@ fn edit_first(wish: &LoadBalancerWish, edit: impl FnOnce(&mut PortSpec)) -> Load
 }
 
 /// Each is made so in turn, is so in the cloud, and keeps its address.
-async fn in_turn(work: &Balancing<'_>, wishes: &[LoadBalancerWish]) -> Verdict {
+async fn in_turn(work: &Balancing<'_>, wanted: &[DesiredLoadBalancer]) -> CaseResult {
     let mut addresses = Vec::new();
-    for wish in wishes {
-        work.fulfil(wish).await?;
-        work.rests(wish).await?;
-        let now = work.seen(&wish.key).await?.addresses;
+    for desired in wanted {
+        work.fulfil(desired).await?;
+        work.rests(desired).await?;
+        let now = work.seen(&desired.key).await?.addresses;
         require(addresses.is_empty() || addresses == now, || format!("its addresses were {addresses:?}, now {now:?}"))?;
         addresses = now;
     }
     Ok(())
 }
 
-pub(in crate::cases) async fn ports_follow_the_service(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn ports_follow_the_service(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let plain = work.wish("web", &[work.node("node-1").await, work.node("node-2").await])?;
+    let plain = work.desired("web", &[work.node("node-1").await, work.node("node-2").await])?;
     let most = work.caps()?.max_ports.unwrap_or(usize::MAX);
     let lists: [&[u16]; 6] = [&[0], &[0, 1], &[0, 1, 2], &[2], &[3, 2, 4], &[5]];
-    let mut wishes: Vec<_> =
+    let mut wanted: Vec<_> =
         lists.into_iter().filter(|list| list.len() <= most).map(|list| with_ports(&plain, list)).collect();
     // Another node port behind the same port, and the same node port behind another port.
-    wishes.push(edit_first(&with_ports(&plain, &[5]), |port| port.node_port = Some(31001)));
-    wishes.push(edit_first(&with_ports(&plain, &[6]), |port| port.node_port = Some(31001)));
-    in_turn(&work, &wishes).await?;
+    wanted.push(edit_first(&with_ports(&plain, &[5]), |port| port.node_port = Some(31001)));
+    wanted.push(edit_first(&with_ports(&plain, &[6]), |port| port.node_port = Some(31001)));
+    in_turn(&work, &wanted).await?;
     work.remove(&plain).await
 }
 
-pub(in crate::cases) async fn port_names_change_nothing(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn port_names_change_nothing(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let wish = work.wish("web", &[work.node("node-1").await])?;
-    work.fulfil(&wish).await?;
-    let before = things(&work, &wish).await;
-    work.fulfil(&edit_first(&wish, |port| port.name = "renamed".to_owned())).await?;
-    let after = things(&work, &wish).await;
+    let desired = work.desired("web", &[work.node("node-1").await])?;
+    work.fulfil(&desired).await?;
+    let before = things(&work, &desired).await;
+    work.fulfil(&edit_first(&desired, |port| port.name = "renamed".to_owned())).await?;
+    let after = things(&work, &desired).await;
     require(before == after, || format!("a port was renamed, and {before:?} became {after:?}"))
 }
 
 /// Kind and ID of all that there is for a Service.
-async fn things(work: &Balancing<'_>, wish: &LoadBalancerWish) -> Vec<(String, String)> {
-    work.owned(&wish.key).await.into_iter().map(|one| (one.kind, one.id)).collect()
+async fn things(work: &Balancing<'_>, desired: &DesiredLoadBalancer) -> Vec<(String, String)> {
+    work.owned(&desired.key).await.into_iter().map(|one| (one.kind, one.id)).collect()
 }
 
-pub(in crate::cases) async fn tcp_is_balanced(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn tcp_is_balanced(scene: &Scene) -> CaseResult {
     speaks(scene, Protocol::Tcp).await
 }
 
-pub(in crate::cases) async fn udp_is_balanced(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn udp_is_balanced(scene: &Scene) -> CaseResult {
     speaks(scene, Protocol::Udp).await
 }
 
-pub(in crate::cases) async fn sctp_is_balanced(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn sctp_is_balanced(scene: &Scene) -> CaseResult {
     speaks(scene, Protocol::Sctp).await
 }
 
-async fn speaks(scene: &Scene, protocol: Protocol) -> Verdict {
+async fn speaks(scene: &Scene, protocol: Protocol) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let wish = speaking(&work.wish("web", &[work.node("node-1").await])?, protocol);
-    work.fulfil(&wish).await?;
-    work.rests(&wish).await?;
-    work.remove(&wish).await
+    let desired = speaking(&work.desired("web", &[work.node("node-1").await])?, protocol);
+    work.fulfil(&desired).await?;
+    work.rests(&desired).await?;
+    work.remove(&desired).await
 }
 
-fn speaking(wish: &LoadBalancerWish, protocol: Protocol) -> LoadBalancerWish {
-    change(wish, |spec| spec.ports.iter_mut().for_each(|port| port.protocol = protocol))
+fn speaking(desired: &DesiredLoadBalancer, protocol: Protocol) -> DesiredLoadBalancer {
+    change(desired, |spec| spec.ports.iter_mut().for_each(|port| port.protocol = protocol))
 }
 
-pub(in crate::cases) async fn protocol_changes(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn protocol_changes(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let wish = work.wish("web", &[work.node("node-1").await])?;
-    let (tcp, udp) = (speaking(&wish, Protocol::Tcp), speaking(&wish, Protocol::Udp));
+    let desired = work.desired("web", &[work.node("node-1").await])?;
+    let (tcp, udp) = (speaking(&desired, Protocol::Tcp), speaking(&desired, Protocol::Udp));
     in_turn(&work, &[tcp.clone(), udp, tcp]).await
 }
 
-pub(in crate::cases) async fn protocols_mix_on_one_port(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn protocols_mix_on_one_port(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let wish = work.wish("dns", &[work.node("node-1").await])?;
+    let desired = work.desired("dns", &[work.node("node-1").await])?;
     let caps = work.caps()?;
     let speaks = [(caps.tcp, Protocol::Tcp), (caps.udp, Protocol::Udp), (caps.sctp, Protocol::Sctp)];
     let speaks: Vec<_> = speaks.into_iter().filter(|(can, _)| *can).map(|(_, protocol)| protocol).collect();
     require(speaks.len() > 1, || format!("it claims to mix protocols, and speaks {speaks:?} only"))?;
-    let both = change(&wish, |spec| spec.ports = speaks.iter().take(2).map(|one| port(0, *one)).collect());
+    let both = change(&desired, |spec| spec.ports = speaks.iter().take(2).map(|one| port(0, *one)).collect());
     let second = change(&both, |spec| drop(spec.ports.remove(0)));
     in_turn(&work, &[both.clone(), second, both.clone()]).await?;
     work.remove(&both).await
 }
 
-pub(in crate::cases) async fn node_ports_are_not_needed(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn node_ports_are_not_needed(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
-    let wish = work.wish("web", &[work.node("node-1").await])?;
-    let bare = edit_first(&wish, |port| port.node_port = None);
-    in_turn(&work, &[bare.clone(), wish, bare]).await
+    let desired = work.desired("web", &[work.node("node-1").await])?;
+    let bare = edit_first(&desired, |port| port.node_port = None);
+    in_turn(&work, &[bare.clone(), desired, bare]).await
 }
 
-pub(in crate::cases) async fn port_limit_is_reached(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn port_limit_is_reached(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
     let most = work.caps()?.max_ports.unwrap_or_default();
     require(most > 0, || "max_ports is 0: no Service could have a balancer".to_owned())?;
     let numbers: Vec<u16> = (0..).take(most.min(200)).collect();
-    let wish = with_ports(&work.wish("web", &[work.node("node-1").await])?, &numbers);
-    work.fulfil(&wish).await?;
-    work.remove(&wish).await
+    let desired = with_ports(&work.desired("web", &[work.node("node-1").await])?, &numbers);
+    work.fulfil(&desired).await?;
+    work.remove(&desired).await
 }
 
-pub(in crate::cases) async fn target_limit_is_reached(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn target_limit_is_reached(scene: &Scene) -> CaseResult {
     let work = Balancing::of(scene)?;
     let most = work.caps()?.max_targets.unwrap_or_default();
     require(most > 0, || "max_targets is 0: a balancer could lead nowhere".to_owned())?;
@@ -133,7 +133,7 @@ pub(in crate::cases) async fn target_limit_is_reached(scene: &Scene) -> Verdict 
         nodes.push(work.node(&format!("node-{number}")).await);
     }
     let targets = |spec: &mut LoadBalancerSpec| spec.targets = nodes.clone().into();
-    let wish = change(&work.wish("web", &[])?, targets);
-    work.fulfil(&wish).await?;
-    work.remove(&wish).await
+    let desired = change(&work.desired("web", &[])?, targets);
+    work.fulfil(&desired).await?;
+    work.remove(&desired).await
 }

@@ -4,12 +4,12 @@ use bowline_cloud::Result as Answer;
 use bowline_core::{Instance, Route, RouteSpec};
 
 use crate::routing::{Routing, sound};
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::scene::{CaseResult, Scene, broken, require};
 
 /// A larger batch would only take time.
 const LARGEST: usize = 16;
 
-pub(in crate::cases) async fn one_route_answer_each(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn one_route_answer_each(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
     let gone = scene.add_and_delete("node-3").await;
@@ -30,7 +30,7 @@ pub(in crate::cases) async fn one_route_answer_each(scene: &Scene) -> Verdict {
     work.nothing_changed_since(&[]).await
 }
 
-pub(in crate::cases) async fn batched_routes_save_calls(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn batched_routes_save_calls(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let machines = work.machines(work.room(work.caps()?.batch.min(LARGEST))?).await;
     // The first writes also fetch what the provider remembers, such as a token.
@@ -48,11 +48,11 @@ pub(in crate::cases) async fn batched_routes_save_calls(scene: &Scene) -> Verdic
 }
 
 /// Number of calls that create a route to each machine, and that delete them again.
-async fn calls_to_write(scene: &Scene, work: &Routing<'_>, machines: &[Instance]) -> Verdict<Option<[u64; 2]>> {
+async fn calls_to_write(scene: &Scene, work: &Routing<'_>, machines: &[Instance]) -> CaseResult<Option<[u64; 2]>> {
     let specs = (1..).zip(machines).map(|(number, machine)| work.spec(number, machine));
-    let specs = specs.collect::<Verdict<Vec<RouteSpec>>>()?;
+    let specs = specs.collect::<CaseResult<Vec<RouteSpec>>>()?;
     let before = scene.calls().await;
-    let made = work.attempt_all(&specs).await?.into_iter().map(sound).collect::<Verdict<Vec<Route>>>()?;
+    let made = work.attempt_all(&specs).await?.into_iter().map(sound).collect::<CaseResult<Vec<Route>>>()?;
     let between = scene.calls().await;
     work.attempt_deletion(&made).await?.into_iter().try_for_each(sound)?;
     let after = scene.calls().await;

@@ -3,9 +3,9 @@
 use bowline_core::{Instance, ProviderId, Route, RouteSpec};
 
 use crate::routing::{Routing, leads_to_its_node};
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::scene::{CaseResult, Scene, broken, require};
 
-pub(in crate::cases) async fn id_leads_before_name(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn id_leads_before_name(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
     // The Node has the name of one machine, and the ID of another.
@@ -22,7 +22,7 @@ pub(in crate::cases) async fn id_leads_before_name(scene: &Scene) -> Verdict {
     work.remove(&route).await
 }
 
-pub(in crate::cases) async fn route_of_a_lost_machine_is_told(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_of_a_lost_machine_is_told(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let heir = work.machine("heir").await;
     // A controller that has not listed since deletes what it was told at creation.
@@ -39,7 +39,7 @@ pub(in crate::cases) async fn route_of_a_lost_machine_is_told(scene: &Scene) -> 
 }
 
 /// The route as it is listed now, if it is.
-async fn leads_nowhere(work: &Routing<'_>, made: &Route) -> Verdict<Option<Route>> {
+async fn leads_nowhere(work: &Routing<'_>, made: &Route) -> CaseResult<Option<Route>> {
     let mut listed = work.list().await?;
     listed.retain(|one| one.destination == made.destination);
     let listed = listed.pop();
@@ -48,7 +48,7 @@ async fn leads_nowhere(work: &Routing<'_>, made: &Route) -> Verdict<Option<Route
     Ok(listed)
 }
 
-pub(in crate::cases) async fn route_to_a_missing_machine_is_an_error(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_to_a_missing_machine_is_an_error(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let gone = work.machine("node-1").await;
     scene.bench().delete(&gone).await;
@@ -63,12 +63,12 @@ pub(in crate::cases) async fn route_to_a_missing_machine_is_an_error(scene: &Sce
 }
 
 /// What the Node of another cloud would ask for.
-fn foreign(work: &Routing<'_>, machine: &Instance) -> Verdict<RouteSpec> {
+fn foreign(work: &Routing<'_>, machine: &Instance) -> CaseResult<RouteSpec> {
     let provider_id = Some(ProviderId::of("somebody-elses-cloud", &machine.id));
     Ok(RouteSpec { provider_id, ..work.spec(1, machine)? })
 }
 
-async fn leads_nobody(work: &Routing<'_>, spec: &RouteSpec) -> Verdict {
+async fn leads_nobody(work: &Routing<'_>, spec: &RouteSpec) -> CaseResult {
     let before = work.table().await;
     match work.attempt(spec).await? {
         Ok(route) => broken(format!("there is no such machine, and it made {route:?}")),

@@ -6,7 +6,7 @@ use bowline_cloud::ErrorKind;
 use bowline_core::{Instance, Route, RouteSpec};
 
 use crate::routing::Routing;
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::scene::{CaseResult, Scene, broken, require};
 
 /// As many as a listing of a cloud has on more than one page.
 const MANY: usize = 200;
@@ -14,7 +14,7 @@ const MANY: usize = 200;
 /// UID of another cluster.
 const ANOTHER_UID: &str = "0b9e1f5c-0000-4000-8000-00000000000b";
 
-pub(in crate::cases) async fn only_ours(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn only_ours(scene: &Scene) -> CaseResult {
     let ours = Routing::of(scene)?;
     let theirs = ours.elsewhere();
     let [a, b] = [ours.machine("node-1").await, ours.machine("node-2").await];
@@ -35,7 +35,7 @@ pub(in crate::cases) async fn only_ours(scene: &Scene) -> Verdict {
 }
 
 /// With marks, the other cluster's route is not listed; without, all is listed that is in the table.
-async fn sees_its_own((own, route): (&Routing<'_>, &Route), (other, foreign): (&Routing<'_>, &Route)) -> Verdict {
+async fn sees_its_own((own, route): (&Routing<'_>, &Route), (other, foreign): (&Routing<'_>, &Route)) -> CaseResult {
     let listed = own.list().await?;
     require(ids(&listed).contains(&route.id), || format!("{route:?} is not listed: {listed:?}"))?;
     if route.stamped {
@@ -57,7 +57,7 @@ async fn one_range_in_two_clusters(
     ours: &Routing<'_>,
     theirs: &Routing<'_>,
     (here, machine): (&Route, &Instance),
-) -> Verdict {
+) -> CaseResult {
     let (before, spec) = (ours.table().await, theirs.spec(1, machine)?);
     match theirs.attempt(&spec).await? {
         Ok(_) => drop(theirs.is_there(&spec, machine).await?),
@@ -71,14 +71,14 @@ async fn one_range_in_two_clusters(
 }
 
 /// What somebody has put there by hand may be listed, but does not carry our mark.
-async fn a_handmade_route_is_nobodys(ours: &Routing<'_>, machine: &Instance) -> Verdict {
+async fn a_handmade_route_is_nobodys(ours: &Routing<'_>, machine: &Instance) -> CaseResult {
     let handmade = ours.put_foreign(ours.range(3)?, machine).await?;
     let listed = ours.list().await?;
     let told = listed.iter().find(|one| one.id == handmade.id);
     require(told.is_none_or(|told| !told.stamped), || format!("it bears no mark, and is told as ours: {told:?}"))
 }
 
-pub(in crate::cases) async fn routes_carry_the_cluster_uid(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn routes_carry_the_cluster_uid(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
     let ours = work.spec(1, &a)?;
@@ -97,26 +97,26 @@ pub(in crate::cases) async fn routes_carry_the_cluster_uid(scene: &Scene) -> Ver
     work.is_listed(&made).await
 }
 
-pub(in crate::cases) async fn created_route_is_listed(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn created_route_is_listed(scene: &Scene) -> CaseResult {
     let mut work = Routing::of(scene)?;
     let machines = work.machines(work.room(3)?).await;
     let mut made = Vec::new();
     for (number, machine) in (1..).zip(&machines) {
         let spec = work.spec(number, machine)?;
         let route = work.create(&spec).await?;
-        work.is_told(&spec, machine, &route).await?;
+        work.is_current(&spec, machine, &route).await?;
         made.push((spec, machine, route));
     }
     // The first is told as before when there are others, and to a manager that did not make it.
     work.restart().await;
     for (spec, machine, route) in &made {
-        work.is_told(spec, machine, route).await?;
+        work.is_current(spec, machine, route).await?;
     }
     let listed = work.list().await?;
     require(listed.len() == made.len(), || format!("{} routes were made, and listed are {listed:?}", made.len()))
 }
 
-pub(in crate::cases) async fn route_listing_is_complete(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_listing_is_complete(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let machines = work.machines(5).await;
     let mut made = Vec::new();
@@ -135,7 +135,7 @@ pub(in crate::cases) async fn route_listing_is_complete(scene: &Scene) -> Verdic
 }
 
 /// Each of these, once, and nothing else.
-async fn lists_exactly(work: &Routing<'_>, routes: &[Route]) -> Verdict {
+async fn lists_exactly(work: &Routing<'_>, routes: &[Route]) -> CaseResult {
     let listed = work.list().await?;
     let (count, there, told) = (listed.len(), ids(routes), ids(&listed));
     let missing: Vec<_> = there.difference(&told).collect();

@@ -4,19 +4,19 @@ use bowline_cloud::{ErrorKind, Result as Answer, Retry};
 use bowline_core::{Instance, Route, RouteSpec};
 
 use crate::balancing::happens;
-use crate::bench::Trouble;
+use crate::bench::InducedFault;
 use crate::cases::trouble::visible_troubles;
 use crate::routing::{Routing, fails};
-use crate::scene::{Scene, Verdict, broken, require};
+use crate::scene::{CaseResult, Scene, broken, require};
 
 /// No creation and no deletion takes more calls.
 const MANY_CALLS: u64 = 100;
 
-pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) -> CaseResult {
     let mut work = Routing::of(scene)?;
     let machines = work.machines(work.room(work.caps()?.batch.clamp(1, 3))?).await;
     let specs = (1..).zip(&machines).map(|(number, machine)| work.spec(number, machine));
-    let specs = specs.collect::<Verdict<Vec<_>>>()?;
+    let specs = specs.collect::<CaseResult<Vec<_>>>()?;
     let unharmed = lead_all(&work, &specs, &machines).await?;
     let marked = unharmed.iter().all(|route| route.stamped);
     remove_all(&work, &unharmed).await?;
@@ -31,7 +31,7 @@ pub(in crate::cases) async fn route_writes_survive_every_crash(scene: &Scene) ->
     broken(format!("it takes more than {MANY_CALLS} calls"))
 }
 
-async fn lead_all(work: &Routing<'_>, specs: &[RouteSpec], machines: &[Instance]) -> Verdict<Vec<Route>> {
+async fn lead_all(work: &Routing<'_>, specs: &[RouteSpec], machines: &[Instance]) -> CaseResult<Vec<Route>> {
     let mut routes = Vec::with_capacity(specs.len());
     for (spec, machine) in specs.iter().zip(machines) {
         routes.push(work.lead(spec, machine).await?);
@@ -39,7 +39,7 @@ async fn lead_all(work: &Routing<'_>, specs: &[RouteSpec], machines: &[Instance]
     Ok(routes)
 }
 
-async fn remove_all(work: &Routing<'_>, routes: &[Route]) -> Verdict {
+async fn remove_all(work: &Routing<'_>, routes: &[Route]) -> CaseResult {
     for route in routes {
         work.remove(route).await?;
     }
@@ -52,7 +52,7 @@ async fn creation_is_repeated(
     scene: &Scene,
     (specs, machines): (&[RouteSpec], &[Instance]),
     calls: u64,
-) -> Verdict<bool> {
+) -> CaseResult<bool> {
     let unharmed = crashes(work, scene, calls, Write::Create(specs)).await?;
     let routes = lead_all(work, specs, machines).await?;
     let table = work.table().await;
@@ -67,7 +67,7 @@ async fn creation_is_given_up(
     scene: &Scene,
     (specs, marked): (&[RouteSpec], bool),
     calls: u64,
-) -> Verdict<bool> {
+) -> CaseResult<bool> {
     let unharmed = crashes(work, scene, calls, Write::Create(specs)).await?;
     for route in work.list().await? {
         require(route.stamped == marked, || format!("a crash after {calls} calls left it without a mark: {route:?}"))?;
@@ -83,7 +83,7 @@ async fn deletion_is_repeated(
     scene: &Scene,
     (specs, machines): (&[RouteSpec], &[Instance]),
     calls: u64,
-) -> Verdict<bool> {
+) -> CaseResult<bool> {
     let routes = lead_all(work, specs, machines).await?;
     let unharmed = crashes(work, scene, calls, Write::Delete(&routes)).await?;
     remove_all(work, &routes).await?;
@@ -99,7 +99,7 @@ enum Write<'a> {
 }
 
 /// The manager crashes after so many calls and starts anew; `true` if it was done before.
-async fn crashes(work: &mut Routing<'_>, scene: &Scene, calls: u64, write: Write<'_>) -> Verdict<bool> {
+async fn crashes(work: &mut Routing<'_>, scene: &Scene, calls: u64, write: Write<'_>) -> CaseResult<bool> {
     let crashed = happens(scene.bench().crash_after(Some(calls)).await, "crash after a number of calls")?;
     let came = match write {
         Write::Create(specs) => work.attempt_all(specs).await?.iter().all(Answer::is_ok),
@@ -110,21 +110,21 @@ async fn crashes(work: &mut Routing<'_>, scene: &Scene, calls: u64, write: Write
     Ok(came || !crashed)
 }
 
-pub(in crate::cases) async fn route_faults_are_told(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_faults_are_told(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let route = work.lead(&work.spec(1, &machine)?, &machine).await?;
     let (before, new) = (work.table().await, work.spec(2, &machine)?);
     for (trouble, kind) in visible_troubles() {
         scene.trouble(trouble).await?;
-        is_told("list", trouble, kind, work.provider()?.list(&work.cluster).await)?;
-        is_told("create", trouble, kind, work.attempt(&new).await?)?;
+        is_current("list", trouble, kind, work.provider()?.list(&work.cluster).await)?;
+        is_current("create", trouble, kind, work.attempt(&new).await?)?;
         for deleted in work.attempt_deletion(std::slice::from_ref(&route)).await? {
-            is_told("delete", trouble, kind, deleted)?;
+            is_current("delete", trouble, kind, deleted)?;
         }
         scene.mend().await;
         // Of a write whose answer makes no sense nobody knows whether it was carried out.
-        if trouble != Trouble::Garbled {
+        if trouble != InducedFault::Garbled {
             work.nothing_changed_since(&before).await?;
         }
     }
@@ -135,8 +135,8 @@ pub(in crate::cases) async fn route_faults_are_told(scene: &Scene) -> Verdict {
 }
 
 /// The error has the kind, and the delay if the cloud named one.
-fn is_told<T>(call: &str, trouble: Trouble, kind: ErrorKind, answer: Answer<T>) -> Verdict {
+fn is_current<T>(call: &str, trouble: InducedFault, kind: ErrorKind, answer: Answer<T>) -> CaseResult {
     let advice = fails(&format!("{call} with {trouble:?}"), answer, kind)?.retry_advice();
-    let Trouble::Throttled(delay) = trouble else { return Ok(()) };
+    let InducedFault::Throttled(delay) = trouble else { return Ok(()) };
     require(advice == Retry::After(delay), || format!("{call}: the cloud said {delay:?}, the advice is {advice:?}"))
 }

@@ -6,14 +6,14 @@ use futures::future::join_all;
 use ipnet::IpNet;
 
 use crate::routing::{Routing, fails, leading, range, sound};
-use crate::scene::{Scene, Stop, Verdict, broken, require};
+use crate::scene::{CaseFailure, CaseResult, Scene, broken, require};
 
 /// More calls at once, or more routes to fill a table with, would only take time.
 const MANY: usize = 64;
 const LARGEST: usize = 1_000;
 const ROUTES_AT_ONCE: usize = 8;
 
-pub(in crate::cases) async fn create_is_idempotent(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn create_is_idempotent(scene: &Scene) -> CaseResult {
     let mut work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let spec = work.spec(1, &machine)?;
@@ -29,12 +29,12 @@ pub(in crate::cases) async fn create_is_idempotent(scene: &Scene) -> Verdict {
     work.nothing_changed_since(&before).await
 }
 
-async fn is_made_once(work: &Routing<'_>, spec: &RouteSpec, route: &Route) -> Verdict {
+async fn is_made_once(work: &Routing<'_>, spec: &RouteSpec, route: &Route) -> CaseResult {
     let again = work.create(spec).await?;
     require(again.id == route.id, || format!("what is there already, {route:?}, was made again as {again:?}"))
 }
 
-pub(in crate::cases) async fn taken_destination_is_told(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn taken_destination_is_told(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
     let (first, second) = (work.spec(1, &a)?, work.spec(1, &b)?);
@@ -48,7 +48,7 @@ pub(in crate::cases) async fn taken_destination_is_told(scene: &Scene) -> Verdic
 }
 
 /// The range leads to another machine already: either it may lead to both, or that is told and nothing is changed.
-async fn told_or_beside(work: &Routing<'_>, spec: &RouteSpec, machine: &Instance) -> Verdict {
+async fn told_or_beside(work: &Routing<'_>, spec: &RouteSpec, machine: &Instance) -> CaseResult {
     let before = work.table().await;
     match work.attempt(spec).await? {
         Ok(route) => {
@@ -62,7 +62,7 @@ async fn told_or_beside(work: &Routing<'_>, spec: &RouteSpec, machine: &Instance
     }
 }
 
-pub(in crate::cases) async fn delete_is_idempotent(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn delete_is_idempotent(scene: &Scene) -> CaseResult {
     let mut work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let spec = work.spec(1, &machine)?;
@@ -78,7 +78,7 @@ pub(in crate::cases) async fn delete_is_idempotent(scene: &Scene) -> Verdict {
     work.nothing_changed_since(&[]).await
 }
 
-pub(in crate::cases) async fn delete_is_exact(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn delete_is_exact(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
     neighbours_stay(&work, &a).await?;
@@ -101,7 +101,7 @@ pub(in crate::cases) async fn delete_is_exact(scene: &Scene) -> Verdict {
 }
 
 /// A range with the same first address is another one.
-async fn neighbours_stay(work: &Routing<'_>, machine: &Instance) -> Verdict {
+async fn neighbours_stay(work: &Routing<'_>, machine: &Instance) -> CaseResult {
     let wide = work.range(1)?;
     let Ok(narrow) = IpNet::new(wide.addr(), wide.prefix_len() + 1) else { return broken("a range cannot be halved") };
     let stays = leading(narrow, machine);
@@ -112,30 +112,30 @@ async fn neighbours_stay(work: &Routing<'_>, machine: &Instance) -> Verdict {
     work.remove(&stay).await
 }
 
-pub(in crate::cases) async fn ipv4_ranges_are_led(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn ipv4_ranges_are_led(scene: &Scene) -> CaseResult {
     is_led(scene, IpFamily::IPv4).await
 }
 
-pub(in crate::cases) async fn ipv6_ranges_are_led(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn ipv6_ranges_are_led(scene: &Scene) -> CaseResult {
     is_led(scene, IpFamily::IPv6).await
 }
 
-async fn is_led(scene: &Scene, family: IpFamily) -> Verdict {
+async fn is_led(scene: &Scene, family: IpFamily) -> CaseResult {
     let work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let route = work.lead(&leading(range(family, 1), &machine), &machine).await?;
     work.remove(&route).await
 }
 
-pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let machines = work.machines(3).await;
     let count = work.room(work.caps()?.max_parallel.min(MANY))?;
     let specs = (1..).zip(machines.iter().cycle()).take(count).map(|(number, machine)| work.spec(number, machine));
-    let specs = specs.collect::<Verdict<Vec<_>>>()?;
+    let specs = specs.collect::<CaseResult<Vec<_>>>()?;
     let layers = work.layers().await;
     let made = join_all(specs.iter().map(|spec| layers.create_route(&work.cluster, spec))).await;
-    let made = made.into_iter().map(sound).collect::<Verdict<Vec<_>>>()?;
+    let made = made.into_iter().map(sound).collect::<CaseResult<Vec<_>>>()?;
     for (spec, machine) in specs.iter().zip(machines.iter().cycle()) {
         work.is_there(spec, machine).await?;
     }
@@ -145,11 +145,11 @@ pub(in crate::cases) async fn parallel_writes_all_count(scene: &Scene) -> Verdic
 }
 
 /// Two clusters write at the same time through the layers of one provider: if their writes have one lock, none is lost.
-pub(in crate::cases) async fn locked_route_writes_do_not_overlap(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn locked_route_writes_do_not_overlap(scene: &Scene) -> CaseResult {
     let mut work = Routing::of(scene)?;
     let lock = work.provider()?.lock(&work.cluster);
     if lock.is_none() {
-        return Err(Stop::NotApplicable("writes of routes need no lock"));
+        return Err(CaseFailure::NotApplicable("writes of routes need no lock"));
     }
     let again = work.provider()?.lock(&work.cluster);
     work.restart().await;
@@ -158,11 +158,11 @@ pub(in crate::cases) async fn locked_route_writes_do_not_overlap(scene: &Scene) 
     }
     let (machines, other, layers) = (work.machines(2).await, work.elsewhere(), work.layers().await);
     let specs = (1..).zip(machines.iter().cycle()).take(work.room(ROUTES_AT_ONCE)?);
-    let specs = specs.map(|(number, machine)| work.spec(number, machine)).collect::<Verdict<Vec<_>>>()?;
+    let specs = specs.map(|(number, machine)| work.spec(number, machine)).collect::<CaseResult<Vec<_>>>()?;
     let clusters = [&work, &other].map(|routing| &routing.cluster);
     let writes = || (0..).zip(&specs).map(|(number, spec)| (clusters[number % 2], spec));
     let made = join_all(writes().map(|(cluster, spec)| layers.create_route(cluster, spec))).await;
-    let made = made.into_iter().map(sound).collect::<Verdict<Vec<_>>>()?;
+    let made = made.into_iter().map(sound).collect::<CaseResult<Vec<_>>>()?;
     for ((cluster, spec), machine) in writes().zip(machines.iter().cycle()) {
         let routing = if *cluster == work.cluster { &work } else { &other };
         routing.is_there(spec, machine).await?;
@@ -173,12 +173,12 @@ pub(in crate::cases) async fn locked_route_writes_do_not_overlap(scene: &Scene) 
     other.nothing_changed_since(&[]).await
 }
 
-pub(in crate::cases) async fn route_limit_is_told(scene: &Scene) -> Verdict {
+pub(in crate::cases) async fn route_limit_is_told(scene: &Scene) -> CaseResult {
     let work = Routing::of(scene)?;
     let machine = work.machine("node-1").await;
     let most = work.caps()?.max_routes.unwrap_or_default();
     if most > LARGEST {
-        return Err(Stop::BenchCannot(format!("have a table that is filled by fewer than {most} routes")));
+        return Err(CaseFailure::BenchCannot(format!("have a table that is filled by fewer than {most} routes")));
     }
     let mut made = Vec::new();
     for number in (0..).take(most) {

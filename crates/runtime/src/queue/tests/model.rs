@@ -234,13 +234,13 @@ proptest! {
     #[test]
     fn competing_takers_never_share_a_key_and_lose_none(
         takers in 1..5_usize,
-        wishes in prop::collection::vec((0..40_u64, 0..KEYS, prop_oneof![Just(0), 1..100_u64]), 1..60),
+        wanted in prop::collection::vec((0..40_u64, 0..KEYS, prop_oneof![Just(0), 1..100_u64]), 1..60),
     ) {
         paused(async {
             let (queue, log) = (queue(), Log::default());
             let takers: JoinSet<()> = (0..takers).map(|_| work_off(queue.clone(), log.clone())).collect();
             let mut wished = BTreeMap::<u8, Vec<_>>::new();
-            for (pause, key, delay) in wishes {
+            for (pause, key, delay) in wanted {
                 sleep(millis(pause)).await;
                 queue.add_after(key, millis(delay), if delay % 2 == 0 { High } else { Low });
                 wished.entry(key).or_default().push((Instant::now(), Instant::now() + millis(delay)));

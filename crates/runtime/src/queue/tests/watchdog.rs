@@ -45,7 +45,7 @@ async fn a_queue_with_work_that_finishes_none_is_stuck_and_recovers() {
     advance(millis(1000)).await;
     let told = "no key was finished for 901s: 1 wait, 1 are in work; a is in work for 901s";
     assert_eq!(queue.health(), Err(told.to_owned()));
-    queue.got_on();
+    queue.made_progress();
     assert_eq!(queue.health(), Ok(()), "a step is progress");
     advance(PATIENCE + millis(1000)).await;
     assert!(queue.health().is_err());

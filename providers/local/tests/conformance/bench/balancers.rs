@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bowline_cloud::LoadBalancerKind;
 use bowline_conformance::{
-    BalancerBench, ForeignBalancer, Hand, SeenBalancer, SeenHealthCheck, SeenListener, SeenResource, SeenTarget,
+    BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource,
+    SeenTarget,
 };
 use bowline_core::{IpFamily, LoadBalancerKey, Protocol, SessionAffinity};
 use bowline_local::{
@@ -27,26 +28,26 @@ pub(crate) fn records() -> BalancerOptions {
 }
 
 impl LocalBench {
-    fn hand(&self) -> Hand {
-        if self.can { Hand::Done } else { Hand::Cannot }
+    fn hand(&self) -> BenchResult {
+        if self.can { BenchResult::Done } else { BenchResult::Cannot }
     }
 }
 
 #[async_trait]
-impl BalancerBench for LocalBench {
+impl LoadBalancerBench for LocalBench {
     async fn resources(&self) -> Vec<SeenResource> {
         let balancers = self.cloud.balancers().into_iter().map(balancer_resource);
         balancers.chain(self.cloud.addresses().into_iter().map(address_resource)).collect()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenBalancer> {
+    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         let balancer = self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))?;
         let addresses = self.cloud.addresses();
         let ip = |id: &String| addresses.iter().find(|address| address.id == *id).map(|address| address.ip);
-        Some(SeenBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..seen(balancer) })
+        Some(SeenLoadBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..seen(balancer) })
     }
 
-    async fn put_foreign(&self, foreign: &ForeignBalancer) -> Option<SeenResource> {
+    async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let listener = Listener { protocol: Protocol::Tcp, port: 443, node_port: 30443 };
         let internal = foreign.address.is_some_and(|ip| records().internal_pool.iter().any(|net| net.contains(&ip)));
         let new = NewBalancer {
@@ -80,18 +81,18 @@ impl BalancerBench for LocalBench {
         Some(self.cloud.writes())
     }
 
-    async fn stale(&self) -> Hand {
+    async fn stale(&self) -> BenchResult {
         self.late.store(self.can, Ordering::SeqCst);
         self.settle().await;
         self.hand()
     }
 
-    async fn slow(&self) -> Hand {
+    async fn slow(&self) -> BenchResult {
         self.cloud.set_work_time(Duration::from_secs(if self.can { 3600 } else { 0 }));
         self.hand()
     }
 
-    async fn fail_next(&self, changes: u64) -> Hand {
+    async fn fail_next(&self, changes: u64) -> BenchResult {
         self.cloud.fail_next_work(if self.can { changes } else { 0 });
         self.hand()
     }
@@ -117,7 +118,7 @@ fn address_resource(address: CloudAddress) -> SeenResource {
     SeenResource { kind: "address".to_owned(), id, name: String::new(), owners, summary }
 }
 
-fn seen(balancer: Balancer) -> SeenBalancer {
+fn seen(balancer: Balancer) -> SeenLoadBalancer {
     let settings = balancer.settings;
     let listener =
         |one: &Listener| SeenListener { protocol: one.protocol, port: one.port, node_port: Some(one.node_port) };
@@ -128,7 +129,7 @@ fn seen(balancer: Balancer) -> SeenBalancer {
         Some(SeenHealthCheck { path: check.path?, port: check.port.unwrap_or(first), interval })
     });
     let affinity = |timeout_seconds| SessionAffinity::ClientIp { timeout_seconds };
-    SeenBalancer {
+    SeenLoadBalancer {
         id: balancer.id,
         name: balancer.name,
         addresses: Vec::new(),

@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
-use bowline_conformance::{BalancerBench, Bench, Hand, LoopBench, RouteBench, SecretBench, Trouble, WantedMachine};
+use bowline_conformance::{
+    Bench, BenchResult, InducedFault, LoadBalancerBench, LoopBench, RouteBench, SecretBench, WantedMachine,
+};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, Machine, NewMachine, Server, serve,
@@ -157,7 +159,7 @@ impl Bench for LocalBench {
         vec![SECRET.to_owned(), secrets::ROTATED.to_owned()]
     }
 
-    fn balancers(&self) -> Option<&dyn BalancerBench> {
+    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -194,13 +196,13 @@ impl Bench for LocalBench {
     }
 
     /// The local cloud lists it all the same; a provider that is broken on purpose does not.
-    async fn unlist(&self, instance: &Instance) -> Hand {
+    async fn unlist(&self, instance: &Instance) -> BenchResult {
         let mark = (UNLISTED.to_owned(), String::new());
         self.cloud.change(&instance.id, |spec| spec.labels.extend([mark])).unwrap();
-        Hand::Done
+        BenchResult::Done
     }
 
-    async fn trouble(&self, trouble: Option<Trouble>) -> bool {
+    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
         self.cloud.repair_all();
         if let Some(trouble) = trouble.filter(|_| self.can) {
             self.cloud.inject(FaultSpec::always(fault(trouble)));
@@ -208,16 +210,16 @@ impl Bench for LocalBench {
         self.can
     }
 
-    async fn crash_after(&self, calls: Option<u64>) -> Hand {
+    async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         if !self.can {
-            return Hand::Cannot;
+            return BenchResult::Cannot;
         }
         self.cloud.repair_all();
         if let Some(calls) = calls {
             self.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
             self.cloud.inject(FaultSpec::always(Fault::Failing(500)).after(calls));
         }
-        Hand::Done
+        BenchResult::Done
     }
 
     async fn calls(&self) -> Option<u64> {
@@ -236,15 +238,15 @@ impl Bench for LocalBench {
     }
 }
 
-fn fault(trouble: Trouble) -> Fault {
+fn fault(trouble: InducedFault) -> Fault {
     match trouble {
-        Trouble::Unauthenticated => Fault::Failing(401),
-        Trouble::Forbidden => Fault::Failing(403),
-        Trouble::Throttled(after) => Fault::Throttled(Some(after)),
-        Trouble::Broken => Fault::Failing(503),
-        Trouble::Empty => Fault::Empty,
-        Trouble::Garbled => Fault::Garbled,
-        Trouble::NotFound(body) => Fault::Foreign(404, body.to_owned()),
-        Trouble::Slow(delay) => Fault::Slow(delay),
+        InducedFault::Unauthenticated => Fault::Failing(401),
+        InducedFault::Forbidden => Fault::Failing(403),
+        InducedFault::Throttled(after) => Fault::Throttled(Some(after)),
+        InducedFault::Broken => Fault::Failing(503),
+        InducedFault::Empty => Fault::Empty,
+        InducedFault::Garbled => Fault::Garbled,
+        InducedFault::NotFound(body) => Fault::Foreign(404, body.to_owned()),
+        InducedFault::Slow(delay) => Fault::Slow(delay),
     }
 }

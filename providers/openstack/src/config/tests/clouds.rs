@@ -1,6 +1,6 @@
 //! clouds.yaml and what stands beside it.
 
-use bowline_config::{Environment, Problems, Secret};
+use bowline_config::{ConfigErrors, Environment, Secret};
 
 use super::{Folder, read_in};
 use crate::config::{Config, Credential, Domain, Scope, User};
@@ -32,7 +32,7 @@ impl Home {
         self
     }
 
-    fn read(&self, global: &str, variables: &[(&str, &str)]) -> Result<Config, Problems> {
+    fn read(&self, global: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
         let home = self.0.0.display().to_string();
         let environment = [("HOME", home.as_str())].into_iter().chain(variables.iter().copied());
         read_in(&format!("[Global]\nuse-clouds\n{global}\n"), Environment::from_iter(environment))

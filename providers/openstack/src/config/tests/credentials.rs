@@ -13,8 +13,8 @@ fn global(lines: &str) -> Global {
 
 /// The first problem with these lines: key and text.
 fn wrong(lines: &str) -> (String, String) {
-    let problems = read(&format!("[Global]\nauth-url = http://k\n{lines}\n")).unwrap_err();
-    let first = problems.iter().next().unwrap();
+    let errors = read(&format!("[Global]\nauth-url = http://k\n{lines}\n")).unwrap_err();
+    let first = errors.iter().next().unwrap();
     (first.field.clone().unwrap_or_default(), first.to_string())
 }
 
@@ -216,8 +216,8 @@ fn endpoints_are_public_internal_or_admin() {
 #[test]
 fn the_environment_has_no_credentials() {
     let environment = Environment::from_iter([("OS_PASSWORD", "p"), ("OS_USER_ID", "u"), ("OS_AUTH_URL", "http://k")]);
-    let problems = read_in("[Global]\npassword = $OS_PASSWORD\nuser-id = u\n", environment).unwrap_err();
-    assert!(problems.to_string().contains("auth-url: is missing"), "{problems}");
+    let errors = read_in("[Global]\npassword = $OS_PASSWORD\nuser-id = u\n", environment).unwrap_err();
+    assert!(errors.to_string().contains("auth-url: is missing"), "{errors}");
     assert_eq!(global("password = $P\nuser-id = u").credential, by_id("u", "$P"));
 }
 
@@ -256,8 +256,8 @@ fn what_is_found_wrong_with_a_certificate_later_is_told_with_its_line() {
     let path = folder.file("ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let text = format!("{GLOBAL}ca-file = {}\n", path.display());
     let (file, surroundings) = (ConfigFile::from_text("cloud.conf", text), Surroundings::default());
-    let problems = (crate::factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
-    assert!(problems.to_string().starts_with("cloud.conf:6: [Global] ca-file: "), "{problems}");
+    let errors = (crate::factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
+    assert!(errors.to_string().starts_with("cloud.conf:6: [Global] ca-file: "), "{errors}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Writer<'_> {
         }
         self.waiting.creates(name);
         let made = api::LOAD_BALANCERS.create(self.session, body).await.map_err(told).inspect_err(|error| {
-            if !error.is_unanswered() {
+            if !error.is_outcome_unknown() {
                 self.waiting.forget_named(name);
             }
         })?;

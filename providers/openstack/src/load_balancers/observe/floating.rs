@@ -1,7 +1,7 @@
 //! The floating IP that there is, and where another one would come from.
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::Notice;
+use bowline_core::Warning;
 
 use super::super::names::Names;
 use super::super::observation::Floating;
@@ -13,7 +13,7 @@ use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
     /// Where there is one, nobody looks for another.
-    pub(super) async fn floating(&self, service: Service<'_>) -> Result<(Floating, Vec<Notice>)> {
+    pub(super) async fn floating(&self, service: Service<'_>) -> Result<(Floating, Vec<Warning>)> {
         let Service { spec, settings, balancer, .. } = service;
         let mut floating = Floating { attached: self.attached(balancer).await?, ..Floating::default() };
         if settings.internal || settings.is_ipv6(balancer) || floating.attached.is_some() {
@@ -113,10 +113,10 @@ fn wrong(message: String) -> Error {
     Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
 }
 
-fn no_network() -> Notice {
+fn no_network() -> Warning {
     let message = "there is no external network with a subnet for IPv4 that floating IPs could come from; set \
                    floating-network-id in cloud.conf, in the class or as an annotation";
-    Notice { reason: "LoadBalancerExternalNetworkSearchFailed".to_owned(), message: message.to_owned() }
+    Warning { reason: "LoadBalancerExternalNetworkSearchFailed".to_owned(), message: message.to_owned() }
 }
 
 #[cfg(test)]

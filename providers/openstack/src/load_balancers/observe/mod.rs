@@ -19,12 +19,12 @@ mod sight;
 mod strays;
 
 use bowline_cloud::{Error, Result};
-use bowline_core::{LoadBalancerSpec, LoadBalancerWish, Operation, Problem};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, Operation, PlanError};
 use futures::{StreamExt as _, stream, try_join};
 
 use super::annotations::{LOAD_BALANCER_ID, TABLE};
 use super::names::Names;
-use super::observation::{Features, Found, Observation, Problems, SeenPool};
+use super::observation::{ConfigErrors, Features, Found, Observation, SeenPool};
 use super::plan::{CERTIFICATE, FLOATING_IP, GROUP};
 use super::settings::Settings;
 use super::status::{self, State};
@@ -62,23 +62,23 @@ struct Service<'a> {
 
 impl Observer<'_> {
     /// What there is for each of these, in their order.
-    pub(super) async fn observe(&self, wishes: &[LoadBalancerWish]) -> Vec<Result<Option<State>>> {
-        let looks: Vec<_> = wishes.iter().map(|wish| self.look(wish)).collect();
+    pub(super) async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
+        let looks: Vec<_> = wanted.iter().map(|desired| self.look(desired)).collect();
         stream::iter(looks).buffered(AT_ONCE).collect().await
     }
 
-    async fn look(&self, wish: &LoadBalancerWish) -> Result<Option<State>> {
-        match &wish.spec {
-            Some(spec) => self.look_for_service(wish, spec).await.map(Some),
-            None => self.look_for_removal(wish).await,
+    async fn look(&self, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
+        match &desired.spec {
+            Some(spec) => self.look_for_service(desired, spec).await.map(Some),
+            None => self.look_for_removal(desired).await,
         }
     }
 
     /// All that there is, and all that the wish names.
-    async fn look_for_service(&self, wish: &LoadBalancerWish, spec: &LoadBalancerSpec) -> Result<State> {
-        let settings = Settings::of(wish, spec, self.config)?;
+    async fn look_for_service(&self, desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<State> {
+        let settings = Settings::of(desired, spec, self.config)?;
         let marks = Marks {
-            names: Names::of(&wish.key),
+            names: Names::of(&desired.key),
             id: settings.balancer_id.as_deref(),
             adopt: settings.adopt.as_deref(),
         };
@@ -101,38 +101,38 @@ impl Observer<'_> {
             self.waiting.missed(&marks.names.balancer());
             places.vip_holder = self.vip_holder(service, &places).await?;
         }
-        let ((listeners, pools), strays, ((floating, notices), no_floating), (security, no_security)) = try_join!(
+        let ((listeners, pools), strays, ((floating, warnings), no_floating), (security, no_security)) = try_join!(
             self.parts(balancer, MembersOf::Service(marks.names)),
             self.strays(&marks.names, &found),
             unless_failed(balancer.is_some(), FLOATING_IP, self.floating(service)),
             unless_failed(balancer.is_some(), GROUP, self.security(service, &places))
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
-        let problems = Problems { certificate, floating: no_floating, security: no_security };
+        let errors = ConfigErrors { certificate, floating: no_floating, security: no_security };
         let seen =
-            Observation { features, found, listeners, pools, strays, floating, security, places, notices, problems };
+            Observation { features, found, listeners, pools, strays, floating, security, places, warnings, errors };
         Ok(status::of_service(self.config, &settings, seen))
     }
 
     /// What is left; `None` if that is nothing.
-    async fn look_for_removal(&self, wish: &LoadBalancerWish) -> Result<Option<State>> {
-        let names = Names::of(&wish.key);
-        let marks = Marks { names, id: TABLE.reader(&wish.annotations).get(&LOAD_BALANCER_ID), adopt: None };
+    async fn look_for_removal(&self, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
+        let names = Names::of(&desired.key);
+        let marks = Marks { names, id: TABLE.reader(&desired.annotations).get(&LOAD_BALANCER_ID), adopt: None };
         let found = self.find_for_removal(marks).await?;
         let balancer = found.balancer();
         let pending = self.pending(balancer);
         if pending.is_some() {
             let seen = Observation { found, ..Observation::default() };
-            return Ok(status::of_removal(self.config, wish, seen).map(|state| State { pending, ..state }));
+            return Ok(status::of_removal(self.config, desired, seen).map(|state| State { pending, ..state }));
         }
         let ((listeners, pools), floating, security) = try_join!(
-            self.parts(balancer, balancer.map_or(MembersOf::Nobody, |balancer| MembersOf::Removed(wish, balancer))),
+            self.parts(balancer, balancer.map_or(MembersOf::NoOwner, |balancer| MembersOf::Removed(desired, balancer))),
             self.floating_to_remove(&names, balancer),
             self.security_to_remove(&names, balancer.is_some())
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let seen = Observation { features, found, listeners, pools, floating, security, ..Observation::default() };
-        Ok(status::of_removal(self.config, wish, seen))
+        Ok(status::of_removal(self.config, desired, seen))
     }
 }
 
@@ -158,7 +158,7 @@ async fn unless_failed<T: Default>(
     has_balancer: bool,
     subject: &str,
     look: impl Future<Output = Result<T>>,
-) -> Result<(T, Option<Problem>)> {
+) -> Result<(T, Option<PlanError>)> {
     match look.await {
         Ok(seen) => Ok((seen, None)),
         Err(error) if has_balancer => Ok((T::default(), Some(error.about(subject)))),

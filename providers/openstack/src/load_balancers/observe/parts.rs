@@ -1,7 +1,7 @@
 //! What a balancer consists of.
 
 use bowline_cloud::Result;
-use bowline_core::LoadBalancerWish;
+use bowline_core::DesiredLoadBalancer;
 use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
 use super::super::names::{Names, cluster_of};
@@ -19,9 +19,9 @@ pub(super) enum MembersOf<'a> {
     /// Those of pools that may be this Service's.
     Service(Names<'a>),
     /// Nobody's: they go with their pool.
-    Nobody,
+    NoOwner,
     /// Those of a balancer of this Service that is to go. Nothing behind its listeners, if it goes as a whole.
-    Removed(&'a LoadBalancerWish, &'a LoadBalancer),
+    Removed(&'a DesiredLoadBalancer, &'a LoadBalancer),
 }
 
 impl Observer<'_> {
@@ -39,16 +39,16 @@ impl Observer<'_> {
 
     async fn parts_of(&self, balancer: &str, members: MembersOf<'_>) -> Result<Parts> {
         let listeners = self.sight.listeners(balancer).await?;
-        if let MembersOf::Removed(wish, balancer) = members
+        if let MembersOf::Removed(desired, balancer) = members
             && self.config.load_balancer.cascade_delete
-            && goes_with(wish, balancer, &listeners)
+            && goes_with(desired, balancer, &listeners)
         {
             return Ok((listeners, Vec::new()));
         }
         let pools = self.sight.pools(balancer).await?;
         let is_ours = |listener: &Listener| match members {
             MembersOf::Service(names) => may_be_of(names, listener),
-            MembersOf::Nobody | MembersOf::Removed(..) => false,
+            MembersOf::NoOwner | MembersOf::Removed(..) => false,
         };
         let ours: Vec<&str> = listeners.iter().filter(|listener| is_ours(listener)).map(|it| it.id.as_str()).collect();
         let serves_us = |pool: &Pool| pool.listeners.iter().any(|served| ours.contains(&served.id.as_str()));

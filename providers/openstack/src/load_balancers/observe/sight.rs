@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, Result};
-use bowline_core::LoadBalancerWish;
+use bowline_core::DesiredLoadBalancer;
 use bowline_runtime::OnceMap;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::de::DeserializeOwned;
@@ -47,8 +47,8 @@ type Listing<T> = OnceCell<Result<Vec<T>>>;
 
 impl<'a> Sight<'a> {
     /// For these wishes: with listings if there are several.
-    pub(crate) fn for_wishes(session: &'a Session, wishes: &[LoadBalancerWish]) -> Sight<'a> {
-        Sight { listed: (wishes.len() > 1).then(Listed::default), ..Sight::blank(session) }
+    pub(crate) fn for_wishes(session: &'a Session, wanted: &[DesiredLoadBalancer]) -> Sight<'a> {
+        Sight { listed: (wanted.len() > 1).then(Listed::default), ..Sight::blank(session) }
     }
 
     /// One that has seen nothing yet.

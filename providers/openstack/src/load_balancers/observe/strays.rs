@@ -30,7 +30,7 @@ impl Observer<'_> {
         let elsewhere = self.sight.balancers_with_listeners_tagged(&own, serving).await?;
         let mut strays = Vec::new();
         for balancer in elsewhere.into_iter().filter(|balancer| is_stray(names, balancer)) {
-            let (listeners, pools) = self.parts(Some(&balancer), MembersOf::Nobody).await?;
+            let (listeners, pools) = self.parts(Some(&balancer), MembersOf::NoOwner).await?;
             strays.push(Stray { balancer, listeners, pools });
         }
         Ok(strays)

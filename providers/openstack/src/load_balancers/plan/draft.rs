@@ -1,6 +1,6 @@
 //! Steps under construction.
 
-use bowline_core::{FieldChange, Notice, Plan, Problem, Step, Verb};
+use bowline_core::{FieldChange, Plan, PlanError, Step, Verb, Warning};
 
 use serde_json::Value;
 
@@ -61,13 +61,13 @@ impl Draft {
     }
 
     /// Fails the sync with these once all steps are applied.
-    pub(super) fn fail(&mut self, problems: impl IntoIterator<Item = Problem>) {
-        self.plan.problems.extend(problems);
+    pub(super) fn fail(&mut self, errors: impl IntoIterator<Item = PlanError>) {
+        self.plan.errors.extend(errors);
     }
 
     /// The sync fails once all steps so far are applied.
     pub(super) fn fails(&self) -> bool {
-        !self.plan.problems.is_empty()
+        !self.plan.errors.is_empty()
     }
 
     /// The last step may be refused; then this is why there is a warning.
@@ -78,8 +78,8 @@ impl Draft {
     }
 
     /// What the owner of the Service should know.
-    pub(super) fn warn(&mut self, notices: impl IntoIterator<Item = Notice>) {
-        self.plan.notices.extend(notices);
+    pub(super) fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
+        self.plan.warnings.extend(warnings);
     }
 
     pub(super) fn into_plan(self) -> Plan<Payload> {

@@ -8,7 +8,7 @@
 //! ```
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
-use bowline_core::{FieldChange, Notice, Verb};
+use bowline_core::{FieldChange, Verb, Warning};
 use serde_json::{Map, Value};
 
 use super::super::change::{Change, Sole};
@@ -19,7 +19,7 @@ use crate::api::network::{FLOATING_IPS, FloatingIp};
 pub(in super::super) const FLOATING_IP: &str = FLOATING_IPS.resource.name;
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
-    if let Some(problem) = &context.seen.problems.floating {
+    if let Some(problem) = &context.seen.errors.floating {
         return Err(problem.clone().into());
     }
     let seen = &context.seen.floating;
@@ -117,7 +117,7 @@ fn create(context: &Context<'_>, network: &str, draft: &mut Draft) {
 
 /// The listeners are made all the same, as upstream does: the address may come to the balancer later, from its owner.
 fn refuse(context: &Context<'_>, draft: &mut Draft) {
-    let (namespace, service) = (&context.wish.key.namespace, &context.wish.key.service);
+    let (namespace, service) = (&context.desired.key.namespace, &context.desired.key.service);
     let balancer = context.balancer.map(|balancer| balancer.name.as_str()).unwrap_or_default();
     let message = format!(
         "load balancer {balancer} has no floating IP, and {namespace}/{service}, which shares it, must not give it one: that \
@@ -139,18 +139,18 @@ pub(in super::super) fn taken(operation: &str, requested: &FloatingIp) -> Error 
 
 // ---- what is worth a warning
 
-fn skipped(context: &Context<'_>) -> Notice {
-    let (namespace, service) = (&context.wish.key.namespace, &context.wish.key.service);
+fn skipped(context: &Context<'_>) -> Warning {
+    let (namespace, service) = (&context.desired.key.namespace, &context.desired.key.service);
     let message =
         format!("the address of {namespace}/{service} is of IPv6, where floating IPs do not exist: it has none");
-    Notice { reason: "LoadBalancerFloatingIPSkipped".to_owned(), message }
+    Warning { reason: "LoadBalancerFloatingIPSkipped".to_owned(), message }
 }
 
-fn forced_internal(context: &Context<'_>) -> Notice {
-    let (namespace, service) = (&context.wish.key.namespace, &context.wish.key.service);
+fn forced_internal(context: &Context<'_>) -> Warning {
+    let (namespace, service) = (&context.desired.key.namespace, &context.desired.key.service);
     let message = format!(
         "no external network is known, so {namespace}/{service} has no floating IP and is reached from inside only; set \
          floating-network-id in cloud.conf, in the class or as an annotation, or make the Service internal"
     );
-    Notice { reason: "LoadBalancerForcedInternal".to_owned(), message }
+    Warning { reason: "LoadBalancerForcedInternal".to_owned(), message }
 }

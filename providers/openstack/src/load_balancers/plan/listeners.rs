@@ -81,7 +81,7 @@ fn is_ours(context: &Context<'_>, listener: &Listener) -> bool {
 
 /// No listener can get the certificate that is wished.
 fn lacks_certificate(context: &Context<'_>) -> bool {
-    context.seen.problems.certificate.is_some()
+    context.seen.errors.certificate.is_some()
 }
 
 /// What is to be replaced, and cannot be yet, sends to the nodes that there are now.
@@ -231,9 +231,9 @@ fn tags(context: &Context<'_>, listener: &Listener) -> Vec<String> {
 /// Those that are there, with the one that is ours to set.
 fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTreeMap<String, String> {
     let mut headers = listener.insert_headers.clone();
-    let is_told = headers.get(FORWARDED_FOR).is_some_and(|value| value == "true");
+    let is_current = headers.get(FORWARDED_FOR).is_some_and(|value| value == "true");
     match context.settings.x_forwarded_for {
-        wanted if wanted == is_told => {}
+        wanted if wanted == is_current => {}
         true => drop(headers.insert(FORWARDED_FOR.to_owned(), "true".to_owned())),
         false => drop(headers.remove(FORWARDED_FOR)),
     }

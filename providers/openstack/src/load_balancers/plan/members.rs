@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use bowline_core::{Address, AddressType, FieldChange, Notice, PortSpec, TargetNode, Verb};
+use bowline_core::{Address, AddressType, FieldChange, PortSpec, TargetNode, Verb, Warning};
 use serde_json::{Map, Value, json};
 
 use super::super::change::{Change, PoolRef};
 use super::super::names::{Part, serial_member};
 use super::super::observation::SeenPool;
-use super::super::settings::notice;
+use super::super::settings::warning;
 use super::{Context, Draft, field, monitors};
 use crate::api::octavia::Member;
 
@@ -115,12 +115,12 @@ fn canonical(address: &str) -> String {
 }
 
 /// The nodes that nobody can send to.
-pub(super) fn skipped(context: &Context<'_>) -> Option<Notice> {
+pub(super) fn skipped(context: &Context<'_>) -> Option<Warning> {
     let skipped = targets(context).filter(|node| node.address(context.settings.family).is_none());
     let names: Vec<&str> = skipped.map(|node| node.node.as_str()).collect();
     let family = context.settings.family.map_or_else(|| "IP".to_owned(), |family| format!("{family:?}"));
     let message = format!("these nodes have no {family} address and get no traffic: {}", some_of(&names));
-    (!names.is_empty()).then(|| notice("LoadBalancerNodeWithoutAddress", &message))
+    (!names.is_empty()).then(|| warning("LoadBalancerNodeWithoutAddress", &message))
 }
 
 /// What is there becomes what is wanted.

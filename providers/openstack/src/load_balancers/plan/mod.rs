@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{IpFamily, LoadBalancerSpec, LoadBalancerWish, Plan, Verb};
+use bowline_core::{DesiredLoadBalancer, IpFamily, LoadBalancerSpec, Plan, Verb};
 use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
@@ -57,7 +57,7 @@ pub(super) const PLAN: &str = "plan a balancer";
 
 /// All that steps are made from.
 pub(super) struct Context<'a> {
-    pub(super) wish: &'a LoadBalancerWish,
+    pub(super) desired: &'a DesiredLoadBalancer,
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) config: &'a Config,
     pub(super) settings: &'a Settings,
@@ -92,36 +92,36 @@ impl Context<'_> {
 }
 
 /// How to get from what is seen to what is wished.
-pub(super) fn plan(config: &Config, wish: &LoadBalancerWish, seen: Observation) -> Result<Plan<Payload>> {
+pub(super) fn plan(config: &Config, desired: &DesiredLoadBalancer, seen: Observation) -> Result<Plan<Payload>> {
     let mut draft = Draft::default();
-    let locks = locks(wish, &seen);
-    match &wish.spec {
-        Some(spec) => build(config, wish, spec, seen, &mut draft)?,
-        None if wish.settings.policy == DeletionPolicy::Retain => release::steps(wish, &seen, &mut draft)?,
-        None => removal::steps(config, wish, &seen, &mut draft)?,
+    let locks = locks(desired, &seen);
+    match &desired.spec {
+        Some(spec) => build(config, desired, spec, seen, &mut draft)?,
+        None if desired.settings.policy == DeletionPolicy::Retain => release::steps(desired, &seen, &mut draft)?,
+        None => removal::steps(config, desired, &seen, &mut draft)?,
     }
     Ok(Plan { locks, ..draft.into_plan() })
 }
 
 /// The load balancers that are written. Another Service may use each of them, too, and find it by its ID, while the Service that
 /// creates one knows only its name.
-fn locks(wish: &LoadBalancerWish, seen: &Observation) -> BTreeSet<String> {
+fn locks(desired: &DesiredLoadBalancer, seen: &Observation) -> BTreeSet<String> {
     let existing = seen.found.balancer().into_iter().chain(seen.strays.iter().map(|stray| &stray.balancer));
     let marks = existing.flat_map(|balancer| [balancer.id.clone(), balancer.name.clone()]);
-    marks.chain([Names::of(&wish.key).balancer()]).map(|mark| format!("load balancer {mark}")).collect()
+    marks.chain([Names::of(&desired.key).balancer()]).map(|mark| format!("load balancer {mark}")).collect()
 }
 
 fn build(
     config: &Config,
-    wish: &LoadBalancerWish,
+    desired: &DesiredLoadBalancer,
     spec: &LoadBalancerSpec,
     mut seen: Observation,
     draft: &mut Draft,
 ) -> Result<()> {
-    let settings = Settings::of(wish, spec, config)?;
-    draft.warn(std::mem::take(&mut seen.notices));
+    let settings = Settings::of(desired, spec, config)?;
+    draft.warn(std::mem::take(&mut seen.warnings));
     draft.warn(settings.warnings(seen.features, config));
-    let names = Names::of(&wish.key);
+    let names = Names::of(&desired.key);
     let owner = match &seen.found {
         Found::Missing(id) => return Err(missing(id)),
         Found::Several(ids) => return Err(several(names, ids)),
@@ -136,7 +136,7 @@ fn build(
         }
     };
     let balancer = seen.found.balancer();
-    let context = Context { wish, spec, config, settings: &settings, names, seen: &seen, balancer, owner };
+    let context = Context { desired, spec, config, settings: &settings, names, seen: &seen, balancer, owner };
     draft.balancer = Some(context.balancer_ref());
     match balancer {
         None => create::steps(&context, draft)?,
@@ -152,7 +152,7 @@ fn build(
     for stray in &seen.strays {
         removal::leave_stray(&names.balancer(), stray, draft);
     }
-    let certificate = seen.problems.certificate.clone().map_or(Ok(()), |problem| Err(problem.into()));
+    let certificate = seen.errors.certificate.clone().map_or(Ok(()), |problem| Err(problem.into()));
     let outcomes =
         [(listeners::CERTIFICATE, certificate), (security::GROUP, behind), (floating::FLOATING_IP, in_front)];
     tell(&context, outcomes, draft)
@@ -161,17 +161,17 @@ fn build(
 /// What is wrong is told after all that can be done in spite of it: a balancer that is there must not send traffic to nodes that
 /// are gone. Without one, nothing is begun.
 fn tell(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Draft) -> Result<()> {
-    let mut problems = Vec::new();
+    let mut errors = Vec::new();
     for (kind, outcome) in outcomes {
         match outcome {
             Err(error) if context.balancer.is_none() => return Err(error),
-            Err(error) => problems.push(error.about(kind)),
+            Err(error) => errors.push(error.about(kind)),
             Ok(()) => {}
         }
     }
     // The first one is the answer, and must not keep the others from being tried again.
-    problems.sort_by_key(|problem| problem.retry == Retry::Never);
-    draft.fail(problems);
+    errors.sort_by_key(|problem| problem.retry == Retry::Never);
+    draft.fail(errors);
     Ok(())
 }
 

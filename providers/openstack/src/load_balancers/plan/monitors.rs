@@ -22,9 +22,9 @@ pub(super) struct Wanted {
 
 /// The monitor of a port's pool, if members are watched.
 pub(super) fn wanted(context: &Context<'_>, port: &PortSpec) -> Option<Wanted> {
-    let wish = context.settings.monitor.as_ref()?;
+    let desired = context.settings.monitor.as_ref()?;
     let provider = &context.config.load_balancer.provider;
-    Some(Wanted { kind: wish.kind(port.protocol, context.seen.features, provider), times: wish.times })
+    Some(Wanted { kind: desired.kind(port.protocol, context.seen.features, provider), times: desired.times })
 }
 
 impl Wanted {

@@ -3,7 +3,7 @@
 //! The balancer is the last of it: all else is found through it, by whoever is interrupted.
 
 use bowline_cloud::Result;
-use bowline_core::{FieldChange, LoadBalancerWish, Verb};
+use bowline_core::{DesiredLoadBalancer, FieldChange, Verb};
 use serde_json::{Map, Value, json};
 
 use super::super::change::{BalancerRef, Change, Retag};
@@ -14,8 +14,8 @@ use super::{Draft, PLAN, field, floating};
 use crate::api::network::{FLOATING_IPS, FloatingIp, SECURITY_GROUPS};
 use crate::api::octavia::LoadBalancer;
 
-pub(super) fn steps(wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
-    let names = Names::of(&wish.key);
+pub(super) fn steps(desired: &DesiredLoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
+    let names = Names::of(&desired.key);
     let own = names.balancer();
     if let Some(balancer) = seen.found.balancer() {
         check_at_rest(PLAN, balancer)?;

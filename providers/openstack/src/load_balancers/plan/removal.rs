@@ -8,7 +8,7 @@
 //! ```
 
 use bowline_cloud::Result;
-use bowline_core::{LoadBalancerWish, Verb};
+use bowline_core::{DesiredLoadBalancer, Verb};
 
 use super::super::annotations::{KEEP_FLOATING_IP, TABLE};
 use super::super::change::{BalancerRef, Change, Sole};
@@ -21,14 +21,19 @@ use crate::api::octavia::{HEALTH_MONITORS, LISTENERS, Listener, LoadBalancer, PO
 
 const BALANCER: &str = "load balancer";
 
-pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation, draft: &mut Draft) -> Result<()> {
+pub(super) fn steps(
+    config: &Config,
+    desired: &DesiredLoadBalancer,
+    seen: &Observation,
+    draft: &mut Draft,
+) -> Result<()> {
     match &seen.found {
         Found::Nothing | Found::Missing(_) => {}
-        Found::Several(ids) => return Err(several(Names::of(&wish.key), ids)),
-        Found::One { balancer, .. } if goes_with(wish, balancer, &seen.listeners) => {
-            delete(config, wish, balancer, seen, draft)?
+        Found::Several(ids) => return Err(several(Names::of(&desired.key), ids)),
+        Found::One { balancer, .. } if goes_with(desired, balancer, &seen.listeners) => {
+            delete(config, desired, balancer, seen, draft)?
         }
-        Found::One { balancer, .. } => leave(wish, balancer, seen, draft)?,
+        Found::One { balancer, .. } => leave(desired, balancer, seen, draft)?,
     }
     for leftover in &seen.floating.leftovers {
         floating::delete_leftover(leftover, draft);
@@ -39,8 +44,12 @@ pub(super) fn steps(config: &Config, wish: &LoadBalancerWish, seen: &Observation
 
 /// The balancer goes with the Service: it was made for one, this Service uses it, and no other does. A Service may name the
 /// balancer of another and never have come to use it.
-pub(in super::super) fn goes_with(wish: &LoadBalancerWish, balancer: &LoadBalancer, listeners: &[Listener]) -> bool {
-    let own = Names::of(&wish.key).balancer();
+pub(in super::super) fn goes_with(
+    desired: &DesiredLoadBalancer,
+    balancer: &LoadBalancer,
+    listeners: &[Listener],
+) -> bool {
+    let own = Names::of(&desired.key).balancer();
     let is_used = balancer.name == own || balancer.tags.contains(&own);
     is_made_for_service(balancer) && is_used && sharer(&own, balancer, listeners).is_none()
 }
@@ -70,7 +79,7 @@ pub(super) fn discard(balancer: &LoadBalancer, draft: &mut Draft) {
 
 fn delete(
     config: &Config,
-    wish: &LoadBalancerWish,
+    desired: &DesiredLoadBalancer,
     balancer: &LoadBalancer,
     seen: &Observation,
     draft: &mut Draft,
@@ -80,8 +89,8 @@ fn delete(
         check_at_rest(PLAN, balancer)?;
     }
     draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
-    let keep = TABLE.reader(&wish.annotations).get(&KEEP_FLOATING_IP).unwrap_or_default();
-    let own = Names::of(&wish.key).balancer();
+    let keep = TABLE.reader(&desired.annotations).get(&KEEP_FLOATING_IP).unwrap_or_default();
+    let own = Names::of(&desired.key).balancer();
     if let Some(attached) = seen.floating.attached.as_ref().filter(|attached| floating::is_ours(attached) && !keep) {
         floating::delete_with(attached, Sole { balancer: balancer.id.clone(), tag: own.clone() }, draft);
     }
@@ -122,12 +131,12 @@ fn delete_pool(pool: &SeenPool, draft: &mut Draft) {
 
 // ---- the Service's part of it
 
-fn leave(wish: &LoadBalancerWish, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
+fn leave(desired: &DesiredLoadBalancer, balancer: &LoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
     if balancer.is_at_work() {
         // Nobody has looked at its listeners: one of them may be the Service's, and be just in the making.
         check_at_rest(PLAN, balancer)?;
     }
-    let own = Names::of(&wish.key).balancer();
+    let own = Names::of(&desired.key).balancer();
     let listeners = listeners_of(&own, &seen.listeners);
     let is_tagged = balancer.tags.contains(&own);
     if listeners.is_empty() && !is_tagged {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::change::{Change, Retag};
 use super::super::names::{Names, Part, cluster_of, moved};
 use super::super::observation::{Found, Observation};
-use super::super::settings::notice;
+use super::super::settings::warning;
 use super::{Draft, field};
 use crate::api::Resource;
 use crate::api::octavia::{HEALTH_MONITORS, Listener, LoadBalancer, POOLS, Pool};
@@ -89,7 +89,7 @@ impl Move<'_> {
             "load balancer {} has the name {} with another cluster in it than {}; it is renamed to {then}",
             balancer.id, balancer.name, self.new
         );
-        draft.warn([notice("LoadBalancerRename", &message)]);
+        draft.warn([warning("LoadBalancerRename", &message)]);
         let now = tags.applied_to(&balancer.tags);
         let change = Change::UpdateLoadBalancer { body: json!({"name": then}), tags };
         let changes = vec![field("name", Some(balancer.name.clone()), Some(then.clone()))];

@@ -34,7 +34,7 @@ struct Rule {
 }
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
-    if let Some(problem) = &context.seen.problems.security {
+    if let Some(problem) = &context.seen.errors.security {
         return Err(problem.clone().into());
     }
     if !context.config.load_balancer.manage_security_groups {

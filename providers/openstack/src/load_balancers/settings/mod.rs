@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::{LoadBalancerSettings, ProxyProtocol, Reader};
 use bowline_core::{
-    IpFamily, LoadBalancerSpec, LoadBalancerWish, Notice, PortSpec, Protocol, SessionAffinity, TrafficPolicy,
+    DesiredLoadBalancer, IpFamily, LoadBalancerSpec, PortSpec, Protocol, SessionAffinity, TrafficPolicy, Warning,
 };
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -28,7 +28,7 @@ use crate::api::octavia::LoadBalancer;
 pub(crate) use common::common_settings;
 pub(crate) use monitor::{MonitorKind, MonitorWish};
 pub(crate) use places::{FloatingWish, PlacesWish};
-pub(crate) use warnings::notice;
+pub(crate) use warnings::warning;
 
 const SETTLE: &str = "read the settings of a balancer";
 
@@ -72,7 +72,7 @@ pub(crate) struct Settings {
     /// What the status of the Service says instead of the address; empty for nothing.
     pub(crate) hostname: String,
     /// What is passed over.
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// In milliseconds.
@@ -86,10 +86,10 @@ pub(crate) struct Timeouts {
 
 impl Settings {
     /// What this wish says, or what is wrong with it.
-    pub(crate) fn of(wish: &LoadBalancerWish, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
+    pub(crate) fn of(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
         let cfg = &config.load_balancer;
-        let reader = known::TABLE.reader(&wish.annotations);
-        let shared = common_settings(config, &reader, LoadBalancerSettings::clone(&wish.settings));
+        let reader = known::TABLE.reader(&desired.annotations);
+        let shared = common_settings(config, &reader, LoadBalancerSettings::clone(&desired.settings));
         let class = places::class(&reader, config)?;
         let settings = Settings {
             internal: shared.internal,
@@ -114,7 +114,7 @@ impl Settings {
             source_ranges: spec.source_ranges.iter().map(IpNet::trunc).collect(),
             selects_nodes: shared.target_nodes.is_some(),
             hostname: reader.get(&known::HOSTNAME).unwrap_or_default().to_owned(),
-            notices: known::notices(reader),
+            warnings: known::warnings(reader),
         };
         settings.checked(spec)
     }

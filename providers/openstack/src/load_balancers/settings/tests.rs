@@ -203,7 +203,7 @@ fn only_true_and_false_are_either() {
     {
         let settings = forwarded(text);
         assert_eq!(settings.x_forwarded_for, expected, "{text:?}");
-        assert_eq!(settings.notices.is_empty(), matches!(text, "true" | "false"), "{text:?}");
+        assert_eq!(settings.warnings.is_empty(), matches!(text, "true" | "false"), "{text:?}");
     }
 }
 
@@ -269,8 +269,8 @@ fn what_is_neither_true_nor_false_is_no_internal_balancer_and_a_warning() {
     let scene = Scene::new().configured(|section| section.internal = false);
     let settings = scene.with(known::INTERNAL.key, "yes").settings().unwrap();
     assert!(!settings.internal);
-    let [notice] = settings.notices.as_slice() else { panic!("{:?}", settings.notices) };
-    assert!(notice.message.contains(known::INTERNAL.key), "{notice:?}");
+    let [warning] = settings.warnings.as_slice() else { panic!("{:?}", settings.warnings) };
+    assert!(warning.message.contains(known::INTERNAL.key), "{warning:?}");
 }
 
 fn chosen_by(selector: &str, labels: &[(&str, &str)]) -> bool {
@@ -355,8 +355,8 @@ fn every_annotation_is_declared_whole() {
 #[test]
 fn a_misspelled_annotation_is_reported_and_one_of_another_program_is_not() {
     let scene = Scene::new().with("netwrok-id", "n1").with("colour", "blue").with("connection-limit", "many");
-    let settings = Settings::of(&scene.wish(), scene.wish().spec.as_deref().unwrap(), &scene.config).unwrap();
-    let messages: Vec<_> = settings.notices.iter().map(|notice| notice.message.as_str()).collect();
+    let settings = Settings::of(&scene.desired(), scene.desired().spec.as_deref().unwrap(), &scene.config).unwrap();
+    let messages: Vec<_> = settings.warnings.iter().map(|warning| warning.message.as_str()).collect();
     let prefix = "loadbalancer.openstack.org";
     let expected = [
         format!(

@@ -6,19 +6,19 @@ use bowline_cloud::ErrorKind;
 use prometheus::Registry;
 use serde_json::{Value, json};
 
-use super::{Answer, Cloud, GLOBAL, provider, provider_counting};
+use super::{ApiResponse, Cloud, GLOBAL, provider, provider_counting};
 use crate::api::{compute, network, octavia};
 use crate::metrics::Metrics;
 
-fn page(ids: &[&str], next: Option<&str>) -> Answer {
+fn page(ids: &[&str], next: Option<&str>) -> ApiResponse {
     let servers: Vec<_> = ids.iter().map(|id| json!({"id": id})).collect();
     let links: Vec<_> = next.iter().map(|href| json!({"rel": "next", "href": href})).collect();
-    Answer::new(200, json!({"servers": servers, "servers_links": links}))
+    ApiResponse::new(200, json!({"servers": servers, "servers_links": links}))
 }
 
 #[tokio::test(start_paused = true)]
 async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() {
-    let slow = || Answer::new(201, json!({"loadbalancer": {"id": "l"}})).after(Duration::from_secs(100));
+    let slow = || ApiResponse::new(201, json!({"loadbalancer": {"id": "l"}})).after(Duration::from_secs(100));
     for (lines, is_in_time) in [("[Metadata]\nrequest-timeout = 3m\n", true), ("", false)] {
         let cloud = Cloud::answering([slow()]);
         let provider = provider(&cloud, &format!("{GLOBAL}{lines}"));
@@ -26,7 +26,7 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
         assert_eq!(made.is_ok(), is_in_time, "{made:?}");
         if let Err(error) = made {
             assert_eq!(error.message(), "POST http://octavia/v2.0/lbaas/loadbalancers: no answer within 60s");
-            assert!(error.is_unanswered());
+            assert!(error.is_outcome_unknown());
         }
         assert_eq!(cloud.calls().len(), 1, "a timeout is not tried again here");
     }
@@ -34,7 +34,11 @@ async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() 
 
 #[tokio::test]
 async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
-    let cloud = Cloud::answering([Answer::new(200, ""), Answer::new(202, ""), Answer::new(200, json!({"port": {}}))]);
+    let cloud = Cloud::answering([
+        ApiResponse::new(200, ""),
+        ApiResponse::new(202, ""),
+        ApiResponse::new(200, json!({"port": {}})),
+    ]);
     let session = &provider(&cloud, GLOBAL).session;
     network::FLOATING_IPS.resource.update(session, "f", &json!({"port_id": null})).await.unwrap();
     octavia::set_members(session, "p", &[]).await.unwrap();
@@ -54,7 +58,7 @@ async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over()
 
 #[tokio::test]
 async fn values_of_a_query_are_encoded() {
-    let cloud = Cloud::answering([page(&[], None), Answer::new(200, json!({"ports": []}))]);
+    let cloud = Cloud::answering([page(&[], None), ApiResponse::new(200, json!({"ports": []}))]);
     let session = &provider(&cloud, GLOBAL).session;
     compute::servers(session, &[("name", "^n1\\.a b$")]).await.unwrap();
     network::PORTS.list(session, &[("fixed_ips", "ip_address=10.0.0.1"), ("network_id", "n&m")]).await.unwrap();
@@ -136,7 +140,7 @@ async fn a_link_to_the_next_page_that_asks_for_nothing_is_not_understood() {
     let links = [json!("http://nova/servers/detail"), json!("http://nova/servers/detail?#x"), json!(7), Value::Null];
     for href in links {
         let body = json!({"servers": [{"id": "a"}], "servers_links": [{"rel": "next", "href": href}]});
-        let cloud = Cloud::answering([Answer::new(200, body)]);
+        let cloud = Cloud::answering([ApiResponse::new(200, body)]);
         let error = compute::servers(&provider(&cloud, GLOBAL).session, &[]).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Unexpected && error.message().contains("next page"), "{error:?}");
     }
@@ -161,7 +165,7 @@ async fn an_answer_without_what_was_asked_for_is_not_understood() {
         (200, "<html>".to_owned(), "expected value"),
     ];
     for (status, body, says) in table {
-        let cloud = Cloud::answering([Answer::new(status, body)]);
+        let cloud = Cloud::answering([ApiResponse::new(status, body)]);
         let error = compute::server(&provider(&cloud, GLOBAL).session, "s").await.unwrap_err();
         assert_eq!((error.kind(), error.status()), (ErrorKind::Unexpected, None));
         assert!(
@@ -181,10 +185,10 @@ async fn null_is_nothing_everywhere() {
     let port = json!({"id": "o", "fixed_ips": null, "security_groups": null, "trunk_details": null, "tags": null});
     let server = json!({"id": "s", "addresses": null, "metadata": null, "flavor": {"id": 2004}, "accessIPv4": null});
     let cloud = Cloud::answering([
-        Answer::new(200, json!({"loadbalancer": balancer})),
-        Answer::new(200, json!({"listeners": [listener]})),
-        Answer::new(200, json!({"port": port})),
-        Answer::new(200, json!({"server": server})),
+        ApiResponse::new(200, json!({"loadbalancer": balancer})),
+        ApiResponse::new(200, json!({"listeners": [listener]})),
+        ApiResponse::new(200, json!({"port": port})),
+        ApiResponse::new(200, json!({"server": server})),
     ]);
     let session = &provider(&cloud, GLOBAL).session;
     assert_eq!(octavia::LOAD_BALANCERS.get(session, "l").await.unwrap().name, "");
@@ -215,7 +219,7 @@ fn counted(registry: &Registry) -> Vec<String> {
 async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     metrics.register(&registry);
-    let gone = || Answer::new(404, r#"{"itemNotFound": {"code": 404}}"#);
+    let gone = || ApiResponse::new(404, r#"{"itemNotFound": {"code": 404}}"#);
     let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     compute::servers(session, &[]).await.unwrap();
@@ -240,7 +244,7 @@ async fn providers_of_a_kind_count_together_also_when_one_is_made_anew() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     for _ in 0..2 {
         metrics.register(&registry);
-        let cloud = Cloud::answering([Answer::new(200, json!({"server": {}}))]);
+        let cloud = Cloud::answering([ApiResponse::new(200, json!({"server": {}}))]);
         compute::server(&provider_counting(&cloud, GLOBAL, &metrics).session, "s").await.unwrap();
     }
     assert!(counted(&registry).contains(&"openstack_api_requests_total{server_get} 2".to_owned()));

@@ -3,7 +3,7 @@
 use bowline_cloud::{CloudProvider as _, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Answer, Cloud, GLOBAL, provider};
+use super::{ApiResponse, Cloud, GLOBAL, provider};
 use crate::session::Service;
 
 fn endpoint(interface: &str, region: &str, url: &str) -> Value {
@@ -131,7 +131,7 @@ async fn credentials_that_are_refused_stop_the_start_for_good_and_a_keystone_tha
         (503, "{}", ErrorKind::Unavailable),
     ];
     for (status, body, kind) in table {
-        let cloud = Cloud::answering([]).refusing([Answer::new(status, body)]);
+        let cloud = Cloud::answering([]).refusing([ApiResponse::new(status, body)]);
         assert_eq!(provider(&cloud, GLOBAL).start().await.unwrap_err().kind(), kind, "{status} {body}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_cloud::{CloudProvider as _, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Answer, Cloud, GLOBAL, provider};
+use super::{ApiResponse, Cloud, GLOBAL, provider};
 use crate::api::{network, octavia};
 
 /// What is sent with this `[Global]`.
@@ -113,7 +113,7 @@ async fn the_version_of_an_auth_url_does_not_matter_and_its_path_does() {
 
 #[tokio::test]
 async fn everybody_is_told_who_asks_the_last_flag_first() {
-    let cloud = Cloud::answering([Answer::new(200, json!({"ports": []}))]);
+    let cloud = Cloud::answering([ApiResponse::new(200, json!({"ports": []}))]);
     network::PORTS.list(&provider(&cloud, GLOBAL).session, &[]).await.unwrap();
     let version = env!("CARGO_PKG_VERSION");
     let expected = format!("the second first openstack-cloud-controller-manager/{version} bowline/{version}");
@@ -124,8 +124,8 @@ async fn everybody_is_told_who_asks_the_last_flag_first() {
 
 // ---- how long a token is used
 
-fn ok() -> Answer {
-    Answer::new(200, json!({"loadbalancer": {"id": "l"}}))
+fn ok() -> ApiResponse {
+    ApiResponse::new(200, json!({"loadbalancer": {"id": "l"}}))
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn a_token_that_is_about_to_end_is_renewed_while_it_still_serves() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_does_not_say_when_it_was_issued_serves_until_it_is_refused() {
     let body = json!({"token": {"expires_at": "2001-01-01T00:00:00Z", "catalog": super::everything()}});
-    let token = Answer::new(201, body).header("X-Subject-Token", "t1");
+    let token = ApiResponse::new(201, body).header("X-Subject-Token", "t1");
     let cloud = Cloud::answering(vec![ok(); 3]).refusing([token]);
     let provider = provider(&cloud, GLOBAL);
     octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
@@ -194,7 +194,7 @@ async fn until(is_so: impl Fn() -> bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_keystone_that_is_away_matters_only_when_the_token_has_ended() {
-    let away = || Answer::new(503, "away");
+    let away = || ApiResponse::new(503, "away");
     let cloud = Cloud::answering(vec![ok(); 20]).with_life(Duration::from_secs(1000));
     let provider = provider(&cloud, GLOBAL);
     octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
@@ -244,7 +244,7 @@ async fn case_029_a_second_401_is_an_error_after_one_authentication() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_we_were_given_ends_for_good() {
-    let refusal = Answer::new(404, json!({"error": {"code": 404, "message": "Could not find token"}}));
+    let refusal = ApiResponse::new(404, json!({"error": {"code": 404, "message": "Could not find token"}}));
     let cloud = Cloud::answering([ok(), ok()]).with_life(Duration::from_secs(100));
     let provider = provider(&cloud, "[Global]\nauth-url = http://k:5000\ntoken = T0K3N\ntenant-id = t\n");
     octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap();
@@ -259,7 +259,7 @@ async fn a_token_that_we_were_given_ends_for_good() {
 
 #[tokio::test]
 async fn a_cloud_that_was_away_is_used_when_it_is_back() {
-    let cloud = Cloud::answering([ok()]).refusing([Answer::new(502, ""), Answer::new(401, "{}")]);
+    let cloud = Cloud::answering([ok()]).refusing([ApiResponse::new(502, ""), ApiResponse::new(401, "{}")]);
     let provider = provider(&cloud, GLOBAL);
     for kind in [ErrorKind::Unavailable, ErrorKind::Unauthenticated] {
         let error = octavia::LOAD_BALANCERS.get(&provider.session, "l").await.unwrap_err();
@@ -271,9 +271,9 @@ async fn a_cloud_that_was_away_is_used_when_it_is_back() {
 #[tokio::test]
 async fn an_answer_of_something_else_than_keystone_is_not_understood() {
     let table = [
-        Answer::new(200, "<html>a page to log in</html>"),
-        Answer::new(200, "{}").header("X-Subject-Token", "t"),
-        Answer::new(201, json!({"token": {}})),
+        ApiResponse::new(200, "<html>a page to log in</html>"),
+        ApiResponse::new(200, "{}").header("X-Subject-Token", "t"),
+        ApiResponse::new(201, json!({"token": {}})),
     ];
     for answer in table {
         let cloud = Cloud::answering([]).refusing([answer]);
@@ -284,7 +284,7 @@ async fn an_answer_of_something_else_than_keystone_is_not_understood() {
 
 #[tokio::test]
 async fn nothing_that_is_printed_has_a_secret_in_it() {
-    let cloud: Arc<Cloud> = Cloud::answering([]).refusing([Answer::new(401, "{}")]);
+    let cloud: Arc<Cloud> = Cloud::answering([]).refusing([ApiResponse::new(401, "{}")]);
     let provider = provider(&cloud, GLOBAL);
     let error = provider.start().await.unwrap_err();
     let printed = format!("{error} {error:?} {:?} {:?}", provider.session, provider.config);

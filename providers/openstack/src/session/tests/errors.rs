@@ -5,7 +5,7 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind, Retry};
 use serde_json::{Value, json};
 
-use super::{Answer, Cloud, GLOBAL, provider};
+use super::{ApiResponse, Cloud, GLOBAL, provider};
 use crate::api::octavia;
 
 fn neutron(kind: &str) -> Value {
@@ -16,7 +16,7 @@ fn octavia_fault(words: &str) -> Value {
     json!({"faultcode": "Client", "faultstring": words, "debuginfo": null})
 }
 
-async fn refused(answer: Answer) -> Error {
+async fn refused(answer: ApiResponse) -> Error {
     let cloud = Cloud::answering([answer]);
     octavia::LOAD_BALANCERS.create(&provider(&cloud, GLOBAL).session, &Value::Null).await.unwrap_err()
 }
@@ -49,7 +49,7 @@ async fn status_and_fault_decide_what_a_refusal_means() {
         (501, octavia_fault("not here"), Unsupported),
     ];
     for (status, body, kind) in table {
-        let error = refused(Answer::new(status, &body)).await.during("create a balancer");
+        let error = refused(ApiResponse::new(status, &body)).await.during("create a balancer");
         assert_eq!(error.kind(), kind, "{status} {body}");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{status} {body}");
         let text = error.to_string();
@@ -61,15 +61,15 @@ async fn status_and_fault_decide_what_a_refusal_means() {
 #[tokio::test]
 async fn a_wish_to_be_left_alone_is_heard() {
     for (status, value) in [(429, "7"), (413, "7"), (503, " 7 ")] {
-        let error = refused(Answer::new(status, "{}").header("Retry-After", value)).await.during("create");
+        let error = refused(ApiResponse::new(status, "{}").header("Retry-After", value)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::After(Duration::from_secs(7)), "{status}");
     }
     let soon = (jiff::Timestamp::now() + Duration::from_secs(3600)).to_zoned(jiff::tz::TimeZone::UTC);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon.timestamp()).unwrap();
-    let error = refused(Answer::new(429, "{}").header("Retry-After", &date)).await.during("create");
+    let error = refused(ApiResponse::new(429, "{}").header("Retry-After", &date)).await.during("create");
     assert_eq!(error.retry_advice(), Retry::After(Duration::from_secs(300)), "{date}, cut to five minutes");
     for nonsense in ["soon", "-3", "Thu, 01 Jan 1970 00:00:00 GMT"] {
-        let error = refused(Answer::new(429, "{}").header("Retry-After", nonsense)).await.during("create");
+        let error = refused(ApiResponse::new(429, "{}").header("Retry-After", nonsense)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{nonsense}");
     }
 }
@@ -77,7 +77,7 @@ async fn a_wish_to_be_left_alone_is_heard() {
 #[tokio::test]
 async fn a_page_of_a_proxy_is_told_on_one_line_and_not_for_ever() {
     let error =
-        refused(Answer::new(502, "<html>\n\t<b>Bad</b>\r\n gateway\u{7}".to_owned() + &"x".repeat(10_000))).await;
+        refused(ApiResponse::new(502, "<html>\n\t<b>Bad</b>\r\n gateway\u{7}".to_owned() + &"x".repeat(10_000))).await;
     let text = error.to_string();
     assert!(text.contains("HTTP 502: <html> <b>Bad</b> gateway x") && text.len() < 2200, "{text}");
 }
@@ -100,6 +100,6 @@ async fn only_the_service_itself_can_say_that_a_call_was_not_executed() {
         (504, json!(""), true),
     ];
     for (status, body, is_open) in table {
-        assert_eq!(refused(Answer::new(status, &body)).await.is_unanswered(), is_open, "{status} {body}");
+        assert_eq!(refused(ApiResponse::new(status, &body)).await.is_outcome_unknown(), is_open, "{status} {body}");
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Asked {
 
 /// What a service answers, after so long.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct ApiResponse {
     status: u16,
     body: String,
     headers: Vec<(&'static str, String)>,
@@ -49,9 +49,9 @@ pub(super) struct Answer {
 pub(super) struct Cloud {
     asked: Mutex<Vec<Asked>>,
     /// What Keystone says instead of a token, one after the other.
-    refusals: Mutex<VecDeque<Answer>>,
+    refusals: Mutex<VecDeque<ApiResponse>>,
     /// What the services say, one after the other; then that all is well.
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<ApiResponse>>,
     catalog: Mutex<Option<Value>>,
     /// How long a token lives.
     life: Mutex<Option<Duration>>,
@@ -59,18 +59,18 @@ pub(super) struct Cloud {
     taken: Mutex<Option<String>>,
 }
 
-impl Answer {
-    pub(super) fn new(status: u16, body: impl ToString) -> Answer {
-        Answer { status, body: body.to_string(), headers: Vec::new(), after: Duration::ZERO }
+impl ApiResponse {
+    pub(super) fn new(status: u16, body: impl ToString) -> ApiResponse {
+        ApiResponse { status, body: body.to_string(), headers: Vec::new(), after: Duration::ZERO }
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: &str) -> Answer {
+    pub(super) fn header(mut self, name: &'static str, value: &str) -> ApiResponse {
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    pub(super) fn after(self, after: Duration) -> Answer {
-        Answer { after, ..self }
+    pub(super) fn after(self, after: Duration) -> ApiResponse {
+        ApiResponse { after, ..self }
     }
 
     fn response(self) -> Response<Bytes> {
@@ -81,7 +81,7 @@ impl Answer {
 }
 
 impl Cloud {
-    pub(super) fn answering(answers: impl IntoIterator<Item = Answer>) -> Arc<Cloud> {
+    pub(super) fn answering(answers: impl IntoIterator<Item = ApiResponse>) -> Arc<Cloud> {
         let cloud = Cloud::default();
         *cloud.answers.lock().unwrap() = answers.into_iter().collect();
         Arc::new(cloud)
@@ -102,7 +102,7 @@ impl Cloud {
         self
     }
 
-    pub(super) fn refusing(self: Arc<Self>, refusals: impl IntoIterator<Item = Answer>) -> Arc<Cloud> {
+    pub(super) fn refusing(self: Arc<Self>, refusals: impl IntoIterator<Item = ApiResponse>) -> Arc<Cloud> {
         self.refusals.lock().unwrap().extend(refusals);
         self
     }
@@ -140,7 +140,7 @@ impl Cloud {
         Ok(answer.response())
     }
 
-    fn token(&self) -> Answer {
+    fn token(&self) -> ApiResponse {
         if let Some(refusal) = self.refusals.lock().unwrap().pop_front() {
             return refusal;
         }
@@ -153,14 +153,14 @@ impl Cloud {
             "project": {"id": "p"},
             "roles": [{"name": "member"}],
         }});
-        Answer::new(201, body).header("X-Subject-Token", &format!("t{}", self.authentications()))
+        ApiResponse::new(201, body).header("X-Subject-Token", &format!("t{}", self.authentications()))
     }
 
-    fn service(&self, asked: &Asked) -> Answer {
+    fn service(&self, asked: &Asked) -> ApiResponse {
         if self.taken.lock().unwrap().as_ref().is_some_and(|taken| *taken != asked.token) {
-            return Answer::new(401, json!({"error": {"code": 401}}));
+            return ApiResponse::new(401, json!({"error": {"code": 401}}));
         }
-        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| Answer::new(200, "{}"))
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| ApiResponse::new(200, "{}"))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// The right to do something with one kind of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Right {
+pub struct Permission {
     /// The API group, `""` for the core one.
     pub group: &'static str,
     /// The resource, with its subresource: `nodes/status`.
@@ -38,14 +38,14 @@ pub enum Scope {
     Named(Cow<'static, str>, Cow<'static, str>),
 }
 
-impl Right {
+impl Permission {
     /// To do this everywhere with objects of the core group.
-    pub const fn core(resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Right {
-        Right { group: "", resource, verbs, scope: Scope::Cluster, why, without: None }
+    pub const fn core(resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Permission {
+        Permission { group: "", resource, verbs, scope: Scope::Cluster, why, without: None }
     }
 
     /// One that can be done without; then this becomes of it.
-    pub const fn without(mut self, consequence: &'static str) -> Right {
+    pub const fn without(mut self, consequence: &'static str) -> Permission {
         self.without = Some(consequence);
         self
     }
@@ -79,10 +79,10 @@ pub struct Rule {
 }
 
 /// What lies in one place is one role, and what is about one resource there is one rule of it.
-pub fn roles<'a>(rights: impl IntoIterator<Item = &'a Right>) -> Vec<Role> {
+pub fn roles<'a>(permissions: impl IntoIterator<Item = &'a Permission>) -> Vec<Role> {
     let mut merged: BTreeMap<Place<'_>, Use> = BTreeMap::new();
-    for right in rights {
-        merged.entry(Place::of(right)).or_default().add(right);
+    for permission in permissions {
+        merged.entry(Place::of(permission)).or_default().add(permission);
     }
     let mut roles: BTreeMap<Option<String>, Vec<Rule>> = BTreeMap::new();
     for (place, uses) in merged {
@@ -106,13 +106,13 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn of(right: &'a Right) -> Place<'a> {
-        let (namespace, name) = match &right.scope {
+    fn of(permission: &'a Permission) -> Place<'a> {
+        let (namespace, name) = match &permission.scope {
             Scope::Cluster => (None, None),
             Scope::Namespace(namespace) => (Some(&**namespace), None),
             Scope::Named(namespace, name) => (Some(&**namespace), Some(&**name)),
         };
-        Place { namespace, group: right.group, resource: right.resource, name }
+        Place { namespace, group: permission.group, resource: permission.resource, name }
     }
 }
 
@@ -125,9 +125,9 @@ struct Use {
 }
 
 impl Use {
-    fn add(&mut self, right: &Right) {
-        self.verbs.extend(right.verbs);
-        let reason = format!("{}: {}", right.verbs.join(", "), right.why);
+    fn add(&mut self, permission: &Permission) {
+        self.verbs.extend(permission.verbs);
+        let reason = format!("{}: {}", permission.verbs.join(", "), permission.why);
         if !self.reasons.contains(&reason) {
             self.reasons.push(reason);
         }
@@ -156,18 +156,18 @@ impl Rule {
 mod tests {
     use super::*;
 
-    const LOOK: Right = Right::core("nodes", &["get"], "to look");
-    const FOLLOW: Right = Right::core("nodes", &["list", "watch"], "to follow");
+    const READ_METHODS: Permission = Permission::core("nodes", &["get"], "to look");
+    const FOLLOW: Permission = Permission::core("nodes", &["list", "watch"], "to follow");
 
-    fn lease(name: &'static str) -> Right {
+    fn lease(name: &'static str) -> Permission {
         let scope = Scope::Named("kube-system".into(), name.into());
         let verbs = &["update", "get"];
-        Right { group: "coordination.k8s.io", resource: "leases", verbs, scope, why: "to lead", without: None }
+        Permission { group: "coordination.k8s.io", resource: "leases", verbs, scope, why: "to lead", without: None }
     }
 
     #[test]
     fn rights_about_one_resource_are_one_rule_with_all_the_reasons() {
-        let [role] = &roles([&FOLLOW, &LOOK, &FOLLOW])[..] else { panic!("one role") };
+        let [role] = &roles([&FOLLOW, &READ_METHODS, &FOLLOW])[..] else { panic!("one role") };
         assert_eq!((&role.namespace, role.rules.len()), (&None, 1));
         assert_eq!(role.rules[0].verbs, ["get", "list", "watch"]);
         assert_eq!(role.rules[0].reasons, ["list, watch: to follow", "get: to look"]);
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn places_are_roles_and_names_of_one_use_are_one_rule() {
-        let create = Right { verbs: &["create"], scope: Scope::Namespace("kube-system".into()), ..lease("") };
-        let roles = roles([&lease("b"), &create, &lease("a"), &LOOK]);
+        let create = Permission { verbs: &["create"], scope: Scope::Namespace("kube-system".into()), ..lease("") };
+        let roles = roles([&lease("b"), &create, &lease("a"), &READ_METHODS]);
         let [everywhere, there] = &roles[..] else { panic!("two roles: {roles:?}") };
         assert_eq!((&everywhere.namespace, everywhere.rules.len()), (&None, 1));
         assert_eq!(there.namespace.as_deref(), Some("kube-system"));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_written_as_rbac_has_it() {
-        let [role] = &roles([&LOOK])[..] else { panic!("one role") };
+        let [role] = &roles([&READ_METHODS])[..] else { panic!("one role") };
         let expected = serde_json::json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]);
         assert_eq!(serde_json::to_value(&role.rules).ok(), Some(expected));
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bowline_cloud::LoadBalancerKind;
 use bowline_core::annotations::{self, LoadBalancerSettings};
 use bowline_core::{
-    HealthCheck, IpFamily, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, PortSpec, Protocol, SessionAffinity,
+    DesiredLoadBalancer, HealthCheck, IpFamily, LoadBalancerKey, LoadBalancerSpec, PortSpec, Protocol, SessionAffinity,
     TargetNode, TrafficPolicy,
 };
 
 use super::Balancing;
-use crate::scene::{Verdict, broken};
+use crate::scene::{CaseResult, broken};
 
 /// The cluster that all Services are in, unless a case says otherwise.
 const CLUSTER: &str = "conformance";
@@ -38,36 +38,36 @@ fn hex(name: &str) -> String {
 }
 
 /// The same Service with another spec.
-pub(crate) fn change(wish: &LoadBalancerWish, change: impl FnOnce(&mut LoadBalancerSpec)) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    if let Some(spec) = &mut wish.spec {
+pub(crate) fn change(desired: &DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSpec)) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    if let Some(spec) = &mut desired.spec {
         change(Arc::make_mut(spec));
     }
-    wish
+    desired
 }
 
 /// The same Service with other annotations.
-pub(crate) fn set(wish: &LoadBalancerWish, set: impl FnOnce(&mut LoadBalancerSettings)) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    set(Arc::make_mut(&mut wish.settings));
-    wish
+pub(crate) fn set(desired: &DesiredLoadBalancer, set: impl FnOnce(&mut LoadBalancerSettings)) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    set(Arc::make_mut(&mut desired.settings));
+    desired
 }
 
 /// The same Service, which says this as well.
-pub(crate) fn annotated(wish: &LoadBalancerWish, annotations: &BTreeMap<String, String>) -> LoadBalancerWish {
-    let mut wish = wish.clone();
-    Arc::make_mut(&mut wish.annotations).extend(annotations.clone());
-    wish
+pub(crate) fn annotated(desired: &DesiredLoadBalancer, annotations: &BTreeMap<String, String>) -> DesiredLoadBalancer {
+    let mut desired = desired.clone();
+    Arc::make_mut(&mut desired.annotations).extend(annotations.clone());
+    desired
 }
 
 /// The same Service, which wants no balancer any more.
-pub(crate) fn gone(wish: &LoadBalancerWish) -> LoadBalancerWish {
-    LoadBalancerWish { spec: None, ..wish.clone() }
+pub(crate) fn gone(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { spec: None, ..desired.clone() }
 }
 
 impl Balancing<'_> {
     /// The plainest Service: one port, the first family, nothing special.
-    pub(crate) fn wish(&self, service: &str, targets: &[TargetNode]) -> Verdict<LoadBalancerWish> {
+    pub(crate) fn desired(&self, service: &str, targets: &[TargetNode]) -> CaseResult<DesiredLoadBalancer> {
         let caps = self.caps()?;
         let protocols = [(caps.tcp, Protocol::Tcp), (caps.udp, Protocol::Udp), (caps.sctp, Protocol::Sctp)];
         let Some((_, protocol)) = protocols.into_iter().find(|(can, _)| *can) else {
@@ -95,13 +95,13 @@ impl Balancing<'_> {
         service: &str,
         kind: &LoadBalancerKind,
         spec: LoadBalancerSpec,
-    ) -> Verdict<LoadBalancerWish> {
+    ) -> CaseResult<DesiredLoadBalancer> {
         let annotations: BTreeMap<_, _> =
             kind.requested_by.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let provider = self.provider()?;
         let settings = annotations::read(&annotations).and_then(|common| provider.settings(&annotations, common));
         let settings = settings.or_else(|mistakes| broken(format!("its own annotations are refused: {mistakes:?}")))?;
-        Ok(LoadBalancerWish {
+        Ok(DesiredLoadBalancer {
             key: key(service),
             annotations: Arc::new(annotations),
             settings: Arc::new(settings),
@@ -110,10 +110,10 @@ impl Balancing<'_> {
     }
 
     /// A Service that wants all that the provider claims and that goes together.
-    pub(crate) fn everything(&self, service: &str, targets: &[TargetNode]) -> Verdict<LoadBalancerWish> {
+    pub(crate) fn everything(&self, service: &str, targets: &[TargetNode]) -> CaseResult<DesiredLoadBalancer> {
         let caps = self.caps()?.clone();
-        let plain = self.wish(service, targets)?;
-        let wish = change(&plain, |spec| {
+        let plain = self.desired(service, targets)?;
+        let desired = change(&plain, |spec| {
             let first = spec.ports.first().map_or(Protocol::Tcp, |port| port.protocol);
             let other = if caps.mixed_protocols && caps.udp { Protocol::Udp } else { first };
             spec.ports = vec![port(0, first), port(1, first), port(2, other)];
@@ -131,7 +131,7 @@ impl Balancing<'_> {
                 spec.ip_families = vec![IpFamily::IPv4, IpFamily::IPv6];
             }
         });
-        Ok(set(&wish, |settings| {
+        Ok(set(&desired, |settings| {
             // Some clouds know the PROXY protocol for TCP alone, or do not combine it; it has a case of its own.
             settings.idle_timeout = caps.idle_timeout.then(|| Duration::from_secs(300));
             settings.health_check_interval = caps.health_check_settings.then(|| Duration::from_secs(7));
@@ -139,9 +139,13 @@ impl Balancing<'_> {
     }
 
     /// The same Service, changed in all that the provider claims to change.
-    pub(crate) fn otherwise(&self, wish: &LoadBalancerWish, targets: &[TargetNode]) -> Verdict<LoadBalancerWish> {
+    pub(crate) fn otherwise(
+        &self,
+        desired: &DesiredLoadBalancer,
+        targets: &[TargetNode],
+    ) -> CaseResult<DesiredLoadBalancer> {
         let caps = self.caps()?.clone();
-        let changed = change(wish, |spec| {
+        let changed = change(desired, |spec| {
             let protocol = spec.ports.first().map_or(Protocol::Tcp, |port| port.protocol);
             if let Some(first) = spec.ports.first_mut() {
                 first.node_port = Some(NODE_PORT + 100);

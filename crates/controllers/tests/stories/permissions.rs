@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
-use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, service};
-use bowline_kube::Right;
+use bowline_controllers::{Permissions, node, node_ipam, node_lifecycle, provider_loops, service};
+use bowline_kube::Permission;
 use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::Event;
 use serde_json::json;
@@ -225,14 +225,17 @@ impl World {
 // ---- with and without
 
 impl Case {
-    fn rights(&self) -> Vec<Right> {
-        Rights::of(&(self.options)()).of_one()
+    fn permissions(&self) -> Vec<Permission> {
+        Permissions::of(&(self.options)()).of_one()
     }
 
     /// All that may be taken away.
     fn uses(&self) -> BTreeSet<Use> {
-        let rights = self.rights();
-        rights.iter().flat_map(|right| right.verbs.iter().map(|verb| (*verb, right.resource))).collect()
+        let permissions = self.permissions();
+        permissions
+            .iter()
+            .flat_map(|permission| permission.verbs.iter().map(|verb| (*verb, permission.resource)))
+            .collect()
     }
 
     /// Tells the story without this; what the API server refused, which is nothing if all came about.
@@ -241,7 +244,8 @@ impl Case {
         world.clouds[0].0.pod_ranges = true;
         world.options = (self.options)();
         world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
-        world.rights = Some(self.rights().into_iter().flat_map(|right| without(right, missing)).collect());
+        world.permissions =
+            Some(self.permissions().into_iter().flat_map(|permission| without(permission, missing)).collect());
         world.start();
         tokio::select! {
             () = world.is_refused_something() => {}
@@ -261,9 +265,9 @@ impl Case {
 }
 
 /// The right, one for each verb of it, but for what is missing.
-fn without(right: Right, missing: Option<Use>) -> Vec<Right> {
-    let kept = right.verbs.iter().filter(|verb| missing != Some((**verb, right.resource)));
-    kept.map(|verb| Right { verbs: std::slice::from_ref(verb), ..right.clone() }).collect()
+fn without(permission: Permission, missing: Option<Use>) -> Vec<Permission> {
+    let kept = permission.verbs.iter().filter(|verb| missing != Some((**verb, permission.resource)));
+    kept.map(|verb| Permission { verbs: std::slice::from_ref(verb), ..permission.clone() }).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::{LoadBalancerKey, LoadBalancerWish, Plan, Step, Verb};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, Plan, Step, Verb};
 use tokio::time::Instant;
 
 use crate::{Error, ErrorKind, Result, Retry};
@@ -33,7 +33,7 @@ const SERVICE_UNAVAILABLE: u16 = 503;
 
 /// Creations that are under way or have had no answer, by load balancer.
 #[derive(Default)]
-pub struct Unanswered(Mutex<HashMap<LoadBalancerKey, Vec<Creation>>>);
+pub struct PendingCreates(Mutex<HashMap<LoadBalancerKey, Vec<Creation>>>);
 
 /// The creation of one thing.
 struct Creation {
@@ -49,7 +49,7 @@ struct Creation {
 /// A creation that is under way. Dropped without an answer, it stays open.
 #[must_use = "it is open until it is answered"]
 pub struct Attempt<'a> {
-    unanswered: &'a Unanswered,
+    outcome_unknown: &'a PendingCreates,
     key: LoadBalancerKey,
     kind: String,
     name: String,
@@ -59,7 +59,7 @@ pub struct Attempt<'a> {
     open: Option<(Duration, String)>,
 }
 
-impl Unanswered {
+impl PendingCreates {
     /// Records that this step is applied, if it creates something. Fails while an earlier attempt is open. It is called before the
     /// call, because that may be dropped.
     pub fn begin(&self, key: &LoadBalancerKey, step: &Step) -> Result<Attempt<'_>> {
@@ -70,7 +70,7 @@ impl Unanswered {
         }
         let (kind, name) = (step.kind.clone(), step.name.clone());
         let open = is_recorded.then_some((APPEARS_WITHIN, cause));
-        Ok(Attempt { unanswered: self, key: key.clone(), kind, name, is_recorded, open })
+        Ok(Attempt { outcome_unknown: self, key: key.clone(), kind, name, is_recorded, open })
     }
 
     fn record(&self, key: &LoadBalancerKey, step: &Step, cause: &str) -> Result<()> {
@@ -87,11 +87,11 @@ impl Unanswered {
 
     /// Records what a plan shows of open creations: a thing has appeared if the plan creates it no longer, or changes or deletes it.
     /// Fails if nothing is left to remove and something may still appear, which no later sync would remove.
-    pub fn check_plan(&self, wish: &LoadBalancerWish, plan: &Plan) -> Result<()> {
+    pub fn check_plan(&self, desired: &DesiredLoadBalancer, plan: &Plan) -> Result<()> {
         let mut all = self.all();
         prune(&mut all);
-        let Some(creations) = all.get_mut(&wish.key) else { return Ok(()) };
-        let is_removal = wish.spec.is_none();
+        let Some(creations) = all.get_mut(&desired.key) else { return Ok(()) };
+        let is_removal = desired.spec.is_none();
         creations.retain(|open| {
             let mut steps = plan.steps.iter().filter(|step| open.is_about(step));
             if is_removal { steps.next().is_none() } else { steps.any(|step| step.verb == Verb::Create) }
@@ -126,14 +126,14 @@ impl Creation {
         let error_kind = if is_known { ErrorKind::InProgress } else { ErrorKind::Conflict };
         let message =
             format!("{kind} {name} may or may not be created, and is looked for before it is created again: {cause}");
-        Error::new(error_kind, operation, message).retry(Retry::After(PAUSE)).unanswered()
+        Error::new(error_kind, operation, message).retry(Retry::After(PAUSE)).outcome_unknown()
     }
 }
 
 impl Attempt<'_> {
     /// Records the outcome of the call.
     pub fn ended<T>(mut self, outcome: Result<T>) -> Result<T> {
-        self.open = outcome.as_ref().err().filter(|error| error.is_unanswered()).map(|error| {
+        self.open = outcome.as_ref().err().filter(|error| error.is_outcome_unknown()).map(|error| {
             let is_unserved = error.status() == Some(SERVICE_UNAVAILABLE);
             (if is_unserved { UNSERVED_WITHIN } else { APPEARS_WITHIN }, error.message().to_owned())
         });
@@ -146,7 +146,7 @@ impl Drop for Attempt<'_> {
         if !self.is_recorded {
             return;
         }
-        let mut all = self.unanswered.all();
+        let mut all = self.outcome_unknown.all();
         let Some(creations) = all.get_mut(&self.key) else { return };
         match self.open.take() {
             None => creations.retain(|open| (&open.kind, &open.name) != (&self.kind, &self.name)),
@@ -164,7 +164,7 @@ impl Drop for Attempt<'_> {
 #[cfg(test)]
 mod tests {
     use bowline_core::Opaque;
-    use bowline_core::testing::wish;
+    use bowline_core::testing::desired;
 
     use super::*;
 
@@ -173,22 +173,22 @@ mod tests {
     }
 
     fn key() -> LoadBalancerKey {
-        wish("default/web", &[]).key
+        desired("default/web", &[]).key
     }
 
     fn answer(status: u16, body: &str) -> Result<()> {
         let error = Error::from_status("apply", status, body, None);
         // As a provider decodes it.
         let is_open = status >= 500 && body.starts_with('<') || status == 503 && body.is_empty();
-        Err(if is_open { error.unanswered() } else { Error::new(error.kind(), "apply", body).with_status(status) })
+        Err(if is_open { error.outcome_unknown() } else { Error::new(error.kind(), "apply", body).with_status(status) })
     }
 
     /// Seconds until it may be created again.
     async fn open_for(outcome: Result<()>) -> u64 {
-        let unanswered = Unanswered::default();
-        unanswered.begin(&key(), &create("web")).unwrap().ended(outcome).ok();
+        let outcome_unknown = PendingCreates::default();
+        outcome_unknown.begin(&key(), &create("web")).unwrap().ended(outcome).ok();
         let mut seconds = 0;
-        while unanswered.begin(&key(), &create("web")).is_err() {
+        while outcome_unknown.begin(&key(), &create("web")).is_err() {
             tokio::time::advance(Duration::from_secs(1)).await;
             seconds += 1;
         }
@@ -212,57 +212,57 @@ mod tests {
         assert_eq!(open_for(answer(503, "")).await, 10);
         let unreachable = Error::new(ErrorKind::Unavailable, "apply", "cannot connect");
         assert_eq!(open_for(Err(unreachable.clone())).await, 0);
-        assert_eq!(open_for(Err(unreachable.unanswered())).await, 120);
+        assert_eq!(open_for(Err(unreachable.outcome_unknown())).await, 120);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_creation_stays_open_and_is_reported_once() {
-        let unanswered = Unanswered::default();
-        let attempt = unanswered.begin(&key(), &create("web")).unwrap();
+        let outcome_unknown = PendingCreates::default();
+        let attempt = outcome_unknown.begin(&key(), &create("web")).unwrap();
         tokio::time::advance(Duration::from_secs(300)).await;
-        assert!(unanswered.begin(&key(), &create("web")).is_err(), "it is under way");
+        assert!(outcome_unknown.begin(&key(), &create("web")).is_err(), "it is under way");
         drop(attempt);
         tokio::time::advance(Duration::from_secs(100)).await;
-        let error = unanswered.begin(&key(), &create("web")).err().unwrap();
+        let error = outcome_unknown.begin(&key(), &create("web")).err().unwrap();
         assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(PAUSE)));
-        assert!(error.is_unanswered() && error.message().contains("load balancer web may or may not be created"));
+        assert!(error.is_outcome_unknown() && error.message().contains("load balancer web may or may not be created"));
         for other in [create("other"), Step { repeatable: true, ..create("web") }] {
-            assert!(unanswered.begin(&key(), &other).is_ok());
+            assert!(outcome_unknown.begin(&key(), &other).is_ok());
         }
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert!(unanswered.begin(&key(), &create("web")).is_ok());
+        assert!(outcome_unknown.begin(&key(), &create("web")).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_error_is_reported_and_the_others_are_waited_for() {
-        let unanswered = Unanswered::default();
-        unanswered.begin(&key(), &create("web")).unwrap().ended(answer(502, "<html>")).unwrap_err();
+        let outcome_unknown = PendingCreates::default();
+        outcome_unknown.begin(&key(), &create("web")).unwrap().ended(answer(502, "<html>")).unwrap_err();
         for kind in [ErrorKind::Conflict, ErrorKind::InProgress, ErrorKind::InProgress] {
-            assert_eq!(unanswered.begin(&key(), &create("web")).err().unwrap().kind(), kind);
+            assert_eq!(outcome_unknown.begin(&key(), &create("web")).err().unwrap().kind(), kind);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_plan_shows_what_has_appeared() {
-        let (unanswered, wanted) = (Unanswered::default(), wish("default/web", &[]));
-        let gone = LoadBalancerWish { spec: None, ..wanted.clone() };
-        let open = || drop(unanswered.begin(&key(), &create("web")).unwrap());
+        let (outcome_unknown, wanted) = (PendingCreates::default(), desired("default/web", &[]));
+        let gone = DesiredLoadBalancer { spec: None, ..wanted.clone() };
+        let open = || drop(outcome_unknown.begin(&key(), &create("web")).unwrap());
         open();
-        unanswered.check_plan(&wanted, &Plan::of(vec![create("web")])).unwrap();
-        assert!(unanswered.begin(&key(), &create("web")).is_err(), "it is still to be created");
-        unanswered.check_plan(&wanted, &Plan::default()).unwrap();
+        outcome_unknown.check_plan(&wanted, &Plan::of(vec![create("web")])).unwrap();
+        assert!(outcome_unknown.begin(&key(), &create("web")).is_err(), "it is still to be created");
+        outcome_unknown.check_plan(&wanted, &Plan::default()).unwrap();
         open();
         // Nothing is left, and it may still appear.
-        assert_eq!(unanswered.check_plan(&gone, &Plan::default()).unwrap_err().kind(), ErrorKind::Conflict);
-        assert_eq!(unanswered.check_plan(&gone, &Plan::default()).unwrap_err().kind(), ErrorKind::InProgress);
+        assert_eq!(outcome_unknown.check_plan(&gone, &Plan::default()).unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(outcome_unknown.check_plan(&gone, &Plan::default()).unwrap_err().kind(), ErrorKind::InProgress);
         let delete = |name: &str| Plan::of(vec![Step { verb: Verb::Delete, ..create(name) }]);
-        unanswered.check_plan(&gone, &delete("other")).unwrap();
-        assert!(unanswered.check_plan(&gone, &Plan::default()).is_err(), "something else has appeared");
-        unanswered.check_plan(&gone, &delete("web")).unwrap();
-        unanswered.check_plan(&gone, &Plan::default()).unwrap();
+        outcome_unknown.check_plan(&gone, &delete("other")).unwrap();
+        assert!(outcome_unknown.check_plan(&gone, &Plan::default()).is_err(), "something else has appeared");
+        outcome_unknown.check_plan(&gone, &delete("web")).unwrap();
+        outcome_unknown.check_plan(&gone, &Plan::default()).unwrap();
         open();
         tokio::time::advance(APPEARS_WITHIN).await;
-        unanswered.check_plan(&gone, &Plan::default()).unwrap();
-        assert!(unanswered.all().is_empty());
+        outcome_unknown.check_plan(&gone, &Plan::default()).unwrap();
+        assert!(outcome_unknown.all().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use bowline_core::Node;
-use bowline_core::routes::{self, Brake, Doubt, Removal, Ruling};
+use bowline_core::routes::{self, Brake, BrakeDecision, HoldReason, Removal};
 use bowline_runtime::{Priority, Shutdown};
 use futures::stream::{self, StreamExt as _};
 
@@ -13,7 +13,7 @@ use super::{Fleet, Key, Shared};
 
 /// What a look at the Nodes gives.
 struct Look {
-    strays: Vec<Removal>,
+    orphans: Vec<Removal>,
     /// How many routes we are responsible for, with those.
     of: usize,
     /// How many Nodes there are.
@@ -30,10 +30,10 @@ impl Shared {
         }
         let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let look = self.look(account, &heard);
-        match account.braked(|brake| brake.judge(look.strays.len(), look.of, look.nodes)) {
-            Ruling::Go => self.remove(account, look.strays, shutdown).await,
-            Ruling::Hold(doubt) => self.hold(account, &doubt),
-            Ruling::Ask => self.ask(account, shutdown).await,
+        match account.braked(|brake| brake.judge(look.orphans.len(), look.of, look.nodes)) {
+            BrakeDecision::Go => self.remove(account, look.orphans, shutdown).await,
+            BrakeDecision::Hold(doubt) => self.hold(account, &doubt),
+            BrakeDecision::Ask => self.ask(account, shutdown).await,
         }
     }
 
@@ -49,23 +49,23 @@ impl Shared {
         };
         let look = self.look(account, &Fleet::listed(&nodes, &self.context.clouds, &account.cloud));
         let now = self.context.clock.instant();
-        match account.braked(|brake| brake.confirm(look.strays.len(), look.of, look.nodes, now)) {
-            Ruling::Hold(doubt) => self.hold(account, &doubt),
-            Ruling::Go | Ruling::Ask => self.remove(account, look.strays, shutdown).await,
+        match account.braked(|brake| brake.confirm(look.orphans.len(), look.of, look.nodes, now)) {
+            BrakeDecision::Hold(doubt) => self.hold(account, &doubt),
+            BrakeDecision::Go | BrakeDecision::Ask => self.remove(account, look.orphans, shutdown).await,
         }
     }
 
     fn look(&self, account: &Account, fleet: &Fleet<'_>) -> Look {
         account.read(|table| {
             let scene = self.scene(table, fleet);
-            Look { strays: routes::strays(&scene), of: scene.responsibilities(), nodes: fleet.len() }
+            Look { orphans: routes::orphans(&scene), of: scene.responsibilities(), nodes: fleet.len() }
         })
     }
 
-    async fn remove(&self, account: &Account, strays: Vec<Removal>, shutdown: &Shutdown) -> Done {
+    async fn remove(&self, account: &Account, orphans: Vec<Removal>, shutdown: &Shutdown) -> Done {
         self.release(account);
         // What has begun is finished; with thousands of them, the rest is the next manager's.
-        let going = strays.into_iter().take_while(|_| !shutdown.is_requested());
+        let going = orphans.into_iter().take_while(|_| !shutdown.is_requested());
         let ended: Vec<(Removal, Done)> = stream::iter(going)
             .map(|stray| self.remove_stray(account, stray))
             .buffer_unordered(account.max_parallel())
@@ -88,7 +88,7 @@ impl Shared {
             Some(_) => Done::default(),
             None => self.delete(account, &stray).await,
         };
-        account.queue.got_on();
+        account.queue.made_progress();
         (stray, done)
     }
 
@@ -97,7 +97,7 @@ impl Shared {
         let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
         let back = account.read(|table| {
             let scene = self.scene(table, &heard);
-            removed.iter().filter_map(|stray| scene.led_to(&stray.route)).collect::<Vec<_>>()
+            removed.iter().filter_map(|stray| scene.target_node(&stray.route)).collect::<Vec<_>>()
         });
         // Otherwise the next period is soon enough.
         if self.is_watching() {
@@ -105,15 +105,15 @@ impl Shared {
         }
     }
 
-    fn hold(&self, account: &Account, doubt: &Doubt) -> Done {
+    fn hold(&self, account: &Account, doubt: &HoldReason) -> Done {
         if account.hold(Some(doubt)) {
             tracing::warn!(cloud = %account.cloud.name(), %doubt, "routes of nodes that seem to be gone are kept");
         }
         self.metrics.held(account.cloud.name(), Some(doubt));
         let again = match doubt {
-            Doubt::Many { again_in, .. } => Some(*again_in),
+            HoldReason::Many { again_in, .. } => Some(*again_in),
             // Only a Node that comes changes that.
-            Doubt::NoNodes { .. } => None,
+            HoldReason::NoNodes { .. } => None,
         };
         Done { again, why: Some(doubt.to_string()), ..Done::default() }
     }

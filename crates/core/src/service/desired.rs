@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::source_ranges::{self, RangeError, leave_everybody_in};
+use super::source_ranges::{self, SourceRangeError, leave_everybody_in};
 use super::{Service, ServicePort, ServiceType};
 use crate::annotations::{self, LoadBalancerSettings, Mistake, POLICY, Unknown};
 use crate::{
-    ClusterName, HealthCheck, LoadBalancerKey, LoadBalancerSpec, LoadBalancerWish, PortSpec, TargetSet, TrafficPolicy,
+    ClusterName, DesiredLoadBalancer, HealthCheck, LoadBalancerKey, LoadBalancerSpec, PortSpec, TargetSet,
+    TrafficPolicy,
 };
 
 /// The characters that a balancer's name may have by default.
@@ -47,12 +48,12 @@ fn unless_any<T>(mistakes: Vec<Mistake>, value: T) -> Result<T, Vec<Mistake>> {
 
 /// What is wished for a Service that wants a balancer, with these settings and targets. Source ranges that leave everybody
 /// in are none. The error says what is wrong with the Service itself.
-pub fn wish(
+pub fn desired(
     cluster: &ClusterName,
     service: &Service,
     settings: &LoadBalancerSettings,
     targets: TargetSet,
-) -> Result<LoadBalancerWish, Vec<Mistake>> {
+) -> Result<DesiredLoadBalancer, Vec<Mistake>> {
     let spec = LoadBalancerSpec {
         ports: service.ports.iter().map(port).collect(),
         targets,
@@ -63,7 +64,7 @@ pub fn wish(
         traffic_policy: service.traffic_policy,
         health_check: health_check(service),
     };
-    Ok(LoadBalancerWish { spec: Some(Arc::new(spec)), ..cleanup_wish(cluster, service, settings) })
+    Ok(DesiredLoadBalancer { spec: Some(Arc::new(spec)), ..desired_cleanup(cluster, service, settings) })
 }
 
 fn port(port: &ServicePort) -> PortSpec {
@@ -90,8 +91,12 @@ fn requested_address(service: &Service) -> Option<String> {
 }
 
 /// What is wished for a Service that is to have no balancer any more.
-pub fn cleanup_wish(cluster: &ClusterName, service: &Service, settings: &LoadBalancerSettings) -> LoadBalancerWish {
-    LoadBalancerWish {
+pub fn desired_cleanup(
+    cluster: &ClusterName,
+    service: &Service,
+    settings: &LoadBalancerSettings,
+) -> DesiredLoadBalancer {
+    DesiredLoadBalancer {
         key: LoadBalancerKey {
             cluster: cluster.clone(),
             namespace: service.namespace.clone(),
@@ -118,12 +123,12 @@ pub fn health_check(service: &Service) -> Option<HealthCheck> {
 }
 
 /// The name that the Go library gives a balancer by default (H10): `a` and the UID without dashes, cut to 32 characters.
-pub fn default_balancer_name(uid: &str) -> String {
+pub fn default_load_balancer_name(uid: &str) -> String {
     std::iter::once('a').chain(uid.chars().filter(|letter| *letter != '-')).take(NAME_LENGTH).collect()
 }
 
-impl From<&RangeError> for Mistake {
-    fn from(wrong: &RangeError) -> Mistake {
+impl From<&SourceRangeError> for Mistake {
+    fn from(wrong: &SourceRangeError) -> Mistake {
         Mistake { place: wrong.place.to_owned(), message: wrong.message() }
     }
 }
@@ -140,10 +145,14 @@ mod tests {
     }
 
     fn wished(service: &Service) -> LoadBalancerSpec {
-        let wish =
-            wish(&"kubernetes".into(), service, &LoadBalancerSettings::default(), TargetSet::from(vec![target("n1")]))
-                .unwrap();
-        LoadBalancerSpec::clone(&wish.spec.unwrap())
+        let desired = desired(
+            &"kubernetes".into(),
+            service,
+            &LoadBalancerSettings::default(),
+            TargetSet::from(vec![target("n1")]),
+        )
+        .unwrap();
+        LoadBalancerSpec::clone(&desired.spec.unwrap())
     }
 
     fn with_policy(kind: ServiceType, traffic_policy: TrafficPolicy) -> Service {
@@ -186,8 +195,8 @@ mod tests {
             ("żżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżżż", "ażżżżżżżżżżżżżżżżżżżżżżżżżżżżżżż"),
         ];
         for (uid, name) in cases {
-            assert_eq!(default_balancer_name(uid), name, "H10: {uid}");
-            assert!(default_balancer_name(uid).chars().count() <= NAME_LENGTH, "H10: {uid}");
+            assert_eq!(default_load_balancer_name(uid), name, "H10: {uid}");
+            assert!(default_load_balancer_name(uid).chars().count() <= NAME_LENGTH, "H10: {uid}");
         }
     }
 
@@ -254,14 +263,14 @@ mod tests {
         let settings = read(&service).settings.unwrap();
         let cluster = ClusterName::from("c");
         let (wanted, over) = (
-            wish(&cluster, &service, &settings, TargetSet::default()).unwrap(),
-            cleanup_wish(&cluster, &service, &settings),
+            desired(&cluster, &service, &settings, TargetSet::default()).unwrap(),
+            desired_cleanup(&cluster, &service, &settings),
         );
-        for wish in [&wanted, &over] {
-            let LoadBalancerKey { cluster, namespace, service: name, uid } = &wish.key;
+        for desired in [&wanted, &over] {
+            let LoadBalancerKey { cluster, namespace, service: name, uid } = &desired.key;
             assert_eq!((cluster.as_str(), &**namespace, &**name, &**uid), ("c", "default", "web", "uid-of-web"));
-            assert_eq!((&wish.annotations, &*wish.settings), (&service.annotations, &settings));
-            assert_eq!(wish.settings.policy, DeletionPolicy::Retain);
+            assert_eq!((&desired.annotations, &*desired.settings), (&service.annotations, &settings));
+            assert_eq!(desired.settings.policy, DeletionPolicy::Retain);
         }
         assert_eq!((wanted.spec.is_some(), over.spec), (true, None));
     }
@@ -277,7 +286,7 @@ mod tests {
         let mistakes = read(&bad).settings.unwrap_err();
         let (ours, field) = ("bowline.dev/source-ranges", "spec.loadBalancerSourceRanges");
         assert_eq!(shown(&mistakes), ["bowline.dev/internal", ours, ours, field, field]);
-        let refused = wish(&"c".into(), &bad, &LoadBalancerSettings::default(), TargetSet::default()).unwrap_err();
+        let refused = desired(&"c".into(), &bad, &LoadBalancerSettings::default(), TargetSet::default()).unwrap_err();
         assert_eq!(shown(&refused), [field, field], "what the Service itself says");
     }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bowline_cloud::{CloudProvider, SecretRef};
 use bowline_controllers::manager::ManagerOptions;
-use bowline_controllers::{Rights, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
+use bowline_controllers::{Permissions, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
 use bowline_kube::{
-    Cluster, LeaseOptions, Notes, Right, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_right,
+    Cluster, LeaseOptions, Notes, Permission, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_permission,
 };
 
 use crate::settings::{Election, Settings};
@@ -18,7 +18,7 @@ use crate::settings::{Election, Settings};
 pub(crate) const SYSTEM: &str = "kube-system";
 
 /// For `bowline-serving`, which does not know how rights are declared: who a bearer token stands for.
-pub(crate) const REVIEW_TOKENS: Right = Right {
+pub(crate) const REVIEW_TOKENS: Permission = Permission {
     group: "authentication.k8s.io",
     resource: "tokenreviews",
     verbs: &["create"],
@@ -28,7 +28,7 @@ pub(crate) const REVIEW_TOKENS: Right = Right {
 };
 
 /// For `bowline-serving`: whether they may.
-pub(crate) const REVIEW_ACCESS: Right = Right {
+pub(crate) const REVIEW_ACCESS: Permission = Permission {
     group: "authorization.k8s.io",
     resource: "subjectaccessreviews",
     verbs: &["create"],
@@ -38,7 +38,7 @@ pub(crate) const REVIEW_ACCESS: Right = Right {
 };
 
 /// For `bowline-serving`: which authorities sign the certificates of clients and of front proxies.
-pub(crate) const READ_AUTHORITIES: Right = Right {
+pub(crate) const READ_AUTHORITIES: Permission = Permission {
     group: "",
     resource: "configmaps",
     verbs: &["get", "list", "watch"],
@@ -53,7 +53,7 @@ pub(crate) struct Surroundings {
     /// The Leases that are held.
     pub(crate) leases: Vec<LeaseOptions>,
     /// What the HTTPS server asks the API server about its clients.
-    pub(crate) serving: Vec<Right>,
+    pub(crate) serving: Vec<Permission>,
     /// Secrets that providers need.
     pub(crate) secrets: Vec<SecretRef>,
     /// Each controller has a service account of its own.
@@ -73,7 +73,7 @@ impl Surroundings {
 }
 
 /// As far as it is asked under the name of the process: a kubeconfig of its own has rights of its own.
-fn serving(settings: &Settings) -> Vec<Right> {
+fn serving(settings: &Settings) -> Vec<Permission> {
     let (authentication, authorization) = (&settings.serving.authentication, &settings.serving.authorization);
     let is_ours =
         |kubeconfig: &Option<PathBuf>| kubeconfig.is_none() || *kubeconfig == settings.reach.client.kubeconfig;
@@ -84,7 +84,7 @@ fn serving(settings: &Settings) -> Vec<Right> {
         (is_ours(&authorization.kubeconfig), REVIEW_ACCESS),
         (is_ours(&authentication.kubeconfig) && looks_up, READ_AUTHORITIES),
     ];
-    all.into_iter().filter_map(|(is_asked, right)| is_asked.then_some(right)).collect()
+    all.into_iter().filter_map(|(is_asked, permission)| is_asked.then_some(permission)).collect()
 }
 
 /// The one that leads, and that of a migration.
@@ -94,39 +94,43 @@ fn leases(election: &Election) -> Vec<LeaseOptions> {
 }
 
 /// What the account of the process needs.
-pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) -> Vec<Right> {
-    let controllers = Rights::of(manager);
-    let mut rights = match surroundings.own_accounts {
+pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) -> Vec<Permission> {
+    let controllers = Permissions::of(manager);
+    let mut permissions = match surroundings.own_accounts {
         true => controllers.process.clone(),
         false => controllers.of_one(),
     };
     if surroundings.own_accounts {
-        rights.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
+        permissions.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
     }
-    rights.extend(surroundings.serving.iter().cloned());
-    rights.extend(secrets::rights(surroundings.secrets.iter().cloned()));
-    rights.extend(surroundings.leases.iter().flat_map(LeaseOptions::rights));
-    let everywhere: Vec<Right> = rights.iter().filter(|right| right.scope == Scope::Cluster).cloned().collect();
-    rights.retain(|right| right.scope == Scope::Cluster || !everywhere.iter().any(|wide| includes(wide, right)));
-    rights
+    permissions.extend(surroundings.serving.iter().cloned());
+    permissions.extend(secrets::permissions(surroundings.secrets.iter().cloned()));
+    permissions.extend(surroundings.leases.iter().flat_map(LeaseOptions::permissions));
+    let everywhere: Vec<Permission> =
+        permissions.iter().filter(|permission| permission.scope == Scope::Cluster).cloned().collect();
+    permissions.retain(|permission| {
+        permission.scope == Scope::Cluster || !everywhere.iter().any(|wide| includes(wide, permission))
+    });
+    permissions
 }
 
 /// Who may do it everywhere needs no right to do it in one place.
-fn includes(wide: &Right, right: &Right) -> bool {
-    let same = (wide.group, wide.resource) == (right.group, right.resource);
-    same && right.verbs.iter().all(|verb| wide.verbs.contains(verb))
+fn includes(wide: &Permission, permission: &Permission) -> bool {
+    let same = (wide.group, wide.resource) == (permission.group, permission.resource);
+    same && permission.verbs.iter().all(|verb| wide.verbs.contains(verb))
 }
 
 /// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for, and as needed as it is anywhere.
 pub(crate) fn of_everybody(
     manager: &ManagerOptions,
     surroundings: &Surroundings,
-) -> Vec<(Option<&'static str>, Right)> {
-    let process = of_process(manager, surroundings).into_iter().map(|right| (None, right));
-    let controllers = if surroundings.own_accounts { Rights::of(manager).controllers } else { BTreeMap::new() };
-    let of_controllers =
-        controllers.into_iter().flat_map(|(client, rights)| rights.into_iter().map(move |right| (Some(client), right)));
-    let mut once: Vec<(Option<&'static str>, Right)> = Vec::new();
+) -> Vec<(Option<&'static str>, Permission)> {
+    let process = of_process(manager, surroundings).into_iter().map(|permission| (None, permission));
+    let controllers = if surroundings.own_accounts { Permissions::of(manager).controllers } else { BTreeMap::new() };
+    let of_controllers = controllers
+        .into_iter()
+        .flat_map(|(client, permissions)| permissions.into_iter().map(move |permission| (Some(client), permission)));
+    let mut once: Vec<(Option<&'static str>, Permission)> = Vec::new();
     for asked in process.chain(of_controllers) {
         match once.iter_mut().find(|known| is_same(known, &asked)) {
             // What one part can do without, another one cannot.
@@ -139,7 +143,7 @@ pub(crate) fn of_everybody(
 }
 
 /// What for does not count.
-fn is_same((a_who, a): &(Option<&str>, Right), (b_who, b): &(Option<&str>, Right)) -> bool {
+fn is_same((a_who, a): &(Option<&str>, Permission), (b_who, b): &(Option<&str>, Permission)) -> bool {
     (a_who, a.group, a.resource, a.verbs, &a.scope) == (b_who, b.group, b.resource, b.verbs, &b.scope)
 }
 
@@ -173,20 +177,21 @@ const BOOTSTRAPPED: [(&str, &[Granted]); 3] = [
 ];
 
 /// What the accounts of controllers need beyond what API servers grant them: nothing today.
-pub(crate) fn lacking(manager: &ManagerOptions) -> BTreeMap<&'static str, Vec<Right>> {
-    let mut lacking = Rights::of(manager).controllers;
-    for (client, rights) in &mut lacking {
-        rights.retain(|right| !is_bootstrapped(client, right));
+pub(crate) fn lacking(manager: &ManagerOptions) -> BTreeMap<&'static str, Vec<Permission>> {
+    let mut lacking = Permissions::of(manager).controllers;
+    for (client, permissions) in &mut lacking {
+        permissions.retain(|permission| !is_bootstrapped(client, permission));
     }
-    lacking.retain(|_, rights| !rights.is_empty());
+    lacking.retain(|_, permissions| !permissions.is_empty());
     lacking
 }
 
-fn is_bootstrapped(client: &str, right: &Right) -> bool {
+fn is_bootstrapped(client: &str, permission: &Permission) -> bool {
     let granted = BOOTSTRAPPED.iter().filter(|(account, _)| *account == client).flat_map(|(_, granted)| *granted);
-    let of_resource = |(resource, _): &&(&str, &[&str])| right.group.is_empty() && *resource == right.resource;
+    let of_resource =
+        |(resource, _): &&(&str, &[&str])| permission.group.is_empty() && *resource == permission.resource;
     let mut verbs = granted.filter(of_resource).map(|(_, verbs)| verbs);
-    verbs.any(|verbs| right.verbs.iter().all(|verb| verbs.contains(verb)))
+    verbs.any(|verbs| permission.verbs.iter().all(|verb| verbs.contains(verb)))
 }
 
 // ---- the page
@@ -209,36 +214,38 @@ read by its name; what they need in their cloud is in their own documentation.
 
 /// The reference page of all rights.
 pub(crate) fn reference() -> String {
-    let process = |part: &'static str, rights: Vec<Right>| (part, "", rights);
-    let ipam = [node_ipam::RIGHTS, node_ipam::RIGHTS_WITH_CLOUD].concat();
+    let process = |part: &'static str, permissions: Vec<Permission>| (part, "", permissions);
+    let ipam = [node_ipam::PERMISSIONS, node_ipam::PERMISSIONS_WITH_CLOUD].concat();
     let parts = [
         process("watches", vec![WATCH_NODES, WATCH_SERVICES]),
-        (node::NAME, node::CLIENT, node::RIGHTS.to_vec()),
-        (node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::RIGHTS.to_vec()),
-        (service::NAME, service::CLIENT, service::RIGHTS.to_vec()),
-        (route::NAME, route::CLIENT, route::RIGHTS.to_vec()),
+        (node::NAME, node::CLIENT, node::PERMISSIONS.to_vec()),
+        (node_lifecycle::NAME, node_lifecycle::CLIENT, node_lifecycle::PERMISSIONS.to_vec()),
+        (service::NAME, service::CLIENT, service::PERMISSIONS.to_vec()),
+        (route::NAME, route::CLIENT, route::PERMISSIONS.to_vec()),
         (node_ipam::NAME, node_ipam::CLIENT, ipam),
-        (provider_loops::NAME, provider_loops::CLIENT, provider_loops::RIGHTS.to_vec()),
-        process(node_lifecycle::NAME, Notes::RIGHTS.to_vec()),
+        (provider_loops::NAME, provider_loops::CLIENT, provider_loops::PERMISSIONS.to_vec()),
+        process(node_lifecycle::NAME, Notes::PERMISSIONS.to_vec()),
         process(route::NAME, vec![Cluster::READ_UID]),
-        process("`--leader-elect`", LeaseOptions::default().rights()),
+        process("`--leader-elect`", LeaseOptions::default().permissions()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
-        process("a cloud that names Secrets", vec![secret_right("NAMESPACE", "NAME")]),
+        process("a cloud that names Secrets", vec![secret_permission("NAMESPACE", "NAME")]),
         process("`--use-service-account-credentials`", account_rights(&BOOTSTRAPPED.map(|(client, _)| client))),
     ];
-    let rows = parts.iter().flat_map(|(part, account, rights)| rights.iter().map(|right| row(part, account, right)));
+    let rows = parts
+        .iter()
+        .flat_map(|(part, account, permissions)| permissions.iter().map(|permission| row(part, account, permission)));
     HEAD.to_owned() + &rows.collect::<String>()
 }
 
-fn row(part: &str, account: &str, right: &Right) -> String {
-    let place = match &right.scope {
+fn row(part: &str, account: &str, permission: &Permission) -> String {
+    let place = match &permission.scope {
         Scope::Cluster => "everywhere".to_owned(),
         Scope::Namespace(namespace) => format!("`{namespace}`"),
         Scope::Named(namespace, name) => format!("`{name}` in `{namespace}`"),
     };
-    let group = if right.group.is_empty() { "core" } else { right.group };
-    let (verbs, resource, why) = (right.verbs.join(", "), right.resource, right.why);
-    let without = right.without.unwrap_or_default();
+    let group = if permission.group.is_empty() { "core" } else { permission.group };
+    let (verbs, resource, why) = (permission.verbs.join(", "), permission.resource, permission.why);
+    let without = permission.without.unwrap_or_default();
     format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} | {without} |\n")
 }
 
@@ -249,10 +256,11 @@ mod tests {
     #[test]
     fn cl4_with_accounts_of_their_own_the_process_keeps_only_what_it_does_itself() {
         let surroundings = Surroundings { own_accounts: true, ..Surroundings::default() };
-        let rights = of_process(&ManagerOptions::default(), &surroundings);
-        let writes = |right: &Right| right.resource.starts_with("nodes") && right.verbs.contains(&"patch");
-        assert!(!rights.iter().any(writes), "{rights:?}");
-        assert!(rights.iter().any(|right| right.resource == "serviceaccounts/token"), "{rights:?}");
+        let permissions = of_process(&ManagerOptions::default(), &surroundings);
+        let writes =
+            |permission: &Permission| permission.resource.starts_with("nodes") && permission.verbs.contains(&"patch");
+        assert!(!permissions.iter().any(writes), "{permissions:?}");
+        assert!(permissions.iter().any(|permission| permission.resource == "serviceaccounts/token"), "{permissions:?}");
         assert!(lacking(&ManagerOptions::default()).is_empty(), "{:?}", lacking(&ManagerOptions::default()));
     }
 
@@ -261,9 +269,10 @@ mod tests {
         let events = |own_accounts| {
             let surroundings =
                 Surroundings { own_accounts, leases: vec![LeaseOptions::default()], ..Surroundings::default() };
-            let rights = of_process(&ManagerOptions::default(), &surroundings).into_iter();
-            let of_events = rights.filter(|right| right.resource == "events" && right.verbs.contains(&"create"));
-            of_events.map(|right| right.scope == Scope::Cluster).collect::<Vec<_>>()
+            let permissions = of_process(&ManagerOptions::default(), &surroundings).into_iter();
+            let of_events = permissions
+                .filter(|permission| permission.resource == "events" && permission.verbs.contains(&"create"));
+            of_events.map(|permission| permission.scope == Scope::Cluster).collect::<Vec<_>>()
         };
         assert!(events(false).into_iter().all(|is_everywhere| is_everywhere));
         assert_eq!(events(true), [false], "the process itself tells only of its lease");
@@ -275,16 +284,17 @@ mod tests {
         for own_accounts in [false, true] {
             let surroundings = Surroundings { own_accounts, secrets: vec![secret.clone()], ..Surroundings::default() };
             let asked = of_everybody(&ManagerOptions::default(), &surroundings);
-            let of_secrets: Vec<_> = asked.into_iter().filter(|(_, right)| right.resource == "secrets").collect();
-            assert_eq!(of_secrets, [(None, secret_right("vault", "acme"))]);
+            let of_secrets: Vec<_> =
+                asked.into_iter().filter(|(_, permission)| permission.resource == "secrets").collect();
+            assert_eq!(of_secrets, [(None, secret_permission("vault", "acme"))]);
         }
     }
 
     #[test]
     fn what_is_not_switched_on_is_not_asked_for() {
         let manager = ManagerOptions { node_lifecycle: None, ..ManagerOptions::default() };
-        let rights = of_process(&manager, &Surroundings::default());
-        let core = |right: &Right| right.group.is_empty() && right.scope == Scope::Cluster;
-        assert!(rights.iter().all(core), "{rights:?}");
+        let permissions = of_process(&manager, &Surroundings::default());
+        let core = |permission: &Permission| permission.group.is_empty() && permission.scope == Scope::Cluster;
+        assert!(permissions.iter().all(core), "{permissions:?}");
     }
 }
