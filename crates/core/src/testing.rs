@@ -37,7 +37,7 @@ pub fn taint(key: &str, effect: &str) -> Taint {
     Taint { key: key.to_owned(), value: String::new(), effect: effect.to_owned(), time_added: None }
 }
 
-/// `I10.0.0.1 Ehost …`, the notation of the case catalogue: I, E, H as there; D and X for internal and external DNS.
+/// `I10.0.0.1 Ehost …`, the notation of the cases: I, E, H for internal IP, external IP and hostname; D and X for internal and external DNS.
 pub fn addresses(text: &str) -> Vec<Address> {
     text.split_whitespace().map(address).collect()
 }

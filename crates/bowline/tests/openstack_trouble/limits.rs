@@ -14,7 +14,7 @@ struct Story {
     repairs: fn(&Scene),
     /// All in one Event.
     words: &'static [&'static str],
-    /// Whether there is a balancer nevertheless, which is found again by the annotation (case 158).
+    /// Whether a load balancer exists nevertheless; it is found again by the annotation.
     has_balancer: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Catalogue 9.2 and 9.3: labels, the look at all addresses, provided node IPs.
+//! Labels, the status loop, provided node IPs (L1 to L3, A1 to A8, P10).
 
 use std::time::Duration;
 

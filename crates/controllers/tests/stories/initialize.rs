@@ -1,4 +1,4 @@
-//! Catalogue 9.1: initialisation.
+//! Initialisation of Nodes (N1 to N23).
 
 use std::time::Duration;
 

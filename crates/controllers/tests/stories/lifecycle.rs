@@ -1,4 +1,4 @@
-//! Catalogue 9.4: stopped and vanished machines.
+//! Node lifecycle: machines that are shut down or gone (F1 to F21).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
 //! The controllers as stories: the embedded API server, the local cloud and the manager in one process, on paused time.
-//! Cases of the framework's catalogue are named by their number.
+//! Tests cite the cases of `docs/reference/rules.md` in their names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Catalogue 9.10: pod ranges, as Nodes get them from the cluster's ranges.
+//! Pod CIDRs that Nodes get from the cluster CIDRs (I1 to I20).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

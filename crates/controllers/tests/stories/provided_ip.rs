@@ -1,4 +1,4 @@
-//! Catalogue 9.3: provided node IPs, as a Node meets them. P18 and P19 are about a helper, and stand beside it in
+//! Provided node IPs (P1 to P17), from the annotation to the Node. P18 and P19 are about a helper, and stand beside it in
 //! `bowline-core`; P10 is among the stories of addresses.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Catalogue 9.10, and what holds whatever happens.
+//! Pod CIDR allocation (I1 to I20), and properties that hold in any order of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -163,10 +163,10 @@ impl Pass {
     }
 }
 
-// ---- the catalogue
+// ---- F1 to F8
 
 #[test]
-fn the_cases_of_the_catalogue() {
+fn f1_to_f8_what_the_cloud_reports_decides() {
     use Answer::{Failed, Gone, Running, Stopped};
     use Ready::{False, True, Unknown};
     // Case, Ready, the cloud's answer; is asked about, is deleted, is tainted.

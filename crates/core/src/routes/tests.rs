@@ -1,4 +1,4 @@
-//! The catalogue's cases that are decisions (R1 to R21, R26), and what holds for any Nodes and any routes.
+//! Decisions about routes (R1 to R21, R26), and properties that hold for any Nodes and any routes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

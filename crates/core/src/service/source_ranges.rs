@@ -1,4 +1,4 @@
-//! Who may connect (helper 1.8, H1 to H4).
+//! Source ranges: the networks from which clients may connect (H1 to H4).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

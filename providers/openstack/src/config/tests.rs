@@ -1,4 +1,4 @@
-//! The case catalogue, as far as it is configuration, by number; and every mistake with its file, line and key.
+//! Reading `cloud.conf` and `clouds.yaml`, and errors with their file, line and key.
 
 mod clouds;
 mod credentials;

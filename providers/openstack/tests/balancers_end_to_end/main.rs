@@ -1,5 +1,4 @@
 //! Balancers end to end, on the simulated cloud: what is written to Octavia and Neutron, and what is left when something goes wrong.
-//! Cases of the behaviour catalogue have their number in the test's name.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,4 @@
-//! Servers and routes, told to a simulated OpenStack over its wire format. Cases of the catalogue have their number in the
-//! name of their test.
+//! Servers and routes against a simulated OpenStack, over its wire format.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The decisions of the case catalogue, by their number: what was seen goes in, steps come out.
+//! Decisions about load balancers: the observed state goes in, steps come out.
 
 mod behind;
 mod listeners;

@@ -250,7 +250,7 @@ async fn providers_of_a_kind_count_together_also_when_one_is_made_anew() {
     assert!(counted(&registry).contains(&"openstack_api_requests_total{server_get} 2".to_owned()));
 }
 
-/// Names as in the Go manager, one for each call of section 6 that is made.
+/// Metric names as in the Go manager, one for each API call.
 #[tokio::test]
 async fn each_call_is_counted_under_the_name_that_dashboards_know() {
     let (registry, metrics) = (Registry::new(), Metrics::new());

@@ -1,4 +1,4 @@
-//! Where the services are: cases 30 to 33, and what catalogs are like.
+//! Endpoints from the service catalog: by region and interface, and in the forms that catalogs have.
 
 use bowline_cloud::{CloudProvider as _, ErrorKind};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What Keystone is asked, from `cloud.conf` on: cases 23 to 28 of the catalogue, and how long a token is used.
+//! Authentication requests to Keystone, built from `cloud.conf`, and how long a token is used.
 
 use std::sync::Arc;
 use std::time::Duration;
