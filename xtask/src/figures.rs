@@ -4,14 +4,11 @@
 //! Everything is counted in the text of the files. Tests are left out: folders `tests` and `benches`, files `tests.rs` and
 //! `testing*`, items behind `#[cfg(test)]`, and what a manifest declares only for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use anyhow::Context as _;
-
-/// Texts of the workspace by path from its root, with slashes.
-type Tree = BTreeMap<String, String>;
+use crate::tree::{self, Tree};
 
 /// Limits by name of the figure.
 const LIMITS: [(&str, usize); 4] = [
@@ -35,7 +32,7 @@ struct Figure {
 /// Prints all figures of the workspace at `root`.
 pub(crate) fn print(root: &Path) -> anyhow::Result<()> {
     println!("{:<40} {:>7} {:>7}", "figure", "count", "limit");
-    for figure in figures(&read(root)?) {
+    for figure in figures(&tree::read(root, is_read)?) {
         print!("{figure}");
     }
     Ok(())
@@ -173,29 +170,10 @@ fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>) {
     }
 }
 
-/// Reads the texts that the figures are about.
-fn read(root: &Path) -> anyhow::Result<Tree> {
-    let mut tree = Tree::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            let name = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
-            if path.is_dir() && !matches!(name.as_str(), "target" | ".git" | "docs") {
-                folders.push(path);
-            } else if path.is_file() && is_read(&name) {
-                // What is not text names no provider.
-                tree.extend(std::fs::read_to_string(&path).ok().map(|text| (name, text)));
-            }
-        }
-    }
-    Ok(tree)
-}
-
 /// Pages are for readers: of them, only the map of the crates has to name a provider.
 fn is_read(name: &str) -> bool {
-    name == "ARCHITECTURE.md" || ![".md", ".lock", ".json"].iter().any(|end| name.ends_with(end))
+    !name.starts_with("docs/")
+        && (name == "ARCHITECTURE.md" || ![".md", ".lock", ".json"].iter().any(|end| name.ends_with(end)))
 }
 
 #[cfg(test)]

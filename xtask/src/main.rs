@@ -1,9 +1,12 @@
 //! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
-//! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits.
+//! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits. `cargo xtask lint`
+//! checks the words and the rule IDs of comments, messages and pages.
 
 mod cli_reference;
 mod figures;
 mod generated;
+mod lint;
+mod tree;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +27,8 @@ enum Chore {
     },
     /// Print the size of each provider, the files that name it, and the number of HTTP clients, with their limits.
     Figures,
+    /// Check words and rule IDs in comments, messages, names and pages.
+    Lint,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,5 +36,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Generate { check: false } => generated::write(),
         Chore::Generate { check: true } => generated::check(),
         Chore::Figures => figures::print(&generated::root()),
+        Chore::Lint => lint::check(&generated::root()),
     }
 }
