@@ -6,7 +6,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 fn budget(spec: Value) -> Result<PodDisruptionBudget, Failure> {
     Ok(serde_json::from_value(json!({"metadata": {"name": "crew"}, "spec": spec}))?)

@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 async fn server() -> Result<(ApiServer, Client), Failure> {
     let server = ApiServer::start(Options::default()).await?;

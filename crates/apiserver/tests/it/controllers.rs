@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 /// Much longer than a controller takes, so that a busy machine fails no test.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 async fn server() -> Result<(ApiServer, Api<ConfigMap>), Failure> {
     let server = ApiServer::start(Options { debug_endpoints: true, ..Options::default() }).await?;

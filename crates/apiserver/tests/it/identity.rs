@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 #[tokio::test]
 async fn a_certificate_holds_every_group() -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 const NODES: &str = "/api/v1/nodes";
 const JSON: &str = "application/json";

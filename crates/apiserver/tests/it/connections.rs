@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 /// Long for a header field, and short of the mebibyte that a head may take.
 const LONG: usize = 700 << 10;

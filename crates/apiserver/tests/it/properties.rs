@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use proptest::prelude::*;
 use serde_json::json;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+use crate::Failure;
 
 /// One thing a client does to one of a few objects.
 #[derive(Debug, Clone)]
