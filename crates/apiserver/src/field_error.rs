@@ -10,7 +10,6 @@ use crate::schema::{Ty, schema};
 /// The sort of an error, with the names the API gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldErrorKind {
-    NotFound,
     Required,
     Duplicate,
     Invalid,
@@ -25,7 +24,6 @@ impl FieldErrorKind {
     /// The `reason` of a cause.
     pub(crate) fn reason(self) -> &'static str {
         match self {
-            Self::NotFound => "FieldValueNotFound",
             Self::Required => "FieldValueRequired",
             Self::Duplicate => "FieldValueDuplicate",
             Self::Invalid => "FieldValueInvalid",
@@ -39,7 +37,6 @@ impl FieldErrorKind {
 
     fn title(self) -> &'static str {
         match self {
-            Self::NotFound => "Not found",
             Self::Required => "Required value",
             Self::Duplicate => "Duplicate value",
             Self::Invalid => "Invalid value",
@@ -88,10 +85,6 @@ impl FieldError {
 
     pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(shown(&value.into())), "")
-    }
-
-    pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(FieldErrorKind::NotFound, field, Some(shown(&value.into())), "")
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {

@@ -63,22 +63,6 @@ pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
     })
 }
 
-/// RFC 1123 subdomain whose labels may hold underscores (pod DNS search domains).
-pub(crate) fn dns_subdomain_with_underscore(name: &str) -> Vec<String> {
-    let label = |l: &str| {
-        let body = l.strip_prefix('_').unwrap_or(l);
-        is_enclosed(body, is_lower_alnum, |b| is_lower_alnum(b) || b == b'-' || b == b'_')
-    };
-    form(name, SUBDOMAIN_MAX, name.split('.').all(label), || {
-        pattern_error(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
-             and must start and end with an alphanumeric character",
-            r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
-            &["example.com"],
-        )
-    })
-}
-
 /// RFC 1123 label: a subdomain without dots.
 pub(crate) fn dns_label(name: &str) -> Vec<String> {
     form(name, LABEL_MAX, is_label(name), || match is_subdomain(name) {
@@ -289,32 +273,6 @@ pub(crate) fn percent(text: &str) -> Vec<String> {
     }
 }
 
-/// The name of an environment variable.
-pub(crate) fn env_var_name(name: &str) -> Vec<String> {
-    if name.is_empty() {
-        return vec!["environment variable name must be non-empty".to_owned()];
-    }
-    match name.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=') {
-        true => Vec::new(),
-        false => vec![
-            "a valid environment variable name must consist only of printable ASCII characters other than '='"
-                .to_owned(),
-        ],
-    }
-}
-
-/// The name of an HTTP header.
-pub(crate) fn http_header_name(name: &str) -> Vec<String> {
-    match !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
-        true => Vec::new(),
-        false => vec![pattern_error(
-            "a valid HTTP header must consist of alphanumeric characters or '-'",
-            "[-A-Za-z0-9]+",
-            &["X-Header-Name"],
-        )],
-    }
-}
-
 // === Errors ===
 
 /// One `Invalid` error per text.
@@ -443,12 +401,6 @@ mod tests {
             ]
         );
         assert!(dns_label("1a").is_empty());
-    }
-
-    #[test]
-    fn underscores_may_start_a_search_domain_and_stand_inside_it() {
-        assert!(dns_subdomain_with_underscore("_sip._tcp.a_b").is_empty());
-        assert_eq!(dns_subdomain_with_underscore("a_").len(), 1);
     }
 
     #[test]

@@ -52,14 +52,6 @@ impl Decimal {
         self.magnitude_cmp(&Decimal::from(bound)) == Ordering::Less
     }
 
-    /// Moves the point to the right.
-    pub(super) fn shifted(mut self, places: i64) -> Decimal {
-        if !self.is_zero() {
-            self.exponent = self.exponent.saturating_add(places);
-        }
-        self
-    }
-
     /// Drops the digits below a power of ten; if there were any, the rest grows away from zero.
     pub(super) fn rounded_to(mut self, exponent: i64) -> Decimal {
         if !self.finer_than(exponent) {
@@ -172,7 +164,9 @@ mod tests {
     use super::*;
 
     fn decimal(number: i64, exponent: i64) -> Decimal {
-        Decimal::from(number).shifted(exponent)
+        let mut decimal = Decimal::from(number);
+        decimal.exponent += exponent;
+        decimal
     }
 
     #[test]

@@ -66,16 +66,6 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     amount(a).cmp(&amount(b))
 }
 
-/// The whole number a quantity stands for, rounded away from zero and held within 64 bits.
-pub(crate) fn whole(text: &str) -> i64 {
-    Quantity::parse(text).map_or(0, |q| q.amount.rounded_to(0).to_i64())
-}
-
-/// The quantity in thousandths, rounded away from zero and held within 64 bits.
-pub(crate) fn milli(text: &str) -> i64 {
-    Quantity::parse(text).map_or(0, |q| q.amount.shifted(3).rounded_to(0).to_i64())
-}
-
 /// Whether a quantity has no fraction.
 pub(crate) fn is_whole(text: &str) -> bool {
     Quantity::parse(text).is_ok_and(|quantity| !quantity.amount.finer_than(0))
@@ -390,9 +380,6 @@ mod tests {
         assert_eq!(compare("1e10", "1e11"), Ordering::Less);
         assert!(is_negative("-1m"));
         assert!(!is_negative("0"));
-        assert_eq!(whole("1100m"), 2);
-        assert_eq!(milli("1.5"), 1500);
-        assert_eq!(whole("1e40"), i64::MAX);
     }
 
     #[test]

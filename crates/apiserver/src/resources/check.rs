@@ -21,7 +21,6 @@ pub(crate) struct Path<'a> {
 enum Step<'a> {
     Field(&'a str),
     Index(usize),
-    Key(&'a str),
 }
 
 impl<'a> Path<'a> {
@@ -39,11 +38,6 @@ impl<'a> Path<'a> {
     pub(crate) fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
-
-    /// `path[key]`.
-    pub(crate) fn key(&'a self, key: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Key(key) }
-    }
 }
 
 impl fmt::Display for Path<'_> {
@@ -55,7 +49,6 @@ impl fmt::Display for Path<'_> {
             (Step::Field(name), None) => f.write_str(name),
             (Step::Field(name), Some(_)) => write!(f, ".{name}"),
             (Step::Index(index), _) => write!(f, "[{index}]"),
-            (Step::Key(key), _) => write!(f, "[{key}]"),
         }
     }
 }
@@ -73,10 +66,6 @@ pub(crate) struct Findings(Vec<FieldError>);
 impl Findings {
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
         self.0
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 
     pub(crate) fn push(&mut self, error: FieldError) {
@@ -101,10 +90,6 @@ impl Findings {
 
     pub(crate) fn duplicate(&mut self, at: Path<'_>, value: impl Into<Value>) {
         self.push(FieldError::duplicate(at, value));
-    }
-
-    pub(crate) fn not_found(&mut self, at: Path<'_>, value: &str) {
-        self.push(FieldError::not_found(at, value));
     }
 
     /// One error for each thing that is wrong with the form of a text.
@@ -151,7 +136,7 @@ mod tests {
         let spec = Path::new("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);
-        assert_eq!(first.child("resources.limits").key("cpu").to_string(), "spec.containers[0].resources.limits[cpu]");
+        assert_eq!(first.child("resources.limits").to_string(), "spec.containers[0].resources.limits");
     }
 
     #[test]

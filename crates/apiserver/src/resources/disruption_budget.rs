@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use super::apps::rollout;
 use super::check::{Findings, Path};
 use super::pod::bump_generation;
 use super::strategy::{clear_status, keep_status};
@@ -55,14 +54,23 @@ fn spec_errors(spec: &Value) -> Vec<FieldError> {
         ));
     }
     for field in ["minAvailable", "maxUnavailable"].into_iter().filter(|field| spec.has(field)) {
-        rollout::amount(spec.at(field), at.child(field), &mut found);
-        rollout::at_most_all(spec.at(field), at.child(field), &mut found);
+        amount(spec.at(field), at.child(field), &mut found);
     }
     found.extend(validation::label_selector("spec.selector", spec.at("selector")));
     if spec.has("unhealthyPodEvictionPolicy") {
         found.one_of(at.child("unhealthyPodEvictionPolicy"), spec.text("unhealthyPodEvictionPolicy"), POLICIES);
     }
     found.into_errors()
+}
+
+/// Checks a number of pods, or a percentage such as `25%`.
+fn amount(value: &Value, at: Path<'_>, found: &mut Findings) {
+    let Value::String(text) = value else { return found.not_negative(at, value.as_i64().unwrap_or(0)) };
+    let errors = validation::percent(text);
+    if errors.is_empty() && text.trim_end_matches('%').parse::<i64>().is_ok_and(|percent| percent > 100) {
+        found.invalid(at, value.clone(), "must not be greater than 100%");
+    }
+    found.form(at, text, errors);
 }
 
 fn status_errors(status: &Value) -> Vec<FieldError> {

@@ -161,7 +161,7 @@ mod tests {
         for (name, expected) in table {
             let mut found = Findings::default();
             finalizer_name(name, Path::new("f"), &mut found);
-            assert_eq!(found.len(), expected, "{name:?}");
+            assert_eq!(found.into_errors().len(), expected, "{name:?}");
         }
     }
 

@@ -1,7 +1,5 @@
 //! Secret: its data, and what the known types ask of it.
 
-mod tls;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
@@ -36,7 +34,7 @@ impl Strategy for Secret {
 
     fn warnings(&self, _cx: &WriteCx<'_>, new: &Value, _old: Option<&Value>) -> Vec<String> {
         match new.text("type") {
-            TLS => tls::pair_error(&bytes_of(new, "tls.crt"), &bytes_of(new, "tls.key")).into_iter().collect(),
+            TLS => missing_pem(new).into_iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -91,6 +89,13 @@ fn type_errors(obj: &Value) -> Vec<FieldError> {
         TLS => missing(&["tls.crt", "tls.key"]),
         _ => Vec::new(),
     }
+}
+
+/// A warning about a TLS secret without PEM data. Whether certificate and key match is not checked.
+fn missing_pem(obj: &Value) -> Option<String> {
+    let lacks_pem = |key: &str| !String::from_utf8_lossy(&bytes_of(obj, key)).contains("-----BEGIN ");
+    let (_, input) = [("tls.crt", "certificate"), ("tls.key", "key")].into_iter().find(|(key, _)| lacks_pem(key))?;
+    Some(format!("tls: failed to find any PEM data in {input} input"))
 }
 
 fn required(key: &str) -> FieldError {
@@ -204,6 +209,16 @@ mod tests {
         for (kind, data, wanted) in cases {
             assert_eq!(texts(secret_errors(&json!({"type": kind, "data": data}))), *wanted, "{kind} {data}");
         }
+    }
+
+    #[test]
+    fn a_tls_secret_should_hold_pem() {
+        let secret = |certificate: &str, key: &str| json!({"data": {"tls.crt": BASE64.encode(certificate), "tls.key": BASE64.encode(key)}});
+        let pem = "-----BEGIN CERTIFICATE-----";
+        let warning = |input: &str| Some(format!("tls: failed to find any PEM data in {input} input"));
+        assert_eq!(missing_pem(&secret("", pem)), warning("certificate"));
+        assert_eq!(missing_pem(&secret(pem, "x")), warning("key"));
+        assert_eq!(missing_pem(&secret(pem, pem)), None);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{counters, default, rollout};
+use super::default;
 use crate::field_error::FieldError;
 use crate::resources::check::{Findings, Path};
 use crate::resources::strategy::{clear_status, keep_all_but_status, keep_status};
-use crate::resources::{Strategy, WriteCx, label_selector, pod};
-use crate::validation;
+use crate::resources::{Strategy, WriteCx, pod};
 use crate::value::Json;
 
 pub(crate) struct DaemonSet;
@@ -67,32 +66,6 @@ impl Strategy for DaemonSet {
         validate_spec(new.at("spec"), &mut found);
         found.into_errors()
     }
-
-    fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-        const COUNTERS: &[&str] = &[
-            "currentNumberScheduled",
-            "numberMisscheduled",
-            "desiredNumberScheduled",
-            "numberReady",
-            "observedGeneration",
-            "updatedNumberScheduled",
-            "numberAvailable",
-            "numberUnavailable",
-            "collisionCount",
-        ];
-        let mut found = Findings::default();
-        counters(new, COUNTERS, &mut found);
-        super::collisions(new, old, &mut found);
-        found.into_errors()
-    }
-
-    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let unchanged = old.is_some_and(|old| template_generation(old) == template_generation(new));
-        match cx.subresource {
-            None if !unchanged => pod::template_warnings(new.at("spec.template"), "spec.template"),
-            _ => Vec::new(),
-        }
-    }
 }
 
 /// The metadata of an object where it stands alone, in tables and partial objects.
@@ -127,29 +100,9 @@ fn set_template_generation(obj: &mut Value, generation: i64) {
 }
 
 fn validate_spec(spec: &Value, found: &mut Findings) {
-    let at = Path::new("spec");
-    let selector = spec.at("selector");
-    let errors = validation::label_selector("spec.selector", selector);
-    if errors.is_empty() {
-        found.extend(super::selector_misses_template(spec));
-    }
-    found.extend(errors);
-    if !selector.is_null() && label_selector::is_empty(selector) {
-        found.push(super::selector_error(selector, "empty selector is invalid for daemonset"));
-    }
-    super::endless_template(spec.at("template"), "DaemonSet", found);
-    found.not_negative(at.child("minReadySeconds"), spec.int("minReadySeconds").unwrap_or(0));
-    validate_strategy(spec.at("updateStrategy"), at.child("updateStrategy"), found);
-    found.not_negative(at.child("revisionHistoryLimit"), spec.int("revisionHistoryLimit").unwrap_or(0));
-}
-
-fn validate_strategy(strategy: &Value, at: Path<'_>, found: &mut Findings) {
-    const TYPES: &[&str] = &["RollingUpdate", "OnDelete"];
-    match strategy.text("type") {
-        "OnDelete" => {}
-        "RollingUpdate" => rollout::daemon_set(strategy.at("rollingUpdate"), at.child("rollingUpdate"), found),
-        _ => found.push(rollout::unknown_type(strategy, "spec.updateStrategy", TYPES)),
-    }
+    super::validate_spec(spec, "daemonset", found);
+    let kind = spec.text("updateStrategy.type");
+    found.one_of(Path::new("spec.updateStrategy.type"), kind, &["RollingUpdate", "OnDelete"]);
 }
 
 #[cfg(test)]
@@ -214,8 +167,7 @@ mod tests {
         let got = complaints(|spec| spec["updateStrategy"] = json!({"type": "Odd"}));
         assert_eq!(
             got,
-            ["spec.updateStrategy: Unsupported value: {\"Type\":\"Odd\",\"RollingUpdate\":null}: supported values: \
-              \"RollingUpdate\", \"OnDelete\""]
+            ["spec.updateStrategy.type: Unsupported value: \"Odd\": supported values: \"RollingUpdate\", \"OnDelete\""]
         );
     }
 }

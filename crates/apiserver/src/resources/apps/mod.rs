@@ -2,7 +2,6 @@
 
 mod daemon_set;
 mod deployment;
-pub(super) mod rollout;
 
 use serde_json::Value;
 
@@ -45,29 +44,21 @@ fn selector_misses_template(spec: &Value) -> Option<FieldError> {
     })
 }
 
-/// Checks a template whose pods run for ever; `owner` is what errors call the kind.
-fn endless_template(template: &Value, owner: &str, found: &mut Findings) {
+/// Checks what Deployments and DaemonSets have in common: the selector, and the template that it must select.
+fn validate_spec(spec: &Value, kind: &str, found: &mut Findings) {
+    let selector = spec.at("selector");
+    let errors = validation::label_selector("spec.selector", selector);
+    let is_valid = errors.is_empty();
+    found.extend(errors);
+    if selector.is_null() {
+        found.required(Path::new("spec.selector"), "");
+    } else if label_selector::is_empty(selector) {
+        found.push(selector_error(selector, &format!("empty selector is invalid for {kind}")));
+    }
+    if is_valid {
+        found.extend(selector_misses_template(spec));
+    }
     let at = Path::new("spec.template");
-    pod::validate_template(template, at, found);
-    let spec = at.child("spec");
-    found.one_of(spec.child("restartPolicy"), template.text("spec.restartPolicy"), &["Always"]);
-    if template.has("spec.activeDeadlineSeconds") {
-        let detail = format!("activeDeadlineSeconds in {owner} is not Supported");
-        found.forbidden(spec.child("activeDeadlineSeconds"), detail);
-    }
-}
-
-/// Checks counters: none below zero, and collisions never forgotten.
-fn counters(new: &Value, fields: &[&str], found: &mut Findings) {
-    let at = Path::new("status");
-    for field in fields {
-        found.not_negative(at.child(field), new.at("status").int(field).unwrap_or(0));
-    }
-}
-
-fn collisions(new: &Value, old: &Value, found: &mut Findings) {
-    let (now, before) = (new.int("status.collisionCount"), old.int("status.collisionCount"));
-    if before.is_some_and(|before| now.is_none_or(|now| now < before)) {
-        found.invalid(Path::new("status.collisionCount"), now.unwrap_or(0), "cannot be decremented");
-    }
+    pod::validate_template(spec.at("template"), at, found);
+    found.one_of(at.child("spec.restartPolicy"), spec.text("template.spec.restartPolicy"), &["Always"]);
 }

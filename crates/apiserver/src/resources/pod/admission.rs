@@ -5,7 +5,6 @@
 
 use serde_json::{Value, json};
 
-use super::defaults::CONTAINER_LISTS;
 use super::service_account;
 use crate::resources::WriteCx;
 use crate::status::{ApiError, ApiResult};
@@ -119,11 +118,6 @@ pub(crate) fn copy_topology(object: &mut Value, node_labels: &std::collections::
     if let Some(labels) = object.at_mut("metadata.labels").and_then(Value::as_object_mut) {
         labels.extend(copied.into_iter().map(|(key, value)| (key.to_owned(), value.clone().into())));
     }
-}
-
-/// All containers of a spec, with the name of the list they stand in.
-pub(super) fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
-    CONTAINER_LISTS.iter().flat_map(|list| spec.list(list).iter().map(move |container| (*list, container)))
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::image;
 use crate::quantity;
 use crate::value::Json;
 
 /// The lists of containers in a pod spec.
-pub(super) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// 0644.
 const FILE_MODE: i64 = 0o644;
@@ -120,7 +119,7 @@ fn align_service_account(spec: &mut Value) {
 }
 
 fn container_defaults(container: &mut Value) {
-    let policy = image::pull_policy(container.text("image"));
+    let policy = pull_policy(container.text("image"));
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");
     default(container, "terminationMessagePolicy", "File");
@@ -145,6 +144,16 @@ fn container_defaults(container: &mut Value) {
     }
     for list in ["resources.limits", "resources.requests"] {
         quantity::round_list(container.at_mut(list));
+    }
+}
+
+/// The pull policy of an image without one: `Always` for the tag `latest`, which is also the default tag.
+fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
+    match (tag, digest) {
+        (Some("latest"), _) | (None, None) => "Always",
+        _ => "IfNotPresent",
     }
 }
 
@@ -173,58 +182,18 @@ fn field_ref_defaults(holder: Option<&mut Value>) {
     }
 }
 
-/// Defaults of volume sources: the source, the field and its value.
-const VOLUME_DEFAULTS: &[(&str, &str, Fallback)] = &[
-    ("hostPath", "type", Fallback::Text("")),
-    ("secret", "defaultMode", Fallback::Number(FILE_MODE)),
-    ("configMap", "defaultMode", Fallback::Number(FILE_MODE)),
-    ("downwardAPI", "defaultMode", Fallback::Number(FILE_MODE)),
-    ("projected", "defaultMode", Fallback::Number(FILE_MODE)),
-    ("iscsi", "iscsiInterface", Fallback::Text("default")),
-    ("rbd", "pool", Fallback::Text("rbd")),
-    ("rbd", "user", Fallback::Text("admin")),
-    ("rbd", "keyring", Fallback::Text("/etc/ceph/keyring")),
-    ("azureDisk", "cachingMode", Fallback::Text("ReadWrite")),
-    ("azureDisk", "fsType", Fallback::Text("ext4")),
-    ("azureDisk", "readOnly", Fallback::Flag(false)),
-    ("azureDisk", "kind", Fallback::Text("Shared")),
-    ("scaleIO", "storageMode", Fallback::Text("ThinProvisioned")),
-    ("scaleIO", "fsType", Fallback::Text("xfs")),
-];
-
-#[derive(Clone, Copy)]
-enum Fallback {
-    Text(&'static str),
-    Number(i64),
-    Flag(bool),
-}
-
-impl From<Fallback> for Value {
-    fn from(fallback: Fallback) -> Value {
-        match fallback {
-            Fallback::Text(text) => text.into(),
-            Fallback::Number(number) => number.into(),
-            Fallback::Flag(flag) => flag.into(),
-        }
-    }
-}
-
 fn volume_defaults(volume: &mut Value) {
     let sourceless = volume.as_object().is_some_and(|v| v.keys().all(|key| key == "name"));
     if sourceless {
         volume.put("emptyDir", Map::new());
     }
-    for (source, field, fallback) in VOLUME_DEFAULTS {
+    if let Some(path) = volume.get_mut("hostPath") {
+        default(path, "type", "");
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = volume.get_mut(source) {
-            default(source, field, *fallback);
+            default(source, "defaultMode", FILE_MODE);
         }
-    }
-    if let Some(image) = volume.get_mut("image") {
-        let policy = image::pull_policy(image.text("reference"));
-        default(image, "pullPolicy", policy);
-    }
-    if let Some(claim) = volume.at_mut("ephemeral.volumeClaimTemplate.spec") {
-        default(claim, "volumeMode", "Filesystem");
     }
     for file in volume.list_mut("downwardAPI.items").into_iter().flatten() {
         field_ref_defaults(Some(file));
@@ -269,6 +238,22 @@ mod tests {
                 "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30,
             })
         );
+    }
+
+    #[test]
+    fn only_latest_is_always_pulled() {
+        let table = [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1.25", "IfNotPresent"),
+            ("registry.example.com:5000/team/app", "Always"),
+            ("registry.example.com:5000/team/app:2", "IfNotPresent"),
+            ("app@sha256:0123", "IfNotPresent"),
+            ("app:latest@sha256:0123", "Always"),
+        ];
+        for (image, expected) in table {
+            assert_eq!(pull_policy(image), expected, "{image:?}");
+        }
     }
 
     #[test]

@@ -8,14 +8,11 @@
 
 mod admission;
 mod defaults;
-mod image;
-mod label_keys;
 mod qos;
 mod service_account;
 mod status;
 mod update;
 mod validate;
-mod warnings;
 
 use serde_json::Value;
 
@@ -31,7 +28,6 @@ pub(crate) use admission::copy_topology;
 pub(crate) use defaults::template as template_defaults;
 pub(crate) use status::set_condition;
 pub(crate) use validate::template as validate_template;
-pub(crate) use warnings::{hostname as hostname_warning, of_template as template_warnings};
 
 pub(crate) struct Pod;
 
@@ -60,7 +56,6 @@ impl Strategy for Pod {
     fn prepare_create(&self, _cx: &WriteCx<'_>, obj: &mut Value) {
         obj.put("metadata.generation", 1);
         drop_disabled(obj);
-        label_keys::resolve(obj);
         let status = status::pending(obj.at("spec"), &now());
         obj.put("status", status);
     }
@@ -78,7 +73,6 @@ impl Strategy for Pod {
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         let mut found = Findings::default();
         validate::pod(obj, &mut found);
-        validate::new_pod(obj, &mut found);
         found.into_errors()
     }
 
@@ -88,13 +82,6 @@ impl Strategy for Pod {
 
     fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
         status::validate(new, old)
-    }
-
-    fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
-        match (cx.subresource, old) {
-            (None, None) => warnings::of_pod(new),
-            _ => Vec::new(),
-        }
     }
 
     /// A pod is always marked before it goes, if only for an instant.
