@@ -174,7 +174,7 @@ impl Context {
 
     /// Takes the user for whom they ask to be taken, and lets them pass if they may.
     fn admit(&self, user: User, wants: &Attributes) -> ApiResult<User> {
-        let user = auth::impersonate(&self.state, &user, &self.parts.headers, wants)?.unwrap_or(user);
+        let user = auth::impersonate(&self.state, &user, &self.parts.headers)?.unwrap_or(user);
         auth::authorize(&self.state, &user, wants)?;
         Ok(user)
     }
