@@ -165,16 +165,6 @@ fn json_bodies_are_decoded_to_a_fixed_point() {
 }
 
 #[test]
-fn json_is_broken_for_go_only_where_it_is_broken() {
-    let seeds: Vec<Vec<u8>> = objects().iter().map(|(_, object)| object.to_string().into_bytes()).collect();
-    fuzz(&seeds, &JSON_WORDS, |_, input| {
-        if serde_json::from_slice::<serde::de::IgnoredAny>(input).is_ok() {
-            assert_eq!(schema::go_syntax_error(input), None, "{}", String::from_utf8_lossy(input));
-        }
-    });
-}
-
-#[test]
 fn yaml_bodies_are_read_to_a_fixed_point() {
     let objects = objects();
     let mut seeds: Vec<Vec<u8>> =

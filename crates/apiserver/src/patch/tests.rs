@@ -213,7 +213,7 @@ fn attempt(kind: PatchKind, patch: Value, strict: bool) -> (u16, String) {
     let patch = Patch::parse(kind, &text).unwrap();
     let patched = patch.apply(ty, &current).unwrap();
     let attempt = Attempt { patch: &patch, ty, current: &current };
-    let error = match schema::decode(ty, &patched) {
+    let error = match crate::schema::decode(ty, &patched) {
         Err(error) => attempt.undecodable(&error),
         Ok(decoded) if strict => attempt.not_strict(&attempt.strict_issues(&decoded.issues)),
         Ok(_) => panic!("it decodes"),
@@ -308,7 +308,7 @@ proptest! {
     #[test]
     fn applying_the_difference_gives_the_new_object(old in any_service(), new in any_service()) {
         // A list with nothing in it is not stored, and there is nothing to order in two of them.
-        let stored = |o: &Value| schema::decode(schema().id("core/v1.Service"), o).unwrap().value;
+        let stored = |o: &Value| crate::schema::decode(schema().id("core/v1.Service"), o).unwrap().value;
         let (old, new) = (stored(&old), stored(&new));
         let either = |path: &str| old.pointer(path).is_some() || new.pointer(path).is_some();
         let both = |path: &str| old.pointer(path).is_some() && new.pointer(path).is_some();

@@ -13,7 +13,6 @@ use std::sync::LazyLock;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::json_syntax::{go_syntax_error, repaired};
 use super::{Field, Ty, TypeId, bytes, go_types, schema, time};
 use crate::{go_text, quantity};
 
@@ -88,14 +87,10 @@ pub(crate) fn decode_owned(id: TypeId, value: Value) -> Result<Decoded, DecodeEr
 
 /// Decodes JSON text.
 pub(crate) fn decode_json(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
-    decode_text(id, text).or_else(|error| {
-        if let Some(syntax) = go_syntax_error(text) {
-            return Err(DecodeError::Syntax(syntax));
-        }
-        if error.is_data() {
-            return Err(DecodeError::Type(without_position(&error)));
-        }
-        decode_text(id, repaired(text).as_bytes()).map_err(|e| DecodeError::Type(without_position(&e)))
+    decode_text(id, text).map_err(|error| match serde_json::from_slice::<IgnoredAny>(text) {
+        // upstream: text that is not JSON is reported first, even if a value before it has the wrong type.
+        Err(syntax) => DecodeError::Syntax(json_error(text, &syntax)),
+        Ok(_) => DecodeError::Type(without_position(&error)),
     })
 }
 
@@ -121,17 +116,22 @@ fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::E
     Ok(Decoded { value, issues: cx.issues.into_inner() })
 }
 
-/// Reads any JSON text that Go would read.
-pub(crate) fn parse_json(text: &[u8]) -> Result<Value, serde_json::Error> {
-    match serde_json::from_slice(text) {
-        Err(_) if go_syntax_error(text).is_none() => serde_json::from_str(&repaired(text)),
-        result => result,
-    }
-}
-
-/// The words for a JSON text that cannot be read.
+/// Describes why a text is not JSON. The common errors are worded as Go's `encoding/json` words them, the others as
+/// serde_json does.
 pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
-    go_syntax_error(text).unwrap_or_else(|| without_position(error))
+    let message = without_position(error);
+    let context = match message.as_str() {
+        _ if error.is_eof() => return "unexpected end of JSON input".to_owned(),
+        "key must be a string" => "looking for beginning of object key string",
+        "expected value" => "looking for beginning of value",
+        "trailing characters" => "after top-level value",
+        _ => return message,
+    };
+    let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1));
+    match line.and_then(|line| line.get(error.column().checked_sub(1)?)) {
+        Some(byte) => format!("invalid character {} {context}", go_text::quote_byte(*byte)),
+        None => message,
+    }
 }
 
 /// serde_json appends " at line L column C" to errors of ours; Go has no such suffix.
@@ -530,9 +530,17 @@ mod tests {
     }
 
     #[test]
-    fn text_that_go_repairs_is_repaired() {
-        let decoded = decode_json(schema().id("core/v1.ConfigMap"), b"{\"data\":{\"k\":\"\\ud800 \xff\"}}").unwrap();
-        assert_eq!(decoded.value["data"]["k"], "\u{fffd} \u{fffd}");
+    fn common_syntax_errors_have_the_words_of_go() {
+        for (text, want) in [
+            ("{bad", "invalid character 'b' looking for beginning of object key string"),
+            ("", "unexpected end of JSON input"),
+            ("x", "invalid character 'x' looking for beginning of value"),
+            ("{}\n  trailing", "invalid character 't' after top-level value"),
+            ("[1 2]", "expected `,` or `]`"),
+        ] {
+            let error = decode_json(schema().id("core/v1.ConfigMap"), text.as_bytes()).unwrap_err();
+            assert_eq!(error, DecodeError::Syntax(want.into()), "{text:?}");
+        }
     }
 
     #[test]

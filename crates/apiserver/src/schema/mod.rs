@@ -16,7 +16,6 @@ mod bytes;
 mod decode;
 mod encode;
 pub(crate) mod go_types;
-mod json_syntax;
 mod protobuf;
 mod time;
 pub(crate) mod yaml;
@@ -28,11 +27,9 @@ use serde_json::Value;
 
 pub(crate) use decode::{
     DecodeError, Decoded, MAX_ISSUES, StrictIssue, decode, decode_json, decode_owned, decode_yaml, fill_always,
-    json_error, parse_json, strict_summary, zero,
+    json_error, strict_summary, zero,
 };
 pub(crate) use encode::ordered_json;
-#[cfg(test)]
-pub(crate) use json_syntax::go_syntax_error;
 pub(crate) use protobuf::decode_protobuf;
 #[cfg(test)]
 pub(crate) use protobuf::encode as protobuf_encode;
