@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "suite/support/mod.rs"]
 mod support;
 
 use std::future::Future;

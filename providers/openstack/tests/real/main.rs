@@ -6,7 +6,7 @@
 
 mod balancers;
 mod cloud;
-#[path = "../looks/mod.rs"]
+#[path = "../suite/looks/mod.rs"]
 mod looks;
 mod machines;
 mod project;

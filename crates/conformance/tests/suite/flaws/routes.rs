@@ -1,0 +1,264 @@
+//! Flaws of providers in how they make, list and remove routes.
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::{ClusterName, IpFamily, Route as Led, RouteSpec};
+use bowline_local::NewRoute;
+
+use crate::flaws::broken::Break::{
+    Claims, Config, Create, CreateAll, Delete, Error as Fault, Lock, Route, Table, Wanted,
+};
+use crate::flaws::broken::{Broken, Flaw, fails, flaws, later};
+
+/// The routes of the cluster that have its mark and this destination.
+async fn same(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Vec<Led>> {
+    let mut routes = it.routes().list_routes(cluster).await?;
+    routes.retain(|route| route.stamped && route.destination == spec.destination);
+    Ok(routes)
+}
+
+async fn real(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
+    it.routes().create_route(cluster, spec).await
+}
+
+/// The error, unless it is of this kind: that is unexpected.
+fn misread(error: Error, kind: ErrorKind) -> Error {
+    if error.kind() == kind { Error::new(ErrorKind::Unexpected, "flaw", error.to_string()) } else { error }
+}
+
+/// Deletes all routes of this kind.
+async fn delete_all(it: &Broken, cluster: &ClusterName, is_meant: impl Fn(&Led) -> bool) -> Result<()> {
+    for route in it.routes().list_routes(cluster).await?.iter().filter(|route| is_meant(route)) {
+        it.routes().delete_route(cluster, route).await?;
+    }
+    Ok(())
+}
+
+/// Reads the tables of all clusters, creates a route, and writes the tables back: a route that was created meanwhile is lost.
+async fn whole(it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
+    let before = it.cloud.route_tables();
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    let made = real(it, cluster, spec).await?;
+    for (table, routes) in it.cloud.route_tables() {
+        let was_there = |id: &String| before.get(&table).is_some_and(|old| old.iter().any(|route| route.id == *id));
+        for route in routes.iter().filter(|route| route.id != made.id && !was_there(&route.id)) {
+            it.cloud.remove_route(&table, &route.id).unwrap();
+        }
+    }
+    Ok(made)
+}
+
+/// Not broken: all its writes have one lock.
+pub(crate) static WHOLE_TABLE: Flaw = Flaw {
+    name: "writes the tables of all clusters under one lock",
+    cases: &[],
+    breaks: &[
+        Lock(|_, _| Some("table".to_owned())),
+        Create(later!(|it, cluster, spec| { whole(it, cluster, spec).await })),
+    ],
+};
+
+/// Refuses what is not of this family.
+async fn only(family: IpFamily, it: &Broken, cluster: &ClusterName, spec: &RouteSpec) -> Result<Led> {
+    match spec.destination.addr().is_ipv4() == (family == IpFamily::IPv4) {
+        true => real(it, cluster, spec).await,
+        false => fails(ErrorKind::InvalidConfig),
+    }
+}
+
+flaws! {
+    "lists the routes of all clusters", [only_ours],
+        Table(later!(|it, _cluster| {
+            let mut routes = Vec::new();
+            for cluster in it.cloud.route_tables().keys() {
+                routes.extend(it.routes().list_routes(&ClusterName::from(cluster.as_str())).await?);
+            }
+            Ok(routes)
+        }));
+    "has marks on everything", [only_ours], Route(|_, route| route.stamped = true);
+    "loses the UID of the cluster", [routes_carry_the_cluster_uid], Route(|_, route| route.cluster_uid = None);
+    "lets another cluster of the name take over a destination", [routes_carry_the_cluster_uid],
+        Create(later!(|it, cluster, spec| {
+            delete_all(it, cluster, |route| {
+                route.destination == spec.destination && route.cluster_uid != spec.cluster_uid
+            })
+            .await?;
+            real(it, cluster, spec).await
+        }));
+    "hides what it did not make", [route_writes_survive_every_crash],
+        Create(later!(|it, cluster, spec| {
+            let made = real(it, cluster, spec).await?;
+            it.memory().made.insert(made.id.clone());
+            Ok(made)
+        })),
+        Table(later!(|it, cluster| {
+            let mut routes = it.routes().list_routes(cluster).await?;
+            routes.retain(|route| it.memory().made.contains(&route.id));
+            Ok(routes)
+        }));
+    "returns less at first", [created_route_is_listed],
+        Create(later!(|it, cluster, spec| { Ok(Led { node_addresses: None, ..real(it, cluster, spec).await? }) }));
+    "returns one address", [created_route_is_listed],
+        Route(|_, route| route.node_addresses.iter_mut().for_each(|addresses| addresses.truncate(1)));
+    "lists one page of routes", [route_listing_is_complete],
+        Table(later!(|it, cluster| { Ok(it.routes().list_routes(cluster).await?.into_iter().take(100).collect()) }));
+    "goes by the hint", [create_is_idempotent],
+        Create(later!(|it, cluster, spec| {
+            let known = it.cloud.routes(cluster.as_str());
+            let other =
+                known.iter().any(|one| one.spec.destination == spec.destination && one.spec.name != spec.name_hint);
+            if other { fails(ErrorKind::AlreadyExists) } else { real(it, cluster, spec).await }
+        }));
+    "refuses to create a second time", [create_is_idempotent route_limit_is_told route_writes_survive_every_crash],
+        Config(|config| config.routes.max_routes = Some(4)),
+        Create(later!(|it, cluster, spec| {
+            match same(it, cluster, spec).await?.as_slice() {
+                [] => real(it, cluster, spec).await,
+                _ => fails(ErrorKind::AlreadyExists),
+            }
+        }));
+    "takes over a destination", [taken_destination_is_told],
+        Create(later!(|it, cluster, spec| {
+            delete_all(it, cluster, |route| route.destination == spec.destination).await?;
+            real(it, cluster, spec).await
+        }));
+    "is content with any machine", [taken_destination_is_told],
+        Create(later!(|it, cluster, spec| {
+            match same(it, cluster, spec).await?.pop() {
+                Some(there) => Ok(there),
+                None => real(it, cluster, spec).await,
+            }
+        }));
+    "finds a taken destination unexpected", [taken_destination_is_told],
+        Fault(|error| misread(error, ErrorKind::AlreadyExists));
+    "cannot delete a route that is gone", [delete_is_idempotent delete_is_exact route_writes_survive_every_crash],
+        Delete(later!(|it, cluster, route| {
+            match it.cloud.routes(cluster.as_str()).iter().any(|one| one.id == route.id) {
+                true => it.routes().delete_route(cluster, route).await,
+                false => fails(ErrorKind::NotFound),
+            }
+        }));
+    "deletes by destination", [delete_is_exact],
+        Delete(later!(|it, cluster, route| {
+            delete_all(it, cluster, |one| one.destination == route.destination).await
+        }));
+    "deletes by first address", [delete_is_exact],
+        Delete(later!(|it, cluster, route| {
+            delete_all(it, cluster, |one| one.destination.addr() == route.destination.addr()).await
+        }));
+    "knows IPv6 routes only", [ipv4_ranges_are_led],
+        Create(later!(|it, cluster, spec| { only(IpFamily::IPv6, it, cluster, spec).await }));
+    "knows IPv4 routes only", [ipv6_ranges_are_led],
+        Create(later!(|it, cluster, spec| { only(IpFamily::IPv4, it, cluster, spec).await }));
+    "writes the whole table", [parallel_writes_all_count],
+        Create(later!(|it, cluster, spec| {
+            let before = it.routes().list_routes(cluster).await?;
+            tokio::task::yield_now().await;
+            let made = real(it, cluster, spec).await?;
+            delete_all(it, cluster, |route| *route != made && !before.contains(route)).await?;
+            Ok(made)
+        }));
+    "names another lock each time", [locked_route_writes_do_not_overlap],
+        Lock(|it, _| {
+            it.memory().starts += 1;
+            Some(it.memory().starts.to_string())
+        });
+    "names a lock for each cluster and writes the tables of all", [locked_route_writes_do_not_overlap],
+        Lock(|_, cluster| Some(cluster.to_string())),
+        Create(later!(|it, cluster, spec| { whole(it, cluster, spec).await }));
+    "drops an answer of a batch", [one_route_answer_each],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10),
+        CreateAll(later!(|it, cluster, specs| {
+            let mut answers = it.create_each(cluster, specs).await;
+            answers.retain(|answer| answer.is_ok());
+            answers
+        }));
+    "fails a batch for one bad route", [one_route_answer_each],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10),
+        CreateAll(later!(|it, cluster, specs| {
+            let answers = it.create_each(cluster, specs).await;
+            let failed = answers.iter().find_map(|answer| answer.as_ref().err().cloned());
+            answers.into_iter().map(|answer| failed.clone().map_or(answer, Err)).collect()
+        }));
+    "claims batches and writes one by one", [batched_routes_save_calls],
+        Claims(|claims| claims.routes.as_mut().unwrap().batch = 10);
+    "claims one route too many", [route_limit_is_told],
+        Config(|config| config.routes.max_routes = Some(4)),
+        Claims(|claims| claims.routes.as_mut().unwrap().max_routes = Some(5));
+    "finds a full table unexpected", [route_limit_is_told],
+        Config(|config| config.routes.max_routes = Some(4)),
+        Fault(|error| misread(error, ErrorKind::QuotaExceeded));
+    "counts what is there already", [route_limit_is_told],
+        Config(|config| config.routes.max_routes = Some(4)),
+        Create(later!(|it, cluster, spec| {
+            match it.cloud.routes(cluster.as_str()).len() {
+                4.. => fails(ErrorKind::QuotaExceeded),
+                _ => real(it, cluster, spec).await,
+            }
+        }));
+    "leads by name", [id_leads_before_name route_to_a_missing_machine_is_an_error],
+        Wanted(|spec| spec.provider_id = None);
+    "names the machine for the node", [id_leads_before_name],
+        Route(|it, route| {
+            let machine = route.provider_id.as_ref().and_then(|id| it.cloud.machine(id.rest()?).ok());
+            route.node = machine.map(|machine| machine.spec.name.as_str().into());
+        });
+    "leads to no name", [id_leads_before_name],
+        Create(later!(|it, cluster, spec| {
+            match &spec.provider_id {
+                Some(_) => real(it, cluster, spec).await,
+                None => fails(ErrorKind::NotFound),
+            }
+        }));
+    "finds a lost machine well", [route_of_a_lost_machine_is_told],
+        Route(|_, route| {
+            route.blackhole = false;
+            route.node = route.node.take().or(Some("node-1".into()));
+        });
+    "deletes only what is whole", [route_of_a_lost_machine_is_told],
+        Delete(later!(|it, cluster, route| {
+            let known = it.cloud.routes(cluster.as_str()).into_iter().find(|one| one.id == route.id);
+            match known.is_some_and(|known| known.blackhole) {
+                true => fails(ErrorKind::NotFound),
+                false => it.routes().delete_route(cluster, route).await,
+            }
+        }));
+    "deletes only as listed", [route_of_a_lost_machine_is_told],
+        Delete(later!(|it, cluster, route| {
+            match it.routes().list_routes(cluster).await?.contains(route) {
+                true => it.routes().delete_route(cluster, route).await,
+                false => Ok(()),
+            }
+        }));
+    "leads nowhere", [route_to_a_missing_machine_is_an_error],
+        Create(later!(|it, cluster, spec| {
+            match real(it, cluster, spec).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(Led::of(spec)),
+                made => made,
+            }
+        }));
+    "leads to the name if the ID has no machine", [route_to_a_missing_machine_is_an_error],
+        Create(later!(|it, cluster, spec| {
+            match real(it, cluster, spec).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    real(it, cluster, &RouteSpec { provider_id: None, ..spec.clone() }).await
+                }
+                made => made,
+            }
+        }));
+    "marks the route later", [route_writes_survive_every_crash],
+        Create(later!(|it, cluster, spec| {
+            let made = real(it, cluster, spec).await?;
+            it.call().await.inspect_err(|_| {
+                let machine = made.provider_id.as_ref().and_then(|id| id.rest()).unwrap().to_owned();
+                let (name, destination) = (String::new(), made.destination);
+                let unmarked = NewRoute { name, destination, machine, addresses: None, stamped: false, cluster_uid: None };
+                it.cloud.remove_route(cluster.as_str(), &made.id).unwrap();
+                it.cloud.add_route(cluster.as_str(), unmarked).unwrap();
+            })?;
+            Ok(made)
+        }));
+    "takes an error for an empty table", [route_faults_are_told],
+        Table(later!(|it, cluster| { it.routes().list_routes(cluster).await.or(Ok(Vec::new())) }));
+}

@@ -1,0 +1,5 @@
+//! Tests as one program, because each program links all dependencies again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, and one flaw is a panic")]
+
+mod flaws;
+mod rules;

@@ -1,0 +1,7 @@
+//! Servers and routes against a simulated OpenStack, over its wire format.
+
+mod cloud;
+mod counts;
+mod instances;
+mod rate;
+mod routes;
