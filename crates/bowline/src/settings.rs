@@ -260,7 +260,7 @@ fn service_options(args: &ServiceArgs, cluster: &ClusterName, errors: &mut Confi
 }
 
 fn default_cloud_of(name: String) -> DefaultCloud {
-    if name == "none" { DefaultCloud::NoOwner } else { DefaultCloud::Named(name) }
+    if name == "none" { DefaultCloud::None } else { DefaultCloud::Named(name) }
 }
 
 /// `None` if any part of it is wrong.
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!((service.drain, service.gather, service.refresh), (Duration::ZERO, second, hour));
         assert_eq!(service.default_cloud, DefaultCloud::Named("local".to_owned()));
         let nobody = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
-        assert_eq!(nobody.default_cloud, DefaultCloud::NoOwner);
+        assert_eq!(nobody.default_cloud, DefaultCloud::None);
         assert!(resolve(&["--controllers=*,-service"]).unwrap().manager.service.is_none());
     }
 

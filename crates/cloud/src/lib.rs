@@ -45,6 +45,7 @@ mod registry;
 mod reload;
 mod routes;
 mod secrets;
+mod service_routing;
 mod start;
 mod sync_metrics;
 
@@ -64,6 +65,7 @@ pub use registry::{Build, BuildContext, ConfigLocation, Factory, Reference, Regi
 pub use reload::Reloading;
 pub use routes::{OneRoutePerCall, Routes};
 pub use secrets::{SecretData, SecretRef};
+pub use service_routing::{DefaultCloud, Routing, RoutingError};
 pub use start::{Facts, Readiness};
 pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
 

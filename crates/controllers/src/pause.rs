@@ -47,11 +47,15 @@ impl<K> Default for Paused<K> {
 
 impl<K: Clone + Eq + Hash + Ord + ToString + Send + Sync> Part for Paused<K> {
     fn status(&self) -> Value {
-        let mut paused = self.0.names();
-        paused.sort_unstable();
-        let names: Vec<String> = paused.iter().take(NAMES).map(ToString::to_string).collect();
-        json!({"count": paused.len(), "names": names})
+        status(self.0.names())
     }
+}
+
+/// Number of paused objects and the first names, for `/statusz`.
+pub(crate) fn status<K: Ord + ToString>(mut paused: Vec<K>) -> Value {
+    paused.sort_unstable();
+    let names: Vec<String> = paused.iter().take(NAMES).map(ToString::to_string).collect();
+    json!({"count": paused.len(), "names": names})
 }
 
 /// Says what the pause means for the object.

@@ -432,7 +432,7 @@ async fn a_controller_that_is_switched_off_is_not_forecast() {
     let (nodes, services) = objects();
     let nobody = |options: &mut ManagerOptions| {
         *options = ManagerOptions { node: None, node_lifecycle: None, ..options.clone() };
-        options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
+        options.service.as_mut().unwrap().default_cloud = DefaultCloud::None;
     };
     assert_eq!(told(&with(nodes, services, nobody).await), [""; 0]);
 }

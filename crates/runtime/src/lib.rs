@@ -1,6 +1,7 @@
 //! What control loops run on. Nothing here knows Kubernetes or a cloud.
 //!
 //! * [`Queue`]: keys that need work, each at most once, never twice at a time, later and later after failures.
+//! * [`PrioritySemaphore`]: permits that go to waiters of high priority first.
 //! * [`TokenBucket`]: a rate.
 //! * [`Clock`]: the time, which a test can stop.
 //! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
@@ -25,6 +26,7 @@ mod fence;
 mod heartbeat;
 mod metric;
 mod once_map;
+mod priority_semaphore;
 mod queue;
 mod renewal;
 mod shutdown;
@@ -41,6 +43,7 @@ pub use fence::{Fence, Fenced, Term};
 pub use heartbeat::{ControllerHealth, Heartbeat};
 pub use metric::{Bounds, Instrument, Metric, Shape, Stability};
 pub use once_map::OnceMap;
+pub use priority_semaphore::{PriorityPermit, PrioritySemaphore};
 pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
 pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Reloadable, Reloader};
 pub use shutdown::Shutdown;

@@ -129,7 +129,7 @@ fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager 
         elects: settings.election.is_some(),
         lease: lease(args).name,
         classes: if service.is_some_and(|service| service.classes) { classes } else { Vec::new() },
-        takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::NoOwner),
+        takes_classless: service.is_some_and(|service| service.default_cloud != DefaultCloud::None),
         now: None,
     }
 }

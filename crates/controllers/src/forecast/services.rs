@@ -22,10 +22,10 @@ use jiff::Timestamp;
 
 use super::{Item, RemarkKind, Snapshot, changed};
 use crate::pause;
-use crate::service::decide::{self, Need};
-use crate::service::target_sets::TargetSets;
-use crate::service::trouble::{Cause, Failures, Next, Task, Trouble};
-use crate::service::{Options, Routing, RoutingError, condition};
+use crate::service::error::{Action, Cause, CloudErrors, Requeue, SyncError};
+use crate::service::observe::TargetSets;
+use crate::service::plan::{self, Need};
+use crate::service::{Options, Routing, RoutingError};
 
 pub(super) use explain::{explain, observed};
 
@@ -64,7 +64,7 @@ struct Scene<'a> {
 /// A Service, what is wished of which clouds, and what those have for it.
 struct Case<'a> {
     service: &'a Service,
-    desired: std::result::Result<DesiredLoadBalancer, Trouble>,
+    desired: std::result::Result<DesiredLoadBalancer, SyncError>,
     clouds: Vec<Cloud>,
     sights: Vec<(Arc<str>, Result<Sight>)>,
     notes: Vec<String>,
@@ -79,15 +79,15 @@ struct Sight {
 impl<'a> Scene<'a> {
     /// `None` if the Service is not ours, or needs nothing.
     fn case(&self, service: &'a Service) -> Option<Case<'a>> {
-        let (desired, clouds, notes) = match decide::need(service, self.routing, false) {
-            Need::Balancer(cloud) => {
+        let (desired, clouds, notes) = match plan::need(service, self.routing, false) {
+            Need::LoadBalancer(cloud) => {
                 let reading = service::read(service);
                 let mut notes = reading.unknown.iter().map(ToString::to_string).collect();
-                let desired = self.desired(service, decide::settings(cloud, service, reading), cloud, &mut notes);
+                let desired = self.desired(service, plan::settings(cloud, service, reading), cloud, &mut notes);
                 (desired, vec![cloud.clone()], notes)
             }
             Need::Cleanup => {
-                let clouds = decide::clouds_to_clean(service, self.routing, self.clouds);
+                let clouds = plan::clouds_to_clean(service, self.routing, self.clouds);
                 (self.desired_cleanup(service), clouds, Vec::new())
             }
             Need::Paused | Need::Nothing => return None,
@@ -97,7 +97,7 @@ impl<'a> Scene<'a> {
 
     /// The note on a Service that an operator has paused.
     fn paused(&self, service: &Service) -> Option<(ServiceKey, Item)> {
-        let is_paused = matches!(decide::need(service, self.routing, false), Need::Paused);
+        let is_paused = matches!(plan::need(service, self.routing, false), Need::Paused);
         let mut item = is_paused.then(|| Item::of_service(service))?;
         item.remark(RemarkKind::Note, pause::message(&service.annotations, service.deleting).1);
         Some((service.key(), item))
@@ -109,25 +109,25 @@ impl<'a> Scene<'a> {
         settings: std::result::Result<LoadBalancerSettings, Vec<Mistake>>,
         cloud: &Cloud,
         notes: &mut Vec<String>,
-    ) -> std::result::Result<DesiredLoadBalancer, Trouble> {
-        let settings = settings.map_err(decide::mistaken)?;
+    ) -> std::result::Result<DesiredLoadBalancer, SyncError> {
+        let settings = settings.map_err(SyncError::invalid_service)?;
         let choice = self.choose(service, &settings, cloud);
         if choice.left_out.is_over_limit() {
             notes.push(format!("Nodes left out of the load balancer: {}", choice.left_out));
         }
-        decide::desired(cloud, &self.options.cluster, service, &settings, choice.targets)
+        plan::desired(cloud, &self.options.cluster, service, &settings, choice.targets)
     }
 
     /// The Nodes behind the load balancer, and those that are not.
     fn choose(&self, service: &Service, settings: &LoadBalancerSettings, cloud: &Cloud) -> Choice {
         let rules = self.options.target_rules();
-        let rules = decide::target_rules(cloud, &self.options.cluster, service, settings, rules);
+        let rules = plan::target_rules(cloud, &self.options.cluster, service, settings, rules);
         // Since when a Node has been leaving is not known here: it is taken to have just begun.
         self.targets.targets(cloud, settings, rules, || self.snapshot.nodes.clone(), |_| true)
     }
 
-    fn desired_cleanup(&self, service: &Service) -> std::result::Result<DesiredLoadBalancer, Trouble> {
-        let settings = decide::cleanup_settings(service)?;
+    fn desired_cleanup(&self, service: &Service) -> std::result::Result<DesiredLoadBalancer, SyncError> {
+        let settings = plan::cleanup_settings(service)?;
         Ok(service::desired_cleanup(&self.options.cluster, service, &settings))
     }
 }
@@ -175,25 +175,26 @@ impl Scene<'_> {
         service: &Service,
         desired: &DesiredLoadBalancer,
         sights: Vec<(Arc<str>, Result<Sight>)>,
-    ) -> std::result::Result<(), Trouble> {
+    ) -> std::result::Result<(), SyncError> {
         // It is there before the cloud is asked, whatever comes of that.
         item.update(fields(service, &ServiceChange::add_finalizer(service)));
         for (_, sight) in sights {
             let sight = match sight {
                 // Somebody else sees to it.
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
-                sight => sight.map_err(Trouble::cloud(Task::Ensure))?,
+                sight => sight.map_err(SyncError::cloud(Action::Ensure))?,
             };
             remark_all(item, &sight.plan.warnings);
             if !sight.plan.errors.is_empty() {
                 item.in_cloud = Plan::of(sight.plan.steps);
-                self.errors(item, service, Task::Ensure, sight.plan.errors);
+                self.errors(item, service, Action::Ensure, sight.plan.errors);
                 continue;
             }
             let then = state_then(service, desired, sight.state, &sight.plan)?;
-            let ready = condition::ready(&condition::errors(&then), self.now);
+            let ready = service::ready_condition(&service::failed_ports(&then), self.now);
             item.in_cloud = Plan::of(sight.plan.steps);
-            let change = decide::ensured(service, &then.status, ready).with_annotations(service, &then.annotations);
+            let change =
+                plan::ensured_change(service, &then.status, ready).with_annotations(service, &then.annotations);
             item.update(fields(service, &change));
         }
         Ok(())
@@ -204,52 +205,52 @@ impl Scene<'_> {
         item: &mut Item,
         service: &Service,
         sights: Vec<(Arc<str>, Result<Sight>)>,
-    ) -> std::result::Result<(), Trouble> {
-        let (clouds, mut failures) = (sights.len(), Failures::default());
+    ) -> std::result::Result<(), SyncError> {
+        let (clouds, mut failures) = (sights.len(), CloudErrors::default());
         for (cloud, sight) in sights {
             match sight {
                 Ok(sight) if sight.plan.is_empty() => {}
                 Ok(sight) => {
                     item.cloud = Some(cloud);
                     remark_all(item, &sight.plan.warnings);
-                    item.update(fields(service, &decide::notes_off(service, sight.state.as_ref())));
+                    item.update(fields(service, &plan::before_deletion(service, sight.state.as_ref())));
                     item.in_cloud.steps.extend(sight.plan.steps);
-                    self.errors(item, service, Task::Delete, sight.plan.errors);
+                    self.errors(item, service, Action::Delete, sight.plan.errors);
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
-                    failures.add(&cloud, Trouble::cloud(Task::CheckBeforeCleanup)(error))?;
+                    failures.add(&cloud, SyncError::cloud(Action::CheckBeforeCleanup)(error))?;
                     item.cloud = Some(cloud);
                 }
             }
         }
         failures.into_result(clouds)?;
         let existed = !item.in_cloud.is_empty();
-        if let Some(change) = decide::removed(service, self.routing.scope(), existed, false) {
+        if let Some(change) = plan::deleted_change(service, self.routing.scope(), existed, false) {
             item.update(fields(service, &change));
         }
         Ok(())
     }
 
     /// The errors that a sync fails with after all steps of its plan.
-    fn errors(&self, item: &mut Item, service: &Service, task: Task, errors: Vec<PlanError>) {
+    fn errors(&self, item: &mut Item, service: &Service, action: Action, errors: Vec<PlanError>) {
         for problem in errors {
-            self.trouble(item, service, &Trouble::cloud(task)(problem.into()));
+            self.trouble(item, service, &SyncError::cloud(action)(problem.into()));
         }
     }
 
     /// What is in the way, and what the Service says of it.
-    fn trouble(&self, item: &mut Item, service: &Service, trouble: &Trouble) {
-        let kind = match (&trouble.cause, trouble.next()) {
+    fn trouble(&self, item: &mut Item, service: &Service, trouble: &SyncError) {
+        let kind = match (&trouble.cause, trouble.requeue()) {
             (Cause::Protected | Cause::UnclearPolicy(_), _) => RemarkKind::HeldBack,
-            _ if trouble.is_calm() => RemarkKind::Note,
-            (_, Next::Rest) => RemarkKind::Refused,
+            _ if trouble.is_benign() => RemarkKind::Note,
+            (_, Requeue::OnChange) => RemarkKind::Refused,
             _ => RemarkKind::Failed,
         };
         item.remark(kind, trouble.to_string());
         // What only fails now may work by the time that a controller tries.
         if matches!(kind, RemarkKind::HeldBack | RemarkKind::Refused) {
-            let condition = condition::blocked(trouble, None, self.now);
+            let condition = trouble.condition(None, self.now);
             item.update(fields(service, &ServiceChange::default().with_condition(service, condition)));
         }
     }
@@ -269,13 +270,13 @@ fn state_then(
     desired: &DesiredLoadBalancer,
     state: Option<LoadBalancerState>,
     plan: &Plan,
-) -> std::result::Result<LoadBalancerState, Trouble> {
+) -> std::result::Result<LoadBalancerState, SyncError> {
     let told = |state: LoadBalancerState| {
-        let status = decide::with_ip_mode(state.status, &desired.settings);
+        let status = plan::with_ip_mode(state.status, &desired.settings);
         LoadBalancerState { status, ..state }
     };
     if plan.is_empty() {
-        return decide::made(state).map(told);
+        return plan::applied_state(state).map(told);
     }
     let annotations = state.as_ref().map(|state| state.annotations.clone()).unwrap_or_default();
     let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));

@@ -1,126 +1,138 @@
-//! The service-lb-controller (SVC-1 to SVC-28): a balancer for every Service that wants one, and none for any other.
+//! The service-lb-controller (SVC-1 to SVC-28): a load balancer for every Service that wants one, and none for any other.
 //!
-//! The unit of work is the balancer. One pass over one of them:
+//! # Flow
 //!
 //! ```text
-//!  Service, Nodes ──decide──► wish ──► finalizer, if missing ──► observe ──► plan ──► apply, step by step ──► status
-//!                               │                                              └─ empty: nothing is written
-//!                               └─ nothing is wanted: observe ──► plan ──► apply ──► status and finalizer, in one patch
+//!  events.rs   Service and Node events, refresh, configuration ──► work queue ──► workers (here)
+//!                                                                     ▲              │ one key
+//!                                                             requeue │              ▼
+//!  sync.rs     ensure, clean up, delete orphans ──────────────────────┴────────── sync(key)
+//!  observe.rs    │ current Service, targets, state of the cloud                      │ ensure:
+//!  plan.rs       │ desired state ──► Plan, empty if nothing differs                  │   finalizer, if missing
+//!  apply.rs      │ steps of the plan in the cloud, changes of the Service            │   observe ──► plan ──► apply
+//!  report.rs     └ Events, condition, metrics, log                                   │   status and condition, in one patch
+//!  error.rs    why a sync failed, and when it is retried                             │ clean up:
+//!  state.rs    what is kept of a Service between two syncs                           │   observe ──► plan ──► apply
+//!                                                                                    ▼   status and finalizer, in one patch
 //! ```
 //!
-//! * **Crash-safe.** The finalizer is there before the cloud is first asked, and goes last. Every pass starts from what the
-//!   cloud has, so it may be cut off anywhere and begin again.
-//! * **In parallel.** Passes over different balancers run side by side, `--concurrent-service-syncs` of them writing at once;
-//!   two that share a load balancer write one after the other: the plan names the locks that it needs.
-//! * **In turn.** New and changed Services go before refreshes, and namespaces take turns.
-//! * **Never standing still.** A cloud that is at work ends the pass; the rest of the plan waits without a worker or a place.
-//! * **Gathered.** Nodes that come and go make one refresh of every balancer, a moment after the last of them.
+//! A forecast (`crate::forecast`) makes the same decisions by the functions in [`plan`], and applies nothing. Decisions that need neither a
+//! cloud nor a clock are in `bowline_core::service`.
+//!
+//! # State
+//!
+//! [`state::ServiceStates`] maps each Service key to one `ServiceState`: the load balancer that may exist, load balancers of deleted
+//! Services of the name, the open change by the user, the last targets, the unfinished plan with its locks, annotations to write, own
+//! writes that the watch does not show yet, reports that were made, and the resource that the Service waits for. Three things are not
+//! in it, because no Service owns them:
+//!
+//! * [`observe::TargetSets`], by selection of Nodes: all Services with the same targets share one set.
+//! * [`events::NodeDebounce`], by Node: changes that no load balancer was updated for yet, and drain periods.
+//! * The gauge of waiting Services (`crate::backlog`), by key: Prometheus collects it at any time.
+//!
+//! # Locking
+//!
+//! `ServiceStates` has one mutex, which no code holds across an `await` or while it emits an Event. The queue never syncs a key twice at
+//! a time, so that between two accesses only event handlers change the state of the key. Load balancers that share a resource in the
+//! cloud (a plan names those as its locks) are written one after the other; an unfinished plan keeps its locks.
+//!
+//! # Invariants
+//!
+//! * **Crash safety.** The finalizer is written before the first cloud call, and removed last. Every sync starts from the state of the
+//!   cloud, so it may be interrupted anywhere and begin again; a new process starts with empty states.
+//! * **Concurrency.** Syncs of different Services run in parallel, `--concurrent-service-syncs` of them writing at a time.
+//! * **Fairness.** New and changed Services go before refreshes, and namespaces take turns.
+//! * **No blocked worker.** A cloud that is at work ends the sync; a later one continues with the remaining steps.
+//! * **Debounce.** Nodes that join or leave lead to one update of every load balancer, shortly after the last of them.
+//! * **Idempotence.** An empty plan writes nothing, neither to the cloud nor to the API server.
 
-mod carry;
-pub(crate) mod condition;
-mod crowd;
-pub(crate) mod decide;
-mod hear;
-mod job;
-mod memory;
-mod metrics;
-mod nodes;
-mod pass;
-mod routing;
-mod slots;
-mod statuses;
-pub(crate) mod target_sets;
-mod tell;
-pub(crate) mod trouble;
-mod waiting;
+mod apply;
+pub(crate) mod error;
+mod events;
+pub(crate) mod observe;
+pub(crate) mod plan;
+mod report;
+mod state;
+mod sync;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use bowline_cloud::ErrorKind;
 use bowline_core::service::{NodeSet, TargetRules};
-use bowline_core::{ClusterName, Service, ServiceKey};
+use bowline_core::{ClusterName, ServiceKey};
 use bowline_kube::{Cluster, EventSink, EventSource, Permission};
-use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Kind, Part, PrioritySemaphore, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::Context;
 use crate::activity::Activity;
-use crate::complaints::Complaints;
 use crate::manager::ManagerError;
 use crate::panics::pass_on_panic;
-use crate::pause::Paused;
 use crate::spans;
-use crowd::Crowd;
-use memory::Memory;
-use metrics::Metrics;
-use nodes::NodeSync;
-use pass::{Done, Ended, Pass};
-use slots::Slots;
-use statuses::Statuses;
-use target_sets::TargetSets;
-use trouble::{Next, Trouble};
-use waiting::{For, Waiting};
+use events::NodeDebounce;
+use observe::TargetSets;
+use report::Metrics;
+use state::ServiceStates;
 
-pub(crate) use metrics::METRICS;
-pub use routing::{DefaultCloud, Routing, RoutingError};
+pub use bowline_cloud::{DefaultCloud, Routing, RoutingError};
+pub(crate) use report::METRICS;
 
-/// The canonical name, in flags and health checks.
+/// Canonical name, in flags and health checks.
 pub const NAME: &str = "service-lb-controller";
 
-/// The name of its client, and of its service account with `--use-service-account-credentials`.
+/// Name of its client, and of its service account with `--use-service-account-credentials`.
 pub const CLIENT: &str = "service-controller";
 
-/// What it asks of the API server beyond the watches that all share.
+/// RBAC rules that it needs beyond the watches that all controllers share.
 pub const PERMISSIONS: &[Permission] = &[Cluster::READ_SERVICE, Cluster::CHANGE_SERVICE, EventSink::PERMISSION];
 
-/// The name in Events.
+/// Name in Events.
 const COMPONENT: &str = "service-controller";
 
-/// The queue's name in metrics (WQ-5).
+/// Name of the work queue in metrics (WQ-5).
 const QUEUE: &str = "service";
 
-/// How long a Service that failed waits for its next try.
+/// Back-off of a Service whose sync failed.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
 
-/// Longest wait after a failure that is unlikely to pass by itself: a permission or a quota that is missing, an invalid request. A
+/// Maximum back-off after a failure that is unlikely to be transient: a permission or a quota that is missing, an invalid request. A
 /// change of the Service or of the provider's configuration ends it.
-const PERMANENT: Duration = Duration::from_secs(30 * 60);
+const MAX_PERMANENT_BACKOFF: Duration = Duration::from_secs(30 * 60);
 
-/// How often the providers are asked whether they have another configuration; that makes no call.
+/// Interval of the check for another configuration of a cloud, which makes no call.
 const REVISION_PERIOD: Duration = Duration::from_secs(5);
 
-/// So many passes for each that may write are under way: while one writes, others read.
-const AHEAD: usize = 4;
+/// Number of concurrent syncs for each one that may write: while one writes, others read.
+const SYNCS_PER_WRITE: usize = 4;
 
-/// Where many Services wait, so many begin together, because what they read is then read together.
-const LOT: u32 = 16;
+/// Maximum number of Services that begin together if many are queued, so that their load balancers are observed in one batch.
+const BATCH: u32 = 16;
 
-/// How the controller is set.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `--cluster-name`: what is made in a cloud is marked with it.
+    /// `--cluster-name`: recorded on every cloud resource of this cluster.
     pub cluster: ClusterName,
-    /// `--concurrent-service-syncs`: balancers that are written at once.
+    /// `--concurrent-service-syncs`: number of load balancers that are written concurrently.
     pub concurrency: usize,
     /// `--load-balancer-nodes`: which Nodes become targets, and when.
     pub nodes: NodeSet,
     /// `--load-balancer-drain-period`: how long a Node that is leaving keeps its connections, where the cloud can drain;
-    /// zero takes it out when something else calls for an update, as the Go managers do.
+    /// zero removes it with the next update for another reason, as the Go managers do.
     pub drain: Duration,
     /// `--load-balancer-node-gather-period`: debounce period for new Nodes while another one is still to be initialised or if load
     /// balancers were updated within it; otherwise new Nodes become targets 500 ms after the last, or after this, if shorter.
     pub gather: Duration,
-    /// `--load-balancer-classes`: Services of the class `bowline.dev/<cloud>` are taken, too, by that cloud.
+    /// `--load-balancer-classes`: that cloud also serves Services of the class `bowline.dev/<cloud>`.
     pub classes: bool,
-    /// `--load-balancer-default-cloud`: who takes Services without a class.
+    /// `--load-balancer-default-cloud`: cloud of the Services without a class.
     pub default_cloud: DefaultCloud,
-    /// `--load-balancer-refresh-period`: how often a balancer that nothing happens to is compared with the cloud; zero
+    /// `--load-balancer-refresh-period`: interval at which an unchanged load balancer is compared with the cloud; zero for
     /// never.
     pub refresh: Duration,
 }
@@ -141,7 +153,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How Nodes become targets and leave.
+    /// Rules for the targets of all load balancers.
     pub(crate) fn target_rules(&self) -> TargetRules {
         TargetRules { nodes: self.nodes, drain: !self.drain.is_zero(), max: None }
     }
@@ -152,7 +164,7 @@ pub struct ServiceController {
     shared: Arc<Shared>,
 }
 
-/// What all passes work with.
+/// Everything that all syncs share.
 struct Shared {
     context: Context,
     options: Options,
@@ -160,49 +172,32 @@ struct Shared {
     rules: TargetRules,
     events: EventSource,
     queue: Queue<ServiceKey>,
-    /// Places for those who write to a cloud.
-    slots: Slots,
-    /// Services that an operator has paused.
-    paused: Arc<Paused<ServiceKey>>,
-    memory: Memory,
-    statuses: Statuses,
-    crowd: Crowd,
+    states: Arc<ServiceStates>,
     target_sets: TargetSets,
-    waiting: Waiting,
+    node_changes: NodeDebounce,
+    /// Limit on concurrent writes to clouds.
+    write_permits: PrioritySemaphore,
+    /// Label keys in the node selectors of all Services.
+    selector_labels: RwLock<BTreeSet<String>>,
+    /// A load balancer has no target, so that Nodes that join are not debounced for long.
+    lacks_targets: AtomicBool,
     metrics: Metrics,
-    /// What was said of a Service that rests.
-    complaints: Complaints<ServiceKey>,
-    /// What was said of annotations that mean nothing.
-    remarks: Complaints<ServiceKey>,
-    /// Nodes that were reported as left out of a load balancer.
-    left_out: Complaints<ServiceKey>,
-    /// Of whose balancer it was said that it has no targets.
-    targetless: Complaints<ServiceKey>,
-    /// What was said of balancers that are made and do not work.
-    ailing: Complaints<ServiceKey>,
-    /// The update of all balancers that is under way because of Nodes.
-    node_sync: Mutex<Option<NodeSync>>,
-    /// The labels of Nodes that Services choose targets by.
-    selecting: RwLock<BTreeSet<String>>,
-    /// A balancer was seen without any target.
-    starving: AtomicBool,
     activity: Activity,
 }
 
-/// Why a pass finds something to do.
+/// Why a sync may find a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    /// The user has made or changed the Service.
-    News,
-    /// Nodes have come or gone.
+enum Trigger {
+    /// The user has created or changed the Service.
+    UserChange,
+    /// Nodes have joined or left.
     Nodes,
-    /// The cloud differs from what was wanted before.
+    /// The cloud differs from the desired state, which has not changed.
     Drift,
 }
 
 impl ServiceController {
-    /// Listens to Services and Nodes from now on; works once it [runs](ServiceController::run). `None` if no cloud has
-    /// balancers (SVC-1).
+    /// Registers the event handlers; syncs begin with [`run`](ServiceController::run). `None` if no cloud has load balancers (SVC-1).
     pub fn new(context: Context, options: Options) -> Result<Option<ServiceController>, ManagerError> {
         let routing = Routing::new(&context.clouds, &options.default_cloud, options.classes)?;
         if routing.is_empty() {
@@ -210,41 +205,32 @@ impl ServiceController {
             return Ok(None);
         }
         let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of);
-        let paused = Arc::new(Paused::default());
+        let states = Arc::new(ServiceStates::default());
         let parts: [(Kind, String, Arc<dyn Part>); 2] = [
             (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
-            (Kind::Controller, "paused".to_owned(), paused.clone()),
+            (Kind::Controller, "paused".to_owned(), states.clone()),
         ];
         let shared = Arc::new(Shared {
             activity: Activity::new(&context, NAME, "service", parts),
             rules: options.target_rules(),
             events: context.events.source(COMPONENT),
             queue,
-            slots: Slots::new(options.concurrency),
-            paused,
-            memory: Memory::default(),
-            statuses: Statuses::default(),
+            states,
             target_sets: TargetSets::default(),
-            crowd: Crowd::new(options.gather, options.drain),
-            waiting: Waiting::default(),
+            node_changes: NodeDebounce::new(options.gather, options.drain),
+            write_permits: PrioritySemaphore::new(options.concurrency),
+            selector_labels: RwLock::default(),
+            lacks_targets: AtomicBool::new(false),
             metrics: Metrics::register(&context.metrics)?,
-            complaints: Complaints::default(),
-            remarks: Complaints::default(),
-            left_out: Complaints::default(),
-            targetless: Complaints::default(),
-            ailing: Complaints::default(),
-            node_sync: Mutex::default(),
-            selecting: RwLock::default(),
-            starving: AtomicBool::new(false),
             routing,
             context,
             options,
         });
-        shared.listen();
+        shared.watch();
         Ok(Some(ServiceController { shared }))
     }
 
-    /// Runs until shutdown is requested, and then finishes the step in hand of every pass.
+    /// Runs until shutdown is requested, and then finishes the current step of every sync.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
         let _running = shared.activity.runs();
@@ -255,191 +241,50 @@ impl ServiceController {
         let follow = shutdown.or(shared.follow_nodes());
         let refresh = shutdown.or(shared.refresh());
         let revise = shutdown.or(shared.follow_configuration());
-        tokio::join!(work(&shared, &shutdown), follow, refresh, revise);
+        tokio::join!(run_workers(&shared, &shutdown), follow, refresh, revise);
     }
 }
 
-/// Works until shutdown is requested, and then finishes what is in hand.
-async fn work(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    let mut passes = JoinSet::new();
-    let places = shared.options.concurrency.saturating_mul(AHEAD).clamp(2 * LOT as usize, Semaphore::MAX_PERMITS);
-    let places = Arc::new(Semaphore::new(places));
-    while let Some(lot) = shutdown.or(next_lot(shared, &places)).await {
-        for (work, place) in lot {
+/// Syncs the queued Services until shutdown is requested, and then waits for the syncs under way.
+async fn run_workers(shared: &Arc<Shared>, shutdown: &Shutdown) {
+    let mut syncs = JoinSet::new();
+    let permits =
+        shared.options.concurrency.saturating_mul(SYNCS_PER_WRITE).clamp(2 * BATCH as usize, Semaphore::MAX_PERMITS);
+    let permits = Arc::new(Semaphore::new(permits));
+    while let Some(batch) = shutdown.or(next_batch(shared, &permits)).await {
+        for (work, permit) in batch {
             let (shared, shutdown) = (shared.clone(), shutdown.clone());
             let span = spans::sync(NAME, work.key());
-            passes.spawn(async move {
+            syncs.spawn(async move {
                 shared.sync(&work, &shutdown).instrument(span).await;
-                drop(place);
+                drop(permit);
             });
         }
-        while let Some(ended) = passes.try_join_next() {
+        while let Some(ended) = syncs.try_join_next() {
             pass_on_panic(ended);
         }
     }
     shared.queue.shut_down();
-    while let Some(ended) = passes.join_next().await {
+    while let Some(ended) = syncs.join_next().await {
         pass_on_panic(ended);
     }
 }
 
-/// The Services whose turn it is, each with a place for its pass.
-async fn next_lot(shared: &Shared, places: &Arc<Semaphore>) -> Vec<(Work<ServiceKey>, Option<OwnedSemaphorePermit>)> {
-    let size = if shared.queue.len() < LOT as usize { 1 } else { LOT };
-    // Nobody closes it.
-    let mut free = places.clone().acquire_many_owned(size).await.ok();
-    let lot = shared.queue.next_batch(size as usize).await;
-    lot.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
+/// Takes the next Services from the queue, each with a permit for its sync.
+async fn next_batch(
+    shared: &Shared,
+    permits: &Arc<Semaphore>,
+) -> Vec<(Work<ServiceKey>, Option<OwnedSemaphorePermit>)> {
+    let size = if shared.queue.len() < BATCH as usize { 1 } else { BATCH };
+    // The semaphore is never closed.
+    let mut free = permits.clone().acquire_many_owned(size).await.ok();
+    let batch = shared.queue.next_batch(size as usize).await;
+    batch.into_iter().map(|work| (work, free.as_mut().and_then(|free| free.split(1)))).collect()
 }
 
-/// The rest of the plan is kept for the next sync.
-fn continues(outcome: &Ended) -> bool {
-    match outcome {
-        Ok(done) => *done == Done::Waiting,
-        Err((_, trouble)) => trouble.is_calm(),
-    }
-}
-
-/// Namespaces take turns.
+/// Flow of a Service in the queue: namespaces take turns.
 fn namespace_of(service: &ServiceKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.namespace.hash(&mut hasher);
     hasher.finish()
-}
-
-// ---- passes
-
-impl Shared {
-    /// Compares all balancers with the cloud, now and then. Those that rest are among them: what is in their way may be in
-    /// the cloud, of which nobody is told.
-    async fn refresh(&self) {
-        if self.options.refresh.is_zero() {
-            return std::future::pending().await;
-        }
-        loop {
-            tokio::time::sleep(self.options.refresh).await;
-            // One in back-off has its own time.
-            let keys = self.concerned().filter(|key| self.queue.failures(key) == 0);
-            keys.for_each(|key| self.queue.add(key, Priority::Low));
-        }
-    }
-
-    /// All Services that may need something, and those that are gone and have left something.
-    fn concerned(&self) -> impl Iterator<Item = ServiceKey> {
-        let services = self.context.services.all().into_iter().filter(|service| self.concerns(service));
-        services.map(|service| service.key()).chain(self.memory.debtors())
-    }
-
-    /// Syncs all Services again when a provider has another configuration, those in back-off as well.
-    async fn follow_configuration(&self) {
-        let revisions = || self.context.clouds.iter().map(|cloud| cloud.layers().revision()).collect::<Vec<_>>();
-        let mut known = revisions();
-        loop {
-            tokio::time::sleep(REVISION_PERIOD).await;
-            let now = revisions();
-            if std::mem::replace(&mut known, now.clone()) != now {
-                for key in self.concerned() {
-                    self.queue.forget(&key);
-                    self.queue.add(key, Priority::Low);
-                }
-            }
-        }
-    }
-
-    /// One pass, and what follows from how it ended (SVC-20).
-    async fn sync(&self, work: &Work<ServiceKey>, shutdown: &Shutdown) {
-        let key = work.key();
-        let pass = Pass { shared: self, key, shutdown };
-        let freed = self.waiting.freed();
-        let outcome = pass.run().await;
-        self.node_sync_goes_on(key);
-        if !continues(&outcome) {
-            // A plan that no later sync continues must not keep its locks.
-            drop(self.memory.unfinished(key));
-        }
-        match outcome {
-            Ok(Done::Waiting) => {
-                self.passed("waiting");
-                self.block(key, "InProgress");
-            }
-            Ok(done) => {
-                self.metrics.waiting.remove(key);
-                self.passed(if done == Done::DryRun { "dry_run" } else { "success" });
-                self.complaints.forget(key);
-                self.waiting.forget(key);
-                self.queue.forget(key);
-            }
-            Err((service, trouble)) => {
-                work.failed(&trouble);
-                self.block(key, &trouble.reason());
-                self.failed(&pass, service.as_ref(), &trouble).await;
-                self.wait(key, &trouble, freed);
-            }
-        }
-    }
-
-    /// Counts the Service as waiting for this reason, as long as it is there.
-    fn block(&self, key: &ServiceKey, reason: &str) {
-        let service = self.context.services.get(&key.to_string());
-        match service.as_ref().and_then(|service| self.routing.cloud(service)) {
-            Some(cloud) => self.metrics.waiting.block(key.clone(), cloud.name(), reason),
-            None => self.metrics.waiting.remove(key),
-        }
-    }
-
-    /// How a pass ended.
-    fn passed(&self, outcome: &'static str) {
-        self.metrics.passed(outcome);
-        spans::ended(outcome);
-    }
-
-    /// Keeps in mind that this Service waits for what another one may let go.
-    fn wait(&self, key: &ServiceKey, trouble: &Trouble, freed: u64) {
-        match For::of(trouble) {
-            Some(what) if self.waiting.add(key, what, freed) => {}
-            Some(_) => self.queue.add(key.clone(), Priority::Low),
-            None => self.waiting.forget(key),
-        }
-    }
-
-    /// Something in a cloud is free again: those who wait for it try.
-    fn let_go(&self) {
-        self.waiting.let_go().into_iter().for_each(|key| self.queue.add(key, Priority::Low));
-    }
-
-    async fn failed(&self, pass: &Pass<'_>, service: Option<&Arc<Service>>, trouble: &Trouble) {
-        let key = pass.key;
-        if trouble.is_kind(ErrorKind::Cancelled) {
-            self.passed("cancelled");
-            if let Some(service) = service {
-                pass.write_notes(service).await;
-            }
-            return;
-        }
-        match trouble {
-            trouble if trouble.is_calm() => self.passed("in_progress"),
-            trouble if trouble.is_gone() => self.passed("gone"),
-            trouble => {
-                self.metrics.passed("failure");
-                spans::failed("failure", trouble);
-            }
-        }
-        let delay = match trouble.next() {
-            Next::Backoff if trouble.is_permanent() => Some(self.queue.retry_up_to(key.clone(), PERMANENT)),
-            Next::Backoff => Some(self.queue.retry(key.clone())),
-            Next::After(delay) => {
-                self.queue.add_after(key.clone(), delay, Priority::High);
-                Some(delay)
-            }
-            Next::Rest => {
-                self.queue.forget(key);
-                None
-            }
-        };
-        match service {
-            Some(_) if trouble.is_gone() => tracing::info!(error = %trouble, "the Service is gone"),
-            Some(service) => self.tell_failure(pass, service, trouble, delay).await,
-            None => {}
-        }
-    }
 }

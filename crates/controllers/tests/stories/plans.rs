@@ -186,7 +186,7 @@ async fn what_is_refused_is_refused_as_planned_and_so_is_what_is_refused_for_ano
 #[tokio::test(start_paused = true)]
 async fn what_is_somebody_elses_is_left_alone_as_planned() {
     let (mut world, notes) = noted(World::with_prefixes(&["east", "west"]).await);
-    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
+    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::None;
     world.serve_with("foreign", json!({"spec": {"loadBalancerClass": "example.com/other"}})).await;
     world.serve("classless").await;
     let retyped = json!({"metadata": {"finalizers": [FINALIZER]}, "spec": {"type": "ClusterIP"}});
@@ -198,7 +198,7 @@ async fn what_is_somebody_elses_is_left_alone_as_planned() {
 #[tokio::test(start_paused = true)]
 async fn a_service_of_our_class_that_changes_its_type_is_cleaned_up_in_its_cloud_as_planned() {
     let (mut world, notes) = noted(World::with_prefixes(&["east", "west"]).await);
-    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
+    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::None;
     world.serve_with("mine", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
     comes_true(&mut world, &notes).await;
     world.patch_service("mine", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})).await;

@@ -74,7 +74,7 @@ async fn s03_a_class_that_is_not_ours_is_somebody_elses() {
 #[tokio::test(start_paused = true)]
 async fn our_own_class_is_ours_and_picks_the_cloud() {
     let mut world = World::with_prefixes(&["east", "west"]).await;
-    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::NoOwner;
+    world.options.service.as_mut().unwrap().default_cloud = DefaultCloud::None;
     world.start();
     world.serve("nobodys").await;
     world.serve_with("mine", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;

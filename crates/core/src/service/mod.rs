@@ -4,12 +4,17 @@
 //!  Service ──► scope: is a balancer wanted, or is one to be cleaned up?        (SVC-2, SVC-3, SVC-16)
 //!  Nodes   ──► targets: who is behind it, who is leaving                       (SVC-5, drain)
 //!  Service, targets ──► wish ──► LoadBalancerWish, or what is wrong with the Service
+//!  changes of Nodes ──► node_changes: when the targets are updated
+//!  own writes ──► own_writes: what the watch does not show yet, and what others wrote
 //!  Service, LoadBalancerStatus ──► change ──► ServiceChange ──► one patch      (W-6 to W-8)
 //! ```
 
 mod change;
+mod condition;
 mod desired;
 mod left_out;
+mod node_changes;
+mod own_writes;
 mod scope;
 mod source_ranges;
 mod targets;
@@ -25,10 +30,16 @@ use crate::well_known::LOAD_BALANCER_CLEANUP;
 use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPolicy, is_paused};
 
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
+pub use condition::{
+    FAILED_PORTS_PERIOD, PORTS_FAILED, failed_ports, failed_ports_message, in_seconds, not_ready_condition,
+    ready_condition,
+};
 pub use desired::{
     Reading, default_load_balancer_name, desired, desired_cleanup, health_check, read, wants_only_local_traffic,
 };
 pub use left_out::{Exclusion, LeftOut};
+pub use node_changes::{NodeChanges, UpdateDue};
+pub use own_writes::{OwnWrites, StatusAction};
 pub use scope::{Scope, needs_cleanup, needs_update, wants_load_balancer};
 pub(crate) use source_ranges::parse_all as parse_ranges;
 pub use source_ranges::{SourceRangeError, is_allow_all, source_ranges};

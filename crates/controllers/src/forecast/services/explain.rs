@@ -18,7 +18,7 @@ pub(in crate::forecast) async fn explain(
     for cloud in clouds.iter() {
         ask(cloud, &mut cases).await;
     }
-    let is_wanted = matches!(decide::need(service, &routing, false), Need::Balancer(_));
+    let is_wanted = matches!(plan::need(service, &routing, false), Need::LoadBalancer(_));
     let balancer = cases.first().map(|case| load_balancer(case, is_wanted));
     let choice = scene.choice(service);
     let item = cases.pop().map(|case| scene.told(case)).or_else(|| Some(scene.paused(service)?.1));
@@ -32,8 +32,8 @@ pub(in crate::forecast) async fn explain(
 impl Scene<'_> {
     /// The Nodes behind the load balancer, if there is to be one.
     fn choice(&self, service: &Service) -> Option<Choice> {
-        let Need::Balancer(cloud) = decide::need(service, self.routing, false) else { return None };
-        let settings = decide::settings(cloud, service, service::read(service)).ok()?;
+        let Need::LoadBalancer(cloud) = plan::need(service, self.routing, false) else { return None };
+        let settings = plan::settings(cloud, service, service::read(service)).ok()?;
         Some(self.choose(service, &settings, cloud))
     }
 }

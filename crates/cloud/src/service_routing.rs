@@ -1,27 +1,28 @@
-//! Which cloud makes the balancer of a Service.
+//! Routing of Services to clouds: by load balancer class, or to the default cloud.
 
 use std::collections::BTreeMap;
 
-use bowline_cloud::{Cloud, Clouds};
 use bowline_core::service::Scope;
 use bowline_core::{Service, nearest};
 
-/// What our class names start with; the name of the cloud follows.
+use crate::{Cloud, Clouds};
+
+/// Prefix of our load balancer classes; the name of the cloud follows.
 const CLASS_PREFIX: &str = "bowline.dev/";
 
-/// Who takes Services without a class.
+/// Cloud of the Services without a load balancer class.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DefaultCloud {
-    /// The first cloud that has balancers.
+    /// The first cloud that has load balancers.
     #[default]
     First,
     /// The cloud of this name.
     Named(String),
-    /// Nobody.
-    NoOwner,
+    /// No cloud: another controller serves them.
+    None,
 }
 
-/// Which cloud makes the balancer of a Service.
+/// Decides which cloud serves a Service.
 #[derive(Clone)]
 pub struct Routing {
     default: Option<Cloud>,
@@ -29,23 +30,23 @@ pub struct Routing {
     scope: Scope,
 }
 
-/// The configured default is no cloud with balancers.
+/// The configured default is no cloud with load balancers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no cloud {wanted:?} with load balancers; there are: {there}")]
 pub struct RoutingError {
     /// The configured name.
     pub wanted: String,
-    /// The names that would do.
+    /// Names of the clouds with load balancers.
     pub there: String,
 }
 
 impl Routing {
-    /// Among these clouds; `classes` says whether our class names count.
+    /// Routes to these clouds; `classes` says whether our load balancer classes are served.
     pub fn new(clouds: &Clouds, default: &DefaultCloud, classes: bool) -> Result<Routing, RoutingError> {
         let able: Vec<&Cloud> = clouds.iter().filter(|cloud| cloud.has_load_balancers()).collect();
         let default = match default {
             DefaultCloud::First => able.first().copied().cloned(),
-            DefaultCloud::NoOwner => None,
+            DefaultCloud::None => None,
             DefaultCloud::Named(name) => Some(named(&able, name)?.clone()),
         };
         let class = |cloud: &&Cloud| (format!("{CLASS_PREFIX}{}", cloud.name()), (*cloud).clone());
@@ -54,24 +55,24 @@ impl Routing {
         Ok(Routing { default, classes, scope })
     }
 
-    /// No cloud has balancers.
+    /// Whether no cloud has load balancers.
     pub fn is_empty(&self) -> bool {
         self.default.is_none() && self.classes.is_empty()
     }
 
-    /// The cloud for this Service; `None` if it is not ours.
+    /// Returns the cloud that serves this Service; `None` if it is not ours.
     pub fn cloud(&self, service: &Service) -> Option<&Cloud> {
         service.class.as_ref().map_or(self.default.as_ref(), |class| self.classes.get(class))
     }
 
-    /// The cloud that the class of this Service was probably meant to name. A class that resembles none of ours may be that of
-    /// another manager.
-    pub(crate) fn misspelt_class(&self, service: &Service) -> Option<&str> {
+    /// Returns the cloud that the misspelt class of this Service probably means. A class that resembles none of ours may belong to
+    /// another controller.
+    pub fn misspelt_class(&self, service: &Service) -> Option<&str> {
         let class = service.class.as_ref().filter(|class| !self.classes.contains_key(*class))?;
         nearest(class.strip_prefix(CLASS_PREFIX)?, self.classes.values().map(|cloud| &**cloud.name()))
     }
 
-    /// The Services that have a cloud.
+    /// Returns the Services that a cloud serves.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
