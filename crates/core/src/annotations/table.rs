@@ -92,7 +92,7 @@ pub struct Unknown {
 /// let annotations = [("example.com/share".to_owned(), "101".to_owned()), ("example.com/htpp2".to_owned(), "t".to_owned())].into();
 /// let reader = TABLE.reader(&annotations);
 /// assert_eq!((reader.get(&HTTP2), reader.get(&WEIGHT)), (None, None));
-/// assert_eq!(reader.into_mistakes()[0].to_string(), "example.com/share: \"101\" is not a whole number from 0 to 100");
+/// assert_eq!(reader.into_errors()[0].to_string(), "example.com/share: \"101\" is not a whole number from 0 to 100");
 /// assert_eq!(TABLE.unknown(&annotations)[0].nearest, Some("example.com/http2"));
 /// ```
 #[macro_export]
