@@ -35,10 +35,6 @@ use crate::{CannotStart, configuration, effective, statusz};
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
 
-/// How long code stays in memory that was called once: longer than the start takes, with the lease and the first lists. What is
-/// called all the time comes back at once, for a few hundred faults that need no disk.
-const SETTLED_AFTER: Duration = Duration::from_secs(20);
-
 /// Runs the manager until a signal stops it.
 pub(crate) async fn run(args: &ManagerArgs, logs: Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args).await?;
@@ -96,7 +92,6 @@ impl Prepared {
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
-        tasks.spawn("memory", settle(shutdown.clone()));
         let renewals = Reloader::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
         let candidacy = Candidacy {
@@ -126,20 +121,6 @@ impl Prepared {
         tracing::info!("stopped");
         Ok(())
     }
-}
-
-/// Lets go of code that is not needed any more: first that of the start, and then, time and again, what is called seldom.
-async fn settle(shutdown: Shutdown) -> Result<(), Infallible> {
-    while shutdown.or(tokio::time::sleep(SETTLED_AFTER)).await.is_some() {
-        match bowline_pages::release() {
-            Ok(bytes) => tracing::trace!(bytes, "let go of code"),
-            Err(error) => {
-                tracing::debug!(%error, "code that is not needed any more stays in memory");
-                shutdown.requested().await;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// What is told of the process while it runs.
