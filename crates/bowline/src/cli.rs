@@ -39,9 +39,6 @@ pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
 pub(crate) use webhook::WebhookArgs;
 
-/// Names the environment variable that selects what is logged.
-pub(crate) const LOG_VARIABLE: &str = "BOWLINE_LOG";
-
 /// What the manager says of itself under the name of the Go managers, which has no commands.
 pub(crate) const MANAGER_ABOUT: &str = "A cloud controller manager for Kubernetes.\n\n\
 It watches the API server, makes the cluster's nodes match what their clouds say, and sees to load balancers for its Services, \

@@ -21,16 +21,17 @@ use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundi
 use bowline_kube::{Clients, NotReady, ObjectRef, RestMetrics};
 use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
 use bowline_serving::webhook::Webhook;
+use bowline_telemetry::logging::{self, Handle};
+use bowline_telemetry::{process, statusz};
 use futures::future::join_all;
 
 use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
 use crate::front::{Front, FrontOptions, Pages};
-use crate::logging::{self, Handle};
 use crate::reach::{self, Reached};
 use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
-use crate::{CannotStart, configuration, effective, statusz};
+use crate::{CannotStart, configuration, effective};
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
@@ -128,7 +129,7 @@ fn pages(settings: &Settings, board: &StatusBoard, metrics: &prometheus::Registr
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
     let migration = settings.election.as_ref().and_then(|election| election.migration.clone());
     let (seen, clock) = (board.clone(), Clock::system());
-    let started = crate::metrics::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
+    let started = process::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
     let about = statusz::About { started: started.unwrap_or_else(|| clock.now()) };
     Pages {
         board: board.clone(),

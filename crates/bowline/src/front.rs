@@ -21,12 +21,12 @@ use bowline_serving::{
     ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics,
     Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions,
 };
+use bowline_telemetry::{exposition, process};
 use http::header::ACCEPT;
 use http::{Method, StatusCode};
 use prometheus::{Gauge, Registry};
 use serde_json::Value;
 
-use crate::exposition;
 use crate::settings::Settings;
 
 /// The format of metrics, as Go's managers name it.
@@ -305,7 +305,7 @@ fn checks_of(board: &StatusBoard, kinds: &[Kind]) -> Vec<Check> {
 
 fn with_slis(site: Router, registry: Registry, checks: CheckMetrics) -> Router {
     if let Ok(start) = START.register::<Gauge>(&registry) {
-        start.set(crate::metrics::start_time().unwrap_or_default());
+        start.set(process::start_time().unwrap_or_default());
     }
     site.at("/metrics/slis", ANY, move |asked| {
         std::future::ready(match asked.method {

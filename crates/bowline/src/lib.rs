@@ -26,7 +26,6 @@ mod daemon;
 mod effective;
 mod election;
 mod explain;
-mod exposition;
 mod feature_gates;
 mod flags;
 mod front;
@@ -34,7 +33,6 @@ mod front;
 mod idle;
 mod invocation;
 mod kubeconfig;
-mod logging;
 mod manifests;
 mod metrics;
 mod migration;
@@ -48,8 +46,6 @@ mod providers;
 mod reach;
 mod serve;
 mod settings;
-mod statusz;
-mod traces;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,8 +55,9 @@ use bowline_config::ConfigErrors;
 use bowline_core::with_causes;
 use clap::CommandFactory as _;
 
+use bowline_telemetry::logging;
+use bowline_telemetry::traces::{Exporter, Recorder, Traces};
 use invocation::{Invocation, Manager};
-use traces::{Exporter, Recorder, Traces};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;

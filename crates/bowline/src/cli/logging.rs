@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
-use crate::logging::Format;
+use bowline_telemetry::logging::Format;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Report;
 use crate::plan::{counted, kind_name, steps_json, words, write_plan};
-use crate::statusz::duration;
+use bowline_telemetry::statusz::duration;
 
 /// The version of the JSON document.
 const VERSION: u32 = 1;

@@ -4,17 +4,16 @@
 //! A dashboard, an alert or a page that names a metric is checked against [`declared()`]; a test holds the list to what a
 //! manager registers.
 
-mod process;
 mod reference;
 
 use bowline_runtime::{Fence, Instrument, Metric, Stability, metrics};
+use bowline_telemetry::process;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use crate::providers;
 
-pub(crate) use process::start_time;
 pub(crate) use reference::page;
 
 metrics! {

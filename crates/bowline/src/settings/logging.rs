@@ -5,7 +5,7 @@ use bowline_config::{ConfigError, ConfigErrors};
 use super::{list, taken};
 use crate::cli::{LoggingArgs, ManagerArgs};
 use crate::feature_gates::FeatureGates;
-use crate::logging::{Format, Options, VModule};
+use bowline_telemetry::logging::{Format, Options, VModule};
 
 /// Before anything is checked: what is wrong is told with all the rest, in the log that is made from this.
 pub(crate) fn early_logging(args: &ManagerArgs) -> Options {

@@ -18,13 +18,13 @@ const KINDS: [(Kind, &str, &str); 6] = [
 
 /// What is known of the process itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct About {
+pub struct About {
     /// When it began.
-    pub(crate) started: Timestamp,
+    pub started: Timestamp,
 }
 
 /// The page as text and as JSON.
-pub(crate) fn page(board: &StatusBoard, about: About, now: Timestamp) -> (String, Value) {
+pub fn page(board: &StatusBoard, about: About, now: Timestamp) -> (String, Value) {
     let document = document(&board.entries(), about, now);
     (text(&document), document)
 }
@@ -228,7 +228,7 @@ fn spelled(key: &str, value: &Value) -> Option<String> {
 }
 
 /// `3d 4h 5m`, `12s`, `0.25s`.
-pub(crate) fn duration(seconds: Option<f64>) -> String {
+pub fn duration(seconds: Option<f64>) -> String {
     let seconds = seconds.unwrap_or_default();
     if seconds < 10.0 {
         return format!("{}s", (seconds * 100.0).round() / 100.0);

@@ -10,7 +10,7 @@ use prometheus::{Counter, Gauge, Registry};
 
 metrics! {
     /// What the kernel tells.
-    pub(crate) METRICS;
+    pub METRICS;
     CPU = Metric::counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").without_stability();
     OPEN_FILES = Metric::gauge("process_open_fds", "Number of open file descriptors.").without_stability();
     MOST_FILES = Metric::gauge("process_max_fds", "Maximum number of open file descriptors.").without_stability();
@@ -36,7 +36,7 @@ const TICKS: f64 = 100.0;
 const UNLIMITED: f64 = 18_446_744_073_709_551_615.0;
 
 /// Registers them; there are none where there is no `/proc`.
-pub(super) fn register(registry: &Registry) -> prometheus::Result<()> {
+pub fn register(registry: &Registry) -> prometheus::Result<()> {
     if !cfg!(target_os = "linux") {
         return Ok(());
     }
@@ -107,7 +107,8 @@ fn cpu_seconds() -> Option<f64> {
     Some((stat.get(11)? + stat.get(12)?) / TICKS)
 }
 
-pub(crate) fn start_time() -> Option<f64> {
+/// Start of this process, in seconds since the Unix epoch.
+pub fn start_time() -> Option<f64> {
     let boot = fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     Some(boot + stat()?.get(19)? / TICKS)

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
 
 /// The text for all of these.
-pub(crate) fn text(families: &[MetricFamily]) -> String {
+pub fn text(families: &[MetricFamily]) -> String {
     let mut text = Text(String::new());
     families.iter().for_each(|family| text.family(family));
     text.0

@@ -31,7 +31,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
-pub(crate) use filter::VModule;
+pub use filter::VModule;
 
 use filter::{asked, levels};
 use layer::Lines;
@@ -40,25 +40,28 @@ use sink::{Errors, Sink};
 
 use crate::traces::Recorder;
 
+/// Names the environment variable that selects what is logged.
+const LOG_VARIABLE: &str = "BOWLINE_LOG";
+
 /// Lines of this target are written as they are, where klog's older functions are imitated: no quotes around them.
-pub(crate) const AS_WRITTEN: &str = "bowline::as_written";
+pub const AS_WRITTEN: &str = "bowline::as_written";
 
 /// How the manager logs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// `--logging-format`.
-    pub(crate) format: Format,
+    pub format: Format,
     /// `--v`.
-    pub(crate) verbosity: i32,
+    pub verbosity: i32,
     /// `--vmodule`.
-    pub(crate) vmodule: VModule,
+    pub vmodule: VModule,
     /// `--log-text-split-stream` or `--log-json-split-stream`: standard error for errors only.
-    pub(crate) split_stream: bool,
+    pub split_stream: bool,
 }
 
 /// What a line looks like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// As klog writes it.
     #[default]
     Text,
@@ -81,7 +84,7 @@ impl FromStr for Format {
 /// The environment variable that selects what is logged does not.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level")]
-pub(crate) struct BadFilter {
+pub struct BadFilter {
     variable: &'static str,
     asked: String,
     error: tracing_subscriber::filter::ParseError,
@@ -89,14 +92,14 @@ pub(crate) struct BadFilter {
 
 /// Changes what is logged while the process runs.
 #[derive(Clone)]
-pub(crate) struct Handle {
+pub struct Handle {
     selection: reload::Handle<Selection, Registry>,
     vmodule: VModule,
     verbosity: Arc<AtomicI32>,
 }
 
 /// Starts the manager's logging, and what records traces, if there are any.
-pub(crate) fn start(options: &Options, recorder: Option<Recorder>) -> Result<Handle, BadFilter> {
+pub fn start(options: &Options, recorder: Option<Recorder>) -> Result<Handle, BadFilter> {
     let filter = match asked() {
         Some(asked) => filter::parse(asked)?,
         None => levels(options.verbosity),
@@ -125,7 +128,7 @@ fn build(options: &Options, filter: EnvFilter, sink: Sink, recorder: Option<Reco
 
 /// Starts the logging of the commands that people run. Logs go to standard error, so that standard output stays readable by
 /// scripts.
-pub(crate) fn start_plain() -> Result<(), BadFilter> {
+pub fn start_plain() -> Result<(), BadFilter> {
     let filter = match asked() {
         Some(asked) => filter::parse(asked)?,
         None => EnvFilter::new(filter::COMMANDS),
@@ -141,14 +144,14 @@ pub(crate) fn start_plain() -> Result<(), BadFilter> {
 
 impl Handle {
     /// From now on what this verbosity says is logged, whatever was asked for before.
-    pub(crate) fn set_verbosity(&self, verbosity: i32) {
+    pub fn set_verbosity(&self, verbosity: i32) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
         // It fails only when nothing logs any more.
         let _ = self.selection.reload(Selection::new(levels(verbosity), self.vmodule.clone()));
     }
 
     /// What `--v` says, or what was set since.
-    pub(crate) fn verbosity(&self) -> i32 {
+    pub fn verbosity(&self) -> i32 {
         self.verbosity.load(Ordering::Relaxed)
     }
 }

@@ -23,20 +23,22 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::mpsc;
 
-pub(crate) use exporter::Exporter;
-pub(crate) use layer::Recorder;
+pub use exporter::Exporter;
+pub use layer::Recorder;
 
 use settings::Settings;
 
 /// What records, and what sends it away.
-pub(crate) struct Traces {
-    pub(crate) recorder: Recorder,
-    pub(crate) exporter: Exporter,
+pub struct Traces {
+    /// Layer of the subscriber that records spans.
+    pub recorder: Recorder,
+    /// Task that sends them to the collector.
+    pub exporter: Exporter,
 }
 
 impl Traces {
     /// What the environment asks for, if it does, and what it asks for in vain.
-    pub(crate) fn from_environment() -> (Option<Traces>, Vec<String>) {
+    pub fn from_environment() -> (Option<Traces>, Vec<String>) {
         let (settings, mut remarks) = Settings::read(|name| std::env::var(name).ok());
         let traces = settings.and_then(|settings| match Traces::new(settings) {
             Ok(traces) => Some(traces),

@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Sends what was recorded.
-pub(crate) struct Exporter {
+pub struct Exporter {
     collector: Collector,
     is_json: bool,
     resource: Vec<(String, String)>,
@@ -36,14 +36,14 @@ pub(crate) struct Exporter {
 }
 
 /// An exporter that runs.
-pub(crate) struct Sending {
+pub struct Sending {
     shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
 impl Sending {
     /// Sends what is left, if that takes no longer than the end of the process may.
-    pub(crate) async fn finish(self) {
+    pub async fn finish(self) {
         self.shutdown.request();
         let _ = tokio::time::timeout(FAREWELL, self.task).await;
     }
@@ -73,7 +73,7 @@ impl Exporter {
     }
 
     /// Begins to send.
-    pub(crate) fn start(self, runtime: &Runtime) -> Sending {
+    pub fn start(self, runtime: &Runtime) -> Sending {
         let shutdown = Shutdown::new();
         Sending { task: runtime.spawn(self.run(shutdown.clone())), shutdown }
     }

@@ -20,7 +20,7 @@ use super::span::{Kind, Span, Value};
 const KIND: &str = "otel.kind";
 
 /// Records what happens, without ever waiting.
-pub(crate) struct Recorder {
+pub struct Recorder {
     sampler: Sampler,
     sender: mpsc::Sender<Span>,
     dropped: Arc<AtomicU64>,
@@ -40,7 +40,7 @@ impl Recorder {
     }
 
     /// What is recorded: our own spans, whatever the log shows.
-    pub(crate) fn wants(metadata: &Metadata<'_>) -> bool {
+    pub fn wants(metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && *metadata.level() <= Level::DEBUG && metadata.target().starts_with("bowline")
     }
 

@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::BadFilter;
-use crate::cli::LOG_VARIABLE;
+use super::LOG_VARIABLE;
 
 /// What the commands that people run log.
 pub(super) const COMMANDS: &str = "warn,kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
@@ -62,7 +62,7 @@ pub(super) fn may_hold_secrets(metadata: &Metadata<'_>) -> bool {
 
 /// `--vmodule`: verbosity by file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct VModule(Vec<(String, i32)>);
+pub struct VModule(Vec<(String, i32)>);
 
 impl FromStr for VModule {
     type Err = String;
