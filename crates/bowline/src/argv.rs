@@ -178,11 +178,12 @@ fn skip_value(value: Option<&str>, rest: &mut std::vec::IntoIter<OsString>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::ManagerArgs;
 
     /// What becomes of it, and what is wrong with it.
     fn tidied(arguments: &[&str]) -> (Vec<String>, Vec<String>) {
         let arguments = ["bowline"].iter().chain(arguments).map(OsString::from).collect();
-        let argv = tidy(arguments, &mut crate::cli());
+        let argv = tidy(arguments, &mut ManagerArgs::definition("bowline"));
         let arguments = argv.arguments.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned());
         (arguments.collect(), argv.errors.iter().map(ToString::to_string).collect())
     }
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn what_a_flag_is_given_is_found_in_all_its_spellings() {
         let given = ["bowline", "--controllers", "a", "--controllers=b", "--controllers-of", "--leader-elect", "--v=1"];
-        let argv = tidy(given.map(OsString::from).to_vec(), &mut crate::cli());
+        let argv = tidy(given.map(OsString::from).to_vec(), &mut ManagerArgs::definition("bowline"));
         assert_eq!(argv.values("controllers").collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(argv.values("leader-elect").collect::<Vec<_>>(), [""]);
         assert!(argv.has("v") && !argv.has("vmodule") && !argv.has("leader"));

@@ -18,9 +18,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use bowline_apiserver::{AuthorizationMode, Options};
-use bowline_playground::PlaygroundOptions;
+use bowline_cloud::Registry;
+use bowline_core::parse_cidr;
+use bowline_playground::{PlaygroundOptions, check_cluster_cidrs};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use ipnet::IpNet;
 
 use crate::flags::{self, PortRange, Switch as _};
@@ -38,12 +40,6 @@ pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
 pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
 pub(crate) use webhook::WebhookArgs;
-
-/// What the manager says of itself under the name of the Go managers, which has no commands.
-pub(crate) const MANAGER_ABOUT: &str = "A cloud controller manager for Kubernetes.\n\n\
-It watches the API server, makes the cluster's nodes match what their clouds say, and sees to load balancers for its Services, \
-to pod ranges and to the routes to them. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they \
-are there. It stops cleanly on SIGINT or SIGTERM.";
 
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///
@@ -69,7 +65,7 @@ pub(crate) struct Cli {
 }
 
 /// What selects the logs.
-pub(crate) const LOG_HELP: &str = "\
+const LOG_HELP: &str = "\
 Logs go to standard error. BOWLINE_LOG selects them: a level (error, warn, info, debug, trace), or levels by module \
 (bowline_apiserver=debug,warn). The default is warn; for the manager it is info, or what -v says.";
 
@@ -188,7 +184,7 @@ pub(crate) struct ApiserverArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PlaygroundArgs {
     /// How many machines there are at the start, each with a simulated kubelet and its Node.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = flags::node_count)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = node_count)]
     pub(crate) nodes: usize,
 
     /// Where the API server listens; port 0 picks a free one.
@@ -206,8 +202,8 @@ pub(crate) struct PlaygroundArgs {
 
     /// Where Pods live, as on the manager itself: one range, or one of each family. If nothing is said, in a free part of the
     /// loopback network, where they can be reached; other ranges are only shown.
-    #[arg(long, value_name = "CIDR", value_parser = flags::pod_ranges)]
-    pub(crate) cluster_cidr: Option<flags::PodRanges>,
+    #[arg(long, value_name = "CIDR", value_parser = pod_ranges)]
+    pub(crate) cluster_cidr: Option<PodRanges>,
 
     /// Where the cloud's own API listens, on this machine; port 0 picks a free one.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
@@ -234,6 +230,40 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// The definition of the command line, from which `--help` and the reference page are made.
+pub(crate) fn definition(registry: &Registry) -> clap::Command {
+    Cli::command().after_help(after_help(registry))
+}
+
+/// Names the providers of this program, and what selects the logs.
+pub(crate) fn after_help(registry: &Registry) -> String {
+    let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
+    format!("Cloud providers: {}.\n\n{LOG_HELP}", kinds.join("; "))
+}
+
+// ---- values of flags
+
+/// How many Nodes a playground has. More would be possible, but not on every machine on which it is tried.
+pub(crate) fn node_count(text: &str) -> Result<usize, &'static str> {
+    let count = text.parse().ok().filter(|count| (1..=10_000).contains(count));
+    count.ok_or("expected a number from 1 to 10000")
+}
+
+/// Where the Pods of a playground live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodRanges(pub(crate) Vec<IpNet>);
+
+/// Ranges for the Pods of a playground, such as `10.244.0.0/16`: one, or one of each family.
+pub(crate) fn pod_ranges(text: &str) -> Result<PodRanges, String> {
+    let range = |part: &str| {
+        parse_cidr(part)
+            .ok_or_else(|| format!("{part:?} is no range; expected one such as 10.244.0.0/16 or fd00:10:244::/56"))
+    };
+    let ranges: Vec<IpNet> = text.split(',').map(range).collect::<Result<_, _>>()?;
+    check_cluster_cidrs(&ranges).map_err(|problem| problem.to_string())?;
+    Ok(PodRanges(ranges))
 }
 
 // ---- into the options of the crates below
@@ -263,7 +293,7 @@ impl From<&PlaygroundArgs> for PlaygroundOptions {
             listen,
             allow_remote_clients: args.allow_remote_clients,
             cloud_listen: args.cloud_listen,
-            cluster_cidrs: args.cluster_cidr.clone().map_or_else(Vec::new, |flags::PodRanges(ranges)| ranges),
+            cluster_cidrs: args.cluster_cidr.clone().map_or_else(Vec::new, |PodRanges(ranges)| ranges),
             controllers: false,
         }
     }
@@ -277,7 +307,6 @@ fn authorization_mode(name: String) -> AuthorizationMode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     fn parse(flags: &[&str]) -> Result<Options, String> {
         let argv = ["bowline", "apiserver", "--kubeconfig", "kc"].iter().chain(flags);
@@ -363,6 +392,27 @@ mod tests {
             let error = parse(&[flag]).unwrap_err();
             let (name, value) = flag.split_once('=').unwrap();
             assert!(error.contains(name) && error.contains(value) && error.contains(hint), "{flag}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_playground_has_at_least_one_node() {
+        for text in ["0", "-1", "10001", "", "three"] {
+            assert!(node_count(text).is_err(), "{text}");
+        }
+        assert_eq!((node_count("1"), node_count("10000")), (Ok(1), Ok(10_000)));
+    }
+
+    #[test]
+    fn the_pods_of_a_playground_live_in_one_range_of_each_family_at_most() {
+        let ranges =
+            |text| pod_ranges(text).map(|PodRanges(ranges)| ranges.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(ranges("10.244.0.0/16").unwrap(), ["10.244.0.0/16"]);
+        assert_eq!(ranges("10.244.7.1/16,fd00:10:244::/56").unwrap(), ["10.244.0.0/16", "fd00:10:244::/56"]);
+        for text in
+            ["", "10.244.0.0", "10.244.0.0/33", "10.244.0.0/16, fd00::/56", "10.0.0.0/16,10.1.0.0/16", "127.0.0.0/16"]
+        {
+            assert!(pod_ranges(text).is_err(), "{text}");
         }
     }
 }

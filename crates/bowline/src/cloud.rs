@@ -7,11 +7,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use bowline_cloud::ErrorKind;
 use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute};
+use bowline_runtime::Shutdown;
 
 use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
+use crate::output::{print, say};
 use crate::owner_token::{self, TokenFile, usual_path};
-use crate::serve::{print, say, stopped_by_signals};
 
 pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
     match &args.command {
@@ -23,7 +24,7 @@ pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
 /// Serves a cloud until the process is told to stop.
 async fn serve(args: &CloudArgs) -> anyhow::Result<()> {
     let cloud = LocalCloud::open(CloudOptions::from(args)).map_err(explain)?;
-    let shutdown = stopped_by_signals()?;
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let server = bowline_local::serve(cloud, args.listen).await;
     let server = server.with_context(|| format!("cannot listen on {}", args.listen))?;
     let path = args.owner_token_file.clone().unwrap_or_else(|| usual_path(&server.address().to_string()));

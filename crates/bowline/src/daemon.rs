@@ -14,7 +14,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::Clouds;
+use anyhow::Context as _;
+use bowline_cloud::{Clouds, Registry};
 use bowline_config::ConfigErrors;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
@@ -29,7 +30,6 @@ use crate::cli::ManagerArgs;
 use crate::election::{Candidacy, Election};
 use crate::front::{Front, FrontOptions, Pages};
 use crate::reach::{self, Reached};
-use crate::serve::stopped_by_signals;
 use crate::settings::Settings;
 use crate::{CannotStart, configuration, effective};
 
@@ -37,13 +37,13 @@ use crate::{CannotStart, configuration, effective};
 const MARGIN: Duration = Duration::from_secs(6);
 
 /// Runs the manager until a signal stops it.
-pub(crate) async fn run(args: &ManagerArgs, logs: Handle) -> anyhow::Result<()> {
-    let prepared = Prepared::new(args).await?;
+pub(crate) async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> anyhow::Result<()> {
+    let prepared = Prepared::new(args, registry.clone()).await?;
     for remark in &prepared.settings.remarks {
         tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
     }
     // Before anything is started: a signal from here on is a request to stop, and not the end.
-    let shutdown = stopped_by_signals()?;
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let options = FrontOptions::from(&prepared.settings);
     let webhooks = prepared.settings.serving.webhooks.of(webhooks());
     let Some(front) = shutdown.or(Front::bind(&options, &webhooks)).await else { return Ok(()) };
@@ -59,12 +59,14 @@ fn webhooks() -> Vec<Arc<dyn Webhook>> {
 struct Prepared {
     settings: Settings,
     reached: Reached,
+    /// The kinds of providers in this program.
+    registry: Arc<Registry>,
     metrics: prometheus::Registry,
 }
 
 impl Prepared {
     /// Looks at everything there is to look at, and starts nothing.
-    async fn new(args: &ManagerArgs) -> anyhow::Result<Prepared> {
+    async fn new(args: &ManagerArgs, registry: Arc<Registry>) -> anyhow::Result<Prepared> {
         let mut errors = ConfigErrors::new();
         let mut settings = Settings::resolve(args, &mut errors);
         let metrics = prometheus::Registry::new();
@@ -73,17 +75,17 @@ impl Prepared {
         let check = |providers: &[_], errors: &mut _| {
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, errors);
         };
-        let reached = Reached::new(&settings.reach, &metrics, errors, check).await?;
+        let reached = Reached::new(&settings.reach, &registry, &metrics, errors, check).await?;
         reach::narrow(&mut settings.manager, &reached.providers);
-        Ok(Prepared { settings, reached, metrics })
+        Ok(Prepared { settings, reached, registry, metrics })
     }
 
     /// Runs until shutdown is requested.
     async fn run(self, front: Front, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
-        let Prepared { settings, reached, metrics } = self;
+        let Prepared { settings, reached, registry, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
         let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
-        crate::metrics::register(&metrics, fence.clone())?;
+        crate::metrics::register(&metrics, fence.clone(), &registry)?;
         let pages = pages(&settings, &board, &metrics, logs);
         let clouds = Clouds::around(providers, &settings.reach.layers, &metrics);
         clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.part()));

@@ -97,13 +97,12 @@ fn shown(flag: &EffectiveFlag) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invocation::Manager;
+    use crate::cli::ManagerArgs;
 
     fn flags() -> EffectiveFlags {
         let arguments =
             ["bowline", "--cloud-provider=local", "-v=2", "--controllers=*", "--controllers=-route", "--webhooks="];
-        let manager = Manager::read("bowline".to_owned(), arguments.map(Into::into).to_vec()).unwrap();
-        manager.args.effective
+        ManagerArgs::of(arguments.map(Into::into).to_vec()).effective
     }
 
     #[test]

@@ -12,13 +12,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use bowline_cloud::Registry;
 use bowline_controllers::forecast::{Explanation, Forecast, explain_node, explain_service};
 use bowline_core::{Node, Service, nearest, with_causes};
 use bowline_kube::SeenEvent;
 
 use crate::cli::{ExplainArgs, Output};
+use crate::output;
 use crate::plan::{self, Scene, plain};
-use crate::serve;
 
 /// Maximum number of names that an error suggests.
 const SUGGESTIONS: usize = 3;
@@ -38,20 +39,20 @@ struct Report {
 }
 
 /// Explains the object. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
-pub(crate) async fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
-    let report = report(args).await.map_err(|error| anyhow!(with_causes(error.as_ref())))?;
+pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
+    let report = report(args, registry).await.map_err(|error| anyhow!(with_causes(error.as_ref())))?;
     let now = jiff::Timestamp::now();
     match args.output.output {
-        Output::Text => serve::print(format_args!("{}", plain(&print::text(&report, now)))),
-        Output::Json => serve::print(format_args!("{:#}\n", print::json(&report))),
+        Output::Text => output::print(format_args!("{}", plain(&print::text(&report, now)))),
+        Output::Json => output::print(format_args!("{:#}\n", print::json(&report))),
     }?;
     let forecast = Forecast { items: vec![report.explanation.item] };
     Ok(plan::exit_code(forecast.summary()))
 }
 
-async fn report(args: &ExplainArgs) -> anyhow::Result<Report> {
+async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<Report> {
     let target: Target = args.object.parse().map_err(|error: String| anyhow!(error))?;
-    let scene = Scene::read(&args.manager).await?;
+    let scene = Scene::read(&args.manager, registry).await?;
     let Scene { snapshot, clouds, options, now, .. } = &scene;
     let explanation = match &target {
         Target::Node(name) => {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bowline_config::{ConfigError, parse_duration};
 use bowline_core::service::NodeSet;
 use bowline_core::{AddressType, parse_cidr};
-use bowline_playground::check_cluster_cidrs;
 use clap::builder::TypedValueParser;
 use clap::{Arg, ArgAction};
 use ipnet::IpNet;
@@ -242,27 +241,6 @@ pub(crate) fn port_range(text: &str) -> Result<PortRange, &'static str> {
     }
 }
 
-/// How many Nodes a playground has. More would be possible, but not on every machine on which it is tried.
-pub(crate) fn node_count(text: &str) -> Result<usize, &'static str> {
-    let count = text.parse().ok().filter(|count| (1..=10_000).contains(count));
-    count.ok_or("expected a number from 1 to 10000")
-}
-
-/// Where the Pods of a playground live.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PodRanges(pub(crate) Vec<IpNet>);
-
-/// Ranges for the Pods of a playground, such as `10.244.0.0/16`: one, or one of each family.
-pub(crate) fn pod_ranges(text: &str) -> Result<PodRanges, String> {
-    let range = |part: &str| {
-        parse_cidr(part)
-            .ok_or_else(|| format!("{part:?} is no range; expected one such as 10.244.0.0/16 or fd00:10:244::/56"))
-    };
-    let ranges: Vec<IpNet> = text.split(',').map(range).collect::<Result<_, _>>()?;
-    check_cluster_cidrs(&ranges).map_err(|problem| problem.to_string())?;
-    Ok(PodRanges(ranges))
-}
-
 /// The issuer of tokens: an https URL, as those who check tokens elsewhere require.
 pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
     match text.strip_prefix("https://") {
@@ -323,27 +301,6 @@ mod tests {
     #[test]
     fn a_port_range_prints_as_it_is_written() {
         assert_eq!(port_range("30000-32767").unwrap().to_string(), "30000-32767");
-    }
-
-    #[test]
-    fn a_playground_has_at_least_one_node() {
-        for text in ["0", "-1", "10001", "", "three"] {
-            assert!(node_count(text).is_err(), "{text}");
-        }
-        assert_eq!((node_count("1"), node_count("10000")), (Ok(1), Ok(10_000)));
-    }
-
-    #[test]
-    fn the_pods_of_a_playground_live_in_one_range_of_each_family_at_most() {
-        let ranges =
-            |text| pod_ranges(text).map(|PodRanges(ranges)| ranges.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(ranges("10.244.0.0/16").unwrap(), ["10.244.0.0/16"]);
-        assert_eq!(ranges("10.244.7.1/16,fd00:10:244::/56").unwrap(), ["10.244.0.0/16", "fd00:10:244::/56"]);
-        for text in
-            ["", "10.244.0.0", "10.244.0.0/33", "10.244.0.0/16, fd00::/56", "10.0.0.0/16,10.1.0.0/16", "127.0.0.0/16"]
-        {
-            assert!(pod_ranges(text).is_err(), "{text}");
-        }
     }
 
     #[test]

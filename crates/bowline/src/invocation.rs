@@ -15,16 +15,16 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use bowline_cloud::Registry;
 use bowline_config::ConfigError;
-use clap::{Args as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 
 use crate::argv::{self, Argv};
 use crate::cli::{self, ManagerArgs};
-use crate::configuration::{self, Configuration};
+use crate::configuration;
 use crate::effective::EffectiveFlags;
 use crate::flags::go_bool;
-use crate::providers;
-use crate::serve;
+use crate::output;
 
 /// The name of the Go managers, alone or behind that of their cloud.
 const MANAGER: &str = "cloud-controller-manager";
@@ -55,16 +55,16 @@ pub(crate) struct Manager {
 
 impl Invocation {
     /// Reads the command line, or ends the program with a message, the help or the version.
-    pub(crate) fn read(arguments: Vec<OsString>) -> Invocation {
+    pub(crate) fn read(arguments: Vec<OsString>, registry: &Registry) -> Invocation {
         match managed(&arguments) {
             Some((name, skip)) => {
-                let manager = Manager::read(name, arguments.into_iter().skip(skip).collect());
+                let manager = Manager::read(name, arguments.into_iter().skip(skip).collect(), registry);
                 Invocation::Manager(Box::new(manager.unwrap_or_else(|error| exit(&error, 1))))
             }
             None => {
                 let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
                 let finds = WITH_RESULTS.contains(&name);
-                command(arguments).unwrap_or_else(|error| exit(&error, if finds { 1 } else { 2 }))
+                command(arguments, registry).unwrap_or_else(|error| exit(&error, if finds { 1 } else { 2 }))
             }
         }
     }
@@ -77,9 +77,9 @@ fn exit(error: &clap::Error, code: i32) -> ! {
     std::process::exit(if error.use_stderr() { code } else { i32::from(printed.is_err()) })
 }
 
-fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
-    let mut definition = crate::cli();
-    let argv = tidied(arguments, &mut definition);
+fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, clap::Error> {
+    let mut definition = cli::definition(registry);
+    let argv = tidied(arguments, &mut definition, registry);
     let matches = definition.try_get_matches_from_mut(argv.arguments)?;
     let mut cli = cli::Cli::from_arg_matches(&matches)?;
     if let Some(args) = cli.command.as_mut().and_then(cli::Command::manager_args) {
@@ -90,7 +90,7 @@ fn command(arguments: Vec<OsString>) -> Result<Invocation, clap::Error> {
 }
 
 /// The command line of a command that takes the manager's flags, tidied as the manager's own is; any other as it is.
-fn tidied(arguments: Vec<OsString>, definition: &mut clap::Command) -> Argv {
+fn tidied(arguments: Vec<OsString>, definition: &mut clap::Command, registry: &Registry) -> Argv {
     definition.build();
     let name = arguments.get(1).and_then(|name| name.to_str()).filter(|name| WITH_MANAGER_FLAGS.contains(name));
     let Some(command) = name.and_then(|name| definition.find_subcommand_mut(name)) else {
@@ -100,8 +100,8 @@ fn tidied(arguments: Vec<OsString>, definition: &mut clap::Command) -> Argv {
     let manager = arguments.get(2).and_then(manager_name);
     let flags = arguments.iter().skip(if manager.is_some() { 3 } else { 2 });
     let mut argv = argv::tidy(arguments.iter().skip(1).take(1).chain(flags).cloned().collect(), command);
-    read_config(&mut argv);
-    name_cloud(&manager.unwrap_or_default(), &mut argv);
+    configuration::prepend(&mut argv);
+    name_cloud(&manager.unwrap_or_default(), &mut argv, registry);
     argv.arguments.insert(0, "bowline".into());
     argv
 }
@@ -127,20 +127,17 @@ fn manager_name(argument: &OsString) -> Option<String> {
 
 impl Manager {
     /// Reads its flags, and those of `--config`. The first argument is the program's name.
-    pub(crate) fn read(name: String, arguments: Vec<OsString>) -> Result<Manager, clap::Error> {
-        let mut definition = definition(&name);
+    pub(crate) fn read(name: String, arguments: Vec<OsString>, registry: &Registry) -> Result<Manager, clap::Error> {
+        let mut definition = definition(&name, registry);
         let mut argv = argv::tidy(arguments, &mut definition);
-        read_config(&mut argv);
-        name_cloud(&name, &mut argv);
-        let matches = definition.try_get_matches_from_mut(argv.arguments)?;
-        let mut args = ManagerArgs::from_arg_matches(&matches)?;
-        args.effective = EffectiveFlags::new(&definition, &matches);
+        configuration::prepend(&mut argv);
+        name_cloud(&name, &mut argv, registry);
+        let mut args = ManagerArgs::read(&mut definition, argv)?;
         let mut remarks = idle_remarks(&definition, &args.effective);
-        (args.errors, args.election.migration) = (argv.errors, argv.migration);
         match asked_version(args.generic.version.as_deref()) {
             Ok(Asked::Nothing) => {}
             Ok(Asked::Print(text)) => {
-                let printed = serve::print(format_args!("{text}\n"));
+                let printed = output::print(format_args!("{text}\n"));
                 std::process::exit(i32::from(printed.is_err()))
             }
             Ok(Asked::Remark(remark)) => remarks.push(remark),
@@ -151,39 +148,18 @@ impl Manager {
 }
 
 /// The flags of the manager; with those of `bowline`, its commands, too, for the help.
-fn definition(name: &str) -> clap::Command {
+fn definition(name: &str, registry: &Registry) -> clap::Command {
     if name == "bowline" {
         // What was wrong is taken out already, so that nothing may be left.
-        return crate::cli().arg_required_else_help(false);
+        return cli::definition(registry).arg_required_else_help(false);
     }
-    let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
-    definition
-        .about(cli::MANAGER_ABOUT)
-        .disable_version_flag(true)
-        .args_override_self(true)
-        .after_help(crate::after_help())
-}
-
-/// Puts what `--config` says in front of the flags, except where a flag says it, too.
-fn read_config(argv: &mut Argv) {
-    let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
-    match configuration::read(Path::new(&path)) {
-        Ok(Configuration { flags, migration }) => {
-            argv.migration = migration;
-            let behind: Vec<_> = argv.arguments.drain(1.min(argv.arguments.len())..).collect();
-            let given = Argv { arguments: behind, ..Argv::default() };
-            let written = flags.into_iter().filter(|(flag, _)| !given.has(flag));
-            argv.arguments.extend(written.map(|(flag, value)| OsString::from(format!("--{flag}={value}"))));
-            argv.arguments.extend(given.arguments);
-        }
-        Err(errors) => argv.errors.extend(errors),
-    }
+    ManagerArgs::definition(name).after_help(cli::after_help(registry))
 }
 
 /// Whoever is called `NAME-cloud-controller-manager` serves that cloud, unless it is told otherwise.
-fn name_cloud(name: &str, argv: &mut Argv) {
+fn name_cloud(name: &str, argv: &mut Argv, registry: &Registry) {
     let cloud = name.strip_suffix(MANAGER).and_then(|cloud| cloud.strip_suffix('-'));
-    let Some(cloud) = cloud.filter(|cloud| providers::registry().get(cloud).is_some()) else { return };
+    let Some(cloud) = cloud.filter(|cloud| registry.get(cloud).is_some()) else { return };
     if !argv.has("cloud-provider") {
         argv.arguments.insert(1.min(argv.arguments.len()), format!("--cloud-provider={cloud}").into());
     }

@@ -37,6 +37,7 @@ mod manifests;
 mod metrics;
 mod migration;
 mod orphans;
+mod output;
 mod owner_token;
 mod permissions;
 mod plan;
@@ -48,12 +49,13 @@ mod serve;
 mod settings;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bowline_cloud::Registry;
 use bowline_config::ConfigErrors;
 use bowline_core::with_causes;
-use clap::CommandFactory as _;
 
 use bowline_telemetry::logging;
 use bowline_telemetry::traces::{Exporter, Recorder, Traces};
@@ -94,7 +96,7 @@ struct Guide;
 
 /// The reference page of the metrics.
 pub fn metric_reference() -> String {
-    metrics::page()
+    metrics::page(&providers::registry())
 }
 
 /// The definition of the command line, from which `--help` and the reference page are made.
@@ -103,34 +105,30 @@ pub fn metric_reference() -> String {
 /// assert_eq!(bowline::cli().get_name(), "bowline");
 /// ```
 pub fn cli() -> clap::Command {
-    cli::Cli::command().after_help(after_help())
-}
-
-fn after_help() -> String {
-    let registry = providers::registry();
-    let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
-    format!("Cloud providers: {}.\n\n{}", kinds.join("; "), cli::LOG_HELP)
+    cli::definition(&providers::registry())
 }
 
 /// Files of the repository that are generated from what this crate knows, by their paths in it: manifests, a chart, and the
 /// reference pages of permissions and providers.
 pub fn generated_files() -> Vec<(String, String)> {
-    let mut files = manifests::generated();
+    let registry = providers::registry();
+    let mut files = manifests::generated(&registry);
     files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
-    files.extend(providers::references());
+    files.extend(providers::references(&registry));
     files
 }
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    match Invocation::read(std::env::args_os().collect()) {
-        Invocation::Manager(manager) => manage(&manager),
-        Invocation::Command(command) => command_ended(start_command_logging().and_then(|()| run(command))),
+    let registry = Arc::new(providers::registry());
+    match Invocation::read(std::env::args_os().collect(), &registry) {
+        Invocation::Manager(manager) => manage(&manager, &registry),
+        Invocation::Command(command) => command_ended(start_command_logging().and_then(|()| run(command, &registry))),
     }
 }
 
 /// Runs the manager to its end.
-fn manage(invocation: &Manager) -> ExitCode {
+fn manage(invocation: &Manager, registry: &Arc<Registry>) -> ExitCode {
     let (traces, lost) = Traces::from_environment();
     let (recorder, exporter) = traces.map(|traces| (traces.recorder, traces.exporter)).unzip();
     let logging = start_manager_logging(&invocation.args, recorder);
@@ -140,7 +138,7 @@ fn manage(invocation: &Manager) -> ExitCode {
     }
     let remarks = invocation.remarks.iter().chain(&lost);
     remarks.for_each(|remark| tracing::warn!(target: logging::AS_WRITTEN, "{remark}"));
-    let ended = logging.and_then(|handle| run_manager(invocation, exporter, handle));
+    let ended = logging.and_then(|handle| run_manager(invocation, registry, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
     if !invocation.args.errors.is_empty() {
         complain(format_args!("Usage: {name} [flags]; {name} --help lists them\n", name = invocation.name));
@@ -151,10 +149,15 @@ fn manage(invocation: &Manager) -> ExitCode {
 }
 
 /// Runs it, and sends its traces if somebody wants them.
-fn run_manager(invocation: &Manager, exporter: Option<Exporter>, logs: logging::Handle) -> anyhow::Result<()> {
+fn run_manager(
+    invocation: &Manager,
+    registry: &Arc<Registry>,
+    exporter: Option<Exporter>,
+    logs: logging::Handle,
+) -> anyhow::Result<()> {
     let runtime = runtime(Some(MANAGER_THREADS))?;
     let sending = exporter.map(|exporter| exporter.start(&runtime));
-    let ended = runtime.block_on(daemon::run(&invocation.args, logs));
+    let ended = runtime.block_on(daemon::run(&invocation.args, registry, logs));
     if let Some(sending) = sending {
         runtime.block_on(sending.finish());
     }
@@ -190,17 +193,17 @@ fn runtime(threads: Option<usize>) -> anyhow::Result<tokio::runtime::Runtime> {
     runtime.enable_all().build().context("the operating system refused the threads to run on")
 }
 
-fn run(command: cli::Command) -> anyhow::Result<ExitCode> {
+fn run(command: cli::Command, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let runtime = runtime(None)?;
     let success = |()| ExitCode::SUCCESS;
     match command {
         cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
         cli::Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
-        cli::Command::Plan(args) => runtime.block_on(plan::run(&args)),
-        cli::Command::Explain(args) => runtime.block_on(explain::run(&args)),
-        cli::Command::Check(args) => runtime.block_on(check::run(&args)),
-        cli::Command::Manifests(args) => manifests::run(&args).map(success),
-        cli::Command::Orphans(args) => runtime.block_on(orphans::run(&args)),
+        cli::Command::Plan(args) => runtime.block_on(plan::run(&args, registry)),
+        cli::Command::Explain(args) => runtime.block_on(explain::run(&args, registry)),
+        cli::Command::Check(args) => runtime.block_on(check::run(&args, registry)),
+        cli::Command::Manifests(args) => manifests::run(&args, registry).map(success),
+        cli::Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
         #[cfg(feature = "provider-local")]
         cli::Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
     }

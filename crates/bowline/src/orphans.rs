@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use bowline_cloud::{Cloud, Clouds, Error};
+use bowline_cloud::{Cloud, Clouds, Error, Registry};
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::service::ServiceType;
 use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan, Service};
@@ -29,9 +29,9 @@ use ipnet::IpNet;
 
 use crate::BadInput;
 use crate::cli::{NetworkArgs, OrphansArgs, Output};
+use crate::output::{self, say};
 use crate::plan::plain;
 use crate::reach::Reached;
-use crate::serve::{self, say};
 use crate::settings::{self, Settings};
 use routes::{LostRoute, Routes};
 
@@ -68,7 +68,7 @@ struct Findings {
 }
 
 /// Lists them, and removes them with `--delete`.
-pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let mut errors = ConfigErrors::new();
     let Settings { reach, .. } = Settings::resolve(&args.manager, &mut errors);
     if args.delete && reach.layers.dry_run {
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     }
     let (ranges, max_share) = route_flags(&args.manager.controllers.network);
     let Reached { providers, client, .. } =
-        Reached::new(&reach, &prometheus::Registry::new(), errors, |_, _| ()).await?;
+        Reached::new(&reach, registry, &prometheus::Registry::new(), errors, |_, _| ()).await?;
     let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
     bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
     let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
-        serve::print(format_args!("{}", plain(&print::list(&findings))))?;
+        output::print(format_args!("{}", plain(&print::list(&findings))))?;
     }
     if args.delete && !findings.is_empty() && is_agreed(&findings, args.yes)? {
         let tell = |line: String| {
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: &OrphansArgs) -> anyhow::Result<ExitCode> {
         findings.remove_all(&cluster, tell).await;
     }
     if !is_text {
-        serve::print(format_args!("{:#}\n", print::json(&findings)))?;
+        output::print(format_args!("{:#}\n", print::json(&findings)))?;
     }
     Ok(if findings.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

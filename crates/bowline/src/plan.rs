@@ -7,10 +7,11 @@
 mod print;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use bowline_cloud::Clouds;
 use bowline_cloud::layers::LayerOptions;
+use bowline_cloud::{Clouds, Registry};
 use bowline_config::ConfigErrors;
 use bowline_controllers::forecast::{self, Forecast, Snapshot, Summary};
 use bowline_controllers::manager::ManagerOptions;
@@ -20,8 +21,8 @@ use bowline_kube::Cluster;
 use bowline_runtime::Clock;
 
 use crate::cli::{ManagerArgs, Output, PlanArgs};
+use crate::output;
 use crate::reach::{self, Reached};
-use crate::serve;
 use crate::settings::Settings;
 
 pub(crate) use print::{counted, indented, kind_name, plain, steps_json, words, write_plan};
@@ -30,12 +31,13 @@ pub(crate) use print::{counted, indented, kind_name, plain, steps_json, words, w
 const CHANGES: u8 = 2;
 
 /// Prints what would change. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
-pub(crate) async fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let forecast =
-        made(&args.manager).await.map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
+pub(crate) async fn run(args: &PlanArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
+    let forecast = made(&args.manager, registry)
+        .await
+        .map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
     match args.output.output {
-        Output::Text => serve::print(format_args!("{}", plain(&print::text(&forecast)))),
-        Output::Json => serve::print(format_args!("{:#}\n", print::json(&forecast))),
+        Output::Text => output::print(format_args!("{}", plain(&print::text(&forecast)))),
+        Output::Json => output::print(format_args!("{:#}\n", print::json(&forecast))),
     }?;
     Ok(exit_code(forecast.summary()))
 }
@@ -48,8 +50,8 @@ pub(crate) fn exit_code(summary: Summary) -> ExitCode {
     }
 }
 
-async fn made(args: &ManagerArgs) -> anyhow::Result<Forecast> {
-    let Scene { snapshot, clouds, options, now, .. } = Scene::read(args).await?;
+async fn made(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Forecast> {
+    let Scene { snapshot, clouds, options, now, .. } = Scene::read(args, registry).await?;
     Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)
 }
 
@@ -64,7 +66,7 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Reads the cluster and starts the clouds, for reading alone.
-    pub(crate) async fn read(args: &ManagerArgs) -> anyhow::Result<Scene> {
+    pub(crate) async fn read(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Scene> {
         let mut errors = ConfigErrors::new();
         let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut errors);
         reach.calls.dry_run = true;
@@ -72,7 +74,7 @@ impl Scene {
             reach::check(providers, &reach, &options, &args.controllers.network, errors);
         };
         let metrics = prometheus::Registry::new();
-        let Reached { providers, client, .. } = Reached::new(&reach, &metrics, errors, check).await?;
+        let Reached { providers, client, .. } = Reached::new(&reach, registry, &metrics, errors, check).await?;
         // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
         let layers = LayerOptions { dry_run: true, ..reach.layers };
         let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());

@@ -13,8 +13,8 @@ use bowline_runtime::Shutdown;
 use crate::BadInput;
 use crate::cli::PlaygroundArgs;
 use crate::kubeconfig;
+use crate::output::{print, say};
 use crate::owner_token::TokenFile;
-use crate::serve::{print, say, stopped_by_signals};
 
 /// Ending of the file beside the kubeconfig that holds the token of the cloud's owner.
 const TOKEN: &str = "cloud-token";
@@ -25,7 +25,7 @@ const SHOWN_STEPS: usize = 2;
 pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
     kubeconfig::check(&args.kubeconfig)?;
     // Before the line that says that it is ready: who reads it may send a signal at once.
-    let shutdown = stopped_by_signals()?;
+    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let mut playground = Playground::start(PlaygroundOptions::from(&args)).await.map_err(explain)?;
     let outcome = visit(&mut playground, &args, &shutdown).await;
     playground.shutdown().await;

@@ -33,10 +33,10 @@ pub(crate) fn registry() -> Registry {
 }
 
 /// Generated reference pages, by their paths in the repository: the list of providers, and the pages of each.
-pub(crate) fn references() -> Vec<(String, String)> {
+pub(crate) fn references(registry: &Registry) -> Vec<(String, String)> {
     let mut list = LIST_HEAD.to_owned();
     let mut files = Vec::new();
-    for factory in registry().iter() {
+    for factory in registry.iter() {
         let mut links = Vec::new();
         for reference in factory.references {
             let path = factory.path_of(reference);
@@ -46,7 +46,7 @@ pub(crate) fn references() -> Vec<(String, String)> {
         list += &format!("| `{}` | {} | {} |\n", factory.name, factory.summary, links.join(", "));
     }
     files.push(("docs/reference/providers.md".to_owned(), list));
-    files.push(("docs/reference/capabilities.md".to_owned(), capabilities::page(&registry())));
+    files.push(("docs/reference/capabilities.md".to_owned(), capabilities::page(registry)));
     files
 }
 

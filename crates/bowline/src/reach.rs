@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities};
+use bowline_cloud::{CloudProvider, Clouds, InstanceCapabilities, Registry};
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::node_ipam::AllocatorType;
@@ -42,12 +42,13 @@ impl Reached {
     /// What providers count themselves goes to `metrics`.
     pub(crate) async fn new(
         reach: &Reach,
+        registry: &Arc<Registry>,
         metrics: &prometheus::Registry,
         mut errors: ConfigErrors,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut ConfigErrors),
     ) -> anyhow::Result<Reached> {
-        let (surroundings, registry) = (|| reach.surroundings(metrics), providers::registry().into());
-        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, &mut errors);
+        let surroundings = || reach.surroundings(metrics);
+        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, registry, &mut errors);
         let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut errors);
         let access = match Access::open(&reach.client).await {

@@ -21,6 +21,15 @@ pub fn signals(shutdown: Shutdown) -> io::Result<impl Future<Output = ()> + Send
     })
 }
 
+impl Shutdown {
+    /// A shutdown that SIGINT and SIGTERM request; a second signal ends the process at once. To be called within a runtime.
+    pub fn on_signals() -> io::Result<Shutdown> {
+        let shutdown = Shutdown::new();
+        tokio::spawn(signals(shutdown.clone())?);
+        Ok(shutdown)
+    }
+}
+
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

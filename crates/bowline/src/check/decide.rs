@@ -10,7 +10,7 @@ use super::finding::{Finding, Kind};
 use super::observed::{Observed, Review, SeenCloud};
 
 /// The minor versions of the API server that this version is tried with; the last one is that of the embedded API server.
-const TRIED: std::ops::RangeInclusive<u32> = 30..=bowline_apiserver::KUBERNETES_MINOR;
+pub(super) const TRIED: std::ops::RangeInclusive<u32> = 30..=38;
 /// The last one in which other components had cloud controllers of their own.
 const LAST_IN_TREE: u32 = 30;
 /// How many minor versions a kubelet may be behind.

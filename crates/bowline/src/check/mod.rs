@@ -16,21 +16,24 @@ mod print;
 mod tests;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use bowline_cloud::Registry;
 
 use crate::cli::{CheckArgs, Output};
+use crate::output;
 use crate::plan::plain;
-use crate::serve;
 use finding::Severity;
 
 /// The exit code for "something would go wrong".
 const TROUBLE: u8 = 2;
 
 /// Looks, and tells what is wrong.
-pub(crate) async fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let findings = decide::decide(&observe::observe(&args.manager).await);
+pub(crate) async fn run(args: &CheckArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
+    let findings = decide::decide(&observe::observe(&args.manager, registry).await);
     match args.output.output {
-        Output::Text => serve::print(format_args!("{}", plain(&print::text(&findings)))),
-        Output::Json => serve::print(format_args!("{:#}\n", print::json(&findings))),
+        Output::Text => output::print(format_args!("{}", plain(&print::text(&findings)))),
+        Output::Json => output::print(format_args!("{:#}\n", print::json(&findings))),
     }?;
     let is_fine = print::count(&findings, Severity::Error) == 0;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(TROUBLE) })

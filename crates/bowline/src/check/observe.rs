@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{CloudProvider, Clouds, Freshness};
+use bowline_cloud::{CloudProvider, Clouds, Freshness, Registry};
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::secrets;
 use bowline_controllers::service::DefaultCloud;
@@ -21,13 +21,13 @@ use crate::{providers, reach};
 /// How many questions about rights are asked at once.
 const REVIEWS_AT_ONCE: usize = 8;
 
-pub(super) async fn observe(args: &ManagerArgs) -> Observed {
+pub(super) async fn observe(args: &ManagerArgs, registry: &Arc<Registry>) -> Observed {
     let mut errors = ConfigErrors::new();
     let mut settings = Settings::resolve(args, &mut errors);
     // A person waits for the report: a failed call is in it, and is not repeated.
     settings.reach.calls.max_attempts = 1;
     settings.reach.calls.dry_run = true;
-    let clouds = Looked::build(&settings, args, &mut errors);
+    let clouds = Looked::build(&settings, args, registry, &mut errors);
     reach::narrow(&mut settings.manager, &clouds.providers);
     let access = open(&settings, &mut errors).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
@@ -141,11 +141,11 @@ struct Looked {
 }
 
 impl Looked {
-    fn build(settings: &Settings, args: &ManagerArgs, errors: &mut ConfigErrors) -> Looked {
+    fn build(settings: &Settings, args: &ManagerArgs, registry: &Arc<Registry>, errors: &mut ConfigErrors) -> Looked {
         let reach = &settings.reach;
         let metrics = prometheus::Registry::new();
-        let (surroundings, registry) = (|| reach.surroundings(&metrics), providers::registry().into());
-        let built = providers::build(&reach.providers, &reach.cluster, surroundings, &registry, errors);
+        let surroundings = || reach.surroundings(&metrics);
+        let built = providers::build(&reach.providers, &reach.cluster, surroundings, registry, errors);
         let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, reach, &settings.manager, &args.controllers.network, errors);
         // Nothing here applies anything; if something did, the layers would not let it through.

@@ -217,6 +217,11 @@ fn lines(findings: &[Finding]) -> Vec<String> {
 }
 
 #[test]
+fn the_last_version_that_is_tried_is_that_of_the_embedded_api_server() {
+    assert_eq!(*super::decide::TRIED.end(), bowline_apiserver::KUBERNETES_MINOR);
+}
+
+#[test]
 fn every_finding_is_found_where_it_is() {
     let mut found = BTreeSet::new();
     for (observed, expected) in cases() {

@@ -13,7 +13,7 @@ use bowline_config::{ConfigErrors, format_duration};
 use bowline_controllers::{node, node_lifecycle, service};
 use bowline_core::AddressType;
 use bowline_core::service::NodeSet;
-use clap::Args;
+use clap::{Args, FromArgMatches as _};
 use ipnet::IpNet;
 
 use super::election::ElectionArgs;
@@ -22,8 +22,15 @@ use super::logging::LoggingArgs;
 use super::network::NetworkArgs;
 use super::serving::{AuthenticationArgs, AuthorizationArgs, DebuggingArgs, SecureServingArgs};
 use super::webhook::WebhookArgs;
+use crate::argv::Argv;
 use crate::effective::EffectiveFlags;
 use crate::flags::{self, Given, Switch as _, given};
+
+/// What the manager says of itself under the name of the Go managers, which has no commands.
+const MANAGER_ABOUT: &str = "A cloud controller manager for Kubernetes.\n\n\
+It watches the API server, makes the cluster's nodes match what their clouds say, and sees to load balancers for its Services, \
+to pod ranges and to the routes to them. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they \
+are there. It stops cleanly on SIGINT or SIGTERM.";
 
 /// All flags of the manager.
 #[derive(Debug, Args)]
@@ -64,6 +71,32 @@ pub(crate) struct ManagerArgs {
     /// Errors of the command line itself, which are reported with all others. Not a flag itself.
     #[arg(skip)]
     pub(crate) errors: ConfigErrors,
+}
+
+impl ManagerArgs {
+    /// The flags alone, of a program of this name.
+    pub(crate) fn definition(name: &str) -> clap::Command {
+        let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
+        definition.about(MANAGER_ABOUT).disable_version_flag(true).args_override_self(true)
+    }
+
+    /// Reads a command line that is tidied and has what `--config` says.
+    pub(crate) fn read(definition: &mut clap::Command, argv: Argv) -> Result<ManagerArgs, clap::Error> {
+        let matches = definition.try_get_matches_from_mut(argv.arguments)?;
+        let mut args = ManagerArgs::from_arg_matches(&matches)?;
+        args.effective = EffectiveFlags::new(definition, &matches);
+        (args.errors, args.election.migration) = (argv.errors, argv.migration);
+        Ok(args)
+    }
+
+    /// For tests: the flags of a manager that is started with these arguments, the first of which is its name.
+    #[cfg(test)]
+    pub(crate) fn of(arguments: Vec<std::ffi::OsString>) -> ManagerArgs {
+        let mut definition = ManagerArgs::definition("bowline");
+        let mut argv = crate::argv::tidy(arguments, &mut definition);
+        crate::configuration::prepend(&mut argv);
+        ManagerArgs::read(&mut definition, argv).unwrap()
+    }
 }
 
 /// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.

@@ -14,11 +14,13 @@ mod fields;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use serde_json::{Map, Value, json};
 
+use crate::argv::Argv;
 use crate::effective::EffectiveFlags;
 use crate::migration::Migration;
 use crate::settings::KUBE_API_RATE;
@@ -115,5 +117,21 @@ impl Field {
     /// What the document has, as the flag takes it.
     fn text(&self, document: &Value) -> Option<String> {
         self.kind.text(document.pointer(self.path)?)
+    }
+}
+
+/// Puts what `--config` says in front of the flags, except where a flag says it, too.
+pub(crate) fn prepend(argv: &mut Argv) {
+    let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
+    match read(Path::new(&path)) {
+        Ok(Configuration { flags, migration }) => {
+            argv.migration = migration;
+            let behind: Vec<_> = argv.arguments.drain(1.min(argv.arguments.len())..).collect();
+            let given = Argv { arguments: behind, ..Argv::default() };
+            let written = flags.into_iter().filter(|(flag, _)| !given.has(flag));
+            argv.arguments.extend(written.map(|(flag, value)| OsString::from(format!("--{flag}={value}"))));
+            argv.arguments.extend(given.arguments);
+        }
+        Err(errors) => argv.errors.extend(errors),
     }
 }

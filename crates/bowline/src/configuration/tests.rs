@@ -7,7 +7,6 @@ use clap::{Arg, Args as _};
 
 use super::*;
 use crate::cli::ManagerArgs;
-use crate::invocation::Manager;
 use crate::settings::Settings;
 
 /// A file that goes away with the test.
@@ -35,7 +34,7 @@ impl Drop for Written {
 /// The settings and the flags that these come to, or what is wrong with them.
 fn resolved(flags: &[String]) -> Result<Settings, String> {
     let arguments = ["bowline".to_owned()].iter().chain(flags).map(OsString::from).collect();
-    let Manager { args, .. } = Manager::read("bowline".to_owned(), arguments).unwrap();
+    let args = ManagerArgs::of(arguments);
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(&args, &mut errors);
     if errors.is_empty() { Ok(settings) } else { Err(errors.to_string()) }

@@ -9,6 +9,13 @@ use serde_json::Value;
 use super::*;
 use crate::settings::Settings;
 
+/// A program with two kinds of providers; nothing here builds them.
+fn registry() -> Registry {
+    let none = |_: &bowline_cloud::BuildContext<'_>| Err(ConfigErrors::new());
+    let kinds = ["local", "openstack"].map(|name| bowline_cloud::Factory::new(name, "for tests", String::new, none));
+    kinds.into_iter().fold(Registry::default(), Registry::with)
+}
+
 fn words(arguments: &[&str]) -> Vec<OsString> {
     arguments.iter().map(OsString::from).collect()
 }
@@ -16,7 +23,7 @@ fn words(arguments: &[&str]) -> Vec<OsString> {
 /// What the manager makes of its flags: settings, what was remarked, what is wrong.
 fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>) {
     let arguments = [name.to_owned()].iter().chain(flags).map(OsString::from).collect();
-    let Manager { args, mut remarks, .. } = Manager::read(name.to_owned(), arguments).unwrap();
+    let Manager { args, mut remarks, .. } = Manager::read(name.to_owned(), arguments, &registry()).unwrap();
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(&args, &mut errors);
     remarks.extend(settings.remarks.clone());
@@ -102,7 +109,9 @@ fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
     let object = (command == "explain").then(|| "node/a".to_owned());
     let words = ["bowline".to_owned(), command.to_owned()].into_iter().chain(arguments.iter().cloned()).chain(object);
     let words = words.map(OsString::from).collect();
-    let Ok(Invocation::Command(mut command)) = super::command(words) else { panic!("{command} {arguments:?}") };
+    let Ok(Invocation::Command(mut command)) = super::command(words, &registry()) else {
+        panic!("{command} {arguments:?}")
+    };
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(command.manager_args().unwrap(), &mut errors);
     (without_flags(settings), errors.iter().map(ToString::to_string).collect())
@@ -128,7 +137,7 @@ fn commands_that_read_a_cluster_take_the_arguments_of_a_manifest() {
 
 #[test]
 fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
-    let definition = definition("bowline");
+    let definition = definition("bowline", &registry());
     let flags: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     for command in WITH_MANAGER_FLAGS {
         let taken = definition.find_subcommand(command).unwrap();
@@ -183,7 +192,7 @@ const ODD: [&str; 24] = [
 /// program with at its first problem.
 #[test]
 fn no_command_line_is_too_odd() {
-    let mut definition = definition("cloud-controller-manager");
+    let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
     let ends_it = ["help", "version"];
     let flags: Vec<_> =
@@ -204,7 +213,7 @@ fn no_command_line_is_too_odd() {
             .collect();
         let name = if round % 2 == 0 { "bowline" } else { "cloud-controller-manager" };
         let words = [name.to_owned()].iter().chain(&arguments).map(OsString::from).collect();
-        let manager = Manager::read(name.to_owned(), words);
+        let manager = Manager::read(name.to_owned(), words, &registry());
         let Manager { args, .. } = manager.unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
         let mut errors = ConfigErrors::new();
         let settings = Settings::resolve(&args, &mut errors);
@@ -267,7 +276,7 @@ fn the_version_is_asked_for_as_go_programs_are_asked() {
 
 #[test]
 fn every_flag_of_the_go_managers_is_declared() {
-    let mut definition = definition("cloud-controller-manager");
+    let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
     let known: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     let missing: Vec<_> =
@@ -277,7 +286,7 @@ fn every_flag_of_the_go_managers_is_declared() {
 
 #[test]
 fn go_and_bowline_agree_on_which_flags_are_switches() {
-    let mut definition = definition("cloud-controller-manager");
+    let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
     let switches = definition.get_arguments().filter(|flag| flag.is_require_equals_set()).filter_map(Arg::get_long);
     let switches: Vec<_> = switches.collect();

@@ -2,6 +2,7 @@
 //!
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
+use bowline_cloud::Registry;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{
     Cluster, EventSink, LeaseOptions, Notes, Permission, WATCH_NODES, WATCH_SERVICES, account_rights, roles,
@@ -11,7 +12,6 @@ use bowline_kube::{
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
 use crate::permissions::{self, SYSTEM};
-use crate::providers;
 
 /// A controller, as the chart's values name it.
 struct Switch {
@@ -47,7 +47,7 @@ fn switches() -> [Switch; 6] {
 const IS_DEPLOYMENT: &str = r#"eq .Values.kind "Deployment""#;
 
 /// The files of the chart, by their paths in it.
-pub(super) fn files() -> Vec<(&'static str, String)> {
+pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
     let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
     let config = fillings.clone().with("secret", "bowline");
     let config = config.with("files", "{{ quote .Values.cloudConfigKey }}: {{ quote .Values.cloudConfig }}");
@@ -55,7 +55,7 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
     let budget = fillings.fill(DISRUPTION_BUDGET);
     vec![
         ("Chart.yaml", chart()),
-        ("values.yaml", values()),
+        ("values.yaml", values(registry)),
         ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
@@ -65,8 +65,7 @@ pub(super) fn files() -> Vec<(&'static str, String)> {
     ]
 }
 
-fn values() -> String {
-    let registry = providers::registry();
+fn values(registry: &Registry) -> String {
     let names: Vec<_> = registry.iter().map(|factory| factory.name).collect();
     let fillings = Fillings::default().with("image", image()).with("providers", names.join(" or "));
     fillings.fill(include_str!("templates/chart/values.yaml"))

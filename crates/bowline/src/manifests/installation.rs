@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bowline_cloud::{ConfigLocation, Registry};
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use bowline_controllers::manager::ManagerOptions;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::argv::Argv;
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
@@ -74,8 +74,9 @@ impl Installation {
     /// Works it out, or says all that is wrong.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, ConfigErrors> {
         let Argv { arguments, mut errors, .. } = arguments(args);
-        let Manager { args: args_of_manager, mut remarks, .. } = Manager::read("bowline".to_owned(), arguments.clone())
-            .map_err(|error| ConfigError::new(error.to_string()))?;
+        let Manager { args: args_of_manager, mut remarks, .. } =
+            Manager::read("bowline".to_owned(), arguments.clone(), registry)
+                .map_err(|error| ConfigError::new(error.to_string()))?;
         let mut settings = Settings::resolve(&args_of_manager, &mut errors);
         let read = |wanted: &Wanted| read(wanted, registry);
         let (reach, surroundings) = (&settings.reach, settings.reach.surroundings(&prometheus::Registry::new()));
@@ -136,7 +137,7 @@ fn arguments(args: &ManifestsArgs) -> Argv {
     let configs = args.cloud_config.iter().map(|file| format!("--cloud-config={file}"));
     let program = std::iter::once("bowline".to_owned());
     let all = program.chain(providers).chain(configs).chain(args.flags.iter().cloned());
-    let mut argv = argv::tidy(all.map(OsString::from).collect(), &mut crate::cli());
+    let mut argv = argv::tidy(all.map(OsString::from).collect(), &mut Cli::command());
     // Routes need to know where pods live; who does not say wants none.
     if !["cluster-cidr", "configure-cloud-routes", "config"].iter().any(|flag| argv.has(flag)) {
         argv.arguments.insert(1.min(argv.arguments.len()), "--configure-cloud-routes=false".into());
@@ -230,7 +231,7 @@ fn paths(flags: &EffectiveFlags) -> impl Iterator<Item = (clap::Arg, String)> {
         let is_path = flag.get_value_parser().type_id() == TypeId::of::<PathBuf>();
         (is_path && !given.is_empty()).then(|| given.clone())
     };
-    let all: Vec<_> = crate::cli().get_arguments().cloned().collect();
+    let all: Vec<_> = Cli::command().get_arguments().cloned().collect();
     all.into_iter().filter_map(move |flag| named(&flag).map(|path| (flag, path))).collect::<Vec<_>>().into_iter()
 }
 

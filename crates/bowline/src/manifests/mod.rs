@@ -12,17 +12,18 @@ mod fill;
 mod installation;
 mod objects;
 
+use bowline_cloud::Registry;
+
 use crate::BadInput;
 use crate::cli::ManifestsArgs;
-use crate::providers;
-use crate::serve;
+use crate::output;
 use installation::Installation;
 
 /// Prints them.
-pub(crate) fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
-    let installation = Installation::new(args, &providers::registry()).map_err(BadInput::from)?;
+pub(crate) fn run(args: &ManifestsArgs, registry: &Registry) -> anyhow::Result<()> {
+    let installation = Installation::new(args, registry).map_err(BadInput::from)?;
     installation.remarks.iter().for_each(|remark| tracing::warn!("{remark}"));
-    serve::print(format_args!("{}", text(&installation)))
+    output::print(format_args!("{}", text(&installation)))
 }
 
 /// The whole stream of documents.
@@ -32,12 +33,11 @@ fn text(installation: &Installation) -> String {
 
 /// Files of the repository that are made from here, by their paths in it: the manifests of each provider as a base for
 /// kustomize, and a chart for Helm.
-pub(crate) fn generated() -> Vec<(String, String)> {
-    let registry = providers::registry();
+pub(crate) fn generated(registry: &Registry) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for factory in registry.iter() {
         // What is wrong here would be wrong for whoever asks for the provider with no other flag; a test looks.
-        let Ok(installation) = Installation::of_provider(factory.name, &registry) else { continue };
+        let Ok(installation) = Installation::of_provider(factory.name, registry) else { continue };
         let folder = format!("deploy/kubernetes/{}", factory.name);
         files.push((format!("{folder}/bowline.yaml"), format!("{GENERATED}{}", text(&installation))));
         files.push((format!("{folder}/kustomization.yaml"), format!("{GENERATED}{KUSTOMIZATION}")));
@@ -45,7 +45,7 @@ pub(crate) fn generated() -> Vec<(String, String)> {
         let template = factory.place.map(|place| (format!("{folder}/{}", place.file), (factory.template)()));
         files.extend(template);
     }
-    files.extend(chart::files().into_iter().map(|(path, text)| (format!("deploy/chart/bowline/{path}"), text)));
+    files.extend(chart::files(registry).into_iter().map(|(path, text)| (format!("deploy/chart/bowline/{path}"), text)));
     files
 }
 

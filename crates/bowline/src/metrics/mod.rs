@@ -12,8 +12,6 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use crate::providers;
-
 pub(crate) use reference::page;
 
 metrics! {
@@ -39,7 +37,7 @@ metrics! {
 }
 
 /// All metrics that a manager can show under `/metrics`, in the order of the reference page.
-pub(crate) fn declared() -> Vec<Metric> {
+pub(crate) fn declared(providers: &bowline_cloud::Registry) -> Vec<Metric> {
     let here = [
         METRICS,
         process::METRICS,
@@ -50,23 +48,28 @@ pub(crate) fn declared() -> Vec<Metric> {
     let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RENEWAL_METRICS]);
     let all = lists.chain(bowline_controllers::METRICS).chain(bowline_kube::METRICS).copied().flatten();
     let mut all: Vec<Metric> = all.copied().collect();
-    all.extend(of_providers());
+    all.extend(of_providers(providers));
     all.sort_by_key(|metric| metric.name);
     all
 }
 
 /// Those that a kind of provider has for itself, and that are there if one of the kind is.
-fn of_providers() -> Vec<Metric> {
-    providers::registry().iter().flat_map(|factory| factory.metrics).copied().collect()
+fn of_providers(providers: &bowline_cloud::Registry) -> Vec<Metric> {
+    providers.iter().flat_map(|factory| factory.metrics).copied().collect()
 }
 
 /// Registers what the process tells of itself; `fence` is what its writes have to pass.
-pub(crate) fn register(registry: &Registry, fence: Fence) -> prometheus::Result<()> {
+pub(crate) fn register(
+    registry: &Registry,
+    fence: Fence,
+    providers: &bowline_cloud::Registry,
+) -> prometheus::Result<()> {
     let build: IntGaugeVec = BUILD_INFO.register(registry)?;
     build.with_label_values(&build_info()).set(1);
     let registered: IntCounterVec = REGISTERED.register(registry)?;
+    let declared = declared(providers);
     for stability in [Stability::Alpha, Stability::Beta, Stability::Stable] {
-        let count = declared().iter().filter(|metric| metric.stability == stability).count();
+        let count = declared.iter().filter(|metric| metric.stability == stability).count();
         registered.with_label_values(&[stability.word(), ""]).inc_by(count as u64);
     }
     DISABLED.register::<IntCounter>(registry)?;

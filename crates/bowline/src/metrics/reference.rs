@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bowline_cloud::Registry;
 use bowline_runtime::{Metric, Shape, Stability};
 
 use super::declared;
@@ -29,9 +30,9 @@ both to this page.
 ";
 
 /// The page.
-pub(crate) fn page() -> String {
+pub(crate) fn page(providers: &Registry) -> String {
     let (ours, known): (Vec<_>, Vec<_>) =
-        declared().into_iter().partition(|metric| metric.name.starts_with("bowline_"));
+        declared(providers).into_iter().partition(|metric| metric.name.starts_with("bowline_"));
     let mut page = HEAD.to_owned();
     section(&mut page, "Known from the Go managers", &known);
     section(&mut page, "Ours", &ours);

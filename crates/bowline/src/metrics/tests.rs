@@ -8,6 +8,11 @@ use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec};
 
 use super::*;
 
+/// Providers that have metrics of their own or that dashboards name.
+fn providers() -> bowline_cloud::Registry {
+    crate::providers::registry()
+}
+
 fn file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -15,7 +20,7 @@ fn file(path: &str) -> String {
 
 #[test]
 fn names_are_told_once_and_keep_to_the_rules_of_names() {
-    let declared = declared();
+    let declared = declared(&providers());
     let names: BTreeSet<_> = declared.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), declared.len(), "declared twice");
     for metric in &declared {
@@ -89,7 +94,7 @@ fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
         ("disabled_metrics_total", counter, "", B),
         ("hidden_metrics_total", counter, "", B),
     ];
-    let mut declared = declared();
+    let mut declared = declared(&providers());
     declared.extend(bowline_serving::CHECK_METRICS);
     for (name, shape, labels, stability) in table {
         let metric = declared.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is missing"));
@@ -134,7 +139,7 @@ mod live {
     /// All controllers, and all that stands around them in a manager.
     async fn registry() -> Registry {
         let (registry, shutdown) = (Registry::new(), Shutdown::new());
-        register(&registry, Fence::open()).unwrap();
+        register(&registry, Fence::open(), &providers()).unwrap();
         RestMetrics::register(&registry).unwrap();
         ElectionMetrics::register(&registry).unwrap();
         Reloader::register(&registry).unwrap();
@@ -174,8 +179,8 @@ mod live {
 
     #[tokio::test]
     async fn what_a_manager_registers_is_what_is_declared() {
-        let (registry, declared) = (registry().await, declared());
-        let of_others = of_providers();
+        let (registry, declared) = (registry().await, declared(&providers()));
+        let of_others = of_providers(&providers());
         let own = declared.iter().filter(|metric| !of_others.contains(metric));
         let missing: Vec<_> = own.filter(|metric| !is_registered(metric, &registry, "local")).collect();
         assert!(missing.is_empty(), "declared and not registered: {missing:#?}");
@@ -236,7 +241,7 @@ fn metrics_are_found_in_expressions_and_nothing_else_is() {
 }
 
 fn check(place: &str, expression: &str, also: &[&str]) {
-    let (declared, checks) = (declared(), bowline_serving::CHECK_METRICS);
+    let (declared, checks) = (declared(&providers()), bowline_serving::CHECK_METRICS);
     let known: BTreeSet<String> = declared.iter().chain(checks).flat_map(Metric::sample_names).collect();
     let used = metrics_in(expression);
     assert!(!used.is_empty(), "{place}: {expression:?} asks for nothing");
