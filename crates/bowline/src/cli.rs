@@ -4,15 +4,8 @@
 mod check;
 #[cfg(feature = "provider-local")]
 mod cloud;
-mod election;
-mod idle;
-mod logging;
 mod look;
-mod manager;
 mod manifests;
-mod network;
-mod serving;
-mod webhook;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -21,25 +14,17 @@ use bowline_apiserver::{AuthorizationMode, Options};
 use bowline_cloud::Registry;
 use bowline_core::parse_cidr;
 use bowline_playground::{PlaygroundOptions, check_cluster_cidrs};
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::flags::{self, PortRange, Switch as _};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use ipnet::IpNet;
 
-use crate::flags::{self, PortRange, Switch as _};
-
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "provider-local")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
-pub(crate) use election::{ElectionArgs, LEASES};
-pub(crate) use logging::LoggingArgs;
 pub(crate) use look::{ExplainArgs, OrphansArgs, Output, PlanArgs};
-pub(crate) use manager::{
-    CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
-};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
-pub(crate) use network::{NetworkArgs, NodeIpamArgs, RouteArgs};
-pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
-pub(crate) use webhook::WebhookArgs;
 
 /// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
 ///

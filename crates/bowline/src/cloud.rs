@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use bowline_cloud::ErrorKind;
 use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementClient, NewMachine, NewRoute};
 use bowline_runtime::Shutdown;
+use bowline_settings::BadInput;
 
-use crate::BadInput;
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
 use crate::output::{print, say};
 use crate::owner_token::{self, TokenFile, usual_path};

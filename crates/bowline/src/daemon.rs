@@ -22,16 +22,17 @@ use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundi
 use bowline_kube::{Clients, NotReady, ObjectRef, RestMetrics};
 use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
 use bowline_serving::webhook::Webhook;
+use bowline_settings::Settings;
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::reach::{self, Reached};
+use bowline_settings::{configuration, effective};
 use bowline_telemetry::logging::{self, Handle};
 use bowline_telemetry::{process, statusz};
 use futures::future::join_all;
 
-use crate::cli::ManagerArgs;
+use crate::CannotStart;
 use crate::election::{Candidacy, Election};
 use crate::front::{Front, FrontOptions, Pages};
-use crate::reach::{self, Reached};
-use crate::settings::Settings;
-use crate::{CannotStart, configuration, effective};
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);

@@ -10,8 +10,6 @@ use bowline_controllers::Gate;
 use bowline_kube::{ElectionMetrics, Elector, Held, Identity, Lost};
 use bowline_runtime::{Clock, Fence, Kind, Shutdown, StatusBoard, Term};
 
-use crate::settings;
-
 /// The exit code of a process that has lost a lease (LE-5).
 const LOST: i32 = 1;
 
@@ -42,7 +40,7 @@ struct Second {
 
 impl Election {
     /// Both leases are held under one name, and stand on the board.
-    pub(crate) fn new(settings: &settings::Election, candidacy: Candidacy) -> prometheus::Result<Election> {
+    pub(crate) fn new(settings: &bowline_settings::Election, candidacy: Candidacy) -> prometheus::Result<Election> {
         let Candidacy { client, clock, metrics, board, fence } = candidacy;
         let (identity, metrics) = (Identity::of_this_process(), ElectionMetrics::register(&metrics)?);
         let elector = |lease: bowline_kube::LeaseOptions| {
@@ -133,7 +131,7 @@ mod tests {
             board: StatusBoard::new(),
             fence: fence.clone(),
         };
-        let settings = settings::Election { lease: Default::default(), migration: None, releases: true };
+        let settings = bowline_settings::Election { lease: Default::default(), migration: None, releases: true };
         let election = Election::new(&settings, candidacy).unwrap();
         assert!(fence.check().is_err(), "not before the lease is held");
         let seen = fence.clone();

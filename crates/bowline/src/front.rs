@@ -21,13 +21,12 @@ use bowline_serving::{
     ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics,
     Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions,
 };
+use bowline_settings::Settings;
 use bowline_telemetry::{exposition, process};
 use http::header::ACCEPT;
 use http::{Method, StatusCode};
 use prometheus::{Gauge, Registry};
 use serde_json::Value;
-
-use crate::settings::Settings;
 
 /// The format of metrics, as Go's managers name it.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

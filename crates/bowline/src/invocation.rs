@@ -17,13 +17,14 @@ use std::path::Path;
 
 use bowline_cloud::Registry;
 use bowline_config::ConfigError;
+use bowline_settings::argv::{self, Argv};
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::configuration;
+use bowline_settings::effective::EffectiveFlags;
+use bowline_settings::flags::go_bool;
 use clap::FromArgMatches as _;
 
-use crate::argv::{self, Argv};
-use crate::cli::{self, ManagerArgs};
-use crate::configuration;
-use crate::effective::EffectiveFlags;
-use crate::flags::go_bool;
+use crate::cli::{self};
 use crate::output;
 
 /// The name of the Go managers, alone or behind that of their cloud.

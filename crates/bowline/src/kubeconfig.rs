@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use bowline_settings::BadInput;
 use kube::config::Kubeconfig;
 
-use crate::{BadInput, private_file};
+use crate::private_file;
 
 /// What the one cluster and the one context of our files are called.
 const OWN_NAME: &str = "bowline";

@@ -13,29 +13,18 @@
 //! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
 //! their errors into exit codes.
 
-mod argv;
 mod check;
-mod choice;
 mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
-mod configuration;
-mod controllers;
-mod credentials;
 mod daemon;
-mod effective;
 mod election;
 mod explain;
-mod feature_gates;
-mod flags;
 mod front;
-#[cfg(test)]
-mod idle;
 mod invocation;
 mod kubeconfig;
 mod manifests;
 mod metrics;
-mod migration;
 mod orphans;
 mod output;
 mod owner_token;
@@ -44,9 +33,7 @@ mod plan;
 mod playground;
 mod private_file;
 mod providers;
-mod reach;
 mod serve;
-mod settings;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -54,9 +41,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_cloud::Registry;
-use bowline_config::ConfigErrors;
 use bowline_core::with_causes;
 
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::{BadInput, effective};
 use bowline_telemetry::logging;
 use bowline_telemetry::traces::{Exporter, Recorder, Traces};
 use invocation::{Invocation, Manager};
@@ -78,11 +66,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The manager waits for others nearly all the time. On a machine with many cores a thread for each would be memory and
 /// wake-ups for nothing; a second one is there for when the first has much to decode.
 const MANAGER_THREADS: usize = 2;
-
-/// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct BadInput(String);
 
 /// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +97,7 @@ pub fn generated_files() -> Vec<(String, String)> {
     let registry = providers::registry();
     let mut files = manifests::generated(&registry);
     files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
-    files.extend(providers::references(&registry));
+    files.extend(bowline_settings::providers::references(&registry));
     files
 }
 
@@ -209,21 +192,12 @@ fn run(command: cli::Command, registry: &Arc<Registry>) -> anyhow::Result<ExitCo
     }
 }
 
-impl From<ConfigErrors> for BadInput {
-    fn from(errors: ConfigErrors) -> BadInput {
-        match errors.iter().count() {
-            1 => BadInput(errors.to_string()),
-            count => BadInput(format!("{count} problems, and nothing was started:\n{errors}")),
-        }
-    }
-}
-
 /// The lines of the commands are for people.
 fn start_command_logging() -> anyhow::Result<()> {
     logging::start_plain().map_err(|error| BadInput(error.to_string()).into())
 }
 
 /// The manager's lines are for machines as well. A value that cannot be read is told with all the others, and until then the default holds.
-fn start_manager_logging(args: &cli::ManagerArgs, recorder: Option<Recorder>) -> anyhow::Result<logging::Handle> {
-    logging::start(&settings::early_logging(args), recorder).map_err(|error| BadInput(error.to_string()).into())
+fn start_manager_logging(args: &ManagerArgs, recorder: Option<Recorder>) -> anyhow::Result<logging::Handle> {
+    logging::start(&bowline_settings::early_logging(args), recorder).map_err(|error| BadInput(error.to_string()).into())
 }

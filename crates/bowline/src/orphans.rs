@@ -25,14 +25,15 @@ use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::service::ServiceType;
 use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan, Service};
 use bowline_kube::Cluster;
+use bowline_settings::BadInput;
+use bowline_settings::Settings;
+use bowline_settings::cli::NetworkArgs;
+use bowline_settings::reach::Reached;
 use ipnet::IpNet;
 
-use crate::BadInput;
-use crate::cli::{NetworkArgs, OrphansArgs, Output};
+use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
-use crate::reach::Reached;
-use crate::settings::{self, Settings};
 use routes::{LostRoute, Routes};
 
 /// A balancer without a Service, or what is left of one.
@@ -104,8 +105,8 @@ pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow:
 /// or not the route controller runs.
 fn route_flags(args: &NetworkArgs) -> (Vec<IpNet>, f64) {
     let mut known = ConfigErrors::new();
-    let ranges = settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut known).read;
-    (ranges, settings::taken(&args.route.route_deletion_max_share, &mut known).unwrap_or_default())
+    let ranges = bowline_settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut known).read;
+    (ranges, bowline_settings::taken(&args.route.route_deletion_max_share, &mut known).unwrap_or_default())
 }
 
 /// Asks, unless the answer was given with the command.

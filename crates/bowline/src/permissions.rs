@@ -11,8 +11,7 @@ use bowline_controllers::{Permissions, node, node_ipam, node_lifecycle, provider
 use bowline_kube::{
     Cluster, LeaseOptions, Notes, Permission, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_permission,
 };
-
-use crate::settings::{Election, Settings};
+use bowline_settings::{Election, Settings};
 
 /// Where per-controller service accounts live, and where API servers keep what they say of themselves.
 pub(crate) const SYSTEM: &str = "kube-system";

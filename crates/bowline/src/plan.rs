@@ -19,11 +19,12 @@ use bowline_controllers::secrets;
 use bowline_core::lifecycle::Moment;
 use bowline_kube::Cluster;
 use bowline_runtime::Clock;
+use bowline_settings::Settings;
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::reach::{self, Reached};
 
-use crate::cli::{ManagerArgs, Output, PlanArgs};
+use crate::cli::{Output, PlanArgs};
 use crate::output;
-use crate::reach::{self, Reached};
-use crate::settings::Settings;
 
 pub(crate) use print::{counted, indented, kind_name, plain, steps_json, words, write_plan};
 

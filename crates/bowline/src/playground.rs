@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use bowline_apiserver::StartError;
 use bowline_playground::{Playground, PlaygroundError, PlaygroundOptions, Tour};
 use bowline_runtime::Shutdown;
+use bowline_settings::BadInput;
 
-use crate::BadInput;
 use crate::cli::PlaygroundArgs;
 use crate::kubeconfig;
 use crate::output::{print, say};

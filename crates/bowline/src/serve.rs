@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use bowline_apiserver::{ApiServer, Options, StartError};
 use bowline_runtime::Shutdown;
+use bowline_settings::BadInput;
 
-use crate::BadInput;
 use crate::cli::ApiserverArgs;
 use crate::kubeconfig;
 use crate::output::say;

@@ -9,14 +9,14 @@ use bowline_controllers::secrets;
 use bowline_controllers::service::DefaultCloud;
 use bowline_core::InstanceRef;
 use bowline_kube::{Access, ConnectError, LeaseOptions, Permission, Preflight, SeenNode};
+use bowline_settings::Settings;
+use bowline_settings::cli::ManagerArgs;
+use bowline_settings::{providers, reach};
 use futures::StreamExt as _;
 use futures::stream;
 
 use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
-use crate::cli::ManagerArgs;
 use crate::permissions::{self, Surroundings};
-use crate::settings::Settings;
-use crate::{providers, reach};
 
 /// How many questions about rights are asked at once.
 const REVIEWS_AT_ONCE: usize = 8;

@@ -1,8 +1,8 @@
 //! The flags of `bowline check`.
 
+use bowline_settings::cli::ManagerArgs;
 use clap::Args;
 
-use super::ManagerArgs;
 use super::look::OutputArgs;
 
 /// What to look at: the same flags as the manager's, so that those of a manifest can be tried as they are.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use bowline_core::{Address, AddressType};
 use bowline_local::{BalancerOptions, CloudOptions, Config, Fault, FaultSpec, NewMachine, NewRoute, RouteOptions};
+use bowline_settings::flags::{self, Switch as _};
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
-
-use crate::flags::{self, Switch as _};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

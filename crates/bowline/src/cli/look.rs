@@ -2,9 +2,8 @@
 //!
 //! All take every flag of the manager, so that the arguments of a Deployment can be pasted.
 
+use bowline_settings::cli::ManagerArgs;
 use clap::{Args, ValueEnum};
-
-use super::ManagerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {

@@ -1,8 +1,7 @@
 //! The flags of `bowline manifests`.
 
+use bowline_settings::flags;
 use clap::{Args, ValueEnum};
-
-use crate::flags;
 
 /// What to render.
 #[derive(Debug, Args)]

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use bowline_controllers::forecast::{Comparison, Remark, RemarkKind};
 use bowline_kube::SeenEvent;
+use bowline_telemetry::statusz::duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Report;
 use crate::plan::{counted, kind_name, steps_json, words, write_plan};
-use bowline_telemetry::statusz::duration;
 
 /// The version of the JSON document.
 const VERSION: u32 = 1;

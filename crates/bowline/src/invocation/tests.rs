@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use bowline_config::{ConfigErrors, ConfigFile};
+use bowline_settings::Settings;
 use clap::Arg;
 use serde_json::Value;
 
 use super::*;
-use crate::settings::Settings;
 
 /// A program with two kinds of providers; nothing here builds them.
 fn registry() -> Registry {

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use bowline_cloud::{ConfigLocation, Registry};
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use bowline_controllers::manager::ManagerOptions;
+use bowline_settings::Settings;
+use bowline_settings::argv::Argv;
+use bowline_settings::effective::EffectiveFlags;
+use bowline_settings::providers::{self, Wanted};
+use bowline_settings::{argv, reach};
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::argv::Argv;
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
-use crate::effective::EffectiveFlags;
 use crate::invocation::Manager;
 use crate::permissions::{SYSTEM, Surroundings};
-use crate::providers::{self, Wanted};
-use crate::settings::Settings;
-use crate::{argv, reach};
 
 /// Where files are that have no place of their own: in the Secret of the installation.
 const OWN: ConfigLocation = ConfigLocation { secret: "bowline", folder: "/etc/bowline", file: "" };

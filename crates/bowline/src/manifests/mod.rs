@@ -13,8 +13,8 @@ mod installation;
 mod objects;
 
 use bowline_cloud::Registry;
+use bowline_settings::BadInput;
 
-use crate::BadInput;
 use crate::cli::ManifestsArgs;
 use crate::output;
 use installation::Installation;

@@ -11,10 +11,10 @@ use bowline_cloud::{Cloud, Clouds, Error};
 use bowline_core::routes::{Brake, BrakeDecision, HoldReason, Nodes, Scene, Table, orphans};
 use bowline_core::{ClusterName, Node, NodeName, ProviderId, Route};
 use bowline_kube::{Cluster, WriteError};
+use bowline_settings::reach;
 use ipnet::IpNet;
 
 use super::Outcome;
-use crate::reach;
 
 /// A route without a Node.
 pub(super) struct LostRoute {

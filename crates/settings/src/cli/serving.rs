@@ -62,11 +62,11 @@ pub(crate) struct SecureServingArgs {
 
     /// Serve HTTP/1.1 only.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
-    pub(crate) disable_http2_serving: Given<bool>,
+    pub disable_http2_serving: Given<bool>,
 
     /// How many requests a client may have under way in one connection of HTTP/2; 0 for the library's own limit.
     #[arg(long, value_name = "N", default_value = "0", value_parser = given(flags::integer))]
-    pub(crate) http2_max_streams_per_connection: Given<i64>,
+    pub http2_max_streams_per_connection: Given<i64>,
 
     /// Let other processes listen at the same port (SO_REUSEPORT).
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]

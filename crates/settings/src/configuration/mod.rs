@@ -28,14 +28,14 @@ use document::Document;
 use fields::{FIELDS, Field, Kind};
 
 /// The group of the document's type, which is also its name at `/configz`.
-pub(crate) const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
+pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 
 /// What the document says it is.
 const API_VERSION: &str = "cloudcontrollermanager.config.k8s.io/v1alpha1";
 const KIND: &str = "CloudControllerManagerConfiguration";
 
 /// The document at `/configz`.
-pub(crate) fn configz(flags: &EffectiveFlags, migration: Option<&Migration>) -> Value {
+pub fn configz(flags: &EffectiveFlags, migration: Option<&Migration>) -> Value {
     let mut document = json!({ "kind": KIND, "apiVersion": API_VERSION });
     // upstream: kept for those who read them; nothing is served there, and nothing is asked of the API server.
     put(&mut document, "/Generic", json!({ "Port": 0, "Address": "0.0.0.0" }));
@@ -84,15 +84,15 @@ fn put(document: &mut Value, path: &str, value: Value) {
 }
 
 /// The settings that a file has.
-pub(crate) struct Configuration {
+pub struct Configuration {
     /// The flags that it sets, with their values.
-    pub(crate) flags: Vec<(&'static str, String)>,
+    pub flags: Vec<(&'static str, String)>,
     /// What `--leader-migration-config` would name a file of.
-    pub(crate) migration: Option<Migration>,
+    pub migration: Option<Migration>,
 }
 
 /// Reads such a file.
-pub(crate) fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
+pub fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
     let file = ConfigFile::read(path)?;
     let document: Document = file.yaml()?;
     let mut document = document.unwrapped();
@@ -121,7 +121,7 @@ impl Field {
 }
 
 /// Puts what `--config` says in front of the flags, except where a flag says it, too.
-pub(crate) fn prepend(argv: &mut Argv) {
+pub fn prepend(argv: &mut Argv) {
     let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
     match read(Path::new(&path)) {
         Ok(Configuration { flags, migration }) => {

@@ -27,11 +27,11 @@ use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, Wanted};
-pub(crate) use election::Election;
-pub(crate) use logging::early_logging;
+pub use election::Election;
+pub use logging::early_logging;
 use network::Network;
-pub(crate) use network::pod_ranges;
-use serving::Serving;
+pub use network::{Ranges, pod_ranges};
+pub use serving::{Serving, Webhooks};
 
 /// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
 /// kubelet kills a pod.
@@ -51,32 +51,40 @@ const UNTAGGED_REMARK: &str = "--allow-untagged-cloud is deprecated: a cloud tha
 
 /// How the cluster and its clouds are reached.
 #[derive(Debug)]
-pub(crate) struct Reach {
-    pub(crate) providers: Vec<Wanted>,
-    pub(crate) cluster: ClusterName,
-    pub(crate) client: ClientOptions,
-    pub(crate) layers: LayerOptions,
+pub struct Reach {
+    /// Providers to build, in the order of the flag.
+    pub providers: Vec<Wanted>,
+    /// `--cluster-name`.
+    pub cluster: ClusterName,
+    /// How the API server is reached.
+    pub client: ClientOptions,
+    /// What wraps the providers.
+    pub layers: LayerOptions,
     /// How calls to a cloud are limited and repeated.
-    pub(crate) calls: CallPolicy,
+    pub calls: CallPolicy,
     /// `--user-agent`.
-    pub(crate) user_agents: Vec<String>,
+    pub user_agents: Vec<String>,
 }
 
 /// All that the manager is made from.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) reach: Reach,
-    pub(crate) manager: ManagerOptions,
+pub struct Settings {
+    /// How the cluster and its clouds are reached.
+    pub reach: Reach,
+    /// Options of the controllers.
+    pub manager: ManagerOptions,
     /// `None` if whoever starts leads.
-    pub(crate) election: Option<Election>,
-    pub(crate) serving: Serving,
+    pub election: Option<Election>,
+    /// What is served, and to whom.
+    pub serving: Serving,
     /// `--use-service-account-credentials`: each controller has its own identity at the API server.
-    pub(crate) own_credentials: bool,
-    pub(crate) metrics_listen: Option<SocketAddr>,
+    pub own_credentials: bool,
+    /// `--metrics-listen`.
+    pub metrics_listen: Option<SocketAddr>,
     /// All flags with their values, for `/flagz` and `/configz`.
-    pub(crate) flags: EffectiveFlags,
+    pub flags: EffectiveFlags,
     /// What a person should know about them, to be logged.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 // Both work out what flags come to. What is wrong goes to `problems`, with something harmless in its place, so that the
@@ -98,14 +106,15 @@ impl Reach {
 
 impl Reach {
     /// What providers are made in: that of this process, with their metrics going there.
-    pub(crate) fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
+    pub fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
         let (environment, user_agents) = (Environment::of_process(), self.user_agents.clone());
         Surroundings { environment, user_agents, metrics: metrics.clone(), calls: Calls::new(self.calls.clone()) }
     }
 }
 
 impl Settings {
-    pub(crate) fn resolve(args: &ManagerArgs, errors: &mut ConfigErrors) -> Settings {
+    /// Works out what the flags come to.
+    pub fn resolve(args: &ManagerArgs, errors: &mut ConfigErrors) -> Settings {
         errors.extend(args.errors.clone());
         let mut reach = Reach::resolve(&args.reach, errors);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, errors);
@@ -282,7 +291,7 @@ fn policy(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> Option<Policy>
 // ---- the parts of it
 
 /// The value; what is wrong with it goes to `problems`.
-pub(crate) fn taken<T: Clone>(given: &Given<T>, errors: &mut ConfigErrors) -> Option<T> {
+pub fn taken<T: Clone>(given: &Given<T>, errors: &mut ConfigErrors) -> Option<T> {
     match given {
         Ok(value) => Some(value.clone()),
         Err(problem) => {

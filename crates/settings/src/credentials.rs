@@ -9,7 +9,7 @@ use bowline_runtime::{Kind, Reloadable, Reloader, Shutdown, StatusBoard};
 use futures::future::join_all;
 
 /// Each by what it is for.
-pub(crate) struct Credentials(Vec<(String, Arc<dyn Reloadable>)>);
+pub struct Credentials(Vec<(String, Arc<dyn Reloadable>)>);
 
 impl Credentials {
     pub(crate) fn new(access: &Access, providers: &[Arc<Reloading>]) -> Credentials {
@@ -26,7 +26,7 @@ impl Credentials {
     }
 
     /// These, and other ways to the API server.
-    pub(crate) fn and(mut self, others: Vec<(&'static str, Access)>) -> Credentials {
+    pub fn and(mut self, others: Vec<(&'static str, Access)>) -> Credentials {
         let others =
             others.into_iter().map(|(what, access)| (what.to_owned(), Arc::new(access) as Arc<dyn Reloadable>));
         self.0.extend(others);
@@ -34,12 +34,7 @@ impl Credentials {
     }
 
     /// Looks after all of them until shutdown is requested.
-    pub(crate) async fn watch(
-        self,
-        renewals: Reloader,
-        board: StatusBoard,
-        shutdown: Shutdown,
-    ) -> Result<(), Infallible> {
+    pub async fn watch(self, renewals: Reloader, board: StatusBoard, shutdown: Shutdown) -> Result<(), Infallible> {
         let watched = self.0.into_iter().map(|(what, subject)| {
             board.put(Kind::Credentials, what.clone(), renewals.part(&what));
             renewals.clone().watch(what, subject, shutdown.clone())

@@ -25,8 +25,7 @@ use crate::cli::{NetworkArgs, NodeIpamArgs, RouteArgs};
 use crate::controllers::Selection;
 use crate::feature_gates::FeatureGates;
 use masks::Masks;
-use ranges::Ranges;
-pub(crate) use ranges::pods as pod_ranges;
+pub use ranges::{Ranges, pods as pod_ranges};
 
 /// The pause from one beginning to the next, unless given.
 // upstream: the default of --route-reconciliation-period.

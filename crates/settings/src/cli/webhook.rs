@@ -58,5 +58,5 @@ pub(crate) struct WebhookArgs {
 
     /// As --disable-http2-serving.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
-    pub(crate) webhook_disable_http2_serving: Given<bool>,
+    pub webhook_disable_http2_serving: Given<bool>,
 }

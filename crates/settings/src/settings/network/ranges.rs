@@ -6,18 +6,18 @@ use ipnet::IpNet;
 
 /// The value of such a flag, as far as it could be read.
 #[derive(Debug)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     /// How many there are or should be.
     parts: usize,
     /// The parts that are ranges.
-    pub(crate) read: Vec<IpNet>,
+    pub read: Vec<IpNet>,
     /// Nothing is wrong with it; otherwise that has been told.
     is_right: bool,
 }
 
 /// `--cluster-cidr`.
 // upstream: looked at only where something needs it. A range that is wrong is wrong before that, too.
-pub(crate) fn pods(text: &str, errors: &mut ConfigErrors) -> Ranges {
+pub fn pods(text: &str, errors: &mut ConfigErrors) -> Ranges {
     let text = text.trim();
     let parts: Vec<_> = if text.is_empty() { Vec::new() } else { text.split(',').collect() };
     // upstream: these words, and others for the other flag.

@@ -21,9 +21,9 @@ const FORMER_NAMES: [(&str, &str); 2] = [("route-controller", route::NAME), ("se
 
 /// Which controllers move.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Migration {
+pub struct Migration {
     /// The name of the second Lease.
-    pub(crate) lease: String,
+    pub lease: String,
     lock: String,
     leaders: Vec<Leader>,
 }
@@ -116,7 +116,7 @@ impl Migration {
     }
 
     /// The controllers that run under the second lease, too.
-    pub(crate) fn moving(&self) -> Vec<String> {
+    pub fn moving(&self) -> Vec<String> {
         controllers::names().filter(|name| self.place(name) == Place::Moving).map(str::to_owned).collect()
     }
 

@@ -7,23 +7,26 @@ use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
 
+/// Flags about pod CIDRs and routes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pod ranges")]
-pub(crate) struct NetworkArgs {
+pub struct NetworkArgs {
     /// Where pods may live: a range, or one of each family, separated by a comma and no blank. Routes need it in a cloud
     /// that has them, and so does --allocate-node-cidrs.
     #[arg(long, value_name = "CIDRS")]
-    pub(crate) cluster_cidr: Option<String>,
+    pub cluster_cidr: Option<String>,
 
+    /// Routes.
     #[command(flatten)]
-    pub(crate) route: RouteArgs,
+    pub route: RouteArgs,
     #[command(flatten)]
     pub(crate) node_ipam: NodeIpamArgs,
 }
 
+/// Flags about routes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "node-route-controller")]
-pub(crate) struct RouteArgs {
+pub struct RouteArgs {
     /// Lead the pod range of each node to its machine, in the clouds that have routes.
     #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) configure_cloud_routes: Given<bool>,
@@ -46,7 +49,7 @@ pub(crate) struct RouteArgs {
         default_value = route::MAX_SHARE.to_string(),
         value_parser = given(flags::share),
     )]
-    pub(crate) route_deletion_max_share: Given<f64>,
+    pub route_deletion_max_share: Given<f64>,
 }
 
 #[derive(Debug, Args)]
@@ -72,9 +75,9 @@ pub(crate) struct NodeIpamArgs {
 
     /// The same for IPv4, which may also be given beside the one for IPv6; 24 unless given.
     #[arg(long, value_name = "BITS", value_parser = given(flags::int32))]
-    pub(crate) node_cidr_mask_size_ipv4: Option<Given<i32>>,
+    pub node_cidr_mask_size_ipv4: Option<Given<i32>>,
 
     /// The same for IPv6, which may also be given beside the one for IPv4; 64 unless given.
     #[arg(long, value_name = "BITS", value_parser = given(flags::int32))]
-    pub(crate) node_cidr_mask_size_ipv6: Option<Given<i32>>,
+    pub node_cidr_mask_size_ipv6: Option<Given<i32>>,
 }

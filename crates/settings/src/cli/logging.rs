@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use bowline_telemetry::logging::Format;
 use clap::Args;
 
 use crate::flags::{self, Given, Switch as _, given};
-use bowline_telemetry::logging::Format;
 
+/// Flags about logs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
-pub(crate) struct LoggingArgs {
+pub struct LoggingArgs {
     /// How much to log: 0 tells what happens, 4 why, 6 and more every request. BOWLINE_LOG goes before it.
     #[arg(short = 'v', long, value_name = "LEVEL", default_value = "0", value_parser = given(flags::int32))]
-    pub(crate) v: Given<i32>,
+    pub v: Given<i32>,
 
     /// Another level for the files whose name without its ending matches, * and ? being any letters; with
     /// --logging-format=text only. A list: separated by commas, or the flag given again.

@@ -92,25 +92,11 @@ fn plain(description: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bowline_cloud::Surroundings;
-    use bowline_config::ConfigFile;
-
     use super::*;
 
     #[test]
     fn descriptions_are_plain_text() {
         let description = " Pages of [`list`](crate::Instances::list); `None` if not. See [`x`](y).";
         assert_eq!(plain(description), "Pages of `list`; `None` if not. See `x`.");
-    }
-
-    #[test]
-    fn what_a_template_gives_is_within_what_the_page_says() {
-        for factory in super::super::registry().iter() {
-            let config = ConfigFile::from_text("template", (factory.template)());
-            let (cluster, surroundings) = ("kubernetes".into(), Surroundings::default());
-            let provider = (factory.build)(&surroundings.context(Some(&config), &cluster)).ok().unwrap();
-            let all = (factory.capabilities)();
-            assert_eq!(provider.capabilities().beyond(&all), None, "{}", factory.name);
-        }
     }
 }

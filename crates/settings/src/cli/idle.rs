@@ -69,7 +69,7 @@ pub(crate) struct FormerArgs {
 
     /// Firewalls are set by the provider's own configuration.
     #[arg(long, value_name = "CIDRS", hide_short_help = true)]
-    pub(crate) cloud_provider_gce_l7lb_src_cidrs: Option<String>,
+    pub cloud_provider_gce_l7lb_src_cidrs: Option<String>,
 
     /// Profiles are served with the rest; see --profiling.
     #[arg(long, value_name = "IP:PORT", hide_short_help = true)]
@@ -181,7 +181,7 @@ pub(crate) struct CloudSpecificArgs {
 
     /// Alibaba Cloud's own setting; a provider's settings are in its --cloud-config.
     #[arg(long, switch(), hide_short_help = true)]
-    pub(crate) enable_imdsv2: Option<String>,
+    pub enable_imdsv2: Option<String>,
 
     /// Azure's own setting; credentials here are read again when their file changes.
     #[arg(long, switch(), hide_short_help = true)]

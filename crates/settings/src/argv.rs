@@ -20,21 +20,23 @@ const WORD_HINT: &str = "a command such as apiserver stands in front of its flag
 
 /// A command line that clap can take, and what was wrong with it before.
 #[derive(Default)]
-pub(crate) struct Argv {
-    pub(crate) arguments: Vec<OsString>,
-    pub(crate) errors: ConfigErrors,
+pub struct Argv {
+    /// The program's name, and the arguments as clap reads them.
+    pub arguments: Vec<OsString>,
+    /// What is wrong with the others.
+    pub errors: ConfigErrors,
     /// The part of `--config` that is no flag.
-    pub(crate) migration: Option<Migration>,
+    pub migration: Option<Migration>,
 }
 
 impl Argv {
     /// Whether the flag of this name is there, without dashes.
-    pub(crate) fn has(&self, flag: &str) -> bool {
+    pub fn has(&self, flag: &str) -> bool {
         self.values(flag).next().is_some()
     }
 
     /// What the flag of this name is given, each time; nothing where it stands without a value.
-    pub(crate) fn values<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn values<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> {
         let behind = move |argument: &'a OsString| argument.to_str()?.strip_prefix("--")?.strip_prefix(flag);
         self.arguments.iter().filter_map(behind).filter_map(|rest| match rest {
             "" => Some(""),
@@ -44,7 +46,7 @@ impl Argv {
 }
 
 /// Tidies the manager's command line. The first argument is the program's name.
-pub(crate) fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
+pub fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
     // Adds --help, which is to be known here.
     command.build();
     let mut rest = arguments.into_iter();

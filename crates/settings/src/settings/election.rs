@@ -14,13 +14,13 @@ const NO_LEASE_REMARK: &str = "dry run: no lease is taken, so this runs beside t
 
 /// How this process stands for election.
 #[derive(Debug, Clone)]
-pub(crate) struct Election {
+pub struct Election {
     /// What all controllers need.
-    pub(crate) lease: LeaseOptions,
+    pub lease: LeaseOptions,
     /// What some of them need beside it.
-    pub(crate) migration: Option<Migration>,
+    pub migration: Option<Migration>,
     /// Leases are given back when the process ends well.
-    pub(crate) releases: bool,
+    pub releases: bool,
 }
 
 impl Election {
@@ -52,7 +52,7 @@ impl Election {
     }
 
     /// MIG-4: all but the name is the same.
-    pub(crate) fn second_lease(&self, migration: &Migration) -> LeaseOptions {
+    pub fn second_lease(&self, migration: &Migration) -> LeaseOptions {
         LeaseOptions { name: migration.lease.clone(), ..self.lease.clone() }
     }
 }

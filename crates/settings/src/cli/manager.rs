@@ -34,15 +34,18 @@ are there. It stops cleanly on SIGINT or SIGTERM.";
 
 /// All flags of the manager.
 #[derive(Debug, Args)]
-pub(crate) struct ManagerArgs {
+pub struct ManagerArgs {
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
+    /// The manager itself.
     #[command(flatten)]
-    pub(crate) generic: GenericArgs,
+    pub generic: GenericArgs,
+    /// Leader election.
     #[command(flatten)]
-    pub(crate) election: ElectionArgs,
+    pub election: ElectionArgs,
+    /// Controllers, each with its own flags.
     #[command(flatten)]
-    pub(crate) controllers: ControllerArgs,
+    pub controllers: ControllerArgs,
     #[command(flatten)]
     pub(crate) serving: SecureServingArgs,
     #[command(flatten)]
@@ -53,8 +56,9 @@ pub(crate) struct ManagerArgs {
     pub(crate) webhook: WebhookArgs,
     #[command(flatten)]
     pub(crate) debugging: DebuggingArgs,
+    /// Logs.
     #[command(flatten)]
-    pub(crate) logging: LoggingArgs,
+    pub logging: LoggingArgs,
     #[command(flatten)]
     pub(crate) idle: IdleArgs,
     #[command(flatten)]
@@ -66,22 +70,22 @@ pub(crate) struct ManagerArgs {
 
     /// All flags with the values that they have, given or not. Not a flag itself.
     #[arg(skip)]
-    pub(crate) effective: EffectiveFlags,
+    pub effective: EffectiveFlags,
 
     /// Errors of the command line itself, which are reported with all others. Not a flag itself.
     #[arg(skip)]
-    pub(crate) errors: ConfigErrors,
+    pub errors: ConfigErrors,
 }
 
 impl ManagerArgs {
     /// The flags alone, of a program of this name.
-    pub(crate) fn definition(name: &str) -> clap::Command {
+    pub fn definition(name: &str) -> clap::Command {
         let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
         definition.about(MANAGER_ABOUT).disable_version_flag(true).args_override_self(true)
     }
 
     /// Reads a command line that is tidied and has what `--config` says.
-    pub(crate) fn read(definition: &mut clap::Command, argv: Argv) -> Result<ManagerArgs, clap::Error> {
+    pub fn read(definition: &mut clap::Command, argv: Argv) -> Result<ManagerArgs, clap::Error> {
         let matches = definition.try_get_matches_from_mut(argv.arguments)?;
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
         args.effective = EffectiveFlags::new(definition, &matches);
@@ -141,7 +145,7 @@ pub(crate) struct ReachArgs {
 
 /// Which controllers, and how each is set.
 #[derive(Debug, Args)]
-pub(crate) struct ControllerArgs {
+pub struct ControllerArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
@@ -150,8 +154,9 @@ pub(crate) struct ControllerArgs {
     pub(crate) node_lifecycle: NodeLifecycleArgs,
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
+    /// Pod CIDRs and routes.
     #[command(flatten)]
-    pub(crate) network: NetworkArgs,
+    pub network: NetworkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -169,9 +174,10 @@ pub(crate) struct SelectionArgs {
     pub(crate) feature_gates: Vec<String>,
 }
 
+/// Flags about the manager itself.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Manager")]
-pub(crate) struct GenericArgs {
+pub struct GenericArgs {
     /// Read settings from this file: the document that /configz shows, in YAML or JSON. What is given as a flag, too, counts
     /// as the flag says.
     // upstream: has the type of this document, and no flag that reads it.
@@ -181,7 +187,7 @@ pub(crate) struct GenericArgs {
     /// Print the version and end; raw prints all that is known about this build. A version such as v1.37.0 is taken and
     /// has no effect.
     #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
 
     /// Give each controller an identity of its own at the API server: a service account in kube-system, with a token that is
     /// asked for as it is needed.

@@ -18,7 +18,7 @@ use crate::providers;
 use crate::settings::Reach;
 
 /// UID of the cluster; `None` if the user may not read it.
-pub(crate) async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<String>> {
+pub async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<String>> {
     match cluster.uid().await {
         Err(WriteError::Rejected { .. }) => Ok(None),
         uid => uid.context("cannot read the UID of the cluster"),
@@ -26,13 +26,15 @@ pub(crate) async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<Stri
 }
 
 /// Providers and a client, none of which has called anybody yet.
-pub(crate) struct Reached {
-    pub(crate) providers: Vec<Arc<dyn CloudProvider>>,
-    pub(crate) client: kube::Client,
+pub struct Reached {
+    /// In the order of the flag.
+    pub providers: Vec<Arc<dyn CloudProvider>>,
+    /// Client of the API server.
+    pub client: kube::Client,
     /// Where the client leads.
-    pub(crate) access: Access,
+    pub access: Access,
     /// What all of them are made from.
-    pub(crate) credentials: Credentials,
+    pub credentials: Credentials,
 }
 
 impl Reached {
@@ -40,7 +42,7 @@ impl Reached {
     /// the providers, all told at once.
     ///
     /// What providers count themselves goes to `metrics`.
-    pub(crate) async fn new(
+    pub async fn new(
         reach: &Reach,
         registry: &Arc<Registry>,
         metrics: &prometheus::Registry,
@@ -71,7 +73,7 @@ impl Reached {
 }
 
 /// What the controllers are to do is what these clouds can do. `flags` are those that `options` came from.
-pub(crate) fn check(
+pub fn check(
     providers: &[Arc<dyn CloudProvider>],
     reach: &Reach,
     options: &ManagerOptions,
@@ -85,7 +87,7 @@ pub(crate) fn check(
 }
 
 /// Switches off controllers that have nothing to do with these providers, so that no permission is asked for them.
-pub(crate) fn narrow(options: &mut ManagerOptions, providers: &[Arc<dyn CloudProvider>]) {
+pub fn narrow(options: &mut ManagerOptions, providers: &[Arc<dyn CloudProvider>]) {
     options.provider_loops.take_if(|_| providers.iter().all(|provider| provider.loops().is_empty()));
 }
 

@@ -13,7 +13,7 @@ use crate::migration::Migration;
 /// Leader election, and leader migration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leader election")]
-pub(crate) struct ElectionArgs {
+pub struct ElectionArgs {
     /// Run the controllers only while holding a Lease, so that of several replicas one works and the others stand by.
     #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) leader_elect: Given<bool>,
@@ -53,11 +53,11 @@ pub(crate) struct ElectionArgs {
 
     /// The name of the Lease.
     #[arg(long, value_name = "NAME", default_value_t = defaults().name)]
-    pub(crate) leader_elect_resource_name: String,
+    pub leader_elect_resource_name: String,
 
     /// The namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE", default_value_t = defaults().namespace)]
-    pub(crate) leader_elect_resource_namespace: String,
+    pub leader_elect_resource_namespace: String,
 
     /// Run the controllers that are moving from another manager to this one under a second Lease, which both managers share.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
@@ -70,7 +70,7 @@ pub(crate) struct ElectionArgs {
 
     /// The same from the file of --config. Not a flag itself.
     #[arg(skip)]
-    pub(crate) migration: Option<Migration>,
+    pub migration: Option<Migration>,
 }
 
 /// What a Lease is called where it is chosen.

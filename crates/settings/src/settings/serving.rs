@@ -28,23 +28,26 @@ const CURVES: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
 /// Everything that the manager serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Serving {
+pub struct Serving {
     /// `None` if nothing is served: `--secure-port=0`.
-    pub(crate) https: Option<ServingOptions>,
-    pub(crate) authentication: AuthenticationOptions,
-    pub(crate) authorization: AuthorizationOptions,
+    pub https: Option<ServingOptions>,
+    /// How clients are authenticated.
+    pub authentication: AuthenticationOptions,
+    /// How they are authorized.
+    pub authorization: AuthorizationOptions,
     /// `/debug/pprof/` and `/debug/flags/`.
-    pub(crate) profiling: bool,
-    pub(crate) webhooks: Webhooks,
+    pub profiling: bool,
+    /// Admission webhooks.
+    pub webhooks: Webhooks,
 }
 
 /// The admission webhooks of providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Webhooks {
+pub struct Webhooks {
     /// `--webhooks`, as it is given: `*`, `NAME`, `-NAME`.
-    pub(crate) selection: Vec<String>,
+    pub selection: Vec<String>,
     /// Where they are served; `None` if none are selected, if the port is 0, or if the gate is off.
-    pub(crate) https: Option<ServingOptions>,
+    pub https: Option<ServingOptions>,
 }
 
 impl Serving {
@@ -69,13 +72,13 @@ impl Serving {
 
 impl Webhooks {
     /// Those of the providers' webhooks that are wanted (HOOK-1).
-    pub(crate) fn of(&self, mut all: Vec<Arc<dyn Webhook>>) -> Vec<Arc<dyn Webhook>> {
+    pub fn of(&self, mut all: Vec<Arc<dyn Webhook>>) -> Vec<Arc<dyn Webhook>> {
         all.retain(|webhook| choice::takes(&self.selection, webhook.name()));
         all
     }
 
     /// What names none of the providers' webhooks.
-    pub(crate) fn errors(&self, all: &[Arc<dyn Webhook>]) -> ConfigErrors {
+    pub fn errors(&self, all: &[Arc<dyn Webhook>]) -> ConfigErrors {
         let known: Vec<_> = all.iter().map(|webhook| webhook.name()).collect();
         let mut errors = ConfigErrors::new();
         for name in choice::names(&self.selection).filter(|name| !known.contains(name)) {

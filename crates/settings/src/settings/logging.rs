@@ -1,14 +1,14 @@
 //! What the flags about logs come to.
 
 use bowline_config::{ConfigError, ConfigErrors};
+use bowline_telemetry::logging::{Format, Options, VModule};
 
 use super::{list, taken};
 use crate::cli::{LoggingArgs, ManagerArgs};
 use crate::feature_gates::FeatureGates;
-use bowline_telemetry::logging::{Format, Options, VModule};
 
 /// Before anything is checked: what is wrong is told with all the rest, in the log that is made from this.
-pub(crate) fn early_logging(args: &ManagerArgs) -> Options {
+pub fn early_logging(args: &ManagerArgs) -> Options {
     let mut later = ConfigErrors::new();
     let gates = FeatureGates::new(&args.controllers.selection.feature_gates, &mut later);
     resolve(&args.logging, &gates, &mut later)

@@ -7,35 +7,36 @@ use serde_json::{Value, json};
 
 /// All of them, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct EffectiveFlags(Vec<EffectiveFlag>);
+pub struct EffectiveFlags(Vec<EffectiveFlag>);
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EffectiveFlag {
+pub struct EffectiveFlag {
     /// Without its dashes.
-    pub(crate) name: String,
+    pub name: String,
     /// As given, or the default; none if neither is there. A list that is given in parts has several.
-    pub(crate) values: Vec<String>,
+    pub values: Vec<String>,
     /// It may be given several times.
-    pub(crate) is_list: bool,
+    pub is_list: bool,
     /// By the command line or by `--config`.
-    pub(crate) is_given: bool,
+    pub is_given: bool,
 }
 
 impl EffectiveFlags {
     /// Those of the program itself; commands have theirs.
-    pub(crate) fn new(command: &Command, matches: &ArgMatches) -> EffectiveFlags {
+    pub fn new(command: &Command, matches: &ArgMatches) -> EffectiveFlags {
         let mut flags: Vec<_> = command.get_arguments().filter_map(|flag| EffectiveFlag::new(flag, matches)).collect();
         flags.sort_by(|one, other| one.name.cmp(&other.name));
         EffectiveFlags(flags)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &EffectiveFlag> {
+    /// In alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = &EffectiveFlag> {
         self.0.iter()
     }
 
     /// The flag of this name, without dashes.
-    pub(crate) fn get(&self, name: &str) -> Option<&EffectiveFlag> {
+    pub fn get(&self, name: &str) -> Option<&EffectiveFlag> {
         self.0.iter().find(|flag| flag.name == name)
     }
 }
@@ -53,19 +54,19 @@ impl EffectiveFlag {
     }
 
     /// The value in one text, a list without brackets.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.values.join(",")
     }
 }
 
 /// One line for each flag, as upstream logs them (FLAG-5).
-pub(crate) fn log_lines(flags: &EffectiveFlags) -> Vec<String> {
+pub fn log_lines(flags: &EffectiveFlags) -> Vec<String> {
     flags.iter().map(|flag| format!("FLAG: --{}={:?}", flag.name, shown(flag))).collect()
 }
 
 /// The document at `/flagz`, for people.
 // upstream: picks the separator at random, so that nobody parses it; other components have this page, the Go managers do not.
-pub(crate) fn flagz(flags: &EffectiveFlags) -> String {
+pub fn flagz(flags: &EffectiveFlags) -> String {
     let lines = flags.iter().map(|flag| format!("{}={}\n", flag.name, shown(flag)));
     lines.fold(FLAGZ_HEAD.to_owned(), |page, line| page + &line)
 }
@@ -75,7 +76,7 @@ Warning: This page is for people who look for the cause of something; its form m
 
 /// The same for programs.
 // upstream: the type of the document in config.k8s.io.
-pub(crate) fn flagz_json(flags: &EffectiveFlags) -> Value {
+pub fn flagz_json(flags: &EffectiveFlags) -> Value {
     let values: serde_json::Map<_, _> = flags.iter().map(|flag| (flag.name.clone(), shown(flag).into())).collect();
     json!({
         "kind": "Flagz",

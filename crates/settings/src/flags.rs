@@ -16,17 +16,17 @@ use clap::{Arg, ArgAction};
 use ipnet::IpNet;
 
 /// The value of a flag, or what is wrong with it.
-pub(crate) type Given<T> = Result<T, ConfigError>;
+pub type Given<T> = Result<T, ConfigError>;
 
 /// Reads with `parse`, and keeps what is wrong as a value: clap would end the program at the first flag that is wrong,
 /// and the others would be found one start at a time.
-pub(crate) fn given<T, E, F: Fn(&str) -> Result<T, E>>(parse: F) -> Lenient<F> {
+pub fn given<T, E, F: Fn(&str) -> Result<T, E>>(parse: F) -> Lenient<F> {
     Lenient(parse)
 }
 
 /// See [`given`].
 #[derive(Clone)]
-pub(crate) struct Lenient<F>(F);
+pub struct Lenient<F>(F);
 
 impl<T, E, F> TypedValueParser for Lenient<F>
 where
@@ -47,12 +47,12 @@ where
 }
 
 /// An address to listen on. Names are not looked up: what a name resolves to may change between machines.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
+pub fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:6443 or [::1]:6443")
 }
 
 /// An address of this machine to listen on: what is served there has no door.
-pub(crate) fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
+pub fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = address(text)?;
     if !address.ip().is_loopback() {
         return Err("only addresses of this machine are allowed here, such as 127.0.0.1:0 or [::1]:0");
@@ -61,7 +61,7 @@ pub(crate) fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 /// An address to listen at, all of them if it is empty.
-pub(crate) fn bind_address(text: &str) -> Result<IpAddr, &'static str> {
+pub fn bind_address(text: &str) -> Result<IpAddr, &'static str> {
     if text.is_empty() {
         return Ok(Ipv4Addr::UNSPECIFIED.into());
     }
@@ -69,17 +69,17 @@ pub(crate) fn bind_address(text: &str) -> Result<IpAddr, &'static str> {
 }
 
 /// The path of a file or folder. An empty one is none, as in Go; clap's own reader would refuse it.
-pub(crate) fn path(text: &str) -> Result<PathBuf, Infallible> {
+pub fn path(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
 }
 
 /// A duration, in Go's syntax.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
 /// A duration between two rounds of something, which without any pause would take a whole core.
-pub(crate) fn pause(text: &str) -> Result<Duration, String> {
+pub fn pause(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("it must be longer than 0".to_owned()),
         pause => Ok(pause),
@@ -88,18 +88,18 @@ pub(crate) fn pause(text: &str) -> Result<Duration, String> {
 
 /// A whole number.
 // upstream: 32 bits, and a sign, so that what is too small can be told from what is no number.
-pub(crate) fn int32(text: &str) -> Result<i32, &'static str> {
+pub fn int32(text: &str) -> Result<i32, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 16")
 }
 
 /// A whole number whose bounds somebody else looks at.
 // upstream: Go's int, which takes the prefixes of its literals, too; nobody writes a port that way.
-pub(crate) fn integer(text: &str) -> Result<i64, &'static str> {
+pub fn integer(text: &str) -> Result<i64, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 10258")
 }
 
 /// A size in bytes, as quantities are written in Kubernetes.
-pub(crate) fn quantity(text: &str) -> Result<u64, &'static str> {
+pub fn quantity(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a size such as 512, 1Ki or 2M";
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
@@ -116,18 +116,18 @@ pub(crate) fn quantity(text: &str) -> Result<u64, &'static str> {
 }
 
 /// A number. Not one of those that a computer calls not a number, or infinite.
-pub(crate) fn number(text: &str) -> Result<f64, &'static str> {
+pub fn number(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).ok_or("expected a number, such as 20 or 0.5")
 }
 
 /// A part of a whole.
-pub(crate) fn share(text: &str) -> Result<f64, &'static str> {
+pub fn share(text: &str) -> Result<f64, &'static str> {
     let share = number(text).ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or("expected a share from 0 to 1, such as 0.34 for a third")
 }
 
 /// The name of a namespace.
-pub(crate) fn label(text: &str) -> Result<String, &'static str> {
+pub fn label(text: &str) -> Result<String, &'static str> {
     let is_inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
     let is_sound = !text.is_empty() && text.len() <= 63 && text.chars().all(is_inner);
     if is_sound && !text.starts_with('-') && !text.ends_with('-') {
@@ -137,7 +137,7 @@ pub(crate) fn label(text: &str) -> Result<String, &'static str> {
 }
 
 /// A label of an object and its value, which may be empty.
-pub(crate) fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
+pub fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
     const EXPECTED: &str = "expected KEY=VALUE, such as node-role.kubernetes.io/control-plane=true";
     let (key, value) = text.split_once('=').ok_or(EXPECTED)?;
     let is_sound = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
@@ -147,7 +147,7 @@ pub(crate) fn label_and_value(text: &str) -> Result<(String, String), &'static s
 }
 
 /// A host, by name or address, and a port of it.
-pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
+pub fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
     const EXPECTED: &str = "expected HOST:PORT, such as 10.0.0.1:6443 or [fd00::1]:6443, without https://";
     let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
     let port = port.parse().ok().filter(|port| *port > 0).ok_or(EXPECTED)?;
@@ -159,13 +159,13 @@ pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
 }
 
 /// A text with something in it.
-pub(crate) fn not_empty(text: &str) -> Result<String, &'static str> {
+pub fn not_empty(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() { Err("it is empty; leave the flag out for the default") } else { Ok(text.to_owned()) }
 }
 
 /// A boolean.
 // upstream: Go's flags take exactly these spellings.
-pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
+pub fn go_bool(text: &str) -> Result<bool, &'static str> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -174,7 +174,7 @@ pub(crate) fn go_bool(text: &str) -> Result<bool, &'static str> {
 }
 
 /// The syntax of a flag that [`go_bool`] reads.
-pub(crate) trait Switch {
+pub trait Switch {
     /// `--flag` and `--flag=false`, never `--flag false`.
     // upstream: Go takes the word after such a flag for an argument of its own.
     fn switch(self) -> Arg;
@@ -188,7 +188,7 @@ impl Switch for Arg {
 }
 
 /// Which nodes become targets of load balancers.
-pub(crate) fn node_set(text: &str) -> Result<NodeSet, &'static str> {
+pub fn node_set(text: &str) -> Result<NodeSet, &'static str> {
     match text {
         "initialized" => Ok(NodeSet::Initialized),
         "all" => Ok(NodeSet::All),
@@ -197,7 +197,7 @@ pub(crate) fn node_set(text: &str) -> Result<NodeSet, &'static str> {
 }
 
 /// Types of node addresses, separated by commas, each once.
-pub(crate) fn address_types(text: &str) -> Result<Vec<AddressType>, String> {
+pub fn address_types(text: &str) -> Result<Vec<AddressType>, String> {
     use AddressType::{ExternalDNS, ExternalIP, Hostname, InternalDNS, InternalIP};
     const ALL: [AddressType; 5] = [Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS];
     let mut types = Vec::new();
@@ -214,12 +214,12 @@ pub(crate) fn address_types(text: &str) -> Result<Vec<AddressType>, String> {
 }
 
 /// Ranges of addresses, separated by commas.
-pub(crate) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+pub fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     text.split(',').map(|range| cidr(range.trim())).collect()
 }
 
 /// A range of addresses, named by its first.
-pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
+pub fn cidr(text: &str) -> Result<IpNet, String> {
     let net: IpNet = text.parse().map_err(|_| "expected a range such as 10.96.0.0/16 or fd00:10:96::/112")?;
     if net != net.trunc() {
         return Err(format!("bits are set behind the prefix; the range is written {}", net.trunc()));
@@ -232,7 +232,7 @@ pub(crate) fn cidr(text: &str) -> Result<IpNet, String> {
 }
 
 /// A range of ports, such as `30000-32767`.
-pub(crate) fn port_range(text: &str) -> Result<PortRange, &'static str> {
+pub fn port_range(text: &str) -> Result<PortRange, &'static str> {
     const EXPECTED: &str = "expected two ports, the lower one first and above 0, such as 30000-32767";
     let (first, last) = text.split_once('-').ok_or(EXPECTED)?;
     match (first.parse(), last.parse()) {
@@ -242,7 +242,7 @@ pub(crate) fn port_range(text: &str) -> Result<PortRange, &'static str> {
 }
 
 /// The issuer of tokens: an https URL, as those who check tokens elsewhere require.
-pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
+pub fn issuer(text: &str) -> Result<String, &'static str> {
     match text.strip_prefix("https://") {
         Some(rest) if !rest.is_empty() && !rest.contains(char::is_whitespace) => Ok(text.to_owned()),
         _ => Err("expected a URL that starts with https://, such as https://kubernetes.default.svc"),
@@ -251,7 +251,7 @@ pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
 
 /// The first and the last port of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PortRange {
+pub struct PortRange {
     first: u16,
     last: u16,
 }

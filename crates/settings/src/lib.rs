@@ -1,0 +1,46 @@
+//! From the command line of the manager to what it needs to run: settings, providers and a client, none of which has called a
+//! server yet.
+//!
+//! ```text
+//! argv (Go's spelling) ──► configuration (--config) ──► cli (clap) ──► settings ──► reach: providers, client, credentials
+//!         └───────────────────────────────── ConfigErrors ─────────────────┴──────────┘ all reported at once
+//! ```
+//!
+//! The daemon and the commands that take its flags (`plan`, `explain`, `orphans`, `check`, `manifests`) build on this crate. It
+//! names no provider: the registry of those in the program is an argument.
+
+pub mod argv;
+mod choice;
+pub mod cli;
+pub mod configuration;
+mod controllers;
+mod credentials;
+pub mod effective;
+mod feature_gates;
+pub mod flags;
+#[cfg(test)]
+mod idle;
+mod migration;
+pub mod providers;
+pub mod reach;
+mod settings;
+
+use bowline_config::ConfigErrors;
+
+pub use credentials::Credentials;
+pub use migration::Migration;
+pub use settings::{Election, Ranges, Reach, Serving, Settings, Webhooks, early_logging, pod_ranges, taken};
+
+/// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
+
+impl From<ConfigErrors> for BadInput {
+    fn from(errors: ConfigErrors) -> BadInput {
+        match errors.iter().count() {
+            1 => BadInput(errors.to_string()),
+            count => BadInput(format!("{count} problems, and nothing was started:\n{errors}")),
+        }
+    }
+}
