@@ -17,14 +17,10 @@ mod check;
 mod cli;
 #[cfg(feature = "provider-local")]
 mod cloud;
-mod daemon;
-mod election;
 mod explain;
-mod front;
 mod invocation;
 mod kubeconfig;
 mod manifests;
-mod metrics;
 mod orphans;
 mod output;
 mod owner_token;
@@ -43,6 +39,7 @@ use anyhow::Context as _;
 use bowline_cloud::Registry;
 use bowline_core::with_causes;
 
+use bowline_daemon::CannotStart;
 use bowline_settings::cli::ManagerArgs;
 use bowline_settings::{BadInput, effective};
 use bowline_telemetry::logging;
@@ -67,11 +64,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// wake-ups for nothing; a second one is there for when the first has much to decode.
 const MANAGER_THREADS: usize = 2;
 
-/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-struct CannotStart(anyhow::Error);
-
 /// The programs in the guide are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/apiserver.md")]
@@ -79,7 +71,7 @@ struct Guide;
 
 /// The reference page of the metrics.
 pub fn metric_reference() -> String {
-    metrics::page(&providers::registry())
+    bowline_daemon::metric_reference(&providers::registry())
 }
 
 /// The definition of the command line, from which `--help` and the reference page are made.
@@ -140,7 +132,7 @@ fn run_manager(
 ) -> anyhow::Result<()> {
     let runtime = runtime(Some(MANAGER_THREADS))?;
     let sending = exporter.map(|exporter| exporter.start(&runtime));
-    let ended = runtime.block_on(daemon::run(&invocation.args, registry, logs));
+    let ended = runtime.block_on(bowline_daemon::run(&invocation.args, registry, logs));
     if let Some(sending) = sending {
         runtime.block_on(sending.finish());
     }

@@ -14,6 +14,8 @@ pub(crate) fn registry() -> Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use bowline_cloud::Surroundings;
     use bowline_config::ConfigFile;
 
@@ -28,5 +30,13 @@ mod tests {
             let all = (factory.capabilities)();
             assert_eq!(provider.capabilities().beyond(&all), None, "{}", factory.name);
         }
+    }
+
+    #[test]
+    fn no_two_metrics_have_one_name() {
+        let page = bowline_daemon::metric_reference(&registry());
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        let names: BTreeSet<_> = rows.iter().filter_map(|row| row.split('`').nth(1)).collect();
+        assert_eq!(names.len(), rows.len(), "{page}");
     }
 }

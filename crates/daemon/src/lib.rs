@@ -10,6 +10,10 @@
 //!  control     waits for the API server, then runs the controllers
 //! ```
 
+mod election;
+mod front;
+mod metrics;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +34,21 @@ use bowline_telemetry::logging::{self, Handle};
 use bowline_telemetry::{process, statusz};
 use futures::future::join_all;
 
-use crate::CannotStart;
-use crate::election::{Candidacy, Election};
-use crate::front::{Front, FrontOptions, Pages};
+use election::{Candidacy, Election};
+use front::{Front, FrontOptions, Pages};
+
+pub use metrics::page as metric_reference;
+
+/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CannotStart(anyhow::Error);
 
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
 
 /// Runs the manager until a signal stops it.
-pub(crate) async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> anyhow::Result<()> {
+pub async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, registry.clone()).await?;
     for remark in &prepared.settings.remarks {
         tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
@@ -86,7 +96,7 @@ impl Prepared {
         let Prepared { settings, reached, registry, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
         let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
-        crate::metrics::register(&metrics, fence.clone(), &registry)?;
+        metrics::register(&metrics, fence.clone(), &registry)?;
         let pages = pages(&settings, &board, &metrics, logs);
         let clouds = Clouds::around(providers, &settings.reach.layers, &metrics);
         clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.part()));

@@ -12,7 +12,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-pub(crate) use reference::page;
+pub use reference::page;
 
 metrics! {
     /// What the program tells of itself.

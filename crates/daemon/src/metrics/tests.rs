@@ -10,7 +10,7 @@ use super::*;
 
 /// Providers that have metrics of their own or that dashboards name.
 fn providers() -> bowline_cloud::Registry {
-    crate::providers::registry()
+    bowline_cloud::Registry::default().with(bowline_local::factory())
 }
 
 fn file(path: &str) -> String {
@@ -119,7 +119,6 @@ fn is_registered(metric: &Metric, registry: &Registry, owner: &str) -> bool {
     matches!(registry.register(again), Err(prometheus::Error::AlreadyReg))
 }
 
-#[cfg(feature = "provider-local")]
 mod live {
     use std::sync::Arc;
     use std::time::Duration;

@@ -29,8 +29,8 @@ queue of routes for each, and one series for all of them: of their work the sum,
 both to this page.
 ";
 
-/// The page.
-pub(crate) fn page(providers: &Registry) -> String {
+/// The reference page of all metrics, with those of these providers.
+pub fn page(providers: &Registry) -> String {
     let (ours, known): (Vec<_>, Vec<_>) =
         declared(providers).into_iter().partition(|metric| metric.name.starts_with("bowline_"));
     let mut page = HEAD.to_owned();
