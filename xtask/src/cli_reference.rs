@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 const HEAD: &str = "\
 # Command line
 
-<!-- Made by `cargo xtask generate` from crates/bowline/src/cli.rs; change that instead. -->
+<!-- Made by `cargo xtask generate` from the declared flags (`crates/commands/src/cli.rs`, `crates/settings/src/cli/`); change those instead. -->
 
 A boolean flag takes `--flag`, `--flag=true` and `--flag=false`; other values may follow a space or `=`. Input that \
 cannot work ends the program with exit code 2 and a message that names the flag, the value and what would be right; \

@@ -1,35 +1,14 @@
-//! Bowline's command line: parse, compose, run.
+//! The program: the providers in it, what runs, and the exit code.
 //!
 //! ```text
-//! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
-//!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
-//!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
-//!              │            └─ manifests                       look at nothing but the flags
-//!              └─ flags only, or another name: the manager
-//!                 argv (Go's spelling) ──► cli ──► settings ──► reach ──► daemon
-//!                            └───── Problems ─────────┴───────────┘ all at once, exit code 1, nothing started
+//! argv ──► commands: Invocation ──┬─ a command ──► commands: run
+//!                                 └─ the manager ──► daemon: run, with logs and traces of telemetry
 //! ```
 //!
-//! This crate holds no logic of Kubernetes or of a cloud; it turns flags into the options of the crates below it and
-//! their errors into exit codes.
+//! This crate holds no logic of Kubernetes or of a cloud: it has the features, the registry of providers, and turns errors into
+//! exit codes.
 
-mod check;
-mod cli;
-#[cfg(feature = "provider-local")]
-mod cloud;
-mod explain;
-mod invocation;
-mod kubeconfig;
-mod manifests;
-mod orphans;
-mod output;
-mod owner_token;
-mod permissions;
-mod plan;
-mod playground;
-mod private_file;
 mod providers;
-mod serve;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,14 +16,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_cloud::Registry;
+use bowline_commands::{Invocation, Manager, Task};
 use bowline_core::with_causes;
-
 use bowline_daemon::CannotStart;
 use bowline_settings::cli::ManagerArgs;
 use bowline_settings::{BadInput, effective};
 use bowline_telemetry::logging;
 use bowline_telemetry::traces::{Exporter, Recorder, Traces};
-use invocation::{Invocation, Manager};
 
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
@@ -80,17 +58,12 @@ pub fn metric_reference() -> String {
 /// assert_eq!(bowline::cli().get_name(), "bowline");
 /// ```
 pub fn cli() -> clap::Command {
-    cli::definition(&providers::registry())
+    bowline_commands::definition(&providers::registry())
 }
 
-/// Files of the repository that are generated from what this crate knows, by their paths in it: manifests, a chart, and the
-/// reference pages of permissions and providers.
+/// Files of the repository that are generated from what this program knows, by their paths in it.
 pub fn generated_files() -> Vec<(String, String)> {
-    let registry = providers::registry();
-    let mut files = manifests::generated(&registry);
-    files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
-    files.extend(bowline_settings::providers::references(&registry));
-    files
+    bowline_commands::generated_files(&providers::registry())
 }
 
 /// Reads the arguments, does what they say, and reports how that went.
@@ -98,7 +71,7 @@ pub fn main() -> ExitCode {
     let registry = Arc::new(providers::registry());
     match Invocation::read(std::env::args_os().collect(), &registry) {
         Invocation::Manager(manager) => manage(&manager, &registry),
-        Invocation::Command(command) => command_ended(start_command_logging().and_then(|()| run(command, &registry))),
+        Invocation::Command(task) => command_ended(run(task, &registry)),
     }
 }
 
@@ -141,6 +114,12 @@ fn run_manager(
     ended
 }
 
+/// Runs a command to its end.
+fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
+    start_command_logging()?;
+    task.run(registry, &runtime(None)?)
+}
+
 fn command_ended(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
         complain(format_args!("error: {}\n", with_causes(error.as_ref())));
@@ -166,22 +145,6 @@ fn runtime(threads: Option<usize>) -> anyhow::Result<tokio::runtime::Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     threads.map(|threads| runtime.worker_threads(threads));
     runtime.enable_all().build().context("the operating system refused the threads to run on")
-}
-
-fn run(command: cli::Command, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
-    let runtime = runtime(None)?;
-    let success = |()| ExitCode::SUCCESS;
-    match command {
-        cli::Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
-        cli::Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
-        cli::Command::Plan(args) => runtime.block_on(plan::run(&args, registry)),
-        cli::Command::Explain(args) => runtime.block_on(explain::run(&args, registry)),
-        cli::Command::Check(args) => runtime.block_on(check::run(&args, registry)),
-        cli::Command::Manifests(args) => manifests::run(&args, registry).map(success),
-        cli::Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
-        #[cfg(feature = "provider-local")]
-        cli::Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
-    }
 }
 
 /// The lines of the commands are for people.

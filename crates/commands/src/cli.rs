@@ -218,7 +218,7 @@ impl Command {
 }
 
 /// The definition of the command line, from which `--help` and the reference page are made.
-pub(crate) fn definition(registry: &Registry) -> clap::Command {
+pub fn definition(registry: &Registry) -> clap::Command {
     Cli::command().after_help(after_help(registry))
 }
 

@@ -24,6 +24,7 @@ use bowline_settings::effective::EffectiveFlags;
 use bowline_settings::flags::go_bool;
 use clap::FromArgMatches as _;
 
+use crate::Task;
 use crate::cli::{self};
 use crate::output;
 
@@ -40,23 +41,26 @@ const WITH_MANAGER_FLAGS: [&str; 4] = ["plan", "explain", "orphans", "check"];
 const WITH_RESULTS: [&str; 3] = ["plan", "explain", "check"];
 
 /// What to do.
-pub(crate) enum Invocation {
+pub enum Invocation {
+    /// Run the manager.
     Manager(Box<Manager>),
-    Command(cli::Command),
+    /// Run a command.
+    Command(Task),
 }
 
 /// To be the manager.
-pub(crate) struct Manager {
+pub struct Manager {
     /// As what the program was called.
-    pub(crate) name: String,
-    pub(crate) args: ManagerArgs,
+    pub name: String,
+    /// Its flags.
+    pub args: ManagerArgs,
     /// What was right and has no effect.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 impl Invocation {
     /// Reads the command line, or ends the program with a message, the help or the version.
-    pub(crate) fn read(arguments: Vec<OsString>, registry: &Registry) -> Invocation {
+    pub fn read(arguments: Vec<OsString>, registry: &Registry) -> Invocation {
         match managed(&arguments) {
             Some((name, skip)) => {
                 let manager = Manager::read(name, arguments.into_iter().skip(skip).collect(), registry);
@@ -87,7 +91,7 @@ fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, 
         (args.errors, args.election.migration) = (argv.errors, argv.migration);
     }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "a command is missing");
-    cli.command.map(Invocation::Command).ok_or_else(missing)
+    cli.command.map(|command| Invocation::Command(Task(command))).ok_or_else(missing)
 }
 
 /// The command line of a command that takes the manager's flags, tidied as the manager's own is; any other as it is.
@@ -128,7 +132,7 @@ fn manager_name(argument: &OsString) -> Option<String> {
 
 impl Manager {
     /// Reads its flags, and those of `--config`. The first argument is the program's name.
-    pub(crate) fn read(name: String, arguments: Vec<OsString>, registry: &Registry) -> Result<Manager, clap::Error> {
+    pub fn read(name: String, arguments: Vec<OsString>, registry: &Registry) -> Result<Manager, clap::Error> {
         let mut definition = definition(&name, registry);
         let mut argv = argv::tidy(arguments, &mut definition);
         configuration::prepend(&mut argv);

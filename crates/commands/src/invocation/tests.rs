@@ -109,7 +109,7 @@ fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
     let object = (command == "explain").then(|| "node/a".to_owned());
     let words = ["bowline".to_owned(), command.to_owned()].into_iter().chain(arguments.iter().cloned()).chain(object);
     let words = words.map(OsString::from).collect();
-    let Ok(Invocation::Command(mut command)) = super::command(words, &registry()) else {
+    let Ok(Invocation::Command(Task(mut command))) = super::command(words, &registry()) else {
         panic!("{command} {arguments:?}")
     };
     let mut errors = ConfigErrors::new();

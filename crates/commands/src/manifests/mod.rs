@@ -49,7 +49,7 @@ pub(crate) fn generated(registry: &Registry) -> Vec<(String, String)> {
     files
 }
 
-const GENERATED: &str = "# Made by `cargo xtask generate`; change crates/bowline/src/manifests instead.\n";
+const GENERATED: &str = "# Made by `cargo xtask generate`; change crates/commands/src/manifests instead.\n";
 
 const KUSTOMIZATION: &str = "\
 apiVersion: kustomize.config.k8s.io/v1beta1

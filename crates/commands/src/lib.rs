@@ -1,0 +1,67 @@
+//! Bowline's command line: which command is meant, and what the commands do.
+//!
+//! ```text
+//! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
+//!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
+//!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
+//!              │            └─ manifests                       look at nothing but the flags
+//!              └─ flags only, or another name: the manager, which is the daemon's to run
+//! ```
+
+mod check;
+mod cli;
+#[cfg(feature = "provider-local")]
+mod cloud;
+mod explain;
+mod invocation;
+mod kubeconfig;
+mod manifests;
+mod orphans;
+mod output;
+mod owner_token;
+mod permissions;
+mod plan;
+mod playground;
+mod private_file;
+mod serve;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bowline_cloud::Registry;
+use tokio::runtime::Runtime;
+
+use cli::Command;
+
+pub use cli::definition;
+pub use invocation::{Invocation, Manager};
+
+/// A command with its flags.
+pub struct Task(pub(crate) Command);
+
+impl Task {
+    /// Runs it to its end.
+    pub fn run(self, registry: &Arc<Registry>, runtime: &Runtime) -> anyhow::Result<ExitCode> {
+        let success = |()| ExitCode::SUCCESS;
+        match self.0 {
+            Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
+            Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
+            Command::Plan(args) => runtime.block_on(plan::run(&args, registry)),
+            Command::Explain(args) => runtime.block_on(explain::run(&args, registry)),
+            Command::Check(args) => runtime.block_on(check::run(&args, registry)),
+            Command::Manifests(args) => manifests::run(&args, registry).map(success),
+            Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
+            #[cfg(feature = "provider-local")]
+            Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
+        }
+    }
+}
+
+/// Files of the repository that are generated from the flags, the permissions and the providers, by their paths in it: manifests, a
+/// chart, and the reference pages of permissions and providers.
+pub fn generated_files(registry: &Registry) -> Vec<(String, String)> {
+    let mut files = manifests::generated(registry);
+    files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
+    files.extend(bowline_settings::providers::references(registry));
+    files
+}
