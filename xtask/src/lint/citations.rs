@@ -13,7 +13,16 @@ const PAGE: &str = "docs/reference/rules.md";
 const OTHERS: [&str; 7] = ["BSD", "ISO", "SHA", "SSH", "TCP", "UTF", "XYZ"];
 
 /// Crates whose tests cite cases. Elsewhere `R1` is a region and `S3` a service.
-const WITH_CASES: [&str; 5] = ["crates/bowline", "crates/controllers", "crates/core", "crates/kube", "crates/serving"];
+const WITH_CASES: [&str; 8] = [
+    "crates/bowline",
+    "crates/commands",
+    "crates/controllers",
+    "crates/core",
+    "crates/daemon",
+    "crates/kube",
+    "crates/serving",
+    "crates/settings",
+];
 
 /// First letters of cases.
 const CASES: &str = "ABCFGHILMNPQRSUVWY";
