@@ -183,6 +183,31 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     edges
 }
 
+/// The program of the image has none of what is there for development.
+#[test]
+fn the_program_of_the_image_has_no_playground() {
+    let script = fs::read_to_string(root().join(SCRIPT)).unwrap();
+    let features = script.split("features=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    assert!(script.contains("--no-default-features --features \"$features\""), "{script}");
+    let in_image = dependencies(&["--no-default-features", "--features", features]);
+    let of_playground = ["bowline-playground", "bowline-apiserver", "bowline-local", "bowline-l4"];
+    let found: Vec<_> = of_playground.iter().filter(|name| in_image.contains(**name)).collect();
+    assert!(found.is_empty(), "{found:?} are in the image");
+    let in_default = dependencies(&[]);
+    assert!(of_playground.iter().all(|name| in_default.contains(*name)), "{in_default:?}");
+    assert!(in_image.contains("bowline-daemon") && in_image.len() > 100, "{in_image:?}");
+}
+
+/// Names of the crates that the program is built from, with these options of cargo.
+fn dependencies(options: &[&str]) -> BTreeSet<String> {
+    let tree = ["tree", "--locked", "--package", "bowline", "--edges", "normal,build", "--prefix", "none"];
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    let listed = cargo.args(tree).args(options).current_dir(root()).output().unwrap();
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let lines = String::from_utf8(listed.stdout).unwrap();
+    lines.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
 /// A provider is its folder, its dependency and feature, and its line in the registry.
 #[test]
 fn two_files_outside_its_folder_name_a_provider() {

@@ -10,19 +10,24 @@
 
 mod check;
 mod cli;
-#[cfg(feature = "provider-local")]
+#[cfg(feature = "playground")]
 mod cloud;
 mod explain;
 mod invocation;
+#[cfg(feature = "playground")]
 mod kubeconfig;
 mod manifests;
 mod orphans;
 mod output;
+#[cfg(feature = "playground")]
 mod owner_token;
 mod permissions;
 mod plan;
+#[cfg(feature = "playground")]
 mod playground;
+#[cfg(feature = "playground")]
 mod private_file;
+#[cfg(feature = "playground")]
 mod serve;
 
 use std::process::ExitCode;
@@ -44,15 +49,19 @@ impl Task {
     pub fn run(self, registry: &Arc<Registry>, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         let success = |()| ExitCode::SUCCESS;
         match self.0 {
-            Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
-            Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
             Command::Plan(args) => runtime.block_on(plan::run(&args, registry)),
             Command::Explain(args) => runtime.block_on(explain::run(&args, registry)),
             Command::Check(args) => runtime.block_on(check::run(&args, registry)),
             Command::Manifests(args) => manifests::run(&args, registry).map(success),
             Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
-            #[cfg(feature = "provider-local")]
+            #[cfg(feature = "playground")]
+            Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
+            #[cfg(feature = "playground")]
+            Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
+            #[cfg(feature = "playground")]
             Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
+            #[cfg(not(feature = "playground"))]
+            Command::Absent(command) => Err(command.error().into()),
         }
     }
 }

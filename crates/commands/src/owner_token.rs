@@ -40,7 +40,6 @@ impl Drop for TokenFile {
 }
 
 /// The token in a file, with or without the rest of its line.
-#[cfg(any(test, feature = "provider-local"))]
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path)?;
     let line = text.trim();
@@ -48,7 +47,6 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 }
 
 /// Where the token of the cloud at `HOST:PORT` is unless a flag says otherwise: in a folder of the user who runs it.
-#[cfg(feature = "provider-local")]
 pub(crate) fn usual_path(address: &str) -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || variable("HOME").map(|home| home.join(".cache"));

@@ -189,12 +189,16 @@ fn build_one(
     (factory.build)(&surroundings.context(config.as_ref(), cluster))
 }
 
+/// The provider of the playground's cloud, which the image leaves out.
+const LOCAL: &str = "local";
+
 fn unknown(name: &str, registry: &Registry) -> ConfigError {
     let known: Vec<_> = registry.iter().map(|factory| factory.name).collect();
     let hint = match (name, nearest(name, known.iter().copied())) {
         ("external", _) => {
             format!("external is what a kubelet is told; here the cloud itself is named: {}", known.join(", "))
         }
+        (LOCAL, _) => format!("it is in builds with the feature provider-local; this one has {}", known.join(", ")),
         (_, Some(near)) => format!("did you mean {near}?"),
         (_, None) => format!("known are {}", known.join(", ")),
     };
@@ -305,6 +309,7 @@ mod tests {
             ("gec", "--cloud-provider: unknown cloud provider \"gec\"; did you mean gce?"),
             ("harbour", "unknown cloud provider \"harbour\"; known are aws, outpost, gce"),
             ("external", "external is what a kubelet is told"),
+            ("local", "it is in builds with the feature provider-local; this one has aws, outpost, gce"),
             ("", "unknown cloud provider \"\""),
         ];
         for (name, says) in cases {
