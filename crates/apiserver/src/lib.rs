@@ -79,3 +79,8 @@ pub use options::{AuthorizationMode, ConnectionLimits, Options};
 pub use reference::resource_reference;
 pub use server::{ApiServer, StartError};
 pub use tls::TlsError;
+
+/// The programs in the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/apiserver.md")]
+struct Guide;

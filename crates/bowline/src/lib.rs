@@ -24,6 +24,8 @@ use bowline_settings::{BadInput, effective};
 use bowline_telemetry::logging;
 use bowline_telemetry::traces::{Exporter, Recorder, Traces};
 
+pub use providers::registry;
+
 /// The exit code for input that cannot work: a flag, a file, a combination. The same one clap uses.
 const BAD_INPUT: u8 = 2;
 
@@ -42,33 +44,24 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// wake-ups for nothing; a second one is there for when the first has much to decode.
 const MANAGER_THREADS: usize = 2;
 
-/// The programs in the guide are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guides/apiserver.md")]
-struct Guide;
-
 /// The reference page of the metrics.
 pub fn metric_reference() -> String {
-    bowline_daemon::metric_reference(&providers::registry())
+    bowline_daemon::metric_reference(&registry())
 }
 
 /// The definition of the command line, from which `--help` and the reference page are made.
-///
-/// ```
-/// assert_eq!(bowline::cli().get_name(), "bowline");
-/// ```
 pub fn cli() -> clap::Command {
-    bowline_commands::definition(&providers::registry())
+    bowline_commands::definition(&registry())
 }
 
 /// Files of the repository that are generated from what this program knows, by their paths in it.
 pub fn generated_files() -> Vec<(String, String)> {
-    bowline_commands::generated_files(&providers::registry())
+    bowline_commands::generated_files(&registry())
 }
 
 /// Reads the arguments, does what they say, and reports how that went.
 pub fn main() -> ExitCode {
-    let registry = Arc::new(providers::registry());
+    let registry = Arc::new(registry());
     match Invocation::read(std::env::args_os().collect(), &registry) {
         Invocation::Manager(manager) => manage(&manager, &registry),
         Invocation::Command(task) => command_ended(run(task, &registry)),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::Failure;
-use crate::world::World;
+use super::Failure;
+use super::world::World;
 
 /// Names another build of the manager.
 const PROGRAM: &str = "BOWLINE_PROGRAM";

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::process::Folder;
-use crate::{Failure, POLL};
+use super::process::Folder;
+use super::{Failure, POLL};
 
 /// Duration of a cloud call.
 pub(crate) const LATENCY: Duration = Duration::from_millis(20);

@@ -7,6 +7,7 @@ mod balancing;
 mod clouds;
 mod doubt;
 mod faults;
+mod forecast;
 mod identity;
 mod initialize;
 mod lifecycle;

@@ -1,0 +1,186 @@
+//! The binary as a script sees it: exit codes, files, the ready line, signals.
+
+use std::fs;
+use std::net::TcpListener;
+
+use crate::support::{self, Scratch, Server, refused};
+
+#[test]
+fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
+    refused(&[], 2, &["Usage"]);
+    refused(&["sail"], 2, &["sail"]);
+    refused(&["apiserver"], 2, &["--kubeconfig"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--knots=8"], 2, &["--knots"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--listen=6443"], 2, &["--listen", "6443", "127.0.0.1:6443"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--built-in-controllers=si"], 2, &["true or false"]);
+    refused(&["apiserver", "--kubeconfig=kc", "--authorization-mode=rbac"], 2, &["AlwaysAllow, RBAC"]);
+}
+
+#[test]
+fn other_machines_are_let_in_only_where_rules_decide_or_a_flag_allows_it() {
+    let scratch = Scratch::new("remote");
+    let kubeconfig = format!("--kubeconfig={}", scratch.path("kc").display());
+    for command in ["apiserver", "playground"] {
+        for listen in ["--listen=0.0.0.0:0", "--listen=[::]:0", "--listen=192.0.2.1:0"] {
+            refused(&[command, &kubeconfig, listen], 2, &["AlwaysAllow", "loopback", "--allow-remote-clients"]);
+        }
+    }
+}
+
+#[test]
+fn a_kubeconfig_of_other_clusters_is_never_replaced() {
+    let scratch = Scratch::new("foreign-kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\nclusters:\n- name: prod\n  cluster: {server: https://prod.example}\n";
+    let path = scratch.file("config", text);
+    let flag = format!("--kubeconfig={}", path.display());
+    for command in [&["apiserver", "--listen=127.0.0.1:0"][..], &["playground"]] {
+        refused(&[command, &[&flag]].concat(), 2, &["--kubeconfig", "has the clusters prod", "name another file"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    // The file of an earlier run is.
+    let server = Server::start("own-kubeconfig", &[]);
+    fs::copy(server.kubeconfig(), &path).unwrap();
+    drop(server);
+    let mut again = support::Program::start("own-kubeconfig", &["apiserver", "--listen=127.0.0.1:0", &flag]);
+    again.says("API server ready at ");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let cases: [&[&str]; 5] = [
+        &["--version"],
+        &["--help"],
+        &["apiserver", "--help"],
+        &["manifests", "--cloud-provider=local", "--configure-cloud-routes=false"],
+        &["check", "--cloud-provider=local", "--master=http://127.0.0.1:1"],
+    ];
+    for arguments in cases {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(support::BOWLINE);
+        let output = command.args(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Runs the binary under another name: what it is called decides what it is.
+#[cfg(unix)]
+fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let scratch = Scratch::new("called");
+    let link = scratch.path(name);
+    std::os::unix::fs::symlink(support::BOWLINE, &link).unwrap();
+    let mut command = std::process::Command::new(&link);
+    let output = command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[cfg(unix)]
+#[test]
+fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
+    let cases: [(&str, &[&str], &str); 6] = [
+        ("cloud-controller-manager", &[], "\n--cloud-provider cannot be empty"),
+        (
+            "cloud-controller-manager",
+            &["plan"],
+            "\"cloud-controller-manager\" does not take any arguments, got [\"plan\"]",
+        ),
+        (
+            "openstack-cloud-controller-manager",
+            &["--leader-elect", "false", "on"],
+            "\"openstack-cloud-controller-manager\" does not take any arguments, got [\"false\" \"on\"]",
+        ),
+        ("cloud-controller-manager", &["--clod-provider=local"], "did you mean --cloud-provider?"),
+        // As a manifest has it that was written for an image without an entry point.
+        ("bowline", &["/bin/harbour-cloud-controller-manager", "--v=1"], "--cloud-provider cannot be empty"),
+        // The name says which cloud.
+        ("bowline", &["/bin/openstack-cloud-controller-manager", "--v=1"], "OpenStack needs a configuration"),
+    ];
+    for (name, arguments, says) in cases {
+        let (code, stdout, stderr) = called(name, arguments);
+        assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name} {arguments:?}: {stderr}");
+        assert!(stderr.contains(says), "{name} {arguments:?}: {stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn help_and_version_are_told_and_end_it_well() {
+    let version = format!("bowline {}\n", env!("CARGO_PKG_VERSION"));
+    for (name, flag) in [
+        ("bowline", "--version"),
+        ("cloud-controller-manager", "--version"),
+        ("cloud-controller-manager", "--version=true"),
+        ("cloud-controller-manager", "--version=T"),
+    ] {
+        assert_eq!(called(name, &[flag]), (Some(0), version.clone(), String::new()), "{name} {flag}");
+    }
+    let (code, raw, _) = called("cloud-controller-manager", &["--version=raw"]);
+    assert!(code == Some(0) && raw.contains("platform:"), "{raw}");
+    let (code, _, stderr) = called("cloud-controller-manager", &["--version=false"]);
+    assert!(code == Some(1) && stderr.contains("--cloud-provider cannot be empty"), "{stderr}");
+    let (code, _, stderr) = called("cloud-controller-manager", &["--version=v1.37.0"]);
+    assert!(code == Some(1) && stderr.contains("--version=v1.37.0 has no effect"), "{stderr}");
+    for flag in ["-h", "--help"] {
+        let (code, help, _) = called("cloud-controller-manager", &[flag]);
+        assert_eq!(code, Some(0));
+        for group in ["Secure serving:", "Authentication:", "Authorization:", "Webhooks:", "Logging:", "Debugging:"] {
+            assert!(help.contains(group), "{flag}: {group} is missing");
+        }
+        assert!(help.starts_with("A cloud controller manager for Kubernetes.\n"), "{help}");
+        assert!(!help.contains("apiserver\n") && help.contains("Usage: cloud-controller-manager"), "{help}");
+    }
+}
+
+#[test]
+fn a_selection_of_logs_that_selects_nothing_is_refused() {
+    let mut command = std::process::Command::new(support::BOWLINE);
+    let output = command.arg("--cloud-provider=local").env("BOWLINE_LOG", "bowline=loud").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("BOWLINE_LOG: \"bowline=loud\"") && text.contains("such as debug"), "{text}");
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_written_is_refused_before_anything_starts() {
+    let scratch = Scratch::new("refused");
+    let path = scratch.path("missing/kubeconfig");
+    refused(&["apiserver", "--kubeconfig", path.to_str().unwrap()], 2, &["missing", "does not exist", "make it"]);
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let scratch = Scratch::new("taken");
+    let kubeconfig = scratch.path("kubeconfig");
+    refused(&["apiserver", "--listen", &address, "--kubeconfig", kubeconfig.to_str().unwrap()], 1, &[&address]);
+    assert!(!kubeconfig.exists(), "a kubeconfig for a server that is not there");
+    for flags in [["apiserver", "--listen"], ["playground", "--listen"], ["cloud", "--listen"]] {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let more = if flags[0] == "cloud" { Vec::new() } else { vec![kubeconfig.as_str()] };
+        let output = support::bowline(&[&flags[..], &[&address], &more].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.matches("in use").count(), 1, "the cause is printed once: {text}");
+    }
+}
+
+#[test]
+fn it_says_when_it_is_ready_and_stops_cleanly_on_either_signal() {
+    for signal in ["-INT", "-TERM"] {
+        let mut server = Server::start("signals", &[]);
+        let expected = format!("API server ready at {} (kubeconfig {})\n", server.url(), server.kubeconfig().display());
+        assert_eq!(server.ready, expected);
+        assert!(server.stop(signal).success(), "after {signal}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_kubeconfig_is_there_when_it_is_ready_and_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::start("private", &[]);
+    let text = fs::read_to_string(server.kubeconfig()).unwrap();
+    assert!(text.contains(server.url()), "{text}");
+    assert_eq!(fs::metadata(server.kubeconfig()).unwrap().permissions().mode() & 0o777, 0o600);
+}

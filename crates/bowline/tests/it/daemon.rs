@@ -1,0 +1,596 @@
+//! The manager as a process: beside an API server and a cloud that are processes, too.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::{BOWLINE, Program, Scratch, Server, bowline, exposition, refused, within};
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{Api, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// An API server, a cloud and the manager, each in a process of its own.
+struct Processes {
+    server: Server,
+    manager: Program,
+    cloud: Program,
+    endpoint: String,
+}
+
+impl Processes {
+    fn start(test: &str, flags: &[&str]) -> Processes {
+        Processes::start_with(test, "", flags)
+    }
+
+    /// With these lines in the configuration of the cloud.
+    fn start_with(test: &str, lines: &str, flags: &[&str]) -> Processes {
+        let server = Server::start(test, &["--debug-endpoints"]);
+        let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
+        let endpoint = cloud.says("cloud ready at ");
+        let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n{lines}"));
+        let config = format!("--cloud-config={}", config.display());
+        let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+        let routes = "--configure-cloud-routes=false";
+        let (election, serving) = ("--leader-elect=false", "--secure-port=0");
+        let arguments = ["--cloud-provider=local", &config, &kubeconfig, election, serving, routes];
+        let arguments: Vec<_> = arguments.iter().chain(flags).copied().collect();
+        Processes { manager: Program::start(test, &arguments), server, cloud, endpoint }
+    }
+
+    /// Makes a machine.
+    fn add(&self, arguments: &[&str]) {
+        let endpoint = format!("--endpoint={}", self.endpoint);
+        let arguments: Vec<_> = ["cloud", "add", &endpoint].iter().chain(arguments).copied().collect();
+        assert!(bowline(&arguments).status.success());
+    }
+
+    async fn nodes(&self) -> Api<Node> {
+        Api::all(client(&self.server.kubeconfig()).await)
+    }
+}
+
+/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in
+/// hand.
+async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
+    let client = client(&all.server.kubeconfig()).await;
+    let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
+    let rule =
+        serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
+    turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    let nodes: Api<Node> = Api::all(client.clone());
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    // A rule that is used up is gone.
+    while turn(&client, "GET", "/debug/faults", String::new()).await != "[]" {
+        assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    nodes
+}
+
+/// Turns one of the API server's test knobs.
+async fn turn(client: &kube::Client, method: &str, knob: &str, body: String) -> String {
+    let request = hyper::Request::builder().method(method).uri(knob).body(body.into_bytes()).unwrap();
+    client.request_text(request).await.unwrap()
+}
+
+async fn client(kubeconfig: &Path) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// As a kubelet with `--cloud-provider=external` registers it.
+fn tainted(name: &str) -> Node {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": name },
+        "spec": { "taints": [
+            { "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule" },
+        ] },
+    }))
+    .unwrap()
+}
+
+/// The node once the manager is done with it.
+async fn initialised(nodes: &Api<Node>, name: &str, manager: &Program) -> Node {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let node = nodes.get(name).await.unwrap();
+        if !is_tainted(&node) && addresses(&node) > 0 {
+            return node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "still tainted; the manager said: {}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// No cloud has said yet what it is.
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized")
+}
+
+fn addresses(node: &Node) -> usize {
+    node.status.as_ref().and_then(|status| status.addresses.as_ref()).map_or(0, Vec::len)
+}
+
+/// What is told at `http://ADDRESS/metrics`.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bowline\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
+    let mut all = Processes::start("initialised", &["--metrics-listen=127.0.0.1:0", "-v=1"]);
+    all.add(&["worker-1", "--id=one", "--zone=quay-1", "--type=small", "--address=InternalIP=10.0.0.1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+
+    let node = initialised(&nodes, "worker-1", &all.manager).await;
+    assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some("local://one"));
+    let labels = node.metadata.labels.unwrap();
+    assert_eq!(labels.get("topology.kubernetes.io/zone").map(String::as_str), Some("quay-1"));
+    assert_eq!(labels.get("node.kubernetes.io/instance-type").map(String::as_str), Some("small"));
+
+    let address = all.manager.says("\"serving /metrics\" address=").trim_matches('"').to_owned();
+    let told = within(Duration::from_secs(20), || {
+        Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
+    });
+    let told = told.unwrap_or_else(|| panic!("{}", metrics(&address)));
+    let (head, body) = told.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    let told = exposition::read(body).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let waits = &told["workqueue_queue_duration_seconds"].samples;
+    let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
+    assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
+    compare_with_reference(&told);
+    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
+
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    assert!(all.cloud.stop("-TERM").success());
+}
+
+/// All that is told stands on the reference page, as what it is; all that is on the page and needs no occasion is told.
+fn compare_with_reference(told: &BTreeMap<String, exposition::Family>) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<_> = line.split(" | ").collect();
+        let name = cells.first()?.strip_prefix("| `")?.strip_suffix('`')?;
+        Some((name, (*cells.get(1)?, cells.get(2)?.is_empty())))
+    });
+    let rows: BTreeMap<_, _> = rows.collect();
+    for (name, family) in told {
+        let (kind, _) = rows.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not on the page"));
+        assert_eq!(*kind, family.kind, "{name}");
+    }
+    // Those of controllers that are off.
+    let is_absent = |name: &str| name.starts_with("bowline_pod_range_");
+    for (name, _) in rows.iter().filter(|(name, (_, is_alone))| *is_alone && !is_absent(name)) {
+        assert!(told.contains_key(*name), "{name} is on the page and not told");
+    }
+}
+
+#[test]
+fn the_reader_takes_what_is_right_and_nothing_else() {
+    let good = "# HELP a b\n# TYPE a counter\na{b=\"c\\\"}\",d=\"\"} 1e+06\na 0\n";
+    assert!(exposition::read(good).is_ok(), "{:?}", exposition::read(good));
+    let bad = [
+        "a 1\n",
+        "# HELP a b\n# TYPE a counter\na 1",
+        "# HELP a b\n# TYPE a counter\n",
+        "# HELP a b\n# TYPE a counter\na 1\na 1\n",
+        "# HELP a b\n# TYPE a counter\nb 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c} 1\n",
+        "# HELP a b\n# TYPE a counter\na{b=\"c\"\"} 1\n",
+        "# HELP a b\n# TYPE a counter\na 1000000\n",
+        "# HELP a b\n# TYPE a counter\na 0.00001\n",
+        "# HELP a b\n# TYPE a counter\na\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"0.00000001\"} 1\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
+    ];
+    for text in bad {
+        assert!(exposition::read(text).is_err(), "{text}");
+    }
+}
+
+/// A cloud with one machine, and the configuration for it.
+fn cloud_with(machine: &str, prefix: &str, scratch: &Scratch) -> (Program, String) {
+    let mut cloud = Program::start("one-of-two", &["cloud", "--listen=127.0.0.1:0"]);
+    let endpoint = cloud.says("cloud ready at ");
+    let address = ["--address=InternalIP=10.0.0.1", "--id=one", &format!("--endpoint={endpoint}")].map(str::to_owned);
+    let arguments: Vec<_> = ["cloud", "add", machine].into_iter().chain(address.iter().map(String::as_str)).collect();
+    assert!(bowline(&arguments).status.success());
+    let config = scratch.file(&format!("{prefix}.yaml"), format!("endpoint: {endpoint}\nidPrefix: {prefix}\n"));
+    (cloud, config.display().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clouds_have_a_node_each_in_one_cluster() {
+    let server = Server::start("two-clouds", &[]);
+    let (_north, north) = cloud_with("worker-1", "north", &server.scratch);
+    let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
+    let configs = format!("--cloud-config=local={north},local={south}");
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let flags =
+        ["--cloud-provider=local,local", &configs, &kubeconfig, "--configure-cloud-routes=false", "--secure-port=0"];
+    let mut manager = Program::start("two-clouds", &flags);
+    let nodes: Api<Node> = Api::all(client(&server.kubeconfig()).await);
+    for (name, id) in [("worker-1", "north://one"), ("worker-2", "south://one")] {
+        nodes.create(&PostParams::default(), &tainted(name)).await.unwrap();
+        let node = initialised(&nodes, name, &manager).await;
+        assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some(id));
+    }
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
+/// The node once this is true of it.
+async fn node_that(nodes: &Api<Node>, name: &str, manager: &Program, is_so: impl Fn(&Node) -> bool) -> Node {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let node = nodes.get(name).await.unwrap();
+        if is_so(&node) {
+            return node;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "in vain; the manager said: {}", manager.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The pod ranges of a node.
+fn ranges(node: &Node) -> Vec<String> {
+    node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone()).unwrap_or_default()
+}
+
+/// What is said about the network of a node, in one word.
+fn network(node: &Node) -> Option<&str> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.as_deref()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
+    let flags = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"];
+    let mut all = Processes::start("pod-ranges", &flags);
+    all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let node = node_that(&nodes, "worker-1", &all.manager, |node| network(node) == Some("RouteCreated")).await;
+    assert_eq!(ranges(&node), ["10.244.0.0/24", "fd00:10:244::/64"]);
+    let routes = bowline(&["cloud", "routes", &format!("--endpoint={}", all.endpoint)]);
+    let routes = String::from_utf8(routes.stdout).unwrap();
+    for range in ranges(&node) {
+        let led = |line: &str| line.contains(&range) && line.contains("one") && line.contains("active");
+        assert!(routes.lines().any(led), "{range} is missing in {routes}");
+    }
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_gets_the_range_that_the_cloud_leads_to_its_machine() {
+    let flags = ["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", "--cluster-cidr=10.244.0.0/16"];
+    let mut all = Processes::start_with("cloud-ranges", "podRanges: true\n", &flags);
+    all.add(&["worker-1", "--id=one", "--pod-range=10.244.7.0/24"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    let node = node_that(&nodes, "worker-1", &all.manager, |node| !ranges(node).is_empty()).await;
+    assert_eq!(ranges(&node), ["10.244.7.0/24"]);
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_write_in_hand_is_finished_when_a_signal_comes() {
+    let mut all = Processes::start("in-hand", &[]);
+    let nodes = write_in_hand(&all, 500).await;
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    let node = nodes.get("worker-1").await.unwrap();
+    assert!(!is_tainted(&node) && addresses(&node) > 0, "{}", all.manager.said());
+    let events: Api<Event> = Api::namespaced(nodes.into_client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
+    assert_eq!(reasons, ["Synced"], "the last writes are told, too: {}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_with_the_watch_is_told_in_our_own_words_only() {
+    let all = Processes::start("own-words", &[]);
+    let client = client(&all.server.kubeconfig()).await;
+    let nodes = all.nodes().await;
+    let effects = [
+        serde_json::json!("partialWatchLine"),
+        serde_json::json!("reset"),
+        serde_json::json!({ "status": { "code": 403 } }),
+        serde_json::json!({ "status": { "code": 500 } }),
+    ];
+    for (number, effect) in effects.iter().enumerate() {
+        let name = format!("worker-{number}");
+        all.add(&[&name, "--address=InternalIP=10.0.0.1"]);
+        let rule = serde_json::json!({ "verb": "watch", "resource": "nodes", "effect": effect, "times": 1 });
+        turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+        turn(&client, "POST", "/debug/cut-watches", String::new()).await;
+        nodes.create(&PostParams::default(), &tainted(&name)).await.unwrap();
+        initialised(&nodes, &name, &all.manager).await;
+    }
+    let said = all.manager.said();
+    let foreign: Vec<_> = said.lines().filter(|line| line.contains(" kube_") || line.contains(" hyper")).collect();
+    assert!(foreign.is_empty(), "{foreign:#?}");
+    assert!(said.contains("the watch is interrupted") && said.contains("the watch works again"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_does_not_wait_for_the_write_in_hand() {
+    let mut all = Processes::start("second-signal", &[]);
+    write_in_hand(&all, 20_000).await;
+    all.manager.signal("-TERM");
+    all.manager.says("shutting down");
+    // What a shell says of a program that SIGTERM ended.
+    assert_eq!(all.manager.stop("-TERM").code(), Some(143), "{}", all.manager.said());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_switched_off_leaves_nodes_alone() {
+    let mut all = Processes::start("switched-off", &["--controllers=*,-cloud-node"]);
+    all.manager.says("\"cloud-node-controller\" is disabled");
+    all.add(&["worker-1"]);
+    let nodes = all.nodes().await;
+    nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
+    assert_eq!(all.manager.stop("-INT").code(), Some(0), "{}", all.manager.said());
+    assert!(nodes.get("worker-1").await.unwrap().spec.unwrap().provider_id.is_none());
+}
+
+#[test]
+fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
+    let nowhere = unused_address();
+    let scratch = Scratch::new("nowhere");
+    let config = scratch.file("local.yaml", format!("endpoint: http://{nowhere}\n"));
+    let config = format!("--cloud-config={}", config.display());
+    let master = format!("--master=http://{nowhere}");
+    let routes = "--configure-cloud-routes=false";
+    let mut manager =
+        Program::start("nowhere", &["--cloud-provider=local", &config, &master, routes, "--secure-port=0"]);
+    manager.says("starting");
+    manager.says("cannot get the lease; trying again");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+}
+
+/// An address that nobody listens on.
+fn unused_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn an_address_that_is_taken_ends_it_with_one() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (listen, master) = (format!("--metrics-listen={address}"), format!("--master=http://{}", unused_address()));
+    refused(&["--cloud-provider=local", "--configure-cloud-routes=false", &listen, &master], 1, &[&address]);
+}
+
+/// Somebody who would notice if anything were started: an API server and a cloud, to whom nobody may speak.
+struct Bystander {
+    listener: TcpListener,
+    scratch: Scratch,
+}
+
+impl Bystander {
+    fn new() -> Bystander {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Bystander { listener, scratch: Scratch::new("bystander") }
+    }
+
+    /// Runs the manager, with every address pointing here. It must end with 1, say all of this, and speak to nobody. What
+    /// is left is what it said about the problems.
+    fn sees_refused(&self, flags: &[&str], says: &[&str]) -> String {
+        let address = self.listener.local_addr().unwrap();
+        let master = format!("--master=http://{address}");
+        let arguments: Vec<_> = [master.as_str()].iter().chain(flags).copied().collect();
+        let text = refused(&arguments, 1, says);
+        let text = text.lines().filter(|line| !line.starts_with("Usage: ")).collect::<Vec<_>>().join("\n");
+        assert!(text.starts_with("Error: "), "FLAG-4: {text}");
+        assert!(self.listener.accept().is_err(), "{flags:?}: something was started");
+        text
+    }
+
+    /// A configuration file with the endpoint and these lines, as the value of `--cloud-config`.
+    fn config(&self, name: &str, lines: &str) -> String {
+        let text = format!("endpoint: http://{}\n{lines}", self.listener.local_addr().unwrap());
+        self.scratch.file(name, text).display().to_string()
+    }
+}
+
+#[test]
+fn bad_input_ends_it_with_one_before_anything_starts() {
+    let by = Bystander::new();
+    let config = |name: &str, lines: &str| format!("--cloud-config={}", by.config(name, lines));
+    let missing = format!("--cloud-config={}", by.scratch.path("missing.yaml").display());
+    let folder = format!("--cloud-config={}", by.scratch.path("").display());
+    let binary = format!("--cloud-config={}", by.scratch.file("binary.yaml", b"a: b\nc: \xff\n").display());
+    let local = "--cloud-provider=local";
+    let no_routes = "--configure-cloud-routes=false";
+    let cases: [(&[&str], &[&str]); 17] = [
+        (&["--cluster-name=harbour"], &["--cloud-provider cannot be empty"]),
+        (&["--cloud-provider="], &["--cloud-provider cannot be empty"]),
+        (&["--cloud-provider=locl"], &["unknown cloud provider \"locl\"; did you mean local?"]),
+        (&["--cloud-provider=external"], &["unknown cloud provider \"external\"", "kubelet"]),
+        (&[local, &missing], &["missing.yaml: there is no such file"]),
+        (&[local, &folder], &["is a folder; name a file in it"]),
+        (&[local, &binary], &["binary.yaml:2: is not UTF-8 text"]),
+        (&[local, &config("typo.yaml", "idPrefx: a\n")], &["typo.yaml:2: idPrefx", "did you mean idPrefix?"]),
+        (
+            &[local, &config("type.yaml", "listing: perhaps\n")],
+            &["type.yaml:2: listing", "\"perhaps\" is neither true nor false"],
+        ),
+        (&[local, &config("yaml.yaml", "idPrefix: [a\n")], &["yaml.yaml:2"]),
+        (&[local, "--knots=8"], &["--knots: there is no such flag"]),
+        (&[local, "--cloud-qsp=8"], &["--cloud-qsp: there is no such flag; did you mean --cloud-qps?"]),
+        (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: \"1d\"", "write 24h"]),
+        (&[local, "--concurrent-node-syncs", "0"], &["concurrent-node-syncs must be a positive number"]),
+        (
+            &[local, no_routes, "--load-balancer-default-cloud=moon"],
+            &["--load-balancer-default-cloud: there is no cloud \"moon\""],
+        ),
+        (&[local, "sail"], &["\"bowline\" does not take any arguments, got [\"sail\"]"]),
+        (&["--cloud-provider=local,local"], &["both local and local claim nodes", "\"local://\""]),
+    ];
+    for (flags, says) in cases {
+        by.sees_refused(flags, says);
+    }
+}
+
+#[test]
+fn pod_ranges_that_cannot_work_end_it_with_one_before_anything_starts() {
+    let by = Bystander::new();
+    let config = format!("--cloud-config={}", by.config("local.yaml", ""));
+    let local = ["--cloud-provider=local", &config, "--allocate-node-cidrs"];
+    let cases: [(&[&str], &[&str]); 9] = [
+        (
+            &["--cluster-cidr=10.0.0.0/16, fd00::/48"],
+            &["R25", "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"", "leave the blank out"],
+        ),
+        (&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], &["IPAM-2", "--cluster-cidr", "not configured as dual stack"]),
+        (&["--cluster-cidr="], &["IPAM-2", "--cluster-cidr: it is not given", "--cluster-cidr=<range of the pods>"]),
+        (
+            &["--service-cluster-ip-range=10.0.0.0/16,fd00::/108,10.1.0.0/16", "--cluster-cidr=10.244.0.0/16"],
+            &["IPAM-1", "--service-cluster-ip-range can not contain more than two entries"],
+        ),
+        (
+            &["--service-cluster-ip-range=10.0.0.0/8", "--cluster-cidr=10.244.0.0/16"],
+            &["nothing left", "10.0.0.0/8 covers the whole of --cluster-cidr 10.244.0.0/16"],
+        ),
+        (&["--cluster-cidr=2001:db8::/32", "--node-cidr-mask-size=49"], &["I12", "the node CIDR size is too big"]),
+        (
+            &["--cluster-cidr=10.244.0.0/16,fd00::/48", "--node-cidr-mask-size=24"],
+            &["I21", "usage of --node-cidr-mask-size is not allowed with dual-stack clusters"],
+        ),
+        (
+            &["--cluster-cidr=10.244.0.0/16", "--node-cidr-mask-size-ipv6=64"],
+            &["I22", "usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster"],
+        ),
+        (&["--cluster-cidr=10.244.0.0/16", "--feature-gates=Knots=1"], &["4.5", "unrecognized feature gate: Knots"]),
+    ];
+    for (flags, case) in cases {
+        // The first word names the case.
+        let text = by.sees_refused(&[&local[..], flags].concat(), &case[1..]);
+        assert_eq!(text.lines().count(), 1, "{}: one problem is one line: {text}", case[0]);
+    }
+}
+
+#[test]
+fn what_the_clouds_make_wrong_with_pod_ranges_is_told_with_all_else() {
+    let by = Bystander::new();
+    let config = format!("--cloud-config={}", by.config("local.yaml", ""));
+    let local = ["--cloud-provider=local", &config];
+    let fix = "set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+    let r24 = format!("--cluster-cidr: it is not given, and the cloud local has routes to see to; {fix}");
+    by.sees_refused(&local, &[&r24]);
+    let ranges = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+    // I23
+    let i23 = "--cidr-allocator-type: invalid CIDR allocator type: CloudAllocator; the cloud local does not do that";
+    by.sees_refused(&[&local[..], &ranges, &["--cidr-allocator-type=CloudAllocator"]].concat(), &[i23]);
+    let several = ["--node-monitor-period=1d", "--feature-gates=Knots=1", "--knots=8"];
+    let says = ["4 problems, and nothing was started", &r24, "--node-monitor-period", "Knots", "--knots"];
+    let text = by.sees_refused(&[&local[..], &several].concat(), &says);
+    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_bad_input() {
+    let by = Bystander::new();
+    let missing = format!("--kubeconfig={}", by.scratch.path("missing-kubeconfig").display());
+    let broken = format!("--kubeconfig={}", by.scratch.file("broken-kubeconfig", "clusters: {").display());
+    by.sees_refused(&["--cloud-provider=local", &missing], &["--kubeconfig", "missing-kubeconfig"]);
+    by.sees_refused(&["--cloud-provider=local", &broken], &["--kubeconfig", "broken-kubeconfig"]);
+}
+
+#[test]
+fn nobody_who_reads_what_went_wrong_keeps_it_from_ending() {
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // What a pipe holds: there is no room for another byte.
+    writer.write_all(&[b'x'; 1 << 16]).unwrap();
+    let mut manager = Command::new(BOWLINE).args(["--kubeconfig=/nowhere/config"]).stderr(writer).spawn().unwrap();
+    let status = within(Duration::from_secs(20), || manager.try_wait().unwrap());
+    manager.kill().unwrap();
+    manager.wait().unwrap();
+    assert_eq!(status.expect("it should have ended").code(), Some(1));
+}
+
+/// A Keystone that lets nobody in.
+#[cfg(feature = "provider-openstack")]
+fn refusing_keystone() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Whether all of the request has come does not matter to it.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 9\r\n\r\nwho's it?");
+            let _ = stream.read(&mut [0; 4096]);
+        }
+    });
+    format!("http://{address}")
+}
+
+#[cfg(feature = "provider-openstack")]
+#[test]
+fn a_cloud_that_refuses_credentials_does_not_end_the_manager_and_the_log_says_why() {
+    let scratch = Scratch::new("refusing-keystone");
+    let lines = "user-id = u\npassword = s3cret\ntenant-id = t\n";
+    let config = scratch.file("cloud.conf", format!("[Global]\nauth-url = {}\n{lines}", refusing_keystone()));
+    let config = format!("--cloud-config={}", config.display());
+    let server = Server::start("refusing-keystone", &[]);
+    let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
+    let flags = ["--cloud-provider=openstack", &config, &kubeconfig, "--secure-port=0", "--leader-elect=false"];
+    let flags = [&flags[..], &["--configure-cloud-routes=false"]].concat();
+    let mut manager = Program::start("refusing-keystone", &flags);
+    let said = manager.says("the cloud cannot be used yet");
+    assert!(said.contains("HTTP 401: who's it?") && said.contains("Check the provider's credentials"), "{said}");
+    manager.says("the cloud cannot be used yet");
+    assert_eq!(manager.ended(), None, "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert!(!manager.said().contains("s3cret"), "{}", manager.said());
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let by = Bystander::new();
+    let one = by.config("one.yaml", "endpont: x\n");
+    let two = by.config("two.yaml", "listing: perhaps\n");
+    let configs = format!("--cloud-config=local={one},local={two},harbour=x");
+    let flags = [
+        "--cloud-provider=local,local,opnstack",
+        &configs,
+        "--knots=8",
+        "--controllers=red-controller",
+        "--node-monitor-period=-1s",
+        "--concurrent-node-lifecycle-syncs=0",
+        "--leader-elect=maybe",
+        "sail",
+    ];
+    let says = [
+        "10 problems, and nothing was started",
+        "one.yaml:2: endpont",
+        "two.yaml:2: listing",
+        "\"harbour\" is not in --cloud-provider",
+        "unknown cloud provider \"opnstack\"",
+        "--knots",
+        "\"red-controller\" is not in the list of known controllers",
+        "--node-monitor-period",
+        "concurrent-node-lifecycle-syncs must be at least 1, but got 0",
+        "--leader-elect",
+        "got [\"sail\"]",
+    ];
+    let text = by.sees_refused(&flags, &says);
+    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
+}

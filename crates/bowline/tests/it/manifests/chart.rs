@@ -1,0 +1,232 @@
+//! The Helm chart, rendered by as much of Helm's language as it uses: `if`, `else`, `end`, `range`, `not`, `or`, `eq`,
+//! `quote`, `toJson`. That Helm itself reads the same in it has to be tried with Helm.
+
+use serde_json::{Value, json};
+
+use crate::manifests::{account, create, documents, manifests, may, post, server};
+use crate::support::workspace;
+
+/// As much of Helm as the chart needs.
+struct Renderer {
+    root: Value,
+}
+
+impl Renderer {
+    /// A value by its path, a text, or an application of `not`, `or`, `eq`, `quote`, `toJson`.
+    fn value(&self, expression: &str, dot: &Value) -> Value {
+        let expression = expression.trim();
+        let (head, rest) = expression.split_once(' ').unwrap_or((expression, ""));
+        let arguments = || rest.split(' ').filter(|word| !word.is_empty()).map(|word| self.value(word, dot));
+        match head {
+            "not" => json!(!is_true(&arguments().next().unwrap())),
+            "or" => arguments().find(is_true).unwrap_or(Value::Null),
+            "eq" => json!(arguments().next() == arguments().nth(1)),
+            "quote" => json!(Value::from(plain(&arguments().next().unwrap())).to_string()),
+            "toJson" => json!(arguments().next().unwrap().to_string()),
+            "." => dot.clone(),
+            "$key" => dot["key"].clone(),
+            "$value" => dot["value"].clone(),
+            text if text.starts_with('"') => serde_json::from_str(text).unwrap(),
+            path => {
+                let is_of_root = [".Values.", ".Release.", "$."].iter().any(|root| path.starts_with(root));
+                let (from, pointer) = (if is_of_root { &self.root } else { dot }, path.trim_start_matches('$'));
+                let found = from.pointer(&pointer.replace('.', "/"));
+                found.unwrap_or_else(|| panic!("there is no {path}")).clone()
+            }
+        }
+    }
+
+    fn render(&self, template: &str) -> String {
+        let lines: Vec<&str> = template.lines().collect();
+        let (rendered, rest) = self.block(&lines, &Value::Null, true);
+        assert!(rest.is_empty(), "an end too many: {rest:?}");
+        rendered
+    }
+
+    /// Renders up to the `else` or `end` of this block; what is rendered, and the lines from there on.
+    fn block<'a>(&self, mut lines: &'a [&'a str], dot: &Value, is_shown: bool) -> (String, &'a [&'a str]) {
+        let mut rendered = String::new();
+        while let Some((line, rest)) = lines.split_first() {
+            let control = line.trim().strip_prefix("{{- ").and_then(|text| text.strip_suffix(" }}"));
+            match control {
+                Some(text) if text == "end" || text.starts_with("else") => return (rendered, lines),
+                Some(text) if text.starts_with("if ") => {
+                    let (chosen, after) = self.branches(lines, dot, is_shown);
+                    rendered.push_str(&chosen);
+                    lines = after;
+                }
+                Some(text) => {
+                    let items = items(&self.value(text.rsplit(' ').next().unwrap(), dot));
+                    let (_, after) = self.block(rest, &Value::Null, false);
+                    for item in items.iter().filter(|_| is_shown) {
+                        rendered.push_str(&self.block(rest, item, true).0);
+                    }
+                    lines = &after[1..];
+                }
+                None => {
+                    if is_shown {
+                        rendered.push_str(&self.line(line, dot));
+                        rendered.push('\n');
+                    }
+                    lines = rest;
+                }
+            }
+        }
+        (rendered, lines)
+    }
+
+    /// `if`, any number of `else if`, perhaps `else`, `end`.
+    fn branches<'a>(&self, mut lines: &'a [&'a str], dot: &Value, is_shown: bool) -> (String, &'a [&'a str]) {
+        let (mut chosen, mut is_open) = (String::new(), is_shown);
+        loop {
+            let control = lines[0].trim().trim_start_matches("{{- ").trim_end_matches(" }}");
+            if control == "end" {
+                return (chosen, &lines[1..]);
+            }
+            let condition = control.split_once("if ").map(|(_, condition)| condition);
+            let holds = is_open && condition.is_none_or(|condition| is_true(&self.value(condition, dot)));
+            let (text, after) = self.block(&lines[1..], dot, holds);
+            chosen.push_str(&text);
+            (lines, is_open) = (after, is_open && !holds);
+        }
+    }
+
+    fn line(&self, line: &str, dot: &Value) -> String {
+        let mut pieces = line.split("{{");
+        let mut rendered = pieces.next().unwrap().to_owned();
+        for piece in pieces {
+            let (expression, rest) = piece.split_once("}}").unwrap();
+            rendered.push_str(&plain(&self.value(expression, dot)));
+            rendered.push_str(rest);
+        }
+        rendered
+    }
+}
+
+/// What a `range` goes over, as its dot.
+fn items(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items.clone(),
+        Value::Object(map) => map.iter().map(|(key, value)| json!({"key": key, "value": value})).collect(),
+        other => panic!("{other} is no list"),
+    }
+}
+
+fn is_true(value: &Value) -> bool {
+    !matches!(value, Value::Null | Value::Bool(false)) && value != "" && *value != json!([]) && *value != json!({})
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The chart with these values over its own.
+fn rendered(values: Value, namespace: &str) -> String {
+    let chart = workspace().join("deploy/chart/bowline");
+    let read = |name: &str| std::fs::read_to_string(chart.join(name)).unwrap();
+    let mut all: Value = bowline_config::ConfigFile::from_text("values.yaml", read("values.yaml")).yaml().unwrap();
+    merge(&mut all, values);
+    let root = json!({"Values": all, "Release": {"Namespace": namespace}});
+    let names = ["account", "roles", "secrets", "config", "disruption_budget", "workload"];
+    let templates = names.map(|name| read(&format!("templates/{name}.yaml")));
+    templates.map(|template| Renderer { root: root.clone() }.render(&template)).join("\n---\n")
+}
+
+fn merge(all: &mut Value, values: Value) {
+    match (all, values) {
+        (Value::Object(all), Value::Object(values)) => {
+            values.into_iter().for_each(|(key, value)| merge(all.entry(key).or_insert(Value::Null), value));
+        }
+        (all, value) => *all = value,
+    }
+}
+
+#[tokio::test]
+async fn whatever_its_values_are_everything_is_taken_strictly() {
+    let cases = [
+        json!({}),
+        json!({"kind": "Deployment", "apiServer": {"host": "10.0.0.1"}, "cloudConfig": "endpoint: \"x\"\n# y\n"}),
+        json!({"cloudConfigSecret": "mine", "flags": ["--v=4", "--cluster-name=it's"], "nodeSelector": {"a": "true"}}),
+        json!({"controllers": {"route": true, "nodeIpam": true, "service": false}, "clusterCidr": "10.244.0.0/16"}),
+        json!({"leaderElection": false, "useServiceAccountCredentials": true, "kind": "Deployment"}),
+        json!({"cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf"}),
+        json!({"environment": {"OS_CCM_REGIONAL": "true"}, "cloudConfig": "[Global]\n", "cloudConfigFolder": "/etc/config"}),
+        json!({"secrets": [{"namespace": "kube-system", "name": "a"}, {"namespace": "kube-system", "name": "b"}]}),
+        json!({"imagePullSecrets": ["registry", "1e3"], "leaseName": "mine", "cloudProvider": "local"}),
+    ];
+    for values in cases {
+        let objects = create(&server().await, &rendered(values.clone(), "kube-system")).await;
+        assert!(objects.len() >= 6, "{values}");
+    }
+}
+
+#[tokio::test]
+async fn resources_are_those_of_the_values_whatever_they_are() {
+    let resources = json!({
+        "requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi", "ephemeral-storage": "1Gi"},
+    });
+    let objects = create(&server().await, &rendered(json!({"resources": resources}), "kube-system")).await;
+    assert_eq!(objects.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["resources"], resources);
+    let bare = json!({"resources": {"requests": null}});
+    assert!(!create(&server().await, &rendered(bare, "kube-system")).await.is_empty());
+}
+
+#[tokio::test]
+async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
+    let values = json!({"leaderElection": false, "kind": "Deployment", "replicas": 3});
+    let objects = create(&server().await, &rendered(values, "kube-system")).await;
+    let spec = &objects.last().unwrap()["spec"];
+    assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&json!(1), &json!("Recreate")));
+    let budget = objects.iter().find(|object| object["kind"] == "PodDisruptionBudget").unwrap();
+    assert_eq!((&budget["spec"]["maxUnavailable"], &budget["spec"]["selector"]), (&json!(1), &spec["selector"]));
+    assert!(!rendered(json!({"kind": "DaemonSet"}), "kube-system").contains("PodDisruptionBudget"));
+}
+
+#[tokio::test]
+async fn the_secret_of_the_go_manager_for_openstack_is_found_where_it_was() {
+    let values = json!({
+        "cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf",
+        "cloudConfigFolder": "/etc/config", "environment": {"OS_CCM_REGIONAL": "true"},
+    });
+    let objects = create(&server().await, &rendered(values, "kube-system")).await;
+    let pod = &objects.last().unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "cloud-config");
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert_eq!(container["env"], json!([{"name": "OS_CCM_REGIONAL", "value": "true"}]));
+    assert!(container["args"].to_string().contains("--cloud-config=/etc/config/cloud.conf"), "{container}");
+}
+
+/// The same as what `bowline manifests` prints for a configuration that names it.
+#[tokio::test]
+async fn a_secret_of_the_values_may_be_read_and_no_other_one() {
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    let values = json!({"secrets": [{"namespace": "vault", "name": "local-cloud"}]});
+    create(&server, &rendered(values, "kube-system")).await;
+    let client = account(&server, "kube-system");
+    for verb in ["list", "watch"] {
+        assert!(may(&client, &format!("{verb} secrets vault/local-cloud")).await, "{verb}");
+    }
+    for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
+        assert!(!may(&client, what).await, "{what}");
+    }
+    assert!(!rendered(json!({}), "kube-system").contains("secrets]"), "no Secret is named, and none may be read");
+}
+
+#[tokio::test]
+async fn it_says_what_the_command_says() {
+    let of = |objects: Vec<Value>| {
+        let mut pod = objects.last().unwrap()["spec"].clone();
+        // The chart spells out what the command leaves to defaults.
+        pod["template"]["spec"]["containers"][0]["args"] = Value::Null;
+        pod["template"]["spec"]["volumes"] = Value::Null;
+        pod["template"]["spec"]["containers"][0]["volumeMounts"] = Value::Null;
+        pod
+    };
+    let chart = of(create(&server().await, &rendered(json!({}), "kube-system")).await);
+    let command = of(create(&server().await, &manifests(&[])).await);
+    assert_eq!(chart, command);
+    assert!(!documents(&rendered(json!({}), "kube-system")).iter().any(|document| document.contains("{{")));
+}

@@ -1,0 +1,534 @@
+//! What `bowline manifests` prints, on an API server with RBAC: it is taken strictly, and allows what the manager does and
+//! nothing else. The generated files in `deploy/` are the same thing.
+
+mod chart;
+mod needed;
+
+use std::process::{Command, Stdio};
+
+use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::support::{Scratch, bowline, refused, skip, workspace};
+
+/// Where a kind is found.
+const PATHS: [(&str, &str); 11] = [
+    ("Namespace", "/api/v1/namespaces"),
+    ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
+    ("Secret", "/api/v1/namespaces/NS/secrets"),
+    ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+    ("ClusterRoleBinding", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
+    ("Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/roles"),
+    ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/namespaces/NS/rolebindings"),
+    ("Service", "/api/v1/namespaces/NS/services"),
+    ("PodDisruptionBudget", "/apis/policy/v1/namespaces/NS/poddisruptionbudgets"),
+    ("DaemonSet", "/apis/apps/v1/namespaces/NS/daemonsets"),
+    ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
+];
+
+async fn server() -> ApiServer {
+    let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
+    ApiServer::start(options).await.unwrap()
+}
+
+/// What the command prints.
+fn manifests(flags: &[&str]) -> String {
+    let output = bowline(&[&["manifests", "--cloud-provider", "local"], flags].concat());
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The documents of a stream.
+pub(crate) fn documents(text: &str) -> Vec<String> {
+    text.split("\n---\n").map(str::to_owned).filter(|document| !document.trim().is_empty()).collect()
+}
+
+/// Makes the objects, strictly; what the API server made of them.
+pub(crate) async fn create(server: &ApiServer, text: &str) -> Vec<Value> {
+    let mut made = Vec::new();
+    for document in documents(text) {
+        made.push(create_one(server, document).await);
+    }
+    made
+}
+
+async fn create_one(server: &ApiServer, document: String) -> Value {
+    let object: Value = serde_saphyr::from_str(&document).unwrap();
+    post(server, &object, document).await
+}
+
+/// Posts the object as it is written here, strictly.
+pub(crate) async fn post(server: &ApiServer, object: &Value, written: String) -> Value {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+    let path = PATHS.iter().find(|(known, _)| object["kind"] == *known).unwrap().1.replace("NS", namespace);
+    let request = hyper::Request::post(format!("{path}?fieldValidation=Strict"))
+        .header("content-type", "application/yaml")
+        .body(kube::client::Body::from(written.clone().into_bytes()))
+        .unwrap();
+    let response = server.in_process_client().send(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(status.is_success(), "{status}: {}\n{written}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The last document: what runs the pods.
+fn pod(objects: &[Value]) -> &Value {
+    &objects.last().unwrap()["spec"]["template"]["spec"]
+}
+
+#[tokio::test]
+async fn everything_is_taken_strictly_however_it_is_asked_for() {
+    let cases: [&[&str]; 7] = [
+        &[],
+        &["--kind", "Deployment", "--replicas", "3", "--api-server", "[fd00::1]:6443"],
+        &["--namespace", "clouds", "--image", "registry.example/bowline@sha256:0123"],
+        &["--node-selector", "node-role.kubernetes.io/control-plane=true", "--leader-elect=false"],
+        &["--", "--cluster-cidr=10.244.0.0/16,fd00:10::/48", "--allocate-node-cidrs", "--controllers=*,-service"],
+        &["--cluster-name", "it's \"mine\": #1", "-v4"],
+        &["--image-pull-secret", "registry", "--image-pull-secret=1e3"],
+    ];
+    for flags in cases {
+        let objects = create(&server().await, &manifests(flags)).await;
+        assert!(objects.len() >= 5, "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_pods_start_in_a_cluster_that_has_nothing_yet() {
+    let objects = create(&server().await, &manifests(&["--api-server", "10.0.0.1:6443"])).await;
+    let pod = pod(&objects);
+    assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["nodeSelector"], json!({"node-role.kubernetes.io/control-plane": ""}));
+    let tolerates = |key: &str, effect: &str| {
+        let tolerations = pod["tolerations"].as_array().unwrap().iter();
+        tolerations.clone().any(|one| {
+            one["key"] == key && one["operator"] == "Exists" && (one["effect"] == effect || one["effect"].is_null())
+        })
+    };
+    for (key, effect) in [
+        ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+        ("node-role.kubernetes.io/control-plane", "NoSchedule"),
+        ("node-role.kubernetes.io/control-plane", "NoExecute"),
+        ("node.kubernetes.io/not-ready", "NoSchedule"),
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/network-unavailable", "NoSchedule"),
+        ("node-role.kubernetes.io/etcd", "NoExecute"),
+        ("CriticalAddonsOnly", "NoExecute"),
+    ] {
+        assert!(tolerates(key, effect), "{key}:{effect}");
+    }
+    let environment = &pod["containers"][0]["env"];
+    assert_eq!(environment[0], json!({"name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1"}));
+    assert_eq!(environment[1], json!({"name": "KUBERNETES_SERVICE_PORT", "value": "6443"}));
+}
+
+#[tokio::test]
+async fn the_container_can_do_no_more_than_it_must() {
+    let objects = create(&server().await, &manifests(&[])).await;
+    let (pod, container) = (pod(&objects), &pod(&objects)["containers"][0]);
+    let context = &pod["securityContext"];
+    assert_eq!((&context["runAsNonRoot"], &context["runAsUser"]), (&json!(true), &json!(65532)));
+    assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}));
+    let expected = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+    });
+    assert_eq!(container["securityContext"], expected);
+    assert_eq!(container["resources"]["requests"], json!({"cpu": "20m", "memory": "32Mi"}));
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!((&get["scheme"], &get["port"]), (&json!("HTTPS"), &json!(10258)), "{probe}");
+    }
+    // 0440: the group is the pod's.
+    assert_eq!(pod["volumes"][0]["secret"]["defaultMode"], 288);
+    assert_eq!(context["fsGroup"], 65532);
+}
+
+#[tokio::test]
+async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it() {
+    let scratch = Scratch::new("manifests-config");
+    let text = "# ours\nendpoint: http://10.0.0.9:7480\n\nidPrefix: \"other\"\n";
+    let file = scratch.file("cloud.yaml", text);
+    let text_of = |objects: &[Value]| {
+        let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+        let data = secret["data"]["local.yaml"].as_str().unwrap();
+        String::from_utf8(base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap()).unwrap()
+    };
+    let objects = create(&server().await, &manifests(&["--cloud-config", file.to_str().unwrap()])).await;
+    assert_eq!(text_of(&objects), text);
+    let args = pod(&objects)["containers"][0]["args"].clone();
+    assert_eq!(args[1], "--cloud-config=/etc/bowline/local.yaml");
+    assert!(text_of(&create(&server().await, &manifests(&[])).await).starts_with("# Where"), "a template");
+}
+
+#[tokio::test]
+async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
+    let scratch = Scratch::new("manifests-openstack");
+    let openstack = |flags: &[&str]| {
+        let output = bowline(&[&["manifests", "--cloud-provider=openstack"], flags].concat());
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (without, remarks) = openstack(&[]);
+    assert!(remarks.contains("create secret generic cloud-config --from-file=cloud.conf"), "{remarks}");
+    let objects = create(&server().await, &without).await;
+    assert!(objects.iter().all(|object| object["kind"] != "Secret"), "one that is there is not to be overwritten");
+    let pod = pod(&objects);
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "cloud-config");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/config");
+    assert_eq!(pod["containers"][0]["args"][1], "--cloud-config=/etc/config/cloud.conf");
+
+    let text = "[Global]\nauth-url = https://keystone.example.com\nuser-id = u\npassword = \"a#b\"\ntenant-id = t\n";
+    let file = scratch.file("mine.conf", text);
+    let (with, remarks) = openstack(&["--cloud-config", file.to_str().unwrap()]);
+    assert!(!remarks.contains("cloud-config"), "{remarks}");
+    let objects = create(&server().await, &with).await;
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    assert_eq!(secret["metadata"]["name"], "cloud-config");
+    let data = secret["data"]["cloud.conf"].as_str().unwrap();
+    let data = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+    assert_eq!(String::from_utf8(data).unwrap(), text);
+
+    let local = scratch.file("local.yaml", "idPrefix: other\n");
+    let both = format!("local={}", local.display());
+    let (both, _) = openstack(&["--cloud-provider=local", "--cloud-config", &both]);
+    let objects = create(&server().await, &both).await;
+    let names: Vec<_> =
+        objects.iter().filter(|object| object["kind"] == "Secret").map(|one| &one["metadata"]["name"]).collect();
+    assert_eq!(names, ["bowline"]);
+    let args = objects.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    for flag in ["openstack=/etc/config/cloud.conf", "local=/etc/bowline/local.yaml"] {
+        assert!(args.contains(&format!("--cloud-config={flag}")), "{args}");
+    }
+}
+
+#[tokio::test]
+async fn the_examples_for_openstack_are_taken_strictly_and_say_only_what_is_known() {
+    let (server, examples) = (server().await, workspace().join("examples/openstack"));
+    let reference = std::fs::read_to_string(workspace().join("docs/reference/openstack-annotations.md")).unwrap();
+    let mut count = 0;
+    for path in std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()) {
+        let made = create(&server, &std::fs::read_to_string(&path).unwrap()).await;
+        let annotations = made[0]["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        for key in annotations.keys() {
+            assert!(reference.contains(&format!("## `{key}`")), "{}: {key}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 5, "where are they?");
+}
+
+#[tokio::test]
+async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
+    let scratch = Scratch::new("manifests-files");
+    let migration = "kind: LeaderMigrationConfiguration\napiVersion: controllermanager.config.k8s.io/v1\n\
+                     leaderName: mine\ncontrollerLeaders:\n  - name: route\n    component: '*'\n";
+    let file = scratch.file("migration file.yaml", migration);
+    let document = "apiVersion: cloudcontrollermanager.config.k8s.io/v1alpha1\n\
+                    kind: CloudControllerManagerConfiguration\nGeneric:\n  LeaderElection:\n    resourceName: other\n";
+    let config = scratch.file("config.yaml", document);
+    let flags = [
+        "--enable-leader-migration".to_owned(),
+        format!("--leader-migration-config={}", file.display()),
+        format!("--config={}", config.display()),
+        "--configure-cloud-routes=false".to_owned(),
+    ];
+    let server = server().await;
+    let objects = create(&server, &manifests(&flags.each_ref().map(String::as_str))).await;
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    let args: Vec<&str> =
+        pod(&objects)["containers"][0]["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for (flag, text) in [("leader-migration-config", migration), ("config", document)] {
+        let data = secret["data"][flag].as_str().unwrap();
+        let data = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
+        assert_eq!(String::from_utf8(data).unwrap(), text);
+        let there = format!("--{flag}=/etc/bowline/{flag}");
+        assert_eq!(args.iter().filter(|arg| arg.starts_with(&format!("--{flag}="))).collect::<Vec<_>>(), [&there]);
+    }
+    // The rights follow what the files say.
+    for name in ["mine", "other"] {
+        let what = format!("update leases.coordination.k8s.io kube-system/{name}");
+        assert!(may(&account(&server, "kube-system"), &what).await, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn flags_reach_the_manager_as_they_are_given() {
+    let flag = "--cluster-name=$(HOME) $5 \"a\": b # ü\u{2028}";
+    let objects = create(&server().await, &manifests(&[flag])).await;
+    let args = pod(&objects)["containers"][0]["args"].as_array().unwrap();
+    let given: Vec<String> = args.iter().map(|arg| arg.as_str().unwrap().replace("$$", "$")).collect();
+    assert!(given.contains(&flag.to_owned()), "{given:?}");
+    assert!(args.iter().any(|arg| arg.as_str().unwrap().contains("$$(HOME) $$5")), "kubelets expand: {args:?}");
+}
+
+#[tokio::test]
+async fn leases_in_another_namespace_have_a_role_there_and_authorities_are_read_where_they_are() {
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leases"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    create(&server, &manifests(&["--namespace", "clouds", "--leader-elect-resource-namespace=leases"])).await;
+    let client = account(&server, "clouds");
+    for what in [
+        "update leases.coordination.k8s.io leases/cloud-controller-manager",
+        "create events leases/",
+        "watch configmaps kube-system/extension-apiserver-authentication",
+    ] {
+        assert!(may(&client, what).await, "{what}");
+    }
+    assert!(!may(&client, "update leases.coordination.k8s.io kube-system/cloud-controller-manager").await);
+}
+
+#[tokio::test]
+async fn a_secret_that_the_configuration_names_may_be_read_and_no_other_one() {
+    let scratch = Scratch::new("manifests-secret");
+    let file = scratch.file("cloud.yaml", "tokenSecret: vault/local-cloud\n");
+    let file = file.to_str().unwrap();
+    let server = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
+    post(&server, &namespace, namespace.to_string()).await;
+    let objects = create(&server, &manifests(&["--cloud-config", file])).await;
+    let role = objects.iter().find(|object| object["kind"] == "Role" && object["metadata"]["namespace"] == "vault");
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["local-cloud"], "verbs": ["list", "watch"]});
+    assert_eq!(role.unwrap()["rules"], json!([rule]));
+    let client = account(&server, "kube-system");
+    assert!(may(&client, "watch secrets vault/local-cloud").await);
+    for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
+        assert!(!may(&client, what).await, "{what}");
+    }
+    assert!(!manifests(&[]).contains("secrets"), "only a cloud that names Secrets may read some");
+}
+
+#[tokio::test]
+async fn who_works_alone_is_gone_before_the_next_one_comes() {
+    let alone = ["--kind", "Deployment", "--replicas", "1", "--leader-elect=false"];
+    let objects = create(&server().await, &manifests(&alone)).await;
+    assert_eq!(objects.last().unwrap()["spec"]["strategy"]["type"], "Recreate");
+    let objects = create(&server().await, &manifests(&["--kind", "Deployment"])).await;
+    let affinity = &pod(&objects)["affinity"]["podAntiAffinity"];
+    assert!(affinity["requiredDuringSchedulingIgnoredDuringExecution"].is_array(), "one pod on a node: {affinity}");
+}
+
+#[tokio::test]
+async fn a_drain_evicts_one_pod_of_a_deployment_at_a_time() {
+    let objects = create(&server().await, &manifests(&["--kind", "Deployment"])).await;
+    let budget = objects.iter().find(|object| object["kind"] == "PodDisruptionBudget").unwrap();
+    assert_eq!(
+        (&budget["spec"]["maxUnavailable"], &budget["metadata"]["namespace"]),
+        (&json!(1), &json!("kube-system"))
+    );
+    let workload = objects.last().unwrap();
+    assert_eq!(budget["spec"]["selector"], workload["spec"]["selector"], "it is about the pods of the Deployment");
+    assert!(!manifests(&[]).contains("PodDisruptionBudget"), "drains leave the pods of a DaemonSet alone");
+}
+
+// ---- rights
+
+/// The manager's account may do this: `verb resource[.group] [namespace/name]`.
+async fn may(client: &kube::Client, what: &str) -> bool {
+    let mut words = what.split(' ');
+    let (verb, resource) = (words.next().unwrap(), words.next().unwrap());
+    let (namespace, name) = words.next().and_then(|place| place.split_once('/')).unwrap_or_default();
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = json!({
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+        "name": name,
+    });
+    let review = json!({"spec": {"resourceAttributes": attributes}});
+    let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+fn account(server: &ApiServer, namespace: &str) -> kube::Client {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
+    server.in_process_client_for(&format!("system:serviceaccount:{namespace}:cloud-controller-manager"), &groups)
+}
+
+const ALLOWED: [&str; 19] = [
+    "list nodes",
+    "watch nodes",
+    "get nodes",
+    "patch nodes",
+    "delete nodes",
+    "patch nodes/status",
+    "list services",
+    "watch services",
+    "get services",
+    "patch services/status",
+    "create events default/",
+    "patch events default/x",
+    "create leases.coordination.k8s.io kube-system/",
+    "get leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "update leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "watch leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "create tokenreviews.authentication.k8s.io",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "watch configmaps kube-system/extension-apiserver-authentication",
+];
+
+const FORBIDDEN: [&str; 20] = [
+    "get secrets kube-system/bowline",
+    "list secrets",
+    "list pods",
+    "create pods default/",
+    "delete pods default/x",
+    "create nodes",
+    "update nodes",
+    "update nodes/status",
+    "update services",
+    "patch services default/x",
+    "delete services default/x",
+    "update services/status default/x",
+    "list configmaps",
+    "get configmaps kube-system/other",
+    "update leases.coordination.k8s.io kube-system/kube-controller-manager",
+    "delete leases.coordination.k8s.io kube-system/cloud-controller-manager",
+    "create leases.coordination.k8s.io default/",
+    "create serviceaccounts/token kube-system/node-controller",
+    "bind clusterroles.rbac.authorization.k8s.io",
+    "impersonate users",
+];
+
+#[tokio::test]
+async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
+    for namespace in ["kube-system", "clouds"] {
+        let server = server().await;
+        create(&server, &manifests(&["--namespace", namespace])).await;
+        let client = account(&server, namespace);
+        for what in ALLOWED {
+            assert!(may(&client, what).await, "{namespace}: {what}");
+        }
+        for what in FORBIDDEN {
+            assert!(!may(&client, what).await, "{namespace}: {what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_switched_off_is_not_allowed() {
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--authentication-skip-lookup"], &["get configmaps kube-system/extension-apiserver-authentication"]),
+        (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
+        (&["--controllers=cloud-node"], &["list services", "patch services/status", "delete nodes"]),
+        (
+            &["--leader-elect=false", "--controllers=*,-cloud-node-lifecycle"],
+            &["create leases.coordination.k8s.io kube-system/"],
+        ),
+        (
+            &["--leader-elect-resource-name=mine"],
+            &["update leases.coordination.k8s.io kube-system/cloud-controller-manager"],
+        ),
+    ];
+    for (flags, forbidden) in cases {
+        let server = server().await;
+        create(&server, &manifests(flags)).await;
+        for what in forbidden {
+            assert!(!may(&account(&server, "kube-system"), what).await, "{flags:?}: {what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cl4_with_accounts_of_their_own_the_controllers_have_what_the_process_gives_up() {
+    let server = server().await;
+    create(&server, &manifests(&["--use-service-account-credentials"])).await;
+    let process = account(&server, "kube-system");
+    for what in ["patch nodes", "delete nodes", "patch services/status default/x", "create events default/"] {
+        assert!(!may(&process, what).await, "the process: {what}");
+    }
+    assert!(may(&process, "create serviceaccounts/token kube-system/node-controller").await);
+    assert!(!may(&process, "create serviceaccounts/token kube-system/default").await);
+    let cases: [(&str, &[&str]); 2] = [
+        (
+            "node-controller",
+            &["get nodes", "patch nodes", "delete nodes", "patch nodes/status", "create events default/"],
+        ),
+        (
+            "service-controller",
+            &["get services default/x", "patch services/status default/x", "patch events default/x"],
+        ),
+    ];
+    for (name, allowed) in cases {
+        let client = server.in_process_client_for(&format!("system:serviceaccount:kube-system:{name}"), &[]);
+        for what in allowed {
+            assert!(may(&client, what).await, "{name}: {what}");
+        }
+    }
+    let service = server.in_process_client_for("system:serviceaccount:kube-system:service-controller", &[]);
+    assert!(!may(&service, "delete nodes").await);
+}
+
+#[tokio::test]
+async fn probes_ask_where_the_manager_listens() {
+    let pods = create(&server().await, &manifests(&["--bind-address=127.0.0.1", "--secure-port=11258"])).await;
+    let container = &pod(&pods)["containers"][0];
+    let get = &container["livenessProbe"]["httpGet"];
+    assert_eq!((&get["host"], &get["port"]), (&json!("127.0.0.1"), &json!(11258)));
+    let server = server().await;
+    let silent = create(&server, &manifests(&["--secure-port=0"])).await;
+    assert!(pod(&silent)["containers"][0].get("livenessProbe").is_none());
+    assert!(!may(&account(&server, "kube-system"), "create tokenreviews.authentication.k8s.io").await);
+}
+
+// ---- as others see it
+
+#[test]
+fn what_cannot_work_is_refused_and_nothing_is_printed() {
+    let cases: [(&[&str], &str); 11] = [
+        (&["--cloud-provider", "local", "--kubeconfig=/etc/kubernetes/admin.conf"], "--kubeconfig: "),
+        (&["--cloud-provider", "local", "--authentication-kubeconfig=/x"], "their service account"),
+        (&["--cloud-provider", "local", "--master=https://10.0.0.1"], "--master: the pods would have no credentials"),
+        (&["--cloud-provider", "local", "--cert-dir=/var/run/x"], "--cert-dir: "),
+        (&["--cloud-provider", "local", "--client-ca-file=/nowhere.pem"], "/nowhere.pem"),
+        (&["--cloud-provider", "local", "--kind", "Deployment", "--leader-elect=false"], "all the pods would work at"),
+        (&["--cloud-provider", "lokal"], "unknown cloud provider \"lokal\"; did you mean local?"),
+        (&["--cloud-provider", "local", "--cloud-config", "/nowhere"], "/nowhere"),
+        (&["--cloud-provider", "local", "--controllers=nod"], "\"nod\" is not in the list of known controllers"),
+        (&["--cloud-provider", "local", "--knots=8"], "--knots: there is no such flag"),
+        (&["--cloud-provider", "local", "--namespace", "Kube_System"], "expected up to 63 lower-case letters"),
+    ];
+    for (flags, says) in cases {
+        let out = refused(&[&["manifests"], flags].concat(), 2, &[says]);
+        assert!(!out.contains("apiVersion"), "{out}");
+    }
+}
+
+#[test]
+fn the_same_flags_print_the_same_bytes() {
+    let flags = ["--kind", "Deployment", "--cluster-cidr=10.244.0.0/16"];
+    assert_eq!(manifests(&flags), manifests(&flags));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_applies_them_strictly_and_builds_the_base() {
+    if !Command::new("kubectl").arg("version").arg("--client").output().is_ok_and(|output| output.status.success()) {
+        return skip("there is no kubectl");
+    }
+    let server = server().await;
+    let scratch = Scratch::new("manifests-kubectl");
+    let kubeconfig = scratch.file("kubeconfig", server.kubeconfig());
+    let file = scratch.file("bowline.yaml", manifests(&["--namespace", "clouds", "--kind", "Deployment"]));
+    let kubectl = |arguments: &[&str]| {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(&kubeconfig).args(arguments).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("Warning"), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = file.to_str().unwrap();
+    kubectl(&["apply", "--server-side", "--validate=strict", "-f", file]);
+    let again = kubectl(&["apply", "--server-side", "--validate=strict", "-f", file]);
+    assert!(again.contains("deployment.apps/bowline serverside-applied"), "{again}");
+    let base = workspace().join("deploy/kubernetes/local");
+    let built = scratch.file("built.yaml", kubectl(&["kustomize", base.to_str().unwrap()]));
+    let applied = kubectl(&["apply", "--server-side", "--validate=strict", "-f", built.to_str().unwrap()]);
+    assert!(applied.contains("daemonset.apps/bowline serverside-applied"), "{applied}");
+}

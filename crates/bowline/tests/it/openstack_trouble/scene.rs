@@ -1,0 +1,324 @@
+//! A cluster of two nodes on a simulated cloud, and hands for both.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use bowline_openstack_simulator::{
+    Detail, Golden, Kind, NewServer, Options, Record, Server as CloudServer, Simulator, Work,
+};
+use k8s_openapi::api::core::v1::{Event, Node, Service};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::support::{BOWLINE, Program, Server, bowline};
+
+/// The longest that anything may take: a try after another comes seconds later, and the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Kinds of writes that each story makes.
+const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/openstack_trouble/journals.txt");
+
+/// What a Service may leave behind.
+const KINDS: [Kind; 7] = [
+    Kind::LoadBalancer,
+    Kind::Listener,
+    Kind::Pool,
+    Kind::Member,
+    Kind::HealthMonitor,
+    Kind::FloatingIp,
+    Kind::SecurityGroup,
+];
+
+pub(crate) struct Scene {
+    pub(crate) cloud: Simulator,
+    /// `None` while nobody listens.
+    served: Option<CloudServer>,
+    address: SocketAddr,
+    pub(crate) server: Server,
+    pub(crate) client: kube::Client,
+    before: BTreeMap<Kind, Vec<String>>,
+    _golden: Golden,
+}
+
+/// A Service of type LoadBalancer with one port.
+pub(crate) fn service(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+    })
+}
+
+impl Scene {
+    /// With Octavia as quick as can be.
+    pub(crate) async fn new(test: &str) -> Scene {
+        Scene::with(test, Options::default()).await
+    }
+
+    pub(crate) async fn with(test: &str, options: Options) -> Scene {
+        let cloud = Simulator::new(options);
+        let served = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let server = Server::start(test, &[]);
+        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let address = served.address();
+        let (before, golden) = (held(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
+        let scene = Scene { before, cloud, served: Some(served), address, server, client, _golden: golden };
+        scene.configure(&scene.lines());
+        for name in ["node-1", "node-2"] {
+            scene.node(name).await;
+        }
+        scene
+    }
+
+    /// What `cloud.conf` says of balancers unless a test says otherwise.
+    pub(crate) fn lines(&self) -> String {
+        let fixture = self.cloud.fixture();
+        format!(
+            "[LoadBalancer]\nsubnet-id = {}\nfloating-network-id = {}\ncreate-monitor = true\nmanage-security-groups = true\n",
+            fixture.subnet, fixture.external_network
+        )
+    }
+
+    fn path(&self) -> PathBuf {
+        self.server.scratch.path("cloud.conf")
+    }
+
+    /// Writes `cloud.conf` with the right password.
+    pub(crate) fn configure(&self, lines: &str) {
+        self.configure_as(&self.cloud.fixture().password, lines);
+    }
+
+    /// Writes `cloud.conf`, whole or not at all.
+    pub(crate) fn configure_as(&self, password: &str, lines: &str) {
+        let (fixture, address) = (self.cloud.fixture(), self.address);
+        let global = format!(
+            "[Global]\nauth-url = http://{address}/identity/v3\nuser-id = {}\npassword = {password}\ntenant-id = {}\n",
+            fixture.user, fixture.project
+        );
+        let new = self.server.scratch.file("cloud.conf.new", format!("{global}{lines}"));
+        std::fs::rename(new, self.path()).unwrap();
+    }
+
+    fn reach(&self) -> [String; 3] {
+        [
+            "--cloud-provider=openstack".to_owned(),
+            format!("--cloud-config={}", self.path().display()),
+            format!("--kubeconfig={}", self.server.kubeconfig().display()),
+        ]
+    }
+
+    /// Starts the manager, which waits for a balancer at work a few seconds only.
+    pub(crate) fn manager(&self, test: &str) -> Program {
+        let mut command = Command::new(BOWLINE);
+        command.args(self.reach()).args(["--leader-elect=false", "--secure-port=0", "--configure-cloud-routes=false"]);
+        command.arg("--node-monitor-period=1s");
+        command.env_remove("KUBECONFIG").env_remove("BOWLINE_LOG").env("OCCM_WAIT_LB_ACTIVE_STEPS", "4");
+        Program::start_command(test, &mut command)
+    }
+
+    /// Runs one of the commands that look.
+    pub(crate) fn run(&self, command: &str, flags: &[&str]) -> Output {
+        let reach = self.reach();
+        // Routes are another story.
+        let no_routes = (command != "orphans").then_some("--configure-cloud-routes=false");
+        let words = [command].into_iter().chain(no_routes);
+        bowline(&words.chain(reach.iter().map(String::as_str)).chain(flags.iter().copied()).collect::<Vec<_>>())
+    }
+}
+
+// ---- the cluster
+
+impl Scene {
+    /// A server, and its Node as a manager has long initialised it.
+    async fn node(&self, name: &str) {
+        let id = self.cloud.add_server(NewServer::named(name));
+        let ports = self.cloud.records(Kind::Port);
+        let port = ports.iter().find(|port| port["device_id"] == id.as_str()).unwrap();
+        let node = json!({
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "az-1"}},
+            "spec": {"providerID": format!("openstack:///{id}")},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": port["fixed_ips"][0]["ip_address"]}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.create(&PostParams::default(), &serde_json::from_value(node.clone()).unwrap()).await.unwrap();
+        let patch = Patch::Merge(json!({"status": node["status"]}));
+        nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// A server, and its Node as the kubelet makes it.
+    pub(crate) async fn uninitialised(&self, name: &str) {
+        self.cloud.add_server(NewServer::named(name));
+        let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
+        let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    }
+
+    pub(crate) fn services(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) async fn create(&self, name: &str) {
+        self.create_with(name, 80, &[]).await;
+    }
+
+    /// A Service with this port and these annotations.
+    pub(crate) async fn create_with(&self, name: &str, port: u16, annotations: &[(&str, &str)]) {
+        let mut service = service(name);
+        service["spec"]["ports"][0]["port"] = json!(port);
+        service["metadata"]["annotations"] =
+            annotations.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
+        let service = serde_json::from_value(service).unwrap();
+        self.services().create(&PostParams::default(), &service).await.unwrap();
+    }
+
+    /// Changes something that concerns the balancer.
+    pub(crate) async fn annotate(&self, name: &str, key: &str, value: &str) {
+        let patch = json!({"metadata": {"annotations": {format!("loadbalancer.openstack.org/{key}"): value}}});
+        self.services().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    pub(crate) async fn annotation(&self, name: &str, key: &str) -> Option<String> {
+        let service = self.services().get(name).await.unwrap();
+        service.metadata.annotations?.get(&format!("loadbalancer.openstack.org/{key}")).cloned()
+    }
+
+    /// The address in the status, once there is one.
+    pub(crate) async fn address(&self, manager: &Program, name: &str) -> String {
+        let ask = || async {
+            let status = self.services().get(name).await.unwrap().status?;
+            status.load_balancer?.ingress?.first()?.ip.clone()
+        };
+        self.eventually(manager, &format!("an address of {name}"), ask).await
+    }
+
+    /// Waits for a Warning on this Service with all these words in it, and returns its message.
+    pub(crate) async fn warned(&self, manager: &Program, name: &str, reason: &str, words: &[&str]) -> String {
+        let ask = || async {
+            let fits = |message: &&String| words.iter().all(|word| message.contains(word));
+            let told = self.warnings(name).await;
+            told.iter().filter(|(known, _)| known == reason).map(|(_, message)| message).find(fits).cloned()
+        };
+        self.eventually(manager, &format!("{reason} with {words:?}"), ask).await
+    }
+
+    /// Reason and message of all Warnings on this Service.
+    pub(crate) async fn warnings(&self, name: &str) -> Vec<(String, String)> {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let is_meant = |event: &Event| {
+            event.involved_object.name.as_deref() == Some(name) && event.type_.as_deref() == Some("Warning")
+        };
+        let told = |event: Event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        events.filter(is_meant).map(told).collect()
+    }
+
+    /// Deletes the Service, and waits until it is gone.
+    pub(crate) async fn delete(&self, manager: &Program, name: &str) {
+        self.services().delete(name, &DeleteParams::default()).await.unwrap();
+        let ask = || async { self.services().get_opt(name).await.unwrap().is_none().then_some(()) };
+        self.eventually(manager, &format!("{name} to go"), ask).await;
+    }
+
+    /// Ends the story: the Service goes, the manager stops, and nothing is left of either.
+    pub(crate) async fn end(&self, manager: &mut Program, name: &str) {
+        self.delete(manager, name).await;
+        self.is_clean();
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    }
+
+    /// Asks until there is an answer; what was said meanwhile tells why there is none.
+    pub(crate) async fn eventually<F: Future<Output = Option<T>>, T>(
+        &self,
+        manager: &Program,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> T {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            if tokio::time::Instant::now() > end {
+                panic!("waited in vain for {what}\n{}\n{:#?}", manager.said(), self.warnings("web").await);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+// ---- the cloud
+
+impl Scene {
+    /// Nobody listens where the cloud was.
+    pub(crate) fn close(&mut self) {
+        self.served = None;
+    }
+
+    /// It is there again, at the same address.
+    pub(crate) async fn open(&mut self) {
+        self.served = Some(self.cloud.serve(self.address).await.unwrap());
+    }
+
+    /// The ID of this server.
+    pub(crate) fn server_of(&self, node: &str) -> String {
+        let servers = self.cloud.records(Kind::Server);
+        text(&servers.iter().find(|server| server["name"] == node).unwrap()["id"])
+    }
+
+    /// Nothing of any Service is left.
+    pub(crate) fn is_clean(&self) {
+        assert_eq!(held(&self.cloud), self.before);
+    }
+
+    /// The ID of the balancer of this Service.
+    pub(crate) fn balancer(&self, service: &str) -> String {
+        let name = format!("kube_service_kubernetes_default_{service}");
+        let mut found = self.cloud.records(Kind::LoadBalancer);
+        found.retain(|balancer| balancer["name"] == name.as_str());
+        assert_eq!(found.len(), 1, "{found:#?}");
+        text(&found[0]["id"])
+    }
+
+    /// The only record of this kind that was not there from the start.
+    pub(crate) fn only(&self, kind: Kind) -> Record {
+        let mut new = self.cloud.records(kind);
+        new.retain(|record| !self.before[&kind].contains(&text(&record["id"])));
+        assert_eq!(new.len(), 1, "{new:#?}");
+        new.remove(0)
+    }
+
+    /// How many there are that were not there from the start.
+    pub(crate) fn made(&self, kind: Kind) -> usize {
+        self.cloud.records(kind).len() - self.before[&kind].len()
+    }
+
+    /// Puts the balancer into this state.
+    pub(crate) fn set_status(&self, id: &str, status: &str) {
+        let set = |record: &mut Record| drop(record.insert("provisioning_status".to_owned(), json!(status)));
+        assert!(self.cloud.edit(Kind::LoadBalancer, id, set));
+    }
+}
+
+/// Octavia takes so long over each change.
+pub(crate) fn taking(time: Duration) -> Options {
+    Options { work: Work::Taking(time), ..Options::default() }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The IDs of all that a Service could leave.
+fn held(cloud: &Simulator) -> BTreeMap<Kind, Vec<String>> {
+    let ids = |kind| cloud.records(kind).iter().map(|record| text(&record["id"])).collect();
+    KINDS.into_iter().map(|kind| (kind, ids(kind))).collect()
+}

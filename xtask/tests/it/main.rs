@@ -1,0 +1,6 @@
+//! Tests of the repository, in one test program.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod documentation;
+mod generated;
+mod lint;
