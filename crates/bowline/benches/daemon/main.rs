@@ -1,7 +1,7 @@
 //! What the manager costs before it has anything to do: the size of the program, the time from its start to its lease, its
 //! memory and processor time at rest, and how long a successor takes.
 //!
-//! `cargo bench -p bowline --bench daemon [-- size start idle failover]`
+//! `cargo bench -p bowline --profile image --bench daemon [-- size start idle failover]`
 //!
 //! ```text
 //!  bowline apiserver (a process, TLS) ◄── the manager, or two of them (processes) ── lease, serving, nothing to do
@@ -11,7 +11,7 @@
 //! `BOWLINE_PROGRAM` names another build of the manager to measure, such as the static one of the image. `BOWLINE_PEER` is the
 //! command of another manager to measure beside it, such as one in Go (`/bin/cloud-controller-manager --cloud-provider=…`);
 //! the flags that the figures need are added. Machines are shared, so figures are for comparing, and nothing fails on a time.
-//! The size of a release build is a count and has a limit.
+//! The size of an optimised build is a count and has a limit.
 
 mod figures;
 mod manager;
