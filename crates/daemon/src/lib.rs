@@ -47,6 +47,9 @@ pub struct CannotStart(anyhow::Error);
 /// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
 const MARGIN: Duration = Duration::from_secs(6);
 
+/// Environment variable that makes a task panic with its value. It is for the test of what a panic does in an optimised build.
+const TEST_PANIC: &str = "BOWLINE_TEST_PANIC";
+
 /// Runs the manager until a signal stops it.
 pub async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, registry.clone()).await?;
@@ -106,6 +109,9 @@ impl Prepared {
         tasks.spawn("serving", front.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
+        if let Ok(message) = std::env::var(TEST_PANIC) {
+            tasks.spawn("panic", fail(message));
+        }
         let renewals = Reloader::register(&metrics)?;
         tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
         let candidacy = Candidacy {
@@ -135,6 +141,11 @@ impl Prepared {
         tracing::info!("stopped");
         Ok(())
     }
+}
+
+#[allow(clippy::panic, reason = "it is what the variable asks for")]
+async fn fail(message: String) -> Result<(), Infallible> {
+    panic!("{message}")
 }
 
 /// What is told of the process while it runs.

@@ -25,4 +25,5 @@ mod openstack_trouble;
 mod oracle;
 mod playground;
 mod providers;
+mod release;
 mod scale;
