@@ -1,5 +1,5 @@
-//! Throughput, memory and start-up of the server, measured from outside: the server runs in a process of its own,
-//! the load comes over loopback TLS. Prints figures; asserts nothing about time.
+//! Measures throughput, memory and start-up time of the server. The server runs in a separate process and receives its
+//! load over loopback TLS. The benchmark prints figures and asserts no timings.
 //!
 //! ```text
 //! cargo bench -p bowline-apiserver --bench load [-- --seconds 10 --nodes 10000 --watchers 50 --clients 50]
@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// As in the binary.
+/// The same allocator as in the `bowline` binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -65,13 +65,13 @@ impl Settings {
     }
 }
 
-// === The server's process ===
+// === Server process ===
 
 async fn serve() -> Result<()> {
     let server = ApiServer::start(Options::default()).await?;
     println!("{}", BASE64.encode(server.kubeconfig()));
     std::io::stdout().flush()?;
-    // The parent closes our input when it is done.
+    // The parent process closes stdin to stop the server.
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
     server.shutdown().await;
     Ok(())
@@ -98,7 +98,7 @@ impl Server {
         Ok(Server { child, target, start_up: begin.elapsed() })
     }
 
-    /// Resident memory in MiB: now, and at its peak.
+    /// Current and peak resident memory in MiB.
     fn memory(&self) -> Result<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let field = |name: &str| {
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-// === A client with nothing in the way ===
+// === Minimal HTTP client ===
 
 #[derive(Clone)]
 struct Target {
@@ -175,7 +175,7 @@ impl Connection {
     }
 }
 
-// === The measurement ===
+// === Measurement ===
 
 async fn measure(settings: &Settings) -> Result<()> {
     println!(
@@ -191,7 +191,7 @@ async fn measure(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Fills a server, then patches it under watch; answers writes per second.
+/// Fills a server with Nodes, then patches them with and without watches. Returns writes per second.
 async fn run(settings: &Settings, nodes: usize) -> Result<f64> {
     let server = Server::start().await?;
     println!("\n{nodes} nodes\n  start to first answer        {:>9.1} ms", server.start_up.as_secs_f64() * 1e3);
@@ -252,7 +252,7 @@ async fn list(target: &Target, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Patches random nodes from many clients; answers writes per second.
+/// Patches random Nodes from many clients. Returns writes per second.
 async fn patch(settings: &Settings, target: &Target, nodes: usize) -> Result<f64> {
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
@@ -280,7 +280,7 @@ async fn patch(settings: &Settings, target: &Target, nodes: usize) -> Result<f64
     Ok(rate)
 }
 
-/// Watches over all nodes, counted.
+/// Open watches of all Nodes, with counters of events and bytes.
 struct Watched {
     events: Arc<AtomicU64>,
     bytes: Arc<AtomicU64>,
@@ -327,7 +327,7 @@ impl Watched {
     }
 }
 
-// === The objects ===
+// === Objects ===
 
 /// A Node as a kubelet registers it, about 4 KiB of JSON.
 fn node(i: usize) -> Value {
@@ -379,7 +379,7 @@ fn node(i: usize) -> Value {
     })
 }
 
-/// What a kubelet sends every so often.
+/// The status patch of a kubelet heartbeat.
 fn heartbeat(n: usize) -> Bytes {
     let time = format!("2026-01-{:02}T{:02}:{:02}:{:02}Z", n % 28 + 1, n / 28 % 24, n / 672 % 60, n / 40_320 % 60);
     json!({"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": time}]}}).to_string().into()

@@ -1,4 +1,4 @@
-//! The objects every cluster starts with.
+//! Creates the initial objects of a cluster.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
 use crate::verbs::create_object;
 
-/// Makes the first objects through the ordinary create path.
-pub(crate) fn run(state: &State, authority: &str) -> ApiResult<()> {
+/// Creates the initial objects through the regular create path.
+pub(crate) fn run(state: &State, client_ca: &str) -> ApiResult<()> {
     let user = User {
         name: "system:apiserver".into(),
         groups: vec!["system:masters".into(), "system:authenticated".into()],
@@ -23,9 +23,9 @@ pub(crate) fn run(state: &State, authority: &str) -> ApiResult<()> {
     for object in auth::bootstrap_objects() {
         create(state, &user, object)?;
     }
-    create(state, &user, authentication_config(authority))?;
-    create(state, &user, own_service(state))?;
-    if let Some(slice) = own_endpoint_slice(state) {
+    create(state, &user, authentication_config(client_ca))?;
+    create(state, &user, kubernetes_service(state))?;
+    if let Some(slice) = kubernetes_endpoint_slice(state) {
         create(state, &user, slice)?;
     }
     Ok(())
@@ -45,17 +45,17 @@ fn create(state: &State, user: &User, object: Value) -> ApiResult<()> {
     create_object(&write, decoded, false, &mut Vec::new()).map(|_| ())
 }
 
-/// Where Go servers with delegated authentication find the client authority.
-fn authentication_config(authority: &str) -> Value {
+/// The ConfigMap from which Go servers with delegated authentication read the client CA.
+fn authentication_config(client_ca: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-        "data": {"client-ca-file": authority},
+        "data": {"client-ca-file": client_ca},
     })
 }
 
-fn own_service(state: &State) -> Value {
+fn kubernetes_service(state: &State) -> Value {
     let address = state.options.service_cidr.hosts().next().unwrap_or(state.options.service_cidr.addr());
     json!({
         "apiVersion": "v1",
@@ -78,8 +78,8 @@ fn port(state: &State) -> u16 {
     state.address.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(443)
 }
 
-/// The slice behind our own Service. A loopback address may not stand in a slice, so there is none then.
-fn own_endpoint_slice(state: &State) -> Option<Value> {
+/// The EndpointSlice of the `kubernetes` Service. A slice cannot contain a loopback address, so there is none then.
+fn kubernetes_endpoint_slice(state: &State) -> Option<Value> {
     let address: std::net::SocketAddr = state.address.parse().ok()?;
     if address.ip().is_loopback() || address.ip().is_unspecified() {
         return None;

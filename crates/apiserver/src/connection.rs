@@ -1,6 +1,6 @@
-//! One connection: its TLS handshake, the protocol spoken on it, and its limits.
+//! Serves one connection: TLS handshake, HTTP version and limits.
 //!
-//! The limits are those of a real server, so that a request that is too large or too slow there is so here.
+//! The limits are those of a real kube-apiserver, so that it and this server reject the same requests.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,26 +22,26 @@ use crate::http::{Peer, serve};
 use crate::server::until_stopped;
 use crate::state::State;
 
-/// How long a client may take for its TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Timeout of the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an HTTP/1 connection may wait for the head of its next request.
-const IDLE: Duration = Duration::from_secs(90);
+/// Timeout of an HTTP/1 connection that waits for the headers of its next request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The head of a request may be this large: its address and its header fields.
-const HEAD: usize = 1 << 20;
+/// Maximum size of the request line and headers in bytes.
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// How many requests, watches for the most part, may be open on one HTTP/2 connection.
-const STREAMS: u32 = 250;
+/// Maximum number of concurrent requests, mostly watches, on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 250;
 
-/// What a client gets that speaks HTTP without TLS; upstream's words, which people search for.
+/// Response to a client that sends HTTP without TLS. This is upstream's message, which users search for.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// How long the requests in hand have to end, once a connection may not go on.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// Grace period for open requests when the server closes a connection.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Whether a dead client is still there is asked this often; its answer has to come within the same time.
-const PING: Duration = Duration::from_secs(30);
+/// Interval of HTTP/2 keep-alive pings, and the timeout of their acknowledgement.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves a connection until it ends.
 pub(crate) async fn run(
@@ -51,25 +51,25 @@ pub(crate) async fn run(
     connection: Connection,
     stopped: watch::Receiver<bool>,
 ) {
-    // Small answers and watch events must not wait for each other.
+    // Small responses and watch events must not wait for each other.
     let _ = stream.set_nodelay(true);
-    let shaken = tokio::select! {
-        shaken = tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)) => shaken,
-        () = connection.activity.displaced() => return,
+    let outcome = tokio::select! {
+        outcome = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, acceptor)) => outcome,
+        () = connection.activity.evicted() => return,
     };
-    match shaken {
+    match outcome {
         Ok(Ok(Some(stream))) => serve_requests(stream, state, &connection.activity, stopped).await,
-        Ok(Ok(None)) => tracing::debug!("a client spoke HTTP without TLS"),
+        Ok(Ok(None)) => tracing::debug!("client sent an HTTP request without TLS"),
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => tracing::debug!("TLS handshake took too long"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
-/// The encrypted stream; `None` if the client did not mean to encrypt, and has been told.
+/// Performs the TLS handshake. Returns `None` if the client sent plain HTTP, after sending it an error response.
 async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     stream.peek(&mut first).await?;
-    // A TLS record starts with its type, a small number; HTTP with the name of a method.
+    // A TLS record starts with a small type number, an HTTP request with an upper-case method.
     if first[0].is_ascii_uppercase() {
         stream.write_all(NOT_TLS).await?;
         stream.shutdown().await?;
@@ -89,17 +89,17 @@ async fn serve_requests(
     let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
     let builder = protocol(session.alpn_protocol() == Some(b"h2"));
     let service = service_fn(|request: Request<Incoming>| {
-        let (busy, serving) = (activity.begin(), serve(state.clone(), peer.clone(), request));
-        async move { serving.await.map(|answer| busy.until_sent(answer)) }
+        let (active, serving) = (activity.begin(), serve(state.clone(), peer.clone(), request));
+        async move { serving.await.map(|response| active.until_sent(response)) }
     });
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        end = until_over(activity, stopped) => match end {
-            End::Cut => return,
+        end = until_closed(activity, stopped) => match end {
+            End::Abort => return,
             End::Finish => {
                 serving.as_mut().graceful_shutdown();
-                tokio::time::timeout(FAREWELL, serving).await.unwrap_or(Ok(()))
+                tokio::time::timeout(SHUTDOWN_GRACE, serving).await.unwrap_or(Ok(()))
             }
         },
     };
@@ -108,39 +108,48 @@ async fn serve_requests(
     }
 }
 
-/// How a connection ends that the client does not end.
+/// Mode in which the server closes a connection.
 enum End {
-    /// What is in hand is finished.
+    /// Open requests may finish.
     Finish,
-    /// At once: the client does not read.
-    Cut,
+    /// Immediately, because the client does not read.
+    Abort,
 }
 
-/// Waits until the connection has to end.
-async fn until_over(activity: &Activity, mut stopped: watch::Receiver<bool>) -> End {
+/// Waits until the server has to close the connection.
+async fn until_closed(activity: &Activity, mut stopped: watch::Receiver<bool>) -> End {
     let mut checks = tokio::time::interval(activity.check_every());
     loop {
         tokio::select! {
             () = until_stopped(&mut stopped) => return End::Finish,
-            () = activity.displaced() => return End::Finish,
+            () = activity.evicted() => return End::Finish,
             _ = checks.tick() => match activity.health() {
-                Health::Good => {}
+                Health::Healthy => {}
                 Health::Idle => return End::Finish,
                 Health::Stuck => {
-                    tracing::debug!("a client does not read its answer");
-                    return End::Cut;
+                    tracing::debug!("client does not read its response");
+                    return End::Abort;
                 }
             },
         }
     }
 }
 
-/// The protocol is the one agreed on in the handshake. To guess it from the first bytes would let a client that sends
-/// none wait for ever.
+/// Configures the HTTP version negotiated in the handshake. Detecting it from the first bytes would let a client that
+/// sends none keep the connection open without a timeout.
 fn protocol(http2: bool) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).keep_alive(true).header_read_timeout(IDLE).max_buf_size(HEAD);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEAD as u32);
-    builder.http2().keep_alive_interval(PING).keep_alive_timeout(PING);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .keep_alive(true)
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_BYTES as u32);
+    builder.http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_INTERVAL);
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }

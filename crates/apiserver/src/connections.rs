@@ -1,4 +1,4 @@
-//! All open connections: how many there are, what each is busy with, and which one makes room for another.
+//! Tracks all open connections: their number, their open requests, and which one to evict at the connection limit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::http::respond::Body;
 use crate::options::ConnectionLimits;
 
-/// When an answer has to be over, where that is known: a watch, which may last.
+/// Deadline of a long-running response, such as a watch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EndsBy(pub(crate) Instant);
+pub(crate) struct ResponseDeadline(pub(crate) Instant);
 
 /// All open connections.
 pub(crate) struct Connections {
@@ -34,18 +34,18 @@ impl Connections {
         Connections { limits, open: Mutex::default() }
     }
 
-    /// How many there are.
+    /// Number of open connections.
     pub(crate) fn count(&self) -> usize {
         self.lock().connections.len()
     }
 
-    /// Makes room for a connection from `address`: if there are too many, the one that was idle longest ends, of the client
-    /// that has most. `None` if all are busy.
+    /// Admits a connection from `address`. At the connection limit, evicts the longest idle connection of the client with the most
+    /// connections; returns `None` if all connections have open requests.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Connection> {
         let mut open = self.lock();
-        if open.connections.len() >= self.limits.most {
+        if open.connections.len() >= self.limits.max_connections {
             let longest = longest_idle(&open.connections)?;
-            // It counts no more from here on: it has a moment to end, and may not keep the new one waiting.
+            // The evicted connection no longer counts: it has a grace period to close, and the new one must not wait for it.
             let ended = open.connections.remove(&longest)?;
             ended.close.notify_one();
         }
@@ -71,7 +71,7 @@ fn longest_idle(connections: &HashMap<u64, Arc<Activity>>) -> Option<u64> {
     idle.max_by_key(|(_, activity, since)| (most_of(activity), std::cmp::Reverse(*since))).map(|(number, ..)| number)
 }
 
-/// One open connection; it counts for as long as this lives.
+/// One open connection. It counts towards the limit until it is dropped.
 pub(crate) struct Connection {
     number: u64,
     pub(crate) activity: Arc<Activity>,
@@ -84,7 +84,7 @@ impl Drop for Connection {
     }
 }
 
-/// What a connection is busy with.
+/// The open requests of a connection.
 pub(crate) struct Activity {
     address: IpAddr,
     limits: ConnectionLimits,
@@ -94,18 +94,18 @@ pub(crate) struct Activity {
 
 struct Requests {
     last: u64,
-    /// When the answer of each has to be sent, once there is one.
+    /// Deadline for sending the response of each request, once it has one.
     open: BTreeMap<u64, Option<Instant>>,
     idle_since: Instant,
 }
 
-/// How a connection is doing.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
-    Good,
-    /// There was no request for too long.
+    Healthy,
+    /// No request for longer than the idle timeout.
     Idle,
-    /// The client does not read an answer.
+    /// The client does not read its response.
     Stuck,
 }
 
@@ -115,14 +115,15 @@ impl Activity {
         Activity { address, limits, requests: Mutex::new(requests), close: Notify::new() }
     }
 
-    /// Waits until the connection has to make room for another.
-    pub(crate) async fn displaced(&self) {
+    /// Waits until the connection is evicted in favour of a new one.
+    pub(crate) async fn evicted(&self) {
         self.close.notified().await;
     }
 
-    /// How often to look at [`Activity::health`].
+    /// Interval for checking [`Activity::health`].
     pub(crate) fn check_every(&self) -> Duration {
-        (self.limits.idle.min(self.limits.sending) / 8).clamp(Duration::from_millis(10), Duration::from_secs(5))
+        (self.limits.idle_timeout.min(self.limits.send_timeout) / 8)
+            .clamp(Duration::from_millis(10), Duration::from_secs(5))
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -130,19 +131,19 @@ impl Activity {
         if requests.open.values().flatten().any(|end| *end < now) {
             return Health::Stuck;
         }
-        match requests.open.is_empty() && requests.idle_since + self.limits.idle <= now {
+        match requests.open.is_empty() && requests.idle_since + self.limits.idle_timeout <= now {
             true => Health::Idle,
-            false => Health::Good,
+            false => Health::Healthy,
         }
     }
 
-    /// A request has begun.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    /// Records the start of a request.
+    pub(crate) fn begin(self: &Arc<Self>) -> ActiveRequest {
         let mut requests = self.lock();
         requests.last += 1;
         let number = requests.last;
         requests.open.insert(number, None);
-        Busy { number, activity: self.clone() }
+        ActiveRequest { number, activity: self.clone() }
     }
 
     fn idle_since(&self) -> Option<Instant> {
@@ -155,19 +156,20 @@ impl Activity {
     }
 }
 
-/// A request in hand, up to the last byte of its answer.
-pub(crate) struct Busy {
+/// A request that is open until the last byte of its response is sent.
+pub(crate) struct ActiveRequest {
     number: u64,
     activity: Arc<Activity>,
 }
 
-impl Busy {
-    /// The answer, with the request in hand until it is sent.
-    pub(crate) fn until_sent(self, answer: Response<Body>) -> Response<Body> {
+impl ActiveRequest {
+    /// Returns the response with a body that keeps the request open until it is sent.
+    pub(crate) fn until_sent(self, response: Response<Body>) -> Response<Body> {
         let limits = self.activity.limits;
-        let end = answer.extensions().get().map_or_else(Instant::now, |EndsBy(end)| *end) + limits.sending;
+        let end =
+            response.extensions().get().map_or_else(Instant::now, |ResponseDeadline(end)| *end) + limits.send_timeout;
         self.activity.lock().open.insert(self.number, Some(end));
-        answer.map(|body| {
+        response.map(|body| {
             let sent = move |frame| {
                 let _ = &self;
                 frame
@@ -177,7 +179,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut requests = self.activity.lock();
         requests.open.remove(&self.number);
@@ -193,69 +195,69 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn connections(most: usize) -> Arc<Connections> {
-        Arc::new(Connections::new(ConnectionLimits { most, ..ConnectionLimits::default() }))
+    fn connections(max_connections: usize) -> Arc<Connections> {
+        Arc::new(Connections::new(ConnectionLimits { max_connections, ..ConnectionLimits::default() }))
     }
 
-    fn is_displaced(connection: &Connection) -> bool {
+    fn is_evicted(connection: &Connection) -> bool {
         use futures::FutureExt as _;
-        connection.activity.displaced().now_or_never().is_some()
+        connection.activity.evicted().now_or_never().is_some()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_longest_idle_connection_of_the_client_with_most_makes_room() {
+    async fn the_longest_idle_connection_of_the_client_with_most_connections_is_evicted() {
         let connections = connections(4);
         let mut open = Vec::new();
         for address in [OTHER, ONE, ONE, ONE] {
             open.push(connections.admit(address).unwrap());
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        let _busy = open[1].activity.begin();
+        let _active = open[1].activity.begin();
         let _new = connections.admit(OTHER).unwrap();
         assert_eq!(connections.count(), 4);
-        assert_eq!(open.iter().map(is_displaced).collect::<Vec<_>>(), [false, false, true, false]);
+        assert_eq!(open.iter().map(is_evicted).collect::<Vec<_>>(), [false, false, true, false]);
     }
 
     #[tokio::test]
-    async fn where_all_are_busy_a_new_connection_is_refused() {
+    async fn a_new_connection_is_rejected_if_all_are_active() {
         let connections = connections(2);
         let open = [connections.admit(ONE).unwrap(), connections.admit(ONE).unwrap()];
-        let busy = open.each_ref().map(|connection| connection.activity.begin());
+        let active = open.each_ref().map(|connection| connection.activity.begin());
         assert!(connections.admit(OTHER).is_none());
-        drop(busy);
+        drop(active);
         assert!(connections.admit(OTHER).is_some());
         drop(open);
         assert_eq!(connections.count(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_without_requests_and_stuck_with_an_unread_answer() {
+    async fn a_connection_is_idle_without_requests_and_stuck_with_an_unread_response() {
         let connections = connections(2);
         let limits = ConnectionLimits::default();
         let activity = connections.admit(ONE).unwrap().activity.clone();
-        let busy = activity.begin();
-        tokio::time::advance(2 * limits.idle).await;
-        assert_eq!(activity.health(), Health::Good, "whoever works on an answer sees to its time");
-        let answer = busy.until_sent(respond::response(http::StatusCode::OK, "text/plain"));
-        assert_eq!(activity.health(), Health::Good);
-        tokio::time::advance(limits.sending + Duration::from_secs(1)).await;
+        let active = activity.begin();
+        tokio::time::advance(2 * limits.idle_timeout).await;
+        assert_eq!(activity.health(), Health::Healthy, "a request without a response has no send deadline");
+        let response = active.until_sent(respond::response(http::StatusCode::OK, "text/plain"));
+        assert_eq!(activity.health(), Health::Healthy);
+        tokio::time::advance(limits.send_timeout + Duration::from_secs(1)).await;
         assert_eq!(activity.health(), Health::Stuck);
-        drop(answer);
-        assert_eq!(activity.health(), Health::Good);
-        tokio::time::advance(limits.idle).await;
+        drop(response);
+        assert_eq!(activity.health(), Health::Healthy);
+        tokio::time::advance(limits.idle_timeout).await;
         assert_eq!(activity.health(), Health::Idle);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_may_last_as_long_as_it_was_asked_to() {
+    async fn a_watch_may_last_until_its_timeout() {
         let (connections, limits) = (connections(2), ConnectionLimits::default());
         let activity = connections.admit(ONE).unwrap().activity.clone();
-        let mut answer = respond::response(http::StatusCode::OK, "application/json");
+        let mut response = respond::response(http::StatusCode::OK, "application/json");
         let hour = Duration::from_secs(3600);
-        answer.extensions_mut().insert(EndsBy(Instant::now() + hour));
-        let _answer = activity.begin().until_sent(answer);
-        tokio::time::advance(hour + limits.sending).await;
-        assert_eq!(activity.health(), Health::Good);
+        response.extensions_mut().insert(ResponseDeadline(Instant::now() + hour));
+        let _response = activity.begin().until_sent(response);
+        tokio::time::advance(hour + limits.send_timeout).await;
+        assert_eq!(activity.health(), Health::Healthy);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(activity.health(), Health::Stuck);
     }

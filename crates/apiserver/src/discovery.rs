@@ -1,7 +1,7 @@
-//! Which groups, versions and resources there are, read off the resource table.
+//! API discovery: groups, versions and resources, generated from the resource table.
 //!
-//! The same facts come in two shapes: one document per group and version (the plain form), or everything at once
-//! (aggregated, `apidiscovery.k8s.io/v2`). Which one a client gets is for content negotiation to say.
+//! There are two formats: one document per group version (unaggregated), or one document for everything (aggregated,
+//! `apidiscovery.k8s.io/v2`). Content negotiation selects the format.
 
 use std::iter::once;
 
@@ -45,7 +45,7 @@ pub(crate) fn resource_list(group: &str, version: &str) -> Option<Value> {
         "groupVersion": group_version.name(),
         "resources": resources,
     });
-    // upstream: the core group's list does not say what version it is in.
+    // upstream: the core group's APIResourceList has no apiVersion.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -81,13 +81,13 @@ impl GroupVersion {
         }
     }
 
-    /// Its resources, in the order of the table.
+    /// The resources of this group version, in table order.
     pub(crate) fn resources(self) -> impl Iterator<Item = &'static Resource> {
         RESOURCES.iter().filter(move |r| r.group == self.group && r.version == self.version)
     }
 }
 
-/// Every group and version, in the order of the table.
+/// Every group version, in table order.
 pub(crate) fn group_versions() -> Vec<GroupVersion> {
     let mut all = Vec::new();
     for resource in RESOURCES {
@@ -109,7 +109,7 @@ fn named_groups() -> Vec<&'static str> {
     names
 }
 
-// --- the plain form ---
+// --- unaggregated discovery ---
 
 fn group_entry(name: &str) -> Map<String, Value> {
     let versions: Vec<Value> =
@@ -158,15 +158,15 @@ fn plain_subresource(resource: &Resource, sub: &Subresource) -> Value {
     entry
 }
 
-/// Tells clients when two resources are views of the same stored objects.
+/// Hash that is equal for resources with the same stored objects.
 fn storage_version_hash(resource: &Resource) -> String {
-    let stored = resources::of_storage(resource.storage);
+    let stored = resources::find_storage(resource.storage);
     let kind = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
     let hash = digest(&SHA256, kind.as_bytes());
     STANDARD.encode(hash.as_ref().get(..8).unwrap_or_default())
 }
 
-// --- the aggregated form ---
+// --- aggregated discovery ---
 
 fn aggregated_group(name: &str) -> Value {
     let versions: Vec<Value> = versions_of(name).into_iter().map(aggregated_version).collect();
@@ -206,7 +206,7 @@ fn aggregated_subresource(sub: &Subresource) -> Value {
     })
 }
 
-/// Group and version are given only where they are not those of the list.
+/// Group and version are empty unless they differ from those of the list.
 fn response_kind(group: Option<&str>, version: Option<&str>, kind: &str) -> Value {
     json!({"group": group.unwrap_or_default(), "version": version.unwrap_or_default(), "kind": kind})
 }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_list_names_no_version_of_its_own() {
+    fn the_core_resource_list_has_no_api_version() {
         let core = resource_list("", "v1").unwrap();
         let keys: Vec<&str> = core.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["groupVersion", "kind", "resources"]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_entry_says_how_to_ask_for_it() {
+    fn a_resource_entry_has_names_verbs_and_storage_hash() {
         let services = entry(&resource_list("", "v1").unwrap(), "services");
         let expected = json!({
             "name": "services", "singularName": "service", "namespaced": true, "kind": "Service",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn subresources_of_another_group_name_it() {
+    fn subresources_of_another_group_have_group_and_version() {
         let eviction = entry(&resource_list("", "v1").unwrap(), "pods/eviction");
         let expected = json!({"name": "pods/eviction", "singularName": "", "namespaced": true, "group": "policy",
                               "version": "v1", "kind": "Eviction", "verbs": ["create"]});
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn both_groups_of_events_share_their_storage() {
+    fn both_event_groups_have_the_same_storage_version_hash() {
         let hash = |group| entry(&resource_list(group, "v1").unwrap(), "events")["storageVersionHash"].clone();
         assert_eq!(hash(""), hash("events.k8s.io"));
     }
@@ -283,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn the_address_stands_in_the_core_versions() {
+    fn api_versions_have_the_server_address() {
         let expected = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [
             {"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}]});
         assert_eq!(api_versions("127.0.0.1:6443"), expected);
     }
 
     #[test]
-    fn the_aggregated_form_nests_subresources() {
+    fn aggregated_discovery_nests_subresources() {
         let core = aggregated(true);
         assert_eq!(core["items"][0]["metadata"], json!({}));
         let resources = core["items"][0]["versions"][0].list("resources");

@@ -1,10 +1,10 @@
-//! Faults on demand: errors, delays and broken connections, for tests of clients.
+//! Fault injection: errors, delays and closed connections, for tests of clients.
 //!
-//! A [`FaultRule`] says which requests it is about, what happens to them, how likely and how often. Rules are asked in
-//! the order they were added; delays add up, and the first rule that ends the request ends it. The dice are seeded, so
-//! that a run with the same requests in the same order fails the same way again.
+//! A [`FaultRule`] selects requests and defines an effect, its probability and how often it applies. Rules are evaluated in
+//! the order they were added: delays add up, and the first effect that ends the request stops the evaluation. The random
+//! number generator is seeded, so the same requests in the same order fail in the same way.
 //!
-//! Rules come from code ([`Faults::add`]) or, with debug endpoints on, as JSON to `POST /debug/faults`:
+//! Rules are added in code ([`Faults::add`]) or, if debug endpoints are enabled, as JSON with `POST /debug/faults`:
 //!
 //! ```json
 //! {"verb": "update", "resource": "leases", "effect": {"status": {"code": 500}}, "probability": 0.1}
@@ -19,7 +19,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// What happens to a request.
+/// Effect of a fault on a request.
 ///
 /// # Example
 ///
@@ -34,43 +34,43 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// The request is answered with this error, and nothing else is done.
+    /// The server returns this error without processing the request.
     #[serde(rename_all = "camelCase")]
     Status {
-        /// The HTTP status, 400 or above.
+        /// The HTTP status code, 400 to 599.
         #[serde(with = "code")]
         code: StatusCode,
         /// The message of the `Status` object.
         #[serde(default)]
         message: String,
-        /// Asks the client to come back after so many seconds (`Retry-After`).
+        /// The `Retry-After` header in seconds.
         #[serde(default, rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
-    /// The request is held up for so long, and then goes on.
+    /// The server delays the request by this duration, then processes it.
     #[serde(rename = "latencyMilliseconds", with = "milliseconds")]
     Latency(Duration),
-    /// The connection breaks off without an answer. The request is not carried out.
+    /// The server closes the connection without processing the request.
     Reset,
-    /// The request is carried out, and the connection breaks off before the answer.
+    /// The server processes the request, then closes the connection without sending the response.
     AnswerLost,
-    /// The request is carried out at once, and its answer is held up for so long.
+    /// The server processes the request immediately and delays the response by this duration.
     #[serde(rename = "answerLateMilliseconds", with = "milliseconds")]
     AnswerLate(Duration),
-    /// The watch breaks off in the middle of an event's line. Other verbs are left alone.
+    /// The watch is closed in the middle of an event's line. Other verbs are not affected.
     PartialWatchLine,
 }
 
 impl Effect {
-    /// Whether a request can go on after this.
+    /// Whether the effect ends the request before it is processed.
     fn ends_request(&self) -> bool {
         matches!(self, Effect::Status { .. } | Effect::Reset)
     }
 }
 
-/// Which requests are hit, by what, and how often.
+/// Selects requests and injects a fault into them.
 ///
-/// Fields that are `None` match everything. The default rule matches every request, always, and answers 500.
+/// Fields that are `None` match everything. The default rule matches every request and returns status 500.
 ///
 /// # Example
 ///
@@ -89,28 +89,28 @@ impl Effect {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// The verb as authorization sees it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
+    /// The verb as in authorization: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
     /// `deletecollection`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
-    /// The plural of the resource: `nodes`.
+    /// The plural name of the resource: `nodes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// `status` and the like; the empty text means requests about the object itself.
+    /// The subresource, such as `status`; the empty string matches requests for the object itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
-    /// The namespace; the empty text means cluster-scoped requests and those about all namespaces.
+    /// The namespace; the empty string matches cluster-scoped requests and requests for all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the object; the empty text means requests about a collection.
+    /// The name of the object; the empty string matches requests for a collection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What happens.
+    /// The effect on matching requests.
     pub effect: Effect,
-    /// How likely it happens to a request that matches, from 0 to 1; 1 unless given.
+    /// The probability of the effect on a matching request, from 0 to 1. Default: 1.
     #[serde(default = "always")]
     pub probability: f64,
-    /// How often it still happens; without an end unless given.
+    /// The number of times the effect still applies. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
 }
@@ -138,7 +138,7 @@ impl Default for FaultRule {
     }
 }
 
-/// A request, as rules see it.
+/// The attributes of a request that rules match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultTarget<'a> {
     pub(crate) verb: &'a str,
@@ -162,7 +162,7 @@ impl FaultRule {
     }
 }
 
-/// The fault rules in force. One set belongs to a server and is shared by all its requests.
+/// The active fault rules of a server.
 ///
 /// # Example
 ///
@@ -184,37 +184,37 @@ pub struct Faults {
 #[derive(Debug, Default)]
 struct Inner {
     rules: Vec<FaultRule>,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Faults {
-    /// Adds a rule behind those that are there.
+    /// Appends a rule.
     pub fn add(&self, rule: FaultRule) {
         self.lock().rules.push(rule);
     }
 
-    /// Removes all rules. The dice keep their state.
+    /// Removes all rules. The random number generator keeps its state.
     pub fn clear(&self) {
         self.lock().rules.clear();
     }
 
-    /// The rules in force, in the order they are asked, each with the number of times it has left.
+    /// The active rules in evaluation order, each with its remaining number of times.
     pub fn list(&self) -> Vec<FaultRule> {
         self.lock().rules.clone()
     }
 
-    /// Seeds the dice that decide about rules with a probability below one.
+    /// Seeds the random number generator for rules with a probability below 1.
     pub fn seed(&self, seed: u64) {
-        self.lock().dice = Dice(seed);
+        self.lock().rng = Rng(seed);
     }
 
-    /// What is to happen to a request, in this order. Counts: ask once per request.
+    /// Returns the effects on a request, in order. Call it once per request: it consumes [`FaultRule::times`].
     pub(crate) fn decide(&self, request: FaultTarget<'_>) -> Vec<Effect> {
         let mut inner = self.lock();
-        let Inner { rules, dice } = &mut *inner;
+        let Inner { rules, rng } = &mut *inner;
         let mut effects: Vec<Effect> = Vec::new();
         for rule in rules.iter_mut().filter(|rule| rule.matches(request)) {
-            if !dice.roll(rule.probability) {
+            if !rng.chance(rule.probability) {
                 continue;
             }
             rule.times = rule.times.map(|left| left.saturating_sub(1));
@@ -230,25 +230,25 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that runs under the lock leaves it half done.
+        // No code under the lock leaves it in an inconsistent state.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A small generator of random numbers (SplitMix64): the same seed gives the same sequence everywhere.
+/// A small random number generator (SplitMix64): the same seed gives the same sequence on every platform.
 #[derive(Debug, Default)]
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    /// True as often as the probability says. Certainties do not use up a number.
-    fn roll(&mut self, probability: f64) -> bool {
+impl Rng {
+    /// Returns true with this probability. Probabilities 0 and 1 do not advance the generator.
+    fn chance(&mut self, probability: f64) -> bool {
         if probability >= 1.0 {
             return true;
         }
         probability > 0.0 && self.next_fraction() < probability
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// A number from 0 (inclusive) to 1 (exclusive).
     fn next_fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -259,7 +259,7 @@ impl Dice {
     }
 }
 
-/// A status code as a number.
+/// Serializes a status code as a number.
 mod code {
     use http::StatusCode;
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -277,7 +277,7 @@ mod code {
     }
 }
 
-/// A duration as whole milliseconds.
+/// Serializes a duration as whole milliseconds.
 mod milliseconds {
     use std::time::Duration;
 
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_hits_only_what_it_names() {
+    fn a_rule_affects_only_matching_requests() {
         let rule = FaultRule {
             verb: Some("update".into()),
             resource: Some("leases".into()),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_a_number_of_times_goes_when_it_is_used_up() {
+    fn a_rule_is_removed_once_its_times_are_used_up() {
         let faults = faults([FaultRule { times: Some(2), ..latency(1) }]);
         assert_eq!(faults.decide(target("get", "nodes", "", "a")).len(), 1);
         assert_eq!(faults.list().first().and_then(|rule| rule.times), Some(1));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_torn_only_for_watches() {
+    fn partial_lines_affect_only_watches() {
         let faults = faults([FaultRule { effect: Effect::PartialWatchLine, times: Some(1), ..FaultRule::default() }]);
         assert!(faults.decide(target("list", "nodes", "", "")).is_empty());
         assert_eq!(faults.decide(target("watch", "nodes", "", "")), [Effect::PartialWatchLine]);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_go_through_json() {
+    fn rules_round_trip_through_json() {
         let rule = FaultRule {
             resource: Some("nodes".into()),
             effect: Effect::Status {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_json_rules_are_pointed_out() {
+    fn invalid_json_rules_are_rejected() {
         let error = |rule| serde_json::from_value::<FaultRule>(rule).unwrap_err().to_string();
         let bad_code = error(json!({"effect": {"status": {"code": 200}}}));
         assert!(bad_code.contains("200 is not an HTTP error status"), "{bad_code}");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_be_about_a_subresource_or_about_the_object_alone() {
+    fn a_rule_may_select_a_subresource_or_only_the_object() {
         for (wanted, hits_status, hits_object) in
             [(None, true, true), (Some("status"), true, false), (Some(""), false, true)]
         {

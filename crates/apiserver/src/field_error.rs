@@ -1,4 +1,4 @@
-//! What validation finds: a field, what is wrong with it, and the words for it.
+//! Field errors of validation, with upstream's messages.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::go_text;
 use crate::schema::{Ty, schema};
 
-/// The sort of an error, with the names the API gives it.
+/// Type of a field error, as in upstream's `field.ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldErrorKind {
     Required,
@@ -21,7 +21,7 @@ pub(crate) enum FieldErrorKind {
 }
 
 impl FieldErrorKind {
-    /// The `reason` of a cause.
+    /// The `reason` of a cause in `details.causes`.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -49,13 +49,13 @@ impl FieldErrorKind {
     }
 }
 
-/// One problem of one field.
+/// A validation error of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     pub(crate) kind: FieldErrorKind,
     /// `spec.ports[0].port`.
     pub(crate) field: String,
-    /// The offending value as it is shown, quoted if it is text; `None` where it is left out.
+    /// The invalid value as printed, quoted if it is a string; `None` where the message omits it.
     value: Option<String>,
     detail: String,
 }
@@ -70,40 +70,40 @@ impl FieldError {
     }
 
     pub(crate) fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, Some(shown(&value.into())), detail)
+        Self::new(FieldErrorKind::Invalid, field, Some(format_value(&value.into())), detail)
     }
 
-    /// Like [`FieldError::invalid`] for a value that is already shown the way Go shows it.
-    pub(crate) fn invalid_as(field: impl Into<String>, shown: String, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, Some(shown), detail)
+    /// Like [`FieldError::invalid`] for a value that is already formatted as Go prints it.
+    pub(crate) fn invalid_as(field: impl Into<String>, formatted: String, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, Some(formatted), detail)
     }
 
-    /// Like [`FieldError::duplicate`] for a value that is already shown the way Go shows it.
-    pub(crate) fn duplicate_as(field: impl Into<String>, shown: String, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, Some(shown), detail)
+    /// Like [`FieldError::duplicate`] for a value that is already formatted as Go prints it.
+    pub(crate) fn duplicate_as(field: impl Into<String>, formatted: String, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, Some(formatted), detail)
     }
 
     pub(crate) fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, Some(shown(&value.into())), "")
+        Self::new(FieldErrorKind::Duplicate, field, Some(format_value(&value.into())), "")
     }
 
     pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// `supported` is listed in the given order.
+    /// Lists `supported` in the given order.
     pub(crate) fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
-        Self::not_supported_as(field, shown(&value.into()), supported)
+        Self::not_supported_as(field, format_value(&value.into()), supported)
     }
 
-    /// Like [`FieldError::not_supported`] for a value that is already shown the way Go shows it.
-    pub(crate) fn not_supported_as(field: impl Into<String>, shown: String, supported: &[&str]) -> Self {
+    /// Like [`FieldError::not_supported`] for a value that is already formatted as Go prints it.
+    pub(crate) fn not_supported_as(field: impl Into<String>, formatted: String, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
-        Self::new(FieldErrorKind::NotSupported, field, Some(shown), detail)
+        Self::new(FieldErrorKind::NotSupported, field, Some(formatted), detail)
     }
 
-    /// A text or size over its limit; `max` in bytes.
+    /// A string or object larger than `max` bytes.
     pub(crate) fn too_long(field: impl Into<String>, max: usize) -> Self {
         Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {max} bytes"))
     }
@@ -117,7 +117,7 @@ impl FieldError {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// The message without the field.
+    /// The message without the field path.
     pub(crate) fn body(&self) -> String {
         let mut text = self.kind.title().to_owned();
         if let Some(value) = &self.value {
@@ -131,7 +131,7 @@ impl FieldError {
         text
     }
 
-    /// The entry of `details.causes`.
+    /// The entry for `details.causes`.
     pub(crate) fn cause(&self) -> Value {
         let mut cause = json!({"reason": self.kind.reason(), "message": self.body()});
         if !self.field.is_empty() {
@@ -147,17 +147,17 @@ impl fmt::Display for FieldError {
     }
 }
 
-// === Showing values as Go does ===
+// === Formatting values as Go does ===
 
-/// Text is quoted, everything else is shown as JSON.
-fn shown(value: &Value) -> String {
+/// Quotes strings and formats everything else as JSON.
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => go_text::quote(text),
         other => go_json(other),
     }
 }
 
-/// JSON with the characters escaped that Go escapes for the sake of HTML.
+/// JSON with the HTML characters escaped that Go's encoding/json escapes.
 fn go_json(value: &Value) -> String {
     let mut text = value.to_string();
     for (c, escaped) in
@@ -170,7 +170,7 @@ fn go_json(value: &Value) -> String {
     text
 }
 
-/// JSON with the fields of objects in the order of their type's declaration, as Go writes structs.
+/// JSON with object fields in the order of their type's declaration, as Go marshals structs.
 pub(crate) fn typed_json(ty: &Ty, value: &Value) -> String {
     match (ty, value) {
         (Ty::Struct(id), Value::Object(object)) => {
@@ -186,8 +186,7 @@ pub(crate) fn typed_json(ty: &Ty, value: &Value) -> String {
     }
 }
 
-/// A struct of the real server's own types, which have no JSON names: fields go by their Go names, in order, and
-/// none is left out.
+/// JSON of an internal type of upstream, which has no JSON tags: all fields in order, with their Go names.
 pub(crate) fn go_struct(fields: &[(&str, Value)]) -> String {
     braced(fields.iter().map(|(name, value)| (*name, go_json(value))))
 }
@@ -202,17 +201,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_shown_as_json_with_html_escaped() {
+    fn lists_are_formatted_as_json_with_html_escaped() {
         let error = FieldError::invalid("f", json!(["<a>", "b"]), "d");
         assert_eq!(error.to_string(), r#"f: Invalid value: ["\u003ca\u003e","b"]: d"#);
     }
 
     #[test]
-    fn structs_are_shown_in_the_order_of_their_declaration() {
+    fn structs_are_formatted_in_declaration_order() {
         let ty = Ty::Struct(schema().id("meta/v1.OwnerReference"));
         let owner = json!({"uid": "u", "name": "x", "kind": "K", "controller": true, "apiVersion": "v1"});
         assert_eq!(typed_json(&ty, &owner), r#"{"apiVersion":"v1","kind":"K","name":"x","uid":"u","controller":true}"#);
-        let shown = go_struct(&[("Type", "InternalIP".into()), ("Address", Value::Null)]);
-        assert_eq!(shown, r#"{"Type":"InternalIP","Address":null}"#);
+        let formatted = go_struct(&[("Type", "InternalIP".into()), ("Address", Value::Null)]);
+        assert_eq!(formatted, r#"{"Type":"InternalIP","Address":null}"#);
     }
 }

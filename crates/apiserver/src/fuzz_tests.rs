@@ -1,7 +1,7 @@
-//! Everything that reads bytes from outside, fed with mutations of good input.
+//! Fuzz tests for all parsers of external input, with mutations of valid input.
 //!
-//! Two things are checked of each reader: it never panics, and what it makes of an input is a fixed point, so that
-//! reading it again changes nothing. The numbers are seeded; a failure names the case, and comes back on every run.
+//! Each test checks that the parser never panics and that its result is a fixed point: parsing it again changes nothing.
+//! The random number generator is seeded, so a failure names its case and is reproducible.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::server::ApiServer;
 use crate::state::State;
 use crate::verbs::ContinueToken;
 
-/// Mutations of each kind of input.
+/// Number of mutations for each kind of input.
 const CASES: u64 = 20_000;
 
 /// SplitMix64.
@@ -47,7 +47,7 @@ impl Random {
     }
 }
 
-/// One to four changes: bytes replaced, pieces put in, taken out, doubled or swapped for others.
+/// Applies one to four changes: replaces bytes, or inserts, removes, duplicates or replaces slices.
 fn mutate(random: &mut Random, seed: &[u8], words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=random.below(4) {
@@ -72,7 +72,7 @@ fn mutate(random: &mut Random, seed: &[u8], words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Feeds mutations of the seeds to a check.
+/// Runs a check on mutations of the seeds.
 fn fuzz(seeds: &[Vec<u8>], words: &[&str], check: impl Fn(usize, &[u8])) {
     let words: Vec<&[u8]> = words.iter().map(|w| w.as_bytes()).collect();
     let mut random = Random(1);
@@ -88,7 +88,7 @@ fn fuzz_texts(seeds: &[&str], words: &[&str], check: impl Fn(&str)) {
     fuzz(&seeds, words, |_, input| check(&String::from_utf8_lossy(input)));
 }
 
-/// Objects that use every kind of value the schema has.
+/// Objects that use every type of the schema.
 fn objects() -> Vec<(TypeId, Value)> {
     let objects = [
         (
@@ -128,7 +128,7 @@ fn objects() -> Vec<(TypeId, Value)> {
     objects.into_iter().map(|(ty, object)| (schema().id(ty), object)).collect()
 }
 
-/// Reading a canonical value again changes nothing.
+/// Asserts that decoding a canonical value changes nothing.
 fn assert_canonical(id: TypeId, value: &Value) {
     let again = schema::decode(id, value).map(|decoded| decoded.value);
     assert_eq!(again.as_ref(), Ok(value));
@@ -154,7 +154,7 @@ const JSON_WORDS: [&str; 16] = [
 ];
 
 #[test]
-fn json_bodies_are_decoded_to_a_fixed_point() {
+fn decoded_json_bodies_are_canonical() {
     let objects = objects();
     let seeds: Vec<Vec<u8>> = objects.iter().map(|(_, object)| object.to_string().into_bytes()).collect();
     fuzz(&seeds, &JSON_WORDS, |seed, input| {
@@ -165,7 +165,7 @@ fn json_bodies_are_decoded_to_a_fixed_point() {
 }
 
 #[test]
-fn yaml_bodies_are_read_to_a_fixed_point() {
+fn decoded_yaml_bodies_are_canonical() {
     let objects = objects();
     let mut seeds: Vec<Vec<u8>> =
         objects.iter().map(|(_, object)| schema::yaml::to_text(object).into_bytes()).collect();
@@ -185,7 +185,7 @@ fn yaml_bodies_are_read_to_a_fixed_point() {
             assert_canonical(*id, &decoded.value);
         }
         let text = schema::yaml::to_text(&value);
-        // YAML 1.1 breaks lines at these, YAML 1.2 does not; we write the one and read the other.
+        // YAML 1.1 treats these as line breaks, YAML 1.2 does not: the writer follows 1.1, the parser 1.2.
         if !text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
             assert_eq!(schema::yaml::to_value(text.as_bytes()), Ok((value, Vec::new())), "{text}");
         }
@@ -193,7 +193,7 @@ fn yaml_bodies_are_read_to_a_fixed_point() {
 }
 
 #[test]
-fn protobuf_bodies_are_read_to_canonical_values() {
+fn decoded_protobuf_bodies_are_canonical() {
     let objects = objects();
     let canonical = |id, object: &Value| schema::decode(id, object).unwrap().value;
     let body =
@@ -203,7 +203,7 @@ fn protobuf_bodies_are_read_to_canonical_values() {
     fuzz(&seeds, &words, |seed, input| {
         let id = objects[seed].0;
         if let Ok(mut value) = schema::decode_protobuf(schema(), input, |_, _| Some(id)) {
-            // Whatever the envelope says the object is, it is an object of this type.
+            // The envelope may name another kind; the object is always decoded as this type.
             value["kind"] = "X".into();
             assert_canonical(id, &value);
         }
@@ -296,7 +296,7 @@ fn continue_tokens_never_panic() {
             assert_eq!(ContinueToken::decode(&token.encode()).as_ref(), Ok(&token));
         }
     });
-    // Broken inside a well-formed wrapping.
+    // Malformed content in valid base64.
     let seeds = ["{\"v\":\"meta.k8s.io/v1\",\"rv\":-1,\"start\":\"/a\\u0000\"}"];
     fuzz_texts(&seeds, &JSON_WORDS, |input| drop(ContinueToken::decode(&base64(input))));
 }
@@ -306,7 +306,7 @@ fn base64(text: &str) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
 }
 
-/// Requests with everything that a client can get wrong; (method, path, content type, body).
+/// Requests to mutate: method, path, content type and body.
 fn requests() -> Vec<(&'static str, &'static str, &'static str, String)> {
     let service = json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
     let applied = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
@@ -353,7 +353,7 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, String)> {
     ]
 }
 
-/// Sends a request straight to the service; answers code and body.
+/// Sends a request to the HTTP service without a connection. Returns status code and body.
 pub(crate) async fn send(
     state: &Arc<State>,
     method: &str,
@@ -371,9 +371,9 @@ pub(crate) async fn send(
     Some((code, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
-/// Whatever the body, the answer is the object or a Status, and its code is the answer's.
+/// The response to a malformed body is an object or a Status whose code is the HTTP status code.
 #[tokio::test]
-async fn broken_requests_get_an_answer() {
+async fn malformed_requests_get_a_response() {
     let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await.unwrap();
     let state = server.state_for_tests();
     let requests = requests();
@@ -382,19 +382,19 @@ async fn broken_requests_get_an_answer() {
     for case in 0..3_000 {
         let (method, path, kind, body) = random.pick(&requests).clone();
         let body = mutate(&mut random, body.as_bytes(), &words);
-        let shown = String::from_utf8_lossy(&body).into_owned();
-        let (code, answer) = send(&state, method, path, kind, body).await.unwrap();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let (code, response) = send(&state, method, path, kind, body).await.unwrap();
         if code >= 400 {
-            assert_eq!(answer["kind"], "Status", "case {case}: {method} {path} {shown}: {answer}");
-            assert_eq!(answer["code"], code, "case {case}: {method} {path} {shown}");
+            assert_eq!(response["kind"], "Status", "case {case}: {method} {path} {text}: {response}");
+            assert_eq!(response["code"], code, "case {case}: {method} {path} {text}");
         }
-        assert!(answer.is_object(), "case {case}: {method} {path} {shown}: {code}");
+        assert!(response.is_object(), "case {case}: {method} {path} {text}: {code}");
     }
 }
 
-/// Whatever the query, a list gets an answer.
+/// A list request with a malformed query gets a response.
 #[tokio::test]
-async fn broken_queries_get_an_answer() {
+async fn malformed_queries_get_a_response() {
     let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await.unwrap();
     let state = server.state_for_tests();
     let seeds = [
@@ -410,7 +410,7 @@ async fn broken_queries_get_an_answer() {
         let query = mutate(&mut random, seed.as_bytes(), &words);
         let query: String =
             query.iter().filter(|b| b.is_ascii_graphic() && **b != b'#').map(|b| char::from(*b)).collect();
-        // A version that is yet to come is waited for, which is right but slow.
+        // The server waits for a future resource version, which is correct but slow.
         if query.contains("resourceVersion=") && query.len() > 400 {
             continue;
         }

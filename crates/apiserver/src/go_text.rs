@@ -1,9 +1,9 @@
-//! Text the way Go prints it, where a message must read exactly as the real server's.
+//! Formats text as Go does, for messages that must match those of kube-apiserver exactly.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A text in quotes, as `%q` writes it.
+/// Quotes a string as Go's `%q` does.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -17,7 +17,7 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// A byte in single quotes. Go takes the byte for a character of its own, so 0x81 is `'\u0081'`.
+/// Quotes a byte in single quotes. Go treats the byte as a character, so 0x81 is `'\u0081'`.
 pub(crate) fn quote_byte(byte: u8) -> String {
     let mut out = String::from("'");
     match byte {
@@ -28,7 +28,7 @@ pub(crate) fn quote_byte(byte: u8) -> String {
     out
 }
 
-/// Why a text is no number, as the function of `strconv` says it.
+/// The error that a function of Go's `strconv` returns for an invalid number.
 pub(crate) fn number_error(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let why = match error.kind() {
@@ -38,7 +38,7 @@ pub(crate) fn number_error(function: &str, text: &str, error: &std::num::ParseIn
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
-/// Why a text is no duration (`1h30m`, `-1.5s`, `0`), as `time.ParseDuration` says it; `None` if it is one.
+/// The error of Go's `time.ParseDuration`; `None` for a valid duration (`1h30m`, `-1.5s`, `0`).
 pub(crate) fn duration_error(text: &str) -> Option<String> {
     let invalid = || Some(format!("time: invalid duration {}", quote(text)));
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -81,7 +81,7 @@ fn push_escaped(out: &mut String, c: char) {
 }
 
 fn push_code(out: &mut String, c: char) {
-    // Writing into a String cannot fail.
+    // Writing to a String cannot fail.
     let _ = match u32::from(c) {
         code @ (0..=0x1f | 0x7f) => write!(out, "\\x{code:02x}"),
         code @ 0..=0xffff => write!(out, "\\u{code:04x}"),
@@ -89,7 +89,7 @@ fn push_code(out: &mut String, c: char) {
     };
 }
 
-/// Beyond ASCII, Rust's idea of "printable" is Go's, except that a mark needs a letter before it.
+/// Outside ASCII, Rust and Go agree on printable characters, except that Rust needs a letter before a combining mark.
 pub(crate) fn is_printable(c: char) -> bool {
     match c.is_ascii() {
         true => (' '..='~').contains(&c),
@@ -97,7 +97,7 @@ pub(crate) fn is_printable(c: char) -> bool {
     }
 }
 
-/// Bytes as text; every byte that is not part of valid UTF-8 becomes one replacement character.
+/// Decodes UTF-8 and replaces each invalid byte with one replacement character.
 pub(crate) fn valid_text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -110,7 +110,7 @@ pub(crate) fn valid_text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Reads a decimal number the way Go does: digits only, no sign. The error is in Go's words.
+/// Parses a decimal number as Go's `strconv.ParseUint` does: digits only, no sign. The error is Go's message.
 pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     let digits_only = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let why = match text.parse::<u64>() {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_escape_what_go_escapes() {
+    fn strings_are_quoted_as_in_go() {
         for (text, quoted) in [
             ("plain 'text'", r#""plain 'text'""#),
             ("a\"b\\c", r#""a\"b\\c""#),
@@ -140,20 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_characters_of_their_own() {
+    fn a_byte_is_quoted_as_a_character() {
         for (byte, quoted) in [(b'b', "'b'"), (b'\'', r"'\''"), (b'"', r#"'"'"#), (0x81, r"'\u0081'"), (0xe9, "'é'")] {
             assert_eq!(quote_byte(byte), quoted);
         }
     }
 
     #[test]
-    fn each_invalid_byte_is_replaced_alone() {
+    fn each_invalid_byte_is_replaced_separately() {
         assert_eq!(valid_text(b"a\xe2\x82z"), "a\u{fffd}\u{fffd}z");
         assert_eq!(valid_text("é".as_bytes()), "é");
     }
 
     #[test]
-    fn numbers_are_digits_that_fit() {
+    fn only_digits_within_range_are_numbers() {
         assert_eq!(parse_uint("007"), Ok(7));
         for odd in ["", "+5", "-1", "1_0", "x"] {
             let wanted = format!("strconv.ParseUint: parsing {odd:?}: invalid syntax");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_judged_as_go_judges_them() {
+    fn durations_are_validated_as_in_go() {
         for good in ["32s", "1h30m", "-1.5s", "+5ms", "0", "1.s", ".5h", "1µs"] {
             assert_eq!(duration_error(good), None, "{good}");
         }

@@ -1,18 +1,18 @@
-//! What was asked of the server, in the order in which it came: for tests about who did what, and when.
+//! Journal of resource requests in order of arrival, for tests that check which client sent which requests.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-/// Older requests are forgotten.
-const REMEMBERED: usize = 20_000;
+/// Maximum number of entries; the oldest are dropped.
+const CAPACITY: usize = 20_000;
 
-/// A request about an object or a collection, noted when it comes: before it waits for anything, and whatever becomes of it.
+/// A resource request, recorded on arrival, before fault injection and regardless of its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
-    /// Who asked, after impersonation.
+    /// The user name, after impersonation.
     pub(crate) user: String,
     pub(crate) user_agent: String,
     pub(crate) verb: String,
@@ -22,14 +22,14 @@ pub(crate) struct Entry {
     pub(crate) name: String,
 }
 
-/// The latest requests.
+/// The most recent requests.
 #[derive(Debug, Default)]
 pub(crate) struct Journal(Mutex<VecDeque<Entry>>);
 
 impl Journal {
-    pub(crate) fn note(&self, entry: Entry) {
+    pub(crate) fn record(&self, entry: Entry) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= REMEMBERED {
+        if entries.len() >= CAPACITY {
             entries.pop_front();
         }
         entries.push_back(entry);
@@ -45,13 +45,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_requests_are_kept_in_their_order() {
+    fn the_most_recent_requests_are_kept_in_order() {
         let journal = Journal::default();
-        for number in 0..REMEMBERED + 2 {
+        for number in 0..CAPACITY + 2 {
             let none = String::new;
             let (name, verb) = (number.to_string(), "get".to_owned());
             let resource = "nodes".to_owned();
-            journal.note(Entry {
+            journal.record(Entry {
                 user: none(),
                 user_agent: none(),
                 verb,
@@ -62,6 +62,6 @@ mod tests {
             });
         }
         let entries = journal.entries();
-        assert_eq!((entries.len(), entries[0].name.as_str()), (REMEMBERED, "2"));
+        assert_eq!((entries.len(), entries[0].name.as_str()), (CAPACITY, "2"));
     }
 }

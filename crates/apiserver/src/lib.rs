@@ -1,8 +1,8 @@
 //! An embedded Kubernetes API server: in memory, in your process, on a random port, in milliseconds.
 //!
-//! Stock kubectl, client-go and kube-rs talk to it unchanged. It answers as a real kube-apiserver does: same validation,
-//! same defaults, same errors, same watches. It is made for tests of controllers, and so it can also forget its history,
-//! cut its watches and fail on purpose.
+//! Stock kubectl, client-go and kube-rs talk to it unchanged. It behaves as a real kube-apiserver: same validation, same
+//! defaults, same errors, same watches. For tests of controllers it can also compact its watch history, close watches and
+//! inject faults.
 //!
 //! ```
 //! use bowline_apiserver::{ApiServer, Options};
@@ -14,29 +14,29 @@
 //! let server = ApiServer::start(Options::default()).await?;
 //! let namespaces: Api<Namespace> = Api::all(server.client().await?);
 //! assert!(namespaces.get_opt("kube-system").await?.is_some());
-//! server.cut_watches(); // every watch ends; a good controller does not mind
+//! server.cut_watches(); // closes every watch; a correct controller recovers
 //! server.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # How a request passes through
+//! # Request flow
 //!
 //! ```text
 //!  server    connections, TLS
-//!    └─ http       who asks, what about, may they, faults; content negotiation
+//!    └─ http       authentication, paths, authorization, faults, content negotiation
 //!         └─ verbs       get, list, watch, create, update, patch, delete
-//!              ├─ schema       bodies to canonical values, by one table of types
-//!              ├─ resources    the rules of each kind (Strategy)
-//!              ├─ fields       who owns which field; server-side apply
+//!              ├─ schema       decodes bodies to canonical values, from one table of types
+//!              ├─ resources    defaulting and validation of each kind (Strategy)
+//!              ├─ fields       field ownership; server-side apply
 //!              └─ store        objects as bytes, one revision, bounded history
 //! ```
 //!
-//! `auth` answers who and whether, `controllers` are the helpers that a cluster has elsewhere, `table`, `discovery` and
-//! `openapi` are what kubectl reads. Objects are `serde_json` values throughout: the schema makes them canonical once, so
-//! that nothing later has to check a type.
+//! `auth` authenticates and authorizes requests. `controllers` run in the kube-controller-manager of a real cluster. `table`,
+//! `discovery` and `openapi` serve kubectl. Objects are `serde_json` values throughout: the schema makes them canonical once,
+//! so that later code does not check types.
 //!
-//! What differs from a real server is listed in `docs/explanation/apiserver-differences.md`.
+//! `docs/explanation/apiserver-differences.md` lists the differences from a real server.
 
 mod auth;
 mod bootstrap;

@@ -1,63 +1,67 @@
-//! How a server is set up.
+//! Server options.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// Who may do what.
+/// Authorization mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthorizationMode {
-    /// Every authenticated request is allowed; an anonymous one gets a 401, as from a real server in this mode.
+    /// Every authenticated request is allowed; anonymous requests get status 401, as from a real server in this mode.
     #[default]
     AlwaysAllow,
     /// The stored RBAC objects decide.
     Rbac,
 }
 
-/// What connections may take up.
+/// Limits of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// How many there may be at a time. Beyond it the one that was idle longest makes room; where all are busy, a new one is
-    /// refused.
-    pub most: usize,
-    /// How long one may stay open without a request.
-    pub idle: Duration,
-    /// How long a client may take to read an answer, or the rest of a watch that is over, before it is cut off.
-    pub sending: Duration,
+    /// Maximum number of concurrent connections. At the limit the longest idle connection is closed; if all have open
+    /// requests, the new connection is rejected.
+    pub max_connections: usize,
+    /// Timeout of a connection without requests.
+    pub idle_timeout: Duration,
+    /// Timeout for the client to read a response, or the rest of a watch that has ended.
+    pub send_timeout: Duration,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
-        // A process may often open 1024 files only, and has others than connections.
-        ConnectionLimits { most: 900, idle: Duration::from_secs(90), sending: Duration::from_secs(60) }
+        // The common limit is 1024 open files per process, and the process needs some for other purposes.
+        ConnectionLimits {
+            max_connections: 900,
+            idle_timeout: Duration::from_secs(90),
+            send_timeout: Duration::from_secs(60),
+        }
     }
 }
 
-/// How a server is set up. [`Options::default`] suits tests: a random port, everything allowed.
+/// Options of the server. [`Options::default`] suits tests: a random port and `AlwaysAllow`.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to listen; port 0 picks a free one.
+    /// Listen address; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Who may do what.
+    /// Authorization mode.
     pub authorization: AuthorizationMode,
-    /// Listen on an address that other machines reach although [`AuthorizationMode::AlwaysAllow`] lets every client with
-    /// credentials do everything.
+    /// Allow a non-loopback listen address with [`AuthorizationMode::AlwaysAllow`], which grants every client with
+    /// credentials full access.
     pub allow_remote_clients: bool,
-    /// Namespace purge, garbage collection, default service accounts, endpoint slices.
+    /// Run the built-in controllers: namespace deletion, garbage collection, default service accounts, endpoint slices, expiry.
     pub built_in_controllers: bool,
-    /// Serve `/debug/`.
+    /// Serve the debug endpoints under `/debug/`.
     pub debug_endpoints: bool,
-    /// The range of cluster IPs.
+    /// CIDR of cluster IPs.
     pub service_cidr: IpNet,
-    /// The first and last node port.
+    /// First and last node port.
     pub node_ports: (u16, u16),
-    /// The issuer of service-account tokens.
+    /// Issuer of service account tokens.
     pub issuer: String,
-    /// Let the addresses in endpoint slices be in the loopback range, which a real server refuses: for a cluster whose Pods
-    /// live on this machine.
+    /// Allow loopback addresses in endpoint slices, which a real server rejects: for a cluster whose Pods run on this
+    /// machine.
     pub loopback_endpoints: bool,
-    /// What connections may take up.
+    /// Limits of connections.
     pub connections: ConnectionLimits,
 }
 
@@ -79,25 +83,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Says what cannot be meant.
+    /// Validates the options.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let everything = self.authorization == AuthorizationMode::AlwaysAllow && !self.allow_remote_clients;
-        if everything && !self.listen.ip().is_loopback() {
+        let unrestricted = self.authorization == AuthorizationMode::AlwaysAllow && !self.allow_remote_clients;
+        if unrestricted && !self.listen.ip().is_loopback() {
             return Err(format!(
-                "other machines can reach {}, and AlwaysAllow lets every client with a certificate or a token do everything: \
-                 listen on a loopback address, let RBAC decide, or allow remote clients (--allow-remote-clients)",
+                "listen address {} is not a loopback address, and AlwaysAllow grants full access to every client with a certificate \
+                 or a token: listen on a loopback address, use RBAC, or allow remote clients (--allow-remote-clients)",
                 self.listen
             ));
         }
         let (first, last) = self.node_ports;
         if first == 0 || first > last {
-            return Err(format!(
-                "the node port range {first}-{last} is empty: give FIRST-LAST with FIRST <= LAST, from 1"
-            ));
+            return Err(format!("the node port range {first}-{last} is empty: set FIRST-LAST with 1 <= FIRST <= LAST"));
         }
         let bits = self.service_cidr.max_prefix_len() - self.service_cidr.prefix_len();
         if bits < 3 {
-            return Err(format!("the service range {} is too small: give at least eight addresses", self.service_cidr));
+            return Err(format!("the service CIDR {} is too small: it needs at least 8 addresses", self.service_cidr));
         }
         Ok(())
     }
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_machines_are_let_in_only_where_rules_decide_or_it_is_allowed() {
+    fn remote_clients_need_rbac_or_an_explicit_option() {
         let allowed = |listen: &str, authorization, allow_remote_clients| {
             let listen = listen.parse().unwrap();
             Options { listen, authorization, allow_remote_clients, ..Options::default() }.check().is_ok()

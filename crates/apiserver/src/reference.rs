@@ -1,4 +1,4 @@
-//! The page that lists what is served, made from the table of resources.
+//! Generates the reference page of resources from the resource table.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub fn resource_reference() -> String {
          |---|---|---|---|---|---|\n",
     );
     for resource in RESOURCES {
-        // Writing into a String cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(page, "{}", row(resource));
     }
     page

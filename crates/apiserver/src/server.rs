@@ -1,4 +1,4 @@
-//! Starting, reaching and stopping a server.
+//! Starts and stops a server, and creates clients for it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,38 +23,38 @@ use crate::state::State;
 use crate::tls::{self, Authority, TlsError};
 use crate::{bootstrap, connection, controllers};
 
-/// How long shutdown waits for requests in flight.
+/// Maximum time that shutdown waits for in-flight requests.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The user in kubeconfig files that may do everything.
+/// The administrator in kubeconfig files, with full access.
 const ADMIN: (&str, &[&str]) = ("kubernetes-admin", &["system:masters"]);
 
-/// Why a server did not start, or a client could not be made.
+/// Error when starting a server or creating a client.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address could not be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}; is another server running there?")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Certificates could not be made.
+    /// The certificates could not be created.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The options contradict each other or themselves.
+    /// The options are invalid.
     #[error("{0}")]
     Options(String),
-    /// The objects every cluster starts with could not be made.
-    #[error("cannot make the first objects: {0}")]
+    /// The initial objects of the cluster could not be created.
+    #[error("cannot create the initial objects: {0}")]
     Bootstrap(String),
-    /// The kubeconfig was refused by the client library.
-    #[error("cannot make a client: {0}")]
+    /// The client library rejected the kubeconfig.
+    #[error("cannot create a client: {0}")]
     Client(String),
 }
 
-/// A running server. Dropping it stops it; [`ApiServer::shutdown`] does so cleanly.
+/// A running server. Dropping it aborts it; [`ApiServer::shutdown`] stops it gracefully.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,12 +78,12 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server and answers once it accepts requests.
+    /// Starts a server and returns once it accepts requests.
     pub async fn start(options: Options) -> Result<ApiServer, StartError> {
         options.check().map_err(StartError::Options)?;
-        let wanted = options.listen;
-        let listen_error = |source| StartError::Listen { address: wanted, source };
-        let listener = TcpListener::bind(wanted).await.map_err(listen_error)?;
+        let listen = options.listen;
+        let listen_error = |source| StartError::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let authority = Authority::new()?;
         let config = authority.server_config(address.ip(), service_address(&options))?;
@@ -99,7 +99,7 @@ impl ApiServer {
         Ok(ApiServer { state, address, authority, admin, stop, accepting, controllers })
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -114,7 +114,7 @@ impl ApiServer {
         self.admin.clone()
     }
 
-    /// A kubeconfig for somebody else, recognised by a client certificate.
+    /// A kubeconfig for another user, with a client certificate.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<String, StartError> {
         let identity = self.authority.client(user, groups)?;
         Ok(tls::kubeconfig(&self.url(), &self.authority, user, &identity))
@@ -125,43 +125,43 @@ impl ApiServer {
         client_from(&self.admin).await
     }
 
-    /// A client for somebody else, over TLS.
+    /// A client for another user, over TLS.
     pub async fn client_for(&self, user: &str, groups: &[&str]) -> Result<kube::Client, StartError> {
         client_from(&self.kubeconfig_for(user, groups)?).await
     }
 
-    /// A client for the administrator that calls the server directly: no sockets, so it works under paused time.
+    /// A client for the administrator that calls the server in-process: without sockets, so it works with paused time.
     pub fn in_process_client(&self) -> kube::Client {
         self.in_process_client_for(ADMIN.0, ADMIN.1)
     }
 
-    /// A client for somebody else that calls the server directly and is believed without credentials.
+    /// A client for another user that calls the server in-process and needs no credentials.
     pub fn in_process_client_for(&self, user: &str, groups: &[&str]) -> kube::Client {
         kube::Client::new(InProcess::new(self.state.clone(), user, groups), "default")
     }
 
-    /// How often each kind of request about a resource was answered so far; a watch counts when it begins. Requests that a
-    /// fault cut off without an answer are not among them.
+    /// Counters of resource requests since the start. A watch is counted when it begins. Requests that a fault rule ended without
+    /// a response are not counted.
     pub fn requests(&self) -> BTreeMap<RequestKind, u64> {
         self.state.requests.counts()
     }
 
-    /// How many connections are open.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.state.connections.count()
     }
 
-    /// Forgets all history before now: older resourceVersions are gone (410).
+    /// Compacts the watch history: requests with older resource versions get status 410.
     pub fn compact(&self) {
         self.state.store.compact();
     }
 
-    /// Ends all watches, cleanly.
+    /// Closes all watches gracefully.
     pub fn cut_watches(&self) {
         self.state.cut_watches();
     }
 
-    /// Lets a bearer token stand for somebody, for as long as the server runs.
+    /// Adds a static bearer token for a user. It is valid until the server stops.
     pub fn add_token(&self, token: &str, user: &str, groups: &[&str]) {
         let groups = groups.iter().map(|g| (*g).to_owned()).collect();
         self.state.auth.add_token(token, User { name: user.to_owned(), groups, ..User::default() });
@@ -172,16 +172,16 @@ impl ApiServer {
         self.state.clone()
     }
 
-    /// The fault rules in force.
+    /// The active fault rules.
     pub fn faults(&self) -> &Faults {
         &self.state.faults
     }
 
-    /// Ends all watches, lets requests in flight finish, and stops.
+    /// Closes all watches, waits for in-flight requests, and stops the server.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         self.state.cut_watches();
-        // Either task may have ended already; there is nothing to learn from how.
+        // Either task may have ended already; its result does not matter.
         let _ = tokio::time::timeout(DRAIN, &mut self.accepting).await;
         let _ = tokio::time::timeout(DRAIN, &mut self.controllers).await;
     }
@@ -200,17 +200,17 @@ fn url(address: SocketAddr) -> String {
     format!("https://{address}")
 }
 
-/// The first address of the service range, which the server itself has in the cluster.
+/// The first address of the service CIDR, which is the cluster IP of the `kubernetes` Service.
 fn service_address(options: &Options) -> IpAddr {
     options.service_cidr.hosts().next().unwrap_or(options.service_cidr.addr())
 }
 
 async fn client_from(kubeconfig: &str) -> Result<kube::Client, StartError> {
-    let refused = |e: &dyn std::fmt::Display| StartError::Client(e.to_string());
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).map_err(|e| refused(&e))?;
+    let to_error = |e: &dyn std::fmt::Display| StartError::Client(e.to_string());
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).map_err(|e| to_error(&e))?;
     let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.map_err(|e| refused(&e))?;
-    kube::Client::try_from(config).map_err(|e| refused(&e))
+        kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.map_err(|e| to_error(&e))?;
+    kube::Client::try_from(config).map_err(|e| to_error(&e))
 }
 
 // === Connections ===
@@ -227,7 +227,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>,
                         let (acceptor, state, stopped) = (acceptor.clone(), state.clone(), stopped.clone());
                         tasks.spawn(connection::run(stream, acceptor, state, connection, stopped));
                     }
-                    None => tracing::debug!(%client, "refused a connection: there are too many, and all are busy"),
+                    None => tracing::debug!(%client, "rejected a connection: connection limit reached and all connections have open requests"),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -240,14 +240,14 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>,
     while tasks.join_next().await.is_some() {}
 }
 
-/// Waits for the word to stop; a sender that is gone means the same.
+/// Waits for the stop signal; a dropped sender also counts as one.
 pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await.is_ok();
 }
 
-// === Within the process ===
+// === In-process clients ===
 
-/// The server as a service, for clients in the same process.
+/// The server as a tower service, for clients in the same process.
 #[derive(Clone)]
 struct InProcess {
     state: Arc<State>,

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use crate::options::Options;
 use crate::resources::service::Pools;
 use crate::store::Store;
 
-/// The server's memory.
+/// The state of the server.
 pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) store: Store,
     pub(crate) pools: Pools,
     pub(crate) auth: Auth,
     pub(crate) faults: Faults,
-    /// Kept only where it can be read.
+    /// Recorded only if the debug endpoints are enabled.
     pub(crate) journal: Journal,
     pub(crate) requests: Requests,
     pub(crate) connections: Arc<Connections>,
     pub(crate) limits: Limits,
-    /// Counted up to end all watches.
+    /// Incremented to close all watches.
     pub(crate) watch_cuts: watch::Sender<u64>,
-    /// `host:port` clients reach the server by.
+    /// `host:port` at which clients reach the server.
     pub(crate) address: String,
 }
 
 impl State {
-    /// An empty server that clients reach at `address`.
+    /// The state of an empty server that clients reach at `address`.
     pub(crate) fn new(options: Options, address: String) -> State {
         State {
             store: Store::new(),
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// Ends all watches, cleanly.
+    /// Closes all watches gracefully.
     pub(crate) fn cut_watches(&self) {
         self.watch_cuts.send_modify(|cuts| *cuts += 1);
     }

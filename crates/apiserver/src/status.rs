@@ -1,4 +1,4 @@
-//! The answers that are not objects: `Status`, with code, reason, message and details.
+//! API errors: `Status` objects with code, reason, message and details.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::field_error::FieldError;
 use crate::go_text::quote;
 
-/// An error as the API shows it.
+/// An error as the API returns it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError {
     pub(crate) code: StatusCode,
@@ -17,18 +17,18 @@ pub(crate) struct ApiError {
     pub(crate) details: Option<Value>,
     /// Sent as `Retry-After`, in seconds, and as `details.retryAfterSeconds`.
     pub(crate) retry_after: Option<u32>,
-    /// `metadata.continue`: where to go on after an expired list.
+    /// `metadata.continue`: the token to continue an expired list.
     pub(crate) continue_token: Option<String>,
 }
 
-/// How many errors of one object are listed, and how long their texts may be together. A real server lists all of them,
-/// which a few requests with a great many errors turn against it.
-pub(crate) const MOST_ERRORS: usize = 1000;
-const MOST_TEXT: usize = 256 << 10;
+/// Maximum number of validation errors listed for one object, and their maximum total length in bytes. kube-apiserver
+/// lists all errors, so a few requests with very many errors can overload it.
+pub(crate) const MAX_ERRORS: usize = 1000;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// The group and plural (or Kind) that errors name.
+/// Group and plural name (or kind) of a resource in errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named<'a> {
     pub(crate) group: &'a str,
@@ -65,7 +65,7 @@ impl ApiError {
         self
     }
 
-    /// Adds the empty `details` that upstream's router errors carry.
+    /// Adds the empty `details` of upstream's router errors.
     pub(crate) fn with_empty_details(self) -> Self {
         self.with_details(json!({}))
     }
@@ -119,7 +119,7 @@ impl ApiError {
         .with_details(json!({}))
     }
 
-    /// What a real server has and this one has not.
+    /// A feature of a real server that this one does not implement.
     pub(crate) fn not_implemented(why: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, Some("NotImplemented"), why)
     }
@@ -141,7 +141,7 @@ impl ApiError {
         .with_details(what.details(name))
     }
 
-    /// As [`ApiError::already_exists`], for an object that has a `generateName`: another try may draw another name.
+    /// Like [`ApiError::already_exists`], for an object with a `generateName`: a retry may generate another name.
     pub(crate) fn name_not_unique(what: Named<'_>, name: &str) -> Self {
         let mut details = what.details(name);
         details.insert("retryAfterSeconds".into(), 1.into());
@@ -157,13 +157,13 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(what.details(name))
     }
 
-    /// The usual conflict: somebody else wrote in between.
+    /// The optimistic locking conflict: another client modified the object.
     pub(crate) fn modified(what: Named<'_>, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(what, name, why)
     }
 
-    /// A conflict with a message of its own (server-side apply).
+    /// A server-side apply conflict.
     pub(crate) fn conflict_with_causes(message: impl Into<String>, causes: Vec<Value>) -> Self {
         Self::new(StatusCode::CONFLICT, Some("Conflict"), message).with_details(json!({"causes": causes}))
     }
@@ -180,7 +180,7 @@ impl ApiError {
         )
     }
 
-    /// The client has too much in hand; in the words of a real server.
+    /// The client exceeds its limits. The message is upstream's.
     pub(crate) fn too_many_requests() -> Self {
         let message = "Too many requests, please try again later.";
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, Some("TooManyRequests"), message);
@@ -188,20 +188,20 @@ impl ApiError {
         error.with_details(json!({"retryAfterSeconds": 1}))
     }
 
-    /// The request took longer than any request may.
+    /// The request exceeded the request timeout.
     pub(crate) fn timed_out() -> Self {
         let message = "Timeout: request did not complete within the allotted timeout";
         Self::new(StatusCode::GATEWAY_TIMEOUT, Some("Timeout"), message).with_details(json!({}))
     }
 
-    /// `Service "a" is invalid: …` with one cause per error; an error found twice is told once.
+    /// `Service "a" is invalid: …` with one cause per error; duplicate errors are listed once.
     pub(crate) fn invalid(what: Named<'_>, name: &str, errors: &[FieldError]) -> Self {
         let (mut seen, mut texts, mut causes) = (HashSet::new(), Vec::new(), Vec::new());
         let (mut listed, mut length) = (0, 0);
-        for error in errors.iter().take(MOST_ERRORS) {
+        for error in errors.iter().take(MAX_ERRORS) {
             let text = error.to_string();
             length += text.len();
-            if listed > 0 && length > MOST_TEXT {
+            if listed > 0 && length > MAX_TEXT_BYTES {
                 break;
             }
             listed += 1;
@@ -237,7 +237,7 @@ impl ApiError {
         .with_details(json!({}))
     }
 
-    /// What upstream makes of a plain Go error: 500 with nothing but a message.
+    /// 500 with only a message, as upstream returns a plain Go error.
     pub(crate) fn plain(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, None, message)
     }
@@ -254,7 +254,7 @@ impl ApiError {
         .with_details(details)
     }
 
-    /// 504 for a resourceVersion that the server has not reached.
+    /// 504 for a resource version that the server has not reached.
     pub(crate) fn too_large_resource_version(wanted: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {wanted}, current: {current}");
         let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, Some("Timeout"), format!("Timeout: {message}"));
@@ -265,7 +265,7 @@ impl ApiError {
         }))
     }
 
-    /// A fault asked for by a test, with the reason that goes with its code.
+    /// An injected fault, with the reason that belongs to its code.
     pub(crate) fn injected(code: StatusCode, message: &str, retry_after: Option<u32>) -> Self {
         let reason = match code.as_u16() {
             400 => Some("BadRequest"),
@@ -289,7 +289,7 @@ impl ApiError {
         }
     }
 
-    /// The object sent to the client.
+    /// The Status object sent to the client.
     pub(crate) fn to_status(&self) -> Value {
         let mut metadata = json!({});
         if let Some(token) = &self.continue_token {
@@ -326,26 +326,26 @@ mod tests {
     }
 
     #[test]
-    fn an_error_found_twice_is_listed_once() {
+    fn duplicate_errors_are_listed_once() {
         let errors = ["a", "b", "a"].map(|field| FieldError::required(field, ""));
         let message = r#"ConfigMap "a" is invalid: [a: Required value, b: Required value]"#;
         assert_eq!(invalid(&errors), (message.to_owned(), 2));
     }
 
     #[test]
-    fn only_so_many_errors_are_listed() {
+    fn the_number_of_listed_errors_is_limited() {
         let errors: Vec<FieldError> = (0..3000).map(|n| FieldError::required(n.to_string(), "")).collect();
         let (message, causes) = invalid(&errors);
-        assert_eq!(causes, MOST_ERRORS);
+        assert_eq!(causes, MAX_ERRORS);
         assert!(message.ends_with("999: Required value, 2000 further errors are not listed]"), "{message}");
     }
 
     #[test]
-    fn only_so_much_text_is_listed() {
+    fn the_length_of_listed_errors_is_limited() {
         let value = "x".repeat(100 << 10);
         let errors: Vec<FieldError> = (0..100).map(|n| FieldError::invalid(n.to_string(), &*value, "")).collect();
         let (message, causes) = invalid(&errors);
         assert_eq!(causes, 2);
-        assert!(message.ends_with("98 further errors are not listed]") && message.len() <= MOST_TEXT + 100);
+        assert!(message.ends_with("98 further errors are not listed]") && message.len() <= MAX_TEXT_BYTES + 100);
     }
 }

@@ -1,4 +1,4 @@
-//! The server's own certificate authority: serving certificate, client certificates, kubeconfig files.
+//! The server's certificate authority: serving certificate, client certificates and kubeconfig files.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use x509_cert::name::{RdnSequence, RelativeDistinguishedName};
 pub(crate) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 pub(crate) const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 
-/// Why certificates could not be made.
+/// Error when creating certificates or the TLS configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A certificate could not be made or signed.
-    #[error("cannot make a certificate: {0}")]
+    /// A certificate could not be created or signed.
+    #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// A user or a group cannot stand in a certificate.
-    #[error("cannot write the names into a certificate: {0}")]
+    /// A user or group name cannot be encoded in a certificate.
+    #[error("cannot encode the subject of a certificate: {0}")]
     Name(#[from] der::Error),
-    /// The TLS library refused what we made.
+    /// The TLS library rejected a certificate or key.
     #[error("cannot set up TLS: {0}")]
     Rustls(#[from] rustls::Error),
     /// The client-certificate verifier could not be built.
-    #[error("cannot set up client certificates: {0}")]
+    #[error("cannot set up client certificate verification: {0}")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// The authority that signs everything this server hands out.
+/// The certificate authority that signs all certificates of this server.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -59,23 +59,23 @@ impl Authority {
         Ok(Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
     }
 
-    /// The authority's own certificate.
+    /// The CA certificate as PEM.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A client certificate: the user is the common name, the groups are the organisations.
+    /// Issues a client certificate with the user as common name and the groups as organisations.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity, TlsError> {
         let mut params = CertificateParams::default();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
-        let certificate = self.rename(params.signed_by(&key, &self.issuer)?.der(), user, groups)?;
+        let certificate = self.with_subject(params.signed_by(&key, &self.issuer)?.der(), user, groups)?;
         Ok(Identity { certificate: pem::encode(&pem::Pem::new("CERTIFICATE", certificate)), key: key.serialize_pem() })
     }
 
-    /// The certificate for another subject, signed again: a name of the certificate library holds one organisation only.
-    fn rename(&self, certificate: &[u8], user: &str, groups: &[&str]) -> Result<Vec<u8>, TlsError> {
+    /// Replaces the subject of a certificate and signs it again, because rcgen supports only one organisation.
+    fn with_subject(&self, certificate: &[u8], user: &str, groups: &[&str]) -> Result<Vec<u8>, TlsError> {
         let mut certificate = Certificate::from_der(certificate)?;
         certificate.tbs_certificate.subject = subject(user, groups)?;
         let signature = self.issuer.key().sign(&certificate.tbs_certificate.to_der()?)?;
@@ -83,7 +83,7 @@ impl Authority {
         Ok(certificate.to_der()?)
     }
 
-    /// The TLS configuration of a server at this address (and the names a cluster knows it by).
+    /// The TLS configuration of a server at this address, with the DNS names it has in a cluster.
     pub(crate) fn server_config(&self, address: IpAddr, service: IpAddr) -> Result<rustls::ServerConfig, TlsError> {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let mut params = CertificateParams::new(names.map(str::to_owned))?;
@@ -117,7 +117,7 @@ fn name(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// One attribute for the user and one for each group.
+/// A subject with one attribute for the user and one for each group.
 fn subject(user: &str, groups: &[&str]) -> Result<RdnSequence, der::Error> {
     let groups = groups.iter().map(|group| (ORGANIZATION, *group));
     let names = groups.chain([(COMMON_NAME, user)]).map(|(oid, text)| attribute(oid, text));

@@ -1,11 +1,11 @@
-//! The forms of names, labels, keys and ports, with the API's words for what is wrong.
+//! Validation of names, labels, keys and ports, with upstream's messages.
 //!
-//! Functions that return texts say what is wrong with a value, in the order the API lists it; nothing wrong is an
-//! empty list. Functions that take a `field` return the errors themselves. Addresses and CIDRs are in [`address`].
-//! What is checked where is a matter of the kinds, in `resources`.
+//! Functions that return strings return the messages about a value, in upstream's order; a valid value has none. Functions
+//! with a `field` parameter return field errors. [`address`] validates addresses and CIDRs. The kinds in `resources` decide
+//! which fields are validated how.
 //!
-//! The forms are small enough to be matched by hand. The patterns in the messages are for the reader: they are
-//! what clients of the real server have always been shown.
+//! The formats are simple enough to match without a regex engine. The patterns appear only in the messages, as upstream prints
+//! them.
 
 pub(crate) mod address;
 
@@ -14,33 +14,33 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::field_error::FieldError;
-use crate::status::MOST_ERRORS;
+use crate::status::MAX_ERRORS;
 use crate::value::Json;
 
 pub(crate) use address::{is_valid_cidr_legacy, is_valid_ip_legacy};
 
-/// The longest DNS label (RFC 1123), label key name and label value.
+/// Maximum length of a DNS label (RFC 1123), label key name and label value.
 const LABEL_MAX: usize = 63;
-/// The longest DNS subdomain (RFC 1123).
+/// Maximum length of a DNS subdomain (RFC 1123).
 const SUBDOMAIN_MAX: usize = 253;
 const PORT_NAME_MAX: usize = 15;
-/// What all annotations of an object may come to, keys and values.
+/// Maximum total size of an object's annotations in bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 pub(crate) const FIELD_IMMUTABLE: &str = "field is immutable";
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(crate) const POSITIVE: &str = "must be greater than zero";
 
-/// The protocols a port may have, in the order errors list them.
+/// Protocols of ports, in the order of error messages.
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
 // === DNS names ===
 
-/// A generateName may end in `-`; it is checked as if something followed.
+/// Replaces the trailing dash of a generateName for validation, as if the generated suffix followed.
 ///
-/// upstream: the letter that stands for what follows takes the place of the *two* last characters, so what
-/// stands before the dash goes unchecked (the generated name is checked again).
-pub(crate) fn masked(name: &str, prefix: bool) -> Cow<'_, str> {
+/// upstream: the placeholder letter replaces the *two* last characters, so the character before the dash is not validated
+/// (the generated name is validated again).
+pub(crate) fn mask_trailing_dash(name: &str, prefix: bool) -> Cow<'_, str> {
     if !prefix || name.len() < 2 || !name.ends_with('-') {
         return Cow::Borrowed(name);
     }
@@ -53,7 +53,7 @@ pub(crate) fn masked(name: &str, prefix: bool) -> Cow<'_, str> {
 /// RFC 1123 subdomain.
 pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
     let form_ok = is_subdomain(name);
-    form(name, SUBDOMAIN_MAX, form_ok, || {
+    check_format(name, SUBDOMAIN_MAX, form_ok, || {
         pattern_error(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
              and must start and end with an alphanumeric character",
@@ -65,7 +65,7 @@ pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
 
 /// RFC 1123 label: a subdomain without dots.
 pub(crate) fn dns_label(name: &str) -> Vec<String> {
-    form(name, LABEL_MAX, is_label(name), || match is_subdomain(name) {
+    check_format(name, LABEL_MAX, is_label(name), || match is_subdomain(name) {
         true => "must not contain dots".to_owned(),
         false => pattern_error(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
@@ -102,9 +102,9 @@ pub(crate) fn qualified_name(key: &str) -> Vec<String> {
         None => (None, key),
         Some((prefix, name)) if !name.contains('/') => (Some(prefix), name),
         Some(_) => {
-            let form = key_name_error();
+            let format_error = key_name_error();
             let tail = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-            return vec![format!("a valid label key {form} {tail}")];
+            return vec![format!("a valid label key {format_error} {tail}")];
         }
     };
     let mut errors: Vec<String> = match prefix {
@@ -125,7 +125,7 @@ pub(crate) fn qualified_name(key: &str) -> Vec<String> {
 
 /// The value of a label.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
-    form(value, LABEL_MAX, value.is_empty() || is_key_name(value), || {
+    check_format(value, LABEL_MAX, value.is_empty() || is_key_name(value), || {
         pattern_error(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
              and must start and end with an alphanumeric character",
@@ -138,7 +138,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
 /// A key of a ConfigMap or Secret.
 pub(crate) fn config_key(key: &str) -> Vec<String> {
     let chars_ok = !key.is_empty() && key.bytes().all(is_key_inner);
-    let mut errors = form(key, SUBDOMAIN_MAX, chars_ok, || {
+    let mut errors = check_format(key, SUBDOMAIN_MAX, chars_ok, || {
         pattern_error(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
@@ -154,7 +154,7 @@ pub(crate) fn config_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// A name that can stand in a URL path; all the rules there are for events and RBAC kinds.
+/// A name that is valid as a URL path segment; the only rule for events and RBAC kinds.
 pub(crate) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
@@ -162,11 +162,11 @@ pub(crate) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     ['/', '%'].iter().filter(|c| name.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-/// Errors for every key and value of a map of labels, all on the map itself.
+/// Errors for every key and value of a label map, all with the field path of the map.
 pub(crate) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
-        if errors.len() > MOST_ERRORS {
+        if errors.len() > MAX_ERRORS {
             break;
         }
         errors.extend(invalid_each(field, key, qualified_name(key)));
@@ -176,13 +176,13 @@ pub(crate) fn labels(field: &str, labels: Option<&Map<String, Value>>) -> Vec<Fi
     errors
 }
 
-/// Errors for the keys of annotations and for their size. Unlike labels, keys may be in upper case.
+/// Errors for the keys and the total size of annotations. Unlike for labels, upper case is allowed in keys.
 pub(crate) fn annotations(field: &str, annotations: Option<&Map<String, Value>>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0;
     for (key, value) in annotations.into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
-        if errors.len() <= MOST_ERRORS {
+        if errors.len() <= MAX_ERRORS {
             errors.extend(invalid_each(field, key, qualified_name(&lower_case(key))));
         }
     }
@@ -232,14 +232,14 @@ fn selector_requirement(field: &str, requirement: &Value) -> Vec<FieldError> {
     errors
 }
 
-// === Ports, percentages and other small forms ===
+// === Ports and percentages ===
 
 /// A port number other than 0.
 pub(crate) fn port_number(port: i64) -> Vec<String> {
     in_range(port, 1, 65535)
 }
 
-/// A number between two others.
+/// A number within an inclusive range.
 pub(crate) fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     match (low..=high).contains(&value) {
         true => Vec::new(),
@@ -247,7 +247,7 @@ pub(crate) fn in_range(value: i64, low: i64, high: i64) -> Vec<String> {
     }
 }
 
-/// The name of a container port, also where a Service's targetPort names one (RFC 6335).
+/// The name of a container port, also in a Service's targetPort (RFC 6335).
 pub(crate) fn is_valid_port_name(name: &str) -> Vec<String> {
     let charset_ok = !name.is_empty() && name.bytes().all(|b| is_lower_alnum(b) || b == b'-');
     let checks = [
@@ -275,17 +275,17 @@ pub(crate) fn percent(text: &str) -> Vec<String> {
 
 // === Errors ===
 
-/// One `Invalid` error per text.
+/// One `Invalid` error per message.
 pub(crate) fn invalid_each(field: &str, value: &str, texts: Vec<String>) -> Vec<FieldError> {
     texts.into_iter().map(|text| FieldError::invalid(field, value, text)).collect()
 }
 
-/// An error if a field changed that may not.
+/// An error if an immutable field changed.
 pub(crate) fn immutable(field: &str, new: &Value, old: &Value) -> Option<FieldError> {
     (new != old).then(|| FieldError::invalid(field, new.clone(), FIELD_IMMUTABLE))
 }
 
-/// An error if a number is below zero.
+/// An error if a number is negative.
 pub(crate) fn not_negative(field: &str, value: i64) -> Option<FieldError> {
     (value < 0).then(|| FieldError::invalid(field, value, NOT_NEGATIVE))
 }
@@ -299,8 +299,8 @@ pub(crate) fn protocol(field: &str, protocol: &str) -> Option<FieldError> {
     }
 }
 
-/// The texts of a form with a longest length and a pattern.
-fn form(value: &str, max: usize, matches: bool, mismatch: impl FnOnce() -> String) -> Vec<String> {
+/// The messages for a format with a maximum length and a pattern.
+fn check_format(value: &str, max: usize, matches: bool, mismatch: impl FnOnce() -> String) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > max {
         errors.push(too_long(max));
@@ -315,7 +315,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// upstream: a second example is set off by a comma *and* ` or `.
+/// upstream: examples are separated by a comma *and* ` or `.
 fn pattern_error(message: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
     format!("{message} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
@@ -343,7 +343,7 @@ fn is_key_inner(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')
 }
 
-/// Starts and ends with `edge`, with only `inner` between.
+/// Whether the text starts and ends with `edge` and contains only `inner`.
 fn is_enclosed(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let edges_ok = bytes.first().is_some_and(|&b| edge(b)) && bytes.last().is_some_and(|&b| edge(b));
@@ -362,7 +362,7 @@ fn is_key_name(text: &str) -> bool {
     is_enclosed(text, |b| b.is_ascii_alphanumeric(), is_key_inner)
 }
 
-/// `example.com/gpu`: qualified by a domain that is not Kubernetes' own.
+/// Whether the resource name is qualified by a domain outside kubernetes.io: `example.com/gpu`.
 pub(crate) fn is_extended_resource(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/") || name.starts_with("requests.");
     !native && qualified_name(&format!("requests.{name}")).is_empty()
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_with_dots_is_told_so() {
+    fn a_label_with_dots_is_rejected() {
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);
         assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 characters"]);
         assert_eq!(
@@ -405,11 +405,11 @@ mod tests {
 
     #[test]
     fn a_generate_name_is_masked_over_its_last_two_characters() {
-        assert_eq!(masked("pre-", true), "pra");
-        assert_eq!(masked("pre-", false), "pre-");
-        assert_eq!(masked("A-", true), "a");
-        assert_eq!(masked("-", true), "-");
-        assert_eq!(masked("Bad_", true), "Bad_");
+        assert_eq!(mask_trailing_dash("pre-", true), "pra");
+        assert_eq!(mask_trailing_dash("pre-", false), "pre-");
+        assert_eq!(mask_trailing_dash("A-", true), "a");
+        assert_eq!(mask_trailing_dash("-", true), "-");
+        assert_eq!(mask_trailing_dash("Bad_", true), "Bad_");
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_blamed_as_a_whole() {
+    fn errors_of_labels_and_annotations_name_the_whole_map() {
         let map = json!({"a b": "c", "x": "b c"});
         let found = labels("metadata.labels", map.as_object());
         assert_eq!(found.len(), 2);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn config_keys_may_not_climb_directories() {
+    fn config_keys_may_not_be_relative_paths() {
         assert!(config_key("key.name").is_empty());
         assert_eq!(config_key("."), ["must not be '.'"]);
         assert_eq!(config_key(".."), ["must not be '..'"]);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn port_names_collect_everything_that_is_wrong() {
+    fn port_name_errors_are_all_reported() {
         assert!(is_valid_port_name("http-2").is_empty());
         assert_eq!(
             is_valid_port_name("-80--"),
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn path_segments_are_free_but_for_dots_and_separators() {
+    fn path_segments_exclude_only_dots_and_separators() {
         assert!(path_segment("system:Any_Thing", false).is_empty());
         assert_eq!(path_segment("..", false), ["may not be '..'"]);
         assert!(path_segment("..", true).is_empty());
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_check_operator_key_and_values() {
+    fn selectors_are_validated_by_operator_key_and_values() {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "k", "operator": "In"}, {"key": "k", "operator": "Exists", "values": ["v"]}, {"key": "", "operator": "Is"},
         ]});

@@ -1,33 +1,33 @@
-//! Reading and writing JSON values by dotted path.
+//! Access to JSON values by dotted path.
 
 use serde_json::{Map, Value};
 
 static NULL: Value = Value::Null;
 
-/// Short ways to reach into a [`Value`]. A path is field names joined by dots (`"spec.type"`); keys that hold
-/// dots themselves (labels, annotations) are reached through their map.
+/// Accessors for nested values of a [`Value`]. A path is field names joined by dots (`"spec.type"`); keys that contain dots
+/// (labels, annotations) are accessed through their map.
 pub(crate) trait Json {
-    /// The value at the path, `Null` where there is none.
+    /// The value at the path; `Null` if absent.
     fn at(&self, path: &str) -> &Value;
-    /// The text at the path, empty where there is none.
+    /// The string at the path; empty if absent.
     fn text(&self, path: &str) -> &str;
-    /// The list at the path, empty where there is none.
+    /// The list at the path; empty if absent.
     fn list(&self, path: &str) -> &[Value];
-    /// The texts of the list at the path.
+    /// The strings of the list at the path.
     fn texts(&self, path: &str) -> Vec<&str>;
     /// The map at the path, if there is one.
     fn map(&self, path: &str) -> Option<&Map<String, Value>>;
-    /// The whole number at the path.
+    /// The integer at the path.
     fn int(&self, path: &str) -> Option<i64>;
-    /// Something other than null is there.
+    /// Whether the path has a value other than null.
     fn has(&self, path: &str) -> bool;
-    /// Sets the value, making the objects on the way.
+    /// Sets the value and creates missing objects on the path.
     fn put(&mut self, path: &str, value: impl Into<Value>);
-    /// Takes the value out.
+    /// Removes and returns the value.
     fn take_at(&mut self, path: &str) -> Option<Value>;
-    /// A mutable reference, if something is there.
+    /// A mutable reference to the value, if present.
     fn at_mut(&mut self, path: &str) -> Option<&mut Value>;
-    /// The list at the path for changing, if there is one.
+    /// A mutable reference to the list, if present.
     fn list_mut(&mut self, path: &str) -> Option<&mut Vec<Value>>;
 }
 

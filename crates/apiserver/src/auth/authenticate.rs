@@ -1,7 +1,7 @@
-//! From credentials to a [`User`]: client certificates and bearer tokens.
+//! Authentication: maps client certificates and bearer tokens to a [`User`].
 //!
-//! No credentials make an anonymous user, or none where everything is allowed; credentials that are not good are
-//! refused, they never fall back to anonymous.
+//! A request without credentials is anonymous under RBAC and rejected under `AlwaysAllow`. Invalid credentials are always
+//! rejected; they never fall back to the anonymous user.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::Decode as _;
 use x509_cert::der::asn1::ObjectIdentifier;
 
-use super::service_account::{self, Recognised};
-use super::{ANONYMOUS, AUTHENTICATED, Auth, CREDENTIAL_ID, UNAUTHENTICATED, User, joined, memo};
+use super::service_account::{self, AuthenticatedToken};
+use super::{ANONYMOUS, AUTHENTICATED, Auth, CREDENTIAL_ID, UNAUTHENTICATED, User, digest_cache, joined};
 use crate::options::AuthorizationMode;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
@@ -21,19 +21,19 @@ pub(super) const INVALID_TOKEN: &str = "invalid bearer token";
 
 const KUBERNETES_UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
-/// Recognises the client by its certificate (DER, already verified against our CA) or its bearer token.
+/// Authenticates the client by its certificate (DER, already verified against our CA) or its bearer token.
 pub(crate) fn authenticate(state: &State, certificate: Option<&[u8]>, authorization: Option<&str>) -> ApiResult<User> {
     let by_certificate = certificate.map(|der| certificate_user(&state.auth, der));
     if let Some(Ok(Some(user))) = by_certificate {
         return Ok(user.as_ref().clone());
     }
     match (authorization.and_then(bearer), by_certificate) {
-        (Some(token), _) => match recognise_token(state, token, state.auth.audiences()) {
+        (Some(token), _) => match authenticate_token(state, token, state.auth.audiences()) {
             Ok(recognised) => Ok(recognised.user),
             Err(_) => Err(ApiError::unauthorized()),
         },
         (None, Some(Err(Unreadable))) => Err(ApiError::unauthorized()),
-        // upstream: with AlwaysAllow there are no anonymous requests, or everybody could do everything.
+        // upstream: AlwaysAllow disables anonymous requests, because they would be allowed everything.
         (None, _) if state.auth.mode == AuthorizationMode::AlwaysAllow => Err(ApiError::unauthorized()),
         (None, _) => Ok(anonymous()),
     }
@@ -43,14 +43,14 @@ fn anonymous() -> User {
     User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
 }
 
-/// The token of an `Authorization` header; other schemes and an empty token count as none.
+/// The token of an `Authorization` header; `None` for other schemes and for an empty token.
 fn bearer(header: &str) -> Option<&str> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next().filter(|s| s.eq_ignore_ascii_case("bearer"));
     scheme.and(parts.next()).filter(|token| !token.is_empty())
 }
 
-/// Adds the group of everybody who is known, unless the credentials already speak of it.
+/// Adds the group `system:authenticated`, except to anonymous users.
 fn authenticated(mut user: User) -> User {
     if user.name != ANONYMOUS && !user.in_group(UNAUTHENTICATED) {
         user.join(AUTHENTICATED);
@@ -60,32 +60,36 @@ fn authenticated(mut user: User) -> User {
 
 // === Tokens ===
 
-/// Recognises a bearer token meant for one of `audiences`; the error is the text a TokenReview shows.
-pub(super) fn recognise_token(state: &State, token: &str, audiences: &[String]) -> Result<Recognised, String> {
-    if let Some(user) = state.auth.owner_of(&memo::digest(token.as_bytes())) {
-        // Such a token is good for everything this server is.
+/// Authenticates a bearer token for one of `audiences`. The error is the text that a TokenReview returns.
+pub(super) fn authenticate_token(
+    state: &State,
+    token: &str,
+    audiences: &[String],
+) -> Result<AuthenticatedToken, String> {
+    if let Some(user) = state.auth.static_token_user(&digest_cache::digest(token.as_bytes())) {
+        // A static token is valid for all audiences of this server.
         let ours: Vec<String> = state.auth.audiences().iter().filter(|a| audiences.contains(a)).cloned().collect();
         if ours.is_empty() {
             return Err(INVALID_TOKEN.to_owned());
         }
-        return Ok(Recognised { user: authenticated(user.as_ref().clone()), audiences: ours });
+        return Ok(AuthenticatedToken { user: authenticated(user.as_ref().clone()), audiences: ours });
     }
-    match service_account::recognise(state, token, audiences) {
-        Ok(found) => Ok(Recognised { user: authenticated(found.user), ..found }),
-        // upstream: its loopback tokens are tried first, and their refusal stays in the text.
+    match service_account::authenticate(state, token, audiences) {
+        Ok(found) => Ok(AuthenticatedToken { user: authenticated(found.user), ..found }),
+        // upstream: the loopback token authenticator runs first, and its error stays in the message.
         Err(why) => Err(joined(&[INVALID_TOKEN.to_owned(), why])),
     }
 }
 
 // === Certificates ===
 
-/// The certificate cannot be made sense of.
+/// The certificate cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unreadable;
 
-/// The subject of a certificate as a user; `None` if it names nobody.
+/// The user named by the subject of a certificate; `None` without a common name.
 fn certificate_user(auth: &Auth, der: &[u8]) -> Result<Option<Arc<User>>, Unreadable> {
-    let key = memo::digest(der);
+    let key = digest_cache::digest(der);
     if let Some(user) = auth.certificates.get(&key) {
         return Ok(Some(user));
     }
@@ -97,7 +101,7 @@ fn certificate_user(auth: &Auth, der: &[u8]) -> Result<Option<Arc<User>>, Unread
     Ok(Some(user))
 }
 
-/// The common name is the user, each organization a group.
+/// Reads the user name from the common name and a group from each organization.
 fn subject(der: &[u8]) -> Result<Option<User>, Unreadable> {
     let certificate = Certificate::from_der(der).map_err(|_| Unreadable)?;
     let names = || certificate.tbs_certificate.subject.0.iter().flat_map(|rdn| rdn.0.iter());
@@ -125,7 +129,7 @@ mod tests {
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
     use super::*;
-    use crate::auth::fixture::{open_state, state, store};
+    use crate::auth::fixture::{always_allow_state, state, store};
     use serde_json::json;
 
     fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_names_a_user_and_a_group() {
+    fn a_certificate_sets_user_and_groups() {
         let state = state();
         let der = certificate(&[(DnType::CommonName, "admin"), (DnType::OrganizationName, "system:masters")]);
         for _ in 0..2 {
@@ -150,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_wins_over_the_token() {
+    fn the_certificate_takes_precedence_over_the_token() {
         let state = state();
         let der = certificate(&[(DnType::CommonName, "jane")]);
         assert_eq!(authenticate(&state, Some(&der), Some("Bearer garbage")).unwrap().name, "jane");
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_is_anonymous_and_a_broken_one_refused() {
+    fn a_certificate_without_a_common_name_is_anonymous_and_a_malformed_one_is_rejected() {
         let state = state();
         let der = certificate(&[(DnType::OrganizationName, "x")]);
         assert_eq!(authenticate(&state, Some(&der), None).unwrap(), anonymous());
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn no_credentials_are_anonymous_and_bad_ones_are_refused() {
+    fn missing_credentials_are_anonymous_and_invalid_ones_are_rejected() {
         let state = state();
         for header in [None, Some(""), Some("Basic YTpi"), Some("Bearer"), Some("Bearer "), Some("Bearer  x")] {
             assert_eq!(authenticate(&state, None, header), Ok(anonymous()), "{header:?}");
@@ -176,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn where_everything_is_allowed_credentials_are_required() {
-        let state = open_state();
+    fn always_allow_requires_credentials() {
+        let state = always_allow_state();
         let nameless = certificate(&[(DnType::OrganizationName, "x")]);
         for (certificate, header) in [(None, None), (None, Some("Basic YTpi")), (Some(nameless.as_slice()), None)] {
             assert_eq!(authenticate(&state, certificate, header), Err(ApiError::unauthorized()), "{header:?}");
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_given_out_by_hand_is_known() {
+    fn a_static_token_is_accepted() {
         let state = state();
         let jane = User { name: "jane".into(), groups: vec!["dev".into()], ..User::default() };
         state.auth.add_token("secret", jane);
@@ -196,12 +200,12 @@ mod tests {
             (user.name.as_str(), user.groups.as_slice()),
             ("jane", ["dev", AUTHENTICATED].map(String::from).as_slice())
         );
-        let elsewhere = recognise_token(&state, "secret", &["other".to_owned()]);
+        let elsewhere = authenticate_token(&state, "secret", &["other".to_owned()]);
         assert_eq!(elsewhere, Err(INVALID_TOKEN.to_owned()));
     }
 
     #[test]
-    fn everybody_known_is_in_the_group_of_the_known() {
+    fn authenticated_users_are_in_the_authenticated_group() {
         let state = state();
         store(
             &state,

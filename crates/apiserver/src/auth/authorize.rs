@@ -1,63 +1,63 @@
-//! Whether a request may go on.
+//! Authorization: decides whether a user may send a request.
 
-use super::policy::Dangling;
+use super::policy::RoleRefError;
 use super::{Attributes, MASTERS, User, joined};
 use crate::options::AuthorizationMode;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult, Named};
 
-/// An answer, with the reason that access reviews show.
+/// The outcome of an authorization check, with the reason that access reviews return.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) allowed: bool,
     pub(super) reason: String,
 }
 
-/// Lets the request pass or answers 403.
-pub(crate) fn authorize(state: &State, user: &User, wants: &Attributes) -> ApiResult<()> {
-    if is_unlimited(state, user) {
+/// Returns 403 Forbidden unless the user may send the request.
+pub(crate) fn authorize(state: &State, user: &User, attributes: &Attributes) -> ApiResult<()> {
+    if is_allowed_everything(state, user) {
         return Ok(());
     }
-    match state.auth.policy(state).grant(user, wants) {
+    match state.auth.policy(state).grant(user, attributes) {
         Ok(_) => Ok(()),
-        Err(dangling) => Err(forbidden(user, wants, &reason_against(&dangling))),
+        Err(errors) => Err(forbidden(user, attributes, &denial_reason(&errors))),
     }
 }
 
-/// The same, for those who only want to know.
-pub(super) fn decide(state: &State, user: &User, wants: &Attributes) -> Decision {
-    if is_unlimited(state, user) {
+/// Evaluates the same rules as [`authorize`] without rejecting anything, for access reviews.
+pub(super) fn decide(state: &State, user: &User, attributes: &Attributes) -> Decision {
+    if is_allowed_everything(state, user) {
         return Decision { allowed: true, reason: String::new() };
     }
-    match state.auth.policy(state).grant(user, wants) {
+    match state.auth.policy(state).grant(user, attributes) {
         Ok(grant) => Decision { allowed: true, reason: format!("RBAC: allowed by {grant}") },
-        Err(dangling) => Decision { allowed: false, reason: reason_against(&dangling) },
+        Err(errors) => Decision { allowed: false, reason: denial_reason(&errors) },
     }
 }
 
-/// No rules are looked at for this user.
-pub(super) fn is_unlimited(state: &State, user: &User) -> bool {
+/// Whether the user is allowed everything without an RBAC check.
+pub(super) fn is_allowed_everything(state: &State, user: &User) -> bool {
     state.auth.mode == AuthorizationMode::AlwaysAllow || user.in_group(MASTERS)
 }
 
-/// A refusal needs no reason, but it says so if a binding could not be followed.
-fn reason_against(dangling: &[Dangling]) -> String {
-    match dangling {
+/// The reason of a denial: empty unless a binding refers to a role that cannot be resolved.
+fn denial_reason(errors: &[RoleRefError]) -> String {
+    match errors {
         [] => String::new(),
-        // upstream: the chain of authorizers puts the name of each before what it says.
-        problems => {
-            let texts: Vec<String> = problems.iter().map(Dangling::for_authorizer).collect();
+        // upstream: the authorizer chain prefixes each message with the name of its authorizer.
+        errors => {
+            let texts: Vec<String> = errors.iter().map(RoleRefError::authorizer_message).collect();
             format!("rbac: RBAC: {}", joined(&texts))
         }
     }
 }
 
-/// The 403 for a request.
-pub(super) fn forbidden(user: &User, wants: &Attributes, reason: &str) -> ApiError {
-    // upstream: errors must not look like HTML.
-    let message = wants.refusal(user).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+/// The 403 error for a request.
+pub(super) fn forbidden(user: &User, attributes: &Attributes, reason: &str) -> ApiError {
+    // upstream: errors escape HTML characters.
+    let message = attributes.denial(user).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let why = if reason.is_empty() { message } else { format!("{message}: {reason}") };
-    ApiError::forbidden(Named { group: &wants.group, kind: &wants.resource }, &wants.name, &why)
+    ApiError::forbidden(Named { group: &attributes.group, kind: &attributes.resource }, &attributes.name, &why)
 }
 
 impl Attributes {
@@ -65,7 +65,7 @@ impl Attributes {
         self.resource.is_empty() && !self.path.is_empty()
     }
 
-    fn refusal(&self, user: &User) -> String {
+    fn denial(&self, user: &User) -> String {
         let Attributes { verb, group, resource, subresource, namespace, path, .. } = self;
         if self.is_path() {
             return format!("User {:?} cannot {verb} path {path:?}", user.name);
@@ -85,11 +85,11 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::fixture::{account, allow, open_state, remove, state, store, user};
+    use crate::auth::fixture::{account, allow, always_allow_state, remove, state, store, user};
     use serde_json::json;
 
     /// `VERB [GROUP/]RESOURCE[:SUB][@NAMESPACE] [NAME]`, or `VERB /path`.
-    fn wants(text: &str) -> Attributes {
+    fn attributes(text: &str) -> Attributes {
         let mut words = text.split(' ');
         let (verb, what) = (words.next().unwrap().to_owned(), words.next().unwrap());
         if what.starts_with('/') {
@@ -103,8 +103,8 @@ mod tests {
         Attributes { verb, group, resource, subresource, namespace, name, ..Attributes::default() }
     }
 
-    fn refusal(state: &State, user: &User, text: &str) -> String {
-        authorize(state, user, &wants(text)).unwrap_err().message
+    fn denial(state: &State, user: &User, text: &str) -> String {
+        authorize(state, user, &attributes(text)).unwrap_err().message
     }
 
     fn bot() -> User {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_use_the_recorded_words() {
+    fn denials_match_the_recorded_messages() {
         let state = state();
         let cases = [
             (
@@ -137,8 +137,8 @@ mod tests {
             ("get /metrics", r#"forbidden: User "system:serviceaccount:n:bot" cannot get path "/metrics""#),
             ("get /a<b>&c", r#"forbidden: User "system:serviceaccount:n:bot" cannot get path "/a&lt;b&gt;&amp;c""#),
         ];
-        for (asked, message) in cases {
-            assert_eq!(refusal(&state, &bot(), asked), message);
+        for (request, message) in cases {
+            assert_eq!(denial(&state, &bot(), request), message);
         }
     }
 
@@ -162,42 +162,42 @@ mod tests {
             (&manager, "get configmaps@kube-system extension-apiserver-authentication", true),
             (&user("root", &["system:masters"]), "delete nodes x", true),
         ];
-        for (who, asked, allowed) in cases {
-            assert_eq!(authorize(&state, who, &wants(asked)).is_ok(), allowed, "{} {asked}", who.name);
+        for (who, request, allowed) in cases {
+            assert_eq!(authorize(&state, who, &attributes(request)).is_ok(), allowed, "{} {request}", who.name);
         }
     }
 
     #[test]
-    fn a_role_binding_reaches_its_namespace_only() {
+    fn a_role_binding_grants_permissions_only_in_its_namespace() {
         let state = state();
         allow(&state, "n", "jane", json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}));
         let jane = user("jane", &[]);
-        assert!(authorize(&state, &jane, &wants("delete secrets@n x")).is_ok());
-        for asked in ["delete secrets@m x", "list secrets", "list nodes", "get /metrics"] {
-            assert!(authorize(&state, &jane, &wants(asked)).is_err(), "{asked}");
+        assert!(authorize(&state, &jane, &attributes("delete secrets@n x")).is_ok());
+        for request in ["delete secrets@m x", "list secrets", "list nodes", "get /metrics"] {
+            assert!(authorize(&state, &jane, &attributes(request)).is_err(), "{request}");
         }
     }
 
     #[test]
-    fn changes_count_from_the_next_request_on() {
+    fn changes_apply_from_the_next_request() {
         let state = state();
         let jane = user("jane", &[]);
-        assert!(authorize(&state, &jane, &wants("get nodes x")).is_err());
+        assert!(authorize(&state, &jane, &attributes("get nodes x")).is_err());
         allow(&state, "", "jane", json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}));
-        assert!(authorize(&state, &jane, &wants("get nodes x")).is_ok());
+        assert!(authorize(&state, &jane, &attributes("get nodes x")).is_ok());
         allow(&state, "", "jane", json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}));
-        assert!(authorize(&state, &jane, &wants("get nodes x")).is_err());
-        assert!(authorize(&state, &jane, &wants("list nodes")).is_ok());
+        assert!(authorize(&state, &jane, &attributes("get nodes x")).is_err());
+        assert!(authorize(&state, &jane, &attributes("list nodes")).is_ok());
         remove(&state, "clusterrolebindings", "", "for-jane");
-        assert!(authorize(&state, &jane, &wants("list nodes")).is_err());
+        assert!(authorize(&state, &jane, &attributes("list nodes")).is_err());
     }
 
     #[test]
-    fn a_binding_without_its_role_is_named_in_the_refusal() {
+    fn a_denial_names_the_missing_role_of_a_binding() {
         let state = state();
         allow(&state, "n", "jane", json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}));
         remove(&state, "roles", "n", "for-jane");
-        let message = refusal(&state, &user("jane", &[]), "get nodes@n x");
+        let message = denial(&state, &user("jane", &[]), "get nodes@n x");
         assert!(
             message
                 .ends_with(r#"in the namespace "n": rbac: RBAC: role.rbac.authorization.k8s.io "for-jane" not found"#),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn collected_roles_have_the_rules_of_their_parts() {
+    fn aggregated_roles_have_the_rules_of_the_selected_roles() {
         let state = state();
         let api = "rbac.authorization.k8s.io/v1";
         store(
@@ -215,22 +215,22 @@ mod tests {
                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
                    "subjects": [{"kind": "ServiceAccount", "name": "bot"}]}),
         );
-        // Of its own part, of edit's and of view's.
-        for asked in ["create rbac.authorization.k8s.io/roles@n", "create services@n", "get pods:log@n x"] {
-            assert!(authorize(&state, &bot(), &wants(asked)).is_ok(), "{asked}");
+        // One rule each from the roles that aggregate to admin, edit and view.
+        for request in ["create rbac.authorization.k8s.io/roles@n", "create services@n", "get pods:log@n x"] {
+            assert!(authorize(&state, &bot(), &attributes(request)).is_ok(), "{request}");
         }
-        assert!(authorize(&state, &bot(), &wants("get example.org/widgets@n x")).is_err());
+        assert!(authorize(&state, &bot(), &attributes("get example.org/widgets@n x")).is_err());
         store(
             &state,
             json!({"kind": "ClusterRole", "apiVersion": api,
                    "metadata": {"name": "widgets", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
                    "rules": [{"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["get"]}]}),
         );
-        assert!(authorize(&state, &bot(), &wants("get example.org/widgets@n x")).is_ok());
+        assert!(authorize(&state, &bot(), &attributes("get example.org/widgets@n x")).is_ok());
     }
 
     #[test]
-    fn a_decision_says_which_binding_decided() {
+    fn a_decision_names_the_binding_that_allowed_it() {
         let state = state();
         account(&state, "n", "bot");
         store(
@@ -247,18 +247,18 @@ mod tests {
                 r#"RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated""#,
             ),
         ];
-        for (asked, reason) in cases {
-            let decision = decide(&state, &bot(), &wants(asked));
+        for (request, reason) in cases {
+            let decision = decide(&state, &bot(), &attributes(request));
             assert_eq!((decision.allowed, decision.reason.as_str()), (true, reason));
         }
-        assert_eq!(decide(&state, &bot(), &wants("get nodes x")), Decision::default());
-        let root = decide(&state, &user("x", &["system:masters"]), &wants("get nodes x"));
+        assert_eq!(decide(&state, &bot(), &attributes("get nodes x")), Decision::default());
+        let root = decide(&state, &user("x", &["system:masters"]), &attributes("get nodes x"));
         assert_eq!(root, Decision { allowed: true, reason: String::new() });
     }
 
     #[test]
-    fn without_rules_everything_is_allowed() {
-        let state = open_state();
-        assert!(authorize(&state, &user("system:anonymous", &[]), &wants("delete nodes x")).is_ok());
+    fn always_allow_allows_everything() {
+        let state = always_allow_state();
+        assert!(authorize(&state, &user("system:anonymous", &[]), &attributes("delete nodes x")).is_ok());
     }
 }

@@ -1,7 +1,7 @@
-//! The roles and bindings every cluster starts with, read from a table (`bootstrap.txt`).
+//! The default roles and role bindings of a cluster, read from a table (`bootstrap.txt`).
 //!
-//! They are upstream's defaults with its default feature gates. Collected roles (`admin`, `edit`, `view`) are stored
-//! without rules, as the API server itself makes them; see [`super::policy`] for what they allow.
+//! They are upstream's defaults with its default feature gates. Aggregated roles (`admin`, `edit`, `view`) are stored
+//! without rules, as the upstream API server creates them; [`super::policy`] resolves their rules.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::policy::GROUP;
 const TABLE: &str = include_str!("bootstrap.txt");
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// The roles and bindings every cluster starts with, as stored objects (kind, apiVersion, metadata.name, …).
+/// The default roles and role bindings as objects (kind, apiVersion, metadata.name, …).
 pub(crate) fn bootstrap_objects() -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -19,7 +19,7 @@ pub(crate) fn bootstrap_objects() -> Vec<Value> {
             _ => {
                 let (role, binding) = Head::read(line).objects();
                 objects.extend(binding);
-                // The role last: it takes the rules that follow.
+                // The role is last, because the following lines add their rules to it.
                 objects.push(role);
             }
         }
@@ -27,16 +27,16 @@ pub(crate) fn bootstrap_objects() -> Vec<Value> {
     objects
 }
 
-/// The first line of a role.
+/// The first line of a role's block.
 struct Head<'t> {
     cluster: bool,
     namespace: &'t str,
     name: String,
-    /// The role that takes in this one's rules.
-    part_of: Option<&'t str>,
-    /// The role takes in the rules of those that are part of this.
-    collects: Option<&'t str>,
-    /// The name of the binding, if there is one.
+    /// The role that aggregates the rules of this one.
+    aggregate_to: Option<&'t str>,
+    /// The role whose `aggregate-to` label this role selects.
+    aggregates: Option<&'t str>,
+    /// The name of the binding, if the role has one.
     binding: Option<String>,
     subjects: Vec<Value>,
 }
@@ -53,8 +53,8 @@ impl<'t> Head<'t> {
             cluster: kind != "role",
             namespace,
             name: name.to_owned(),
-            part_of: None,
-            collects: None,
+            aggregate_to: None,
+            aggregates: None,
             binding: None,
             subjects: Vec::new(),
         };
@@ -71,8 +71,8 @@ impl<'t> Head<'t> {
 
     fn read_word(&mut self, word: &'t str) {
         match word.split_once(['=', ':']) {
-            Some(("part-of", role)) => self.part_of = Some(role),
-            Some(("collects", role)) => self.collects = Some(role),
+            Some(("aggregate-to", role)) => self.aggregate_to = Some(role),
+            Some(("aggregates", role)) => self.aggregates = Some(role),
             Some(("bound", name)) => self.binding = Some(name.to_owned()),
             Some(("user", name)) => self.subjects.push(subject("User", name)),
             Some(("group", name)) => self.subjects.push(subject("Group", name)),
@@ -95,12 +95,12 @@ impl<'t> Head<'t> {
             }
             binding
         });
-        if let Some(whole) = self.part_of {
+        if let Some(whole) = self.aggregate_to {
             labels[format!("{AGGREGATE}{whole}")] = "true".into();
         }
         let mut role = object(&format!("{prefix}Role"), self.namespace, &self.name, &labels);
         role["rules"] = Value::Null;
-        if let Some(parts) = self.collects {
+        if let Some(parts) = self.aggregates {
             let label = Map::from_iter([(format!("{AGGREGATE}{parts}"), "true".into())]);
             role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": label}]});
         }
@@ -149,7 +149,7 @@ fn add_rule(role: &mut Value, text: &str) {
     }
 }
 
-/// Spells out the short words; upstream lists verbs in alphabetical order.
+/// Expands the abbreviations `read` and `write`; upstream lists verbs in alphabetical order.
 fn verbs(text: &str) -> Vec<&str> {
     let mut verbs: Vec<&str> = Vec::new();
     for word in text.split(',') {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_roles_have_their_recorded_rules() {
+    fn default_roles_have_the_recorded_rules() {
         let discovery = [
             "/api",
             "/api/*",
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collected_role_has_a_selector_instead_of_rules() {
+    fn an_aggregated_role_has_a_selector_instead_of_rules() {
         let edit = find("ClusterRole", "edit");
         assert_eq!(edit["rules"], Value::Null);
         assert_eq!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_controller_is_bound_to_its_account() {
+    fn each_controller_role_is_bound_to_its_service_account() {
         let binding = find("ClusterRoleBinding", "system:controller:node-controller");
         assert_eq!(
             binding["subjects"],
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn all_objects_have_a_kind_of_ours_and_a_name_of_their_own() {
+    fn all_objects_have_a_served_kind_and_a_unique_name() {
         let mut seen = std::collections::HashSet::new();
         for object in bootstrap_objects() {
             let resource = crate::resources::find_kind(object.text("apiVersion"), object.text("kind")).unwrap();

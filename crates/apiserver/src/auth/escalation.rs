@@ -1,12 +1,12 @@
-//! Nobody may hand out rights they do not hold themselves.
+//! Privilege escalation prevention: users cannot grant permissions they do not hold.
 //!
-//! Writing a role takes all the rights in it (or the verb `escalate` on it); writing a binding takes all the rights
-//! of its role (or the verb `bind` on that role).
+//! Writing a role requires all permissions in it or the verb `escalate` on it. Writing a binding requires all permissions
+//! of its role or the verb `bind` on that role.
 
 use serde_json::{Map, Value};
 
-use super::authorize::{decide, is_unlimited};
-use super::policy::{Dangling, GROUP, Policy, RoleRef};
+use super::authorize::{decide, is_allowed_everything};
+use super::policy::{GROUP, Policy, RoleRef, RoleRefError};
 use super::rule::{Rule, missing, rules_of};
 use super::{Attributes, User, joined, quoted};
 use crate::resources::Resource;
@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::status::{ApiError, ApiResult, Named};
 use crate::value::Json;
 
-/// Refuses to let somebody write a role or binding that grants rights they do not hold.
+/// Rejects a role or binding that grants permissions its author does not hold.
 pub(crate) fn check_escalation(
     state: &State,
     resource: &'static Resource,
@@ -23,7 +23,10 @@ pub(crate) fn check_escalation(
     new: &Value,
     old: Option<&Value>,
 ) -> ApiResult<()> {
-    if resource.group != GROUP || is_unlimited(state, user) || old.is_some_and(|old| only_housekeeping(new, old)) {
+    if resource.group != GROUP
+        || is_allowed_everything(state, user)
+        || old.is_some_and(|old| only_changes_gc_fields(new, old))
+    {
         return Ok(());
     }
     let check = Check { state, resource, user, namespace, name: new.text("metadata.name") };
@@ -34,7 +37,7 @@ pub(crate) fn check_escalation(
     }
 }
 
-/// One write under suspicion.
+/// The write of a role or binding under check.
 struct Check<'a> {
     state: &'a State,
     resource: &'static Resource,
@@ -45,16 +48,17 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn role(&self, new: &Value, old: Option<&Value>) -> ApiResult<()> {
-        // A POST does not name what it creates, so only a general right to escalate helps there.
+        // A create request has no name at authorization time, so only `escalate` without resourceNames applies.
         let name = if old.is_some() { self.name } else { "" };
-        if self.may("escalate", self.resource.plural, GROUP, name) {
+        if self.is_allowed("escalate", self.resource.plural, GROUP, name) {
             return Ok(());
         }
         let policy = self.state.auth.policy(self.state);
-        self.holds(&policy, &rules_of(new))?;
-        if [Some(new), old].into_iter().flatten().any(collects) && self.holds(&policy, &Rule::full_authority()).is_err()
+        self.require_permissions(&policy, &rules_of(new))?;
+        if [Some(new), old].into_iter().flatten().any(is_aggregated)
+            && self.require_permissions(&policy, &Rule::full_authority()).is_err()
         {
-            return Err(self.refused("must have cluster-admin privileges to use the aggregationRule"));
+            return Err(self.forbidden("must have cluster-admin privileges to use the aggregationRule"));
         }
         Ok(())
     }
@@ -64,21 +68,23 @@ impl Check<'_> {
         let resource = match role.kind.as_str() {
             "Role" => "roles",
             "ClusterRole" => "clusterroles",
-            kind => return Err(ApiError::plain(Dangling::UnknownKind(kind.to_owned()).for_registry())),
+            kind => return Err(ApiError::plain(RoleRefError::UnsupportedKind(kind.to_owned()).registry_message())),
         };
-        if self.may("bind", resource, &role.group, &role.name) {
+        if self.is_allowed("bind", resource, &role.group, &role.name) {
             return Ok(());
         }
         let policy = self.state.auth.policy(self.state);
         match policy.rules_of_role(&role, self.namespace) {
-            Ok(rules) => self.holds(&policy, rules),
-            Err(Dangling::NoNamespace) => Err(ApiError::bad_request(Dangling::NoNamespace.for_registry())),
+            Ok(rules) => self.require_permissions(&policy, rules),
+            Err(RoleRefError::NamespaceRequired) => {
+                Err(ApiError::bad_request(RoleRefError::NamespaceRequired.registry_message()))
+            }
             Err(_) => Err(ApiError::not_found(Named { group: GROUP, kind: resource }, &role.name)),
         }
     }
 
-    fn may(&self, verb: &str, resource: &str, group: &str, name: &str) -> bool {
-        let wants = Attributes {
+    fn is_allowed(&self, verb: &str, resource: &str, group: &str, name: &str) -> bool {
+        let attributes = Attributes {
             verb: verb.to_owned(),
             group: group.to_owned(),
             resource: resource.to_owned(),
@@ -86,11 +92,11 @@ impl Check<'_> {
             name: name.to_owned(),
             ..Attributes::default()
         };
-        decide(self.state, self.user, &wants).allowed
+        decide(self.state, self.user, &attributes).allowed
     }
 
-    fn holds(&self, policy: &Policy, wanted: &[Rule]) -> ApiResult<()> {
-        let (held, dangling) = policy.rules_for(self.user, self.namespace);
+    fn require_permissions(&self, policy: &Policy, wanted: &[Rule]) -> ApiResult<()> {
+        let (held, errors) = policy.rules_for(self.user, self.namespace);
         let missing = missing(&held, wanted);
         if missing.is_empty() {
             return Ok(());
@@ -101,37 +107,36 @@ impl Check<'_> {
             quoted(&self.user.groups),
             missing.join("\n")
         );
-        if !dangling.is_empty() {
-            let texts: Vec<String> = dangling.iter().map(Dangling::for_registry).collect();
+        if !errors.is_empty() {
+            let texts: Vec<String> = errors.iter().map(RoleRefError::registry_message).collect();
             why.push_str(&format!("; resolution errors: [{}]", joined(&texts)));
         }
-        Err(self.refused(&why))
+        Err(self.forbidden(&why))
     }
 
-    fn refused(&self, why: &str) -> ApiError {
+    fn forbidden(&self, why: &str) -> ApiError {
         ApiError::forbidden(self.resource.named(), self.name, why)
     }
 }
 
-/// The role takes in the rules of others.
-fn collects(role: &Value) -> bool {
+/// Whether the role aggregates the rules of other roles.
+fn is_aggregated(role: &Value) -> bool {
     !role.list("aggregationRule.clusterRoleSelectors").is_empty()
 }
 
-/// The change is one garbage collection makes: owners and finalizers only.
-fn only_housekeeping(new: &Value, old: &Value) -> bool {
-    const HOUSEKEEPING: &[&str] = &["ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"];
-    let same = |new: Option<&Map<String, Value>>, old: Option<&Map<String, Value>>, aside: &[&str]| {
-        new.zip(old).is_some_and(|(new, old)| same_but(new, old, aside))
+/// Whether only fields changed that garbage collection writes: owner references and finalizers.
+fn only_changes_gc_fields(new: &Value, old: &Value) -> bool {
+    const GC_FIELDS: &[&str] = &["ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"];
+    let same = |new: Option<&Map<String, Value>>, old: Option<&Map<String, Value>>, ignored: &[&str]| {
+        new.zip(old).is_some_and(|(new, old)| equal_except(new, old, ignored))
     };
-    same(new.as_object(), old.as_object(), &["metadata"])
-        && same(new.map("metadata"), old.map("metadata"), HOUSEKEEPING)
+    same(new.as_object(), old.as_object(), &["metadata"]) && same(new.map("metadata"), old.map("metadata"), GC_FIELDS)
 }
 
-/// Two objects are equal, some members aside.
-fn same_but(new: &Map<String, Value>, old: &Map<String, Value>, aside: &[&str]) -> bool {
+/// Whether two objects are equal apart from the keys in `ignored`.
+fn equal_except(new: &Map<String, Value>, old: &Map<String, Value>, ignored: &[&str]) -> bool {
     let differs = |one: &Map<String, Value>, other: &Map<String, Value>| {
-        one.iter().any(|(key, value)| !aside.contains(&key.as_str()) && other.get(key) != Some(value))
+        one.iter().any(|(key, value)| !ignored.contains(&key.as_str()) && other.get(key) != Some(value))
     };
     !differs(new, old) && !differs(old, new)
 }
@@ -139,7 +144,7 @@ fn same_but(new: &Map<String, Value>, old: &Map<String, Value>, aside: &[&str]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::fixture::{allow, open_state, remove, state, store, user};
+    use crate::auth::fixture::{allow, always_allow_state, remove, state, store, user};
     use crate::resources::find;
     use serde_json::json;
 
@@ -163,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_may_hold_what_its_author_holds() {
+    fn a_role_may_grant_what_its_author_holds() {
         let state = state();
         allow(&state, "n", "jane", json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}));
         assert_eq!(check(&state, "jane", "roles", &role(&["get"]), None), Ok(()));
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn dangling_bindings_are_told_with_the_refusal() {
+    fn the_error_lists_bindings_without_a_role() {
         let state = state();
         allow(&state, "n", "jane", json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}));
         remove(&state, "roles", "n", "for-jane");
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verb_escalate_lifts_the_limit() {
+    fn the_verb_escalate_allows_any_role() {
         let state = state();
         let rule = |names: Value| json!({"apiGroups": [GROUP], "resources": ["roles"], "verbs": ["escalate"], "resourceNames": names});
         allow(&state, "n", "jane", rule(json!(["r"])));
@@ -199,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_may_give_what_its_author_holds_or_may_bind() {
+    fn a_binding_may_grant_what_its_author_holds_or_may_bind() {
         let state = state();
         store(&state, role(&["get"]));
-        let refused = check(&state, "jane", "rolebindings", &binding("Role", "r"), None).unwrap_err();
-        assert!(refused.starts_with("rolebindings.rbac.authorization.k8s.io \"b\" is forbidden: user"), "{refused}");
+        let rejected = check(&state, "jane", "rolebindings", &binding("Role", "r"), None).unwrap_err();
+        assert!(rejected.starts_with("rolebindings.rbac.authorization.k8s.io \"b\" is forbidden: user"), "{rejected}");
         allow(&state, "n", "jane", json!({"apiGroups": [""], "resources": ["*"], "verbs": ["*"]}));
         assert_eq!(check(&state, "jane", "rolebindings", &binding("Role", "r"), None), Ok(()));
         let rule =
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_nothing_is_not_found() {
+    fn a_binding_to_an_unknown_role_is_rejected() {
         let state = state();
         let cases = [
             ("Role", r#"roles.rbac.authorization.k8s.io "gone" not found"#),
@@ -222,22 +227,22 @@ mod tests {
             ("Bogus", r#"unsupported role reference kind: "Bogus""#),
         ];
         for (kind, message) in cases {
-            let refused = check(&state, "jane", "rolebindings", &binding(kind, "gone"), None);
-            assert_eq!(refused, Err(message.to_owned()));
+            let rejected = check(&state, "jane", "rolebindings", &binding(kind, "gone"), None);
+            assert_eq!(rejected, Err(message.to_owned()));
         }
         let mut cluster = binding("Role", "r");
         cluster.take_at("metadata.namespace");
-        let refused = check(&state, "jane", "clusterrolebindings", &cluster, None);
-        assert_eq!(refused, Err("Namespace parameter required.".to_owned()));
+        let rejected = check(&state, "jane", "clusterrolebindings", &cluster, None);
+        assert_eq!(rejected, Err("Namespace parameter required.".to_owned()));
     }
 
     #[test]
-    fn only_full_authority_may_collect() {
+    fn only_cluster_admins_may_write_aggregated_roles() {
         let state = state();
         let role = json!({"kind": "ClusterRole", "apiVersion": API, "metadata": {"name": "c"}, "rules": null,
                           "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
-        let refused = check(&state, "jane", "clusterroles", &role, None).unwrap_err();
-        assert!(refused.ends_with("is forbidden: must have cluster-admin privileges to use the aggregationRule"));
+        let rejected = check(&state, "jane", "clusterroles", &role, None).unwrap_err();
+        assert!(rejected.ends_with("is forbidden: must have cluster-admin privileges to use the aggregationRule"));
         let mut binding = binding("ClusterRole", "cluster-admin");
         binding["kind"] = "ClusterRoleBinding".into();
         binding["subjects"] = json!([{"kind": "User", "name": "jane"}]);
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_collection_may_let_go_of_any_role() {
+    fn garbage_collection_may_update_any_role() {
         let state = state();
         let mut old = role(&["*"]);
         old.put("metadata.finalizers", json!(["x/y"]));
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_nothing_is_checked() {
-        assert_eq!(check(&open_state(), "jane", "roles", &role(&["*"]), None), Ok(()));
+    fn always_allow_skips_the_escalation_check() {
+        assert_eq!(check(&always_allow_state(), "jane", "roles", &role(&["*"]), None), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! A server's memory for tests of this module, without a server.
+//! Server state for unit tests of this module, without a running server.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::store::{Draft, Expect};
 use crate::value::Json;
 
-/// Nothing stored but the default roles; rules decide.
+/// State with RBAC and only the default roles.
 pub(super) fn state() -> State {
     let state = new_state(AuthorizationMode::Rbac);
     for object in super::bootstrap_objects() {
@@ -18,8 +18,8 @@ pub(super) fn state() -> State {
     state
 }
 
-/// Nothing stored; everything allowed.
-pub(super) fn open_state() -> State {
+/// Empty state with `AlwaysAllow`.
+pub(super) fn always_allow_state() -> State {
     new_state(AuthorizationMode::AlwaysAllow)
 }
 
@@ -28,7 +28,7 @@ fn new_state(authorization: AuthorizationMode) -> State {
     State::new(options, "127.0.0.1:6443".to_owned())
 }
 
-/// Stores an object, over the present one if there is one. Its uid is its name unless it has one.
+/// Creates or replaces an object. Its UID defaults to its name.
 pub(super) fn store(state: &State, mut object: Value) {
     let resource = resources::find_kind(object.text("apiVersion"), object.text("kind")).unwrap();
     if !object.has("metadata.uid") {
@@ -40,7 +40,7 @@ pub(super) fn store(state: &State, mut object: Value) {
     state.store.put(resource.storage, expect, Draft::new(resource, &object)).unwrap();
 }
 
-/// Removes an object.
+/// Deletes an object.
 pub(super) fn remove(state: &State, storage: &'static str, namespace: &str, name: &str) {
     let found = state.store.get(storage, namespace, name).unwrap();
     state.store.delete(storage, &found.key, found.revision).unwrap();
@@ -52,13 +52,13 @@ pub(super) fn account(state: &State, namespace: &str, name: &str) {
     store(state, json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}));
 }
 
-/// A fresh token of an account.
+/// Requests a new token for a service account.
 pub(super) fn token(state: &State, namespace: &str, name: &str) -> String {
     let request = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {}});
     request_token(state, namespace, name, request, false).unwrap().text("status.token").to_owned()
 }
 
-/// Stores a role of one rule and binds it to a user, within a namespace or, if it is empty, everywhere.
+/// Creates a role with one rule and binds it to a user, in a namespace or, if it is empty, cluster-wide.
 pub(super) fn allow(state: &State, namespace: &str, user: &str, rule: Value) {
     let prefix = if namespace.is_empty() { "Cluster" } else { "" };
     let metadata = json!({"name": format!("for-{user}"), "namespace": namespace});

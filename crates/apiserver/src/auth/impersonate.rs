@@ -68,9 +68,9 @@ fn permission(group: &str, resource: &str, name: &str) -> Attributes {
     }
 }
 
-// === The headers ===
+// === Headers ===
 
-/// The identity as the headers give it.
+/// The identity that the headers request.
 fn requested(headers: &HeaderMap) -> ApiResult<Option<User>> {
     let texts = |name: &str| -> Vec<String> {
         headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).collect()
@@ -86,8 +86,8 @@ fn requested(headers: &HeaderMap) -> ApiResult<Option<User>> {
         (false, _) => Ok(Some(requested)),
         (true, true) => Ok(None),
         (true, false) => {
-            let shown = go_syntax(&requested);
-            Err(ApiError::bad_request(format!("requested {shown} without impersonating a user name")))
+            let printed = go_syntax(&requested);
+            Err(ApiError::bad_request(format!("requested {printed} without impersonating a user name")))
         }
     }
 }
@@ -103,7 +103,7 @@ fn extra(headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
     extra
 }
 
-/// Decodes `%2f` and the like; a key that is not well-formed stays as it is.
+/// Decodes percent-encoding such as `%2f`; a malformed key is returned unchanged.
 fn unescaped(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();
@@ -127,7 +127,7 @@ fn only_name(user: &User) -> bool {
     user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
 }
 
-/// upstream: the error shows the Go value.
+/// upstream: the error prints the Go value.
 fn go_syntax(user: &User) -> String {
     let list = |texts: &[String]| {
         let quoted: Vec<String> = texts.iter().map(|t| format!("{t:?}")).collect();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn uid_and_extra_come_along() {
+    fn uid_and_extra_are_impersonated() {
         let pairs = [
             ("impersonate-user", "jane"),
             ("impersonate-uid", "7"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_an_identity_need_a_name() {
+    fn impersonated_groups_and_extra_require_a_user_name() {
         let cases: [(&[(&str, &str)], &str); 2] = [
             (
                 &[("impersonate-group", "dev")],
@@ -233,9 +233,9 @@ mod tests {
                 r#"&user.DefaultInfo{Name:"", UID:"7", Groups:[]string(nil), Extra:map[string][]string{"k":[]string{"v"}}}"#,
             ),
         ];
-        for (pairs, shown) in cases {
-            let refused = act(&state(), &user("root", &["system:masters"]), pairs);
-            assert_eq!(refused, Err(format!("requested {shown} without impersonating a user name")));
+        for (pairs, printed) in cases {
+            let rejected = act(&state(), &user("root", &["system:masters"]), pairs);
+            assert_eq!(rejected, Err(format!("requested {printed} without impersonating a user name")));
         }
     }
 }

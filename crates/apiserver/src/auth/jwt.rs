@@ -1,8 +1,7 @@
-//! The signature of service-account tokens: JSON web tokens in compact form, signed with ES256 by a key that lives
-//! as long as the server.
+//! Signs and verifies service account tokens: JSON Web Tokens in compact form, signed with ES256. The server generates
+//! its key at start.
 //!
-//! Only the envelope is dealt with here. What the claims say, and whether it still holds, is
-//! [`super::service_account`]'s business.
+//! This module handles the envelope only. [`super::service_account`] validates the claims.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -13,29 +12,29 @@ use ring::signature::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::memo::digest;
+use super::digest_cache::digest;
 use crate::value::Json;
 
-/// What comes before the point in the DER form of a P-256 public key.
+/// DER prefix of a P-256 public key, before the point.
 const P256_HEADER: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The key that tokens are signed with.
+/// The key that signs tokens.
 pub(super) struct SigningKey {
-    /// `None` if the system had no randomness to give; then no token is issued and none is accepted.
+    /// `None` if the system random number generator failed: tokens are then neither issued nor accepted.
     pair: Option<EcdsaKeyPair>,
-    /// Names the key in a token's header.
+    /// The `kid` header of tokens signed with this key.
     id: String,
 }
 
-/// Why a text is not a token of ours.
+/// Why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejected {
-    /// Not a JSON web token, or somebody else's.
+    /// Not a JSON Web Token, or a token of another issuer.
     Foreign,
-    /// It names a key that is not ours.
+    /// Signed with a key of another server.
     UnknownKey,
     BadSignature,
 }
@@ -47,7 +46,7 @@ impl SigningKey {
         SigningKey { pair, id }
     }
 
-    /// The claims as a signed token.
+    /// Returns a signed token with these claims.
     pub(super) fn sign(&self, claims: &impl Serialize) -> Option<String> {
         let pair = self.pair.as_ref()?;
         let header = json!({"alg": "ES256", "kid": self.id}).to_string();
@@ -57,7 +56,7 @@ impl SigningKey {
         Some(format!("{signed}.{}", BASE64.encode(signature)))
     }
 
-    /// The claims of a token that `issuer` signed with this key.
+    /// Returns the claims of a token that `issuer` signed with this key.
     pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Value, Rejected> {
         let (signed, signature) = token.rsplit_once('.').ok_or(Rejected::Foreign)?;
         let (header, claims) = signed.split_once('.').ok_or(Rejected::Foreign)?;
@@ -72,9 +71,9 @@ impl SigningKey {
         Ok(claims)
     }
 
-    /// The key for others to check signatures with, as a JSON web key.
+    /// The public key as a JSON Web Key, for clients that verify tokens themselves.
     pub(super) fn public(&self) -> Option<Value> {
-        // An uncompressed point: a marker byte, then two coordinates of 32 bytes.
+        // An uncompressed point is a marker byte followed by two coordinates of 32 bytes.
         let (_, point) = self.pair.as_ref()?.public_key().as_ref().split_first()?;
         let (x, y) = point.split_at_checked(32)?;
         Some(json!({
@@ -101,7 +100,7 @@ fn generate_pair() -> Option<EcdsaKeyPair> {
     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).ok()
 }
 
-/// The digest of the public key's DER form, as upstream derives it.
+/// SHA-256 of the public key's DER form, as upstream derives the key ID.
 fn key_id(pair: &EcdsaKeyPair) -> String {
     let mut der = P256_HEADER.to_vec();
     der.extend_from_slice(pair.public_key().as_ref());
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_issuers_keys_and_forms_are_told_apart() {
+    fn tokens_of_other_issuers_or_keys_and_malformed_tokens_are_rejected() {
         let (ours, theirs) = (SigningKey::generate(), SigningKey::generate());
         let token = theirs.sign(&json!({"iss": "me"})).unwrap();
         assert_eq!(ours.verify(&token, "me"), Err(Rejected::UnknownKey));
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_may_not_choose_its_own_algorithm() {
+    fn the_algorithm_of_a_token_cannot_be_chosen() {
         let key = SigningKey::generate();
         let parts = [r#"{"alg":"none"}"#, r#"{"iss":"me"}"#].map(|p| BASE64.encode(p));
         assert_eq!(key.verify(&format!("{}.{}.", parts[0], parts[1]), "me"), Err(Rejected::BadSignature));

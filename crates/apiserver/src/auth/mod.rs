@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication and authorization.
 //!
 //! ```text
 //!  certificate, bearer token ──► authenticate ──► User ──► impersonate ──► authorize ──► the request
@@ -8,16 +8,16 @@
 //!                token_request                   escalation     reviews
 //! ```
 //!
-//! Everything is answered from the store, so a role, a binding or an account that changes counts from the next
-//! request on. Not here: the Node authorizer, webhooks, OpenID providers and authenticating proxies.
+//! Every check reads the store, so changes to roles, bindings and service accounts apply from the next request. Not
+//! implemented: the Node authorizer, webhooks, OpenID Connect providers and authenticating proxies.
 
 mod authenticate;
 mod authorize;
 mod bootstrap;
+mod digest_cache;
 mod escalation;
 mod impersonate;
 mod jwt;
-mod memo;
 mod openid;
 mod policy;
 mod reviews;
@@ -36,8 +36,8 @@ use serde_json::{Value, json};
 use crate::options::{AuthorizationMode, Options};
 use crate::state::State;
 
+use digest_cache::{Digest, DigestCache};
 use jwt::SigningKey;
-use memo::{Digest, Memo};
 use policy::{Policy, PolicyCache};
 use service_account::Claims;
 
@@ -50,16 +50,16 @@ pub(crate) use openid::{jwks, openid_configuration};
 pub(crate) use reviews::review;
 pub(crate) use token_request::request_token;
 
-/// Members may do everything, whatever the stored rules say.
+/// Members of this group are allowed everything, regardless of RBAC rules.
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// The key of [`User::extra`] that says which credential was shown.
+/// The key of [`User::extra`] with the ID of the presented credential.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Somebody who was recognised.
+/// An authenticated user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -68,33 +68,33 @@ pub(crate) struct User {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a request wants to do.
+/// The attributes of a request that authorization checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// `get`, `list`, `watch`, `create`, …; for paths the lower-case method.
+    /// `get`, `list`, `watch`, `create`, …; for non-resource requests the lower-case HTTP method.
     pub(crate) verb: String,
     pub(crate) group: String,
     pub(crate) version: String,
-    /// Empty for a path.
+    /// Empty for a non-resource request.
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Set for requests that are not about a resource.
+    /// Set for non-resource requests only.
     pub(crate) path: String,
 }
 
-/// Keys, tokens and what is remembered between requests.
+/// Signing key, static tokens and caches.
 pub(crate) struct Auth {
     mode: AuthorizationMode,
     issuer: String,
     key: SigningKey,
-    /// Tokens that were given out by hand.
+    /// Static tokens, added by [`Auth::add_token`].
     tokens: RwLock<HashMap<Digest, Arc<User>>>,
-    /// Certificates seen before.
-    certificates: Memo<Arc<User>>,
-    /// Tokens whose signature was checked; the rest of their validity is looked at each time.
-    signed: Memo<Arc<Claims>>,
+    /// Users of client certificates that were parsed before.
+    certificates: DigestCache<Arc<User>>,
+    /// Claims of tokens whose signature was verified. Expiry and bound objects are checked on every request.
+    signed: DigestCache<Arc<Claims>>,
     policy: PolicyCache,
 }
 
@@ -105,29 +105,29 @@ impl Auth {
             issuer: options.issuer.clone(),
             key: SigningKey::generate(),
             tokens: RwLock::default(),
-            certificates: Memo::default(),
-            signed: Memo::default(),
+            certificates: DigestCache::default(),
+            signed: DigestCache::default(),
             policy: PolicyCache::default(),
         }
     }
 
-    /// Lets a bearer token stand for somebody, for as long as the server runs.
+    /// Adds a static bearer token for a user. It is valid until the server stops.
     pub(crate) fn add_token(&self, token: &str, user: User) {
         let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
-        tokens.insert(memo::digest(token.as_bytes()), Arc::new(user));
+        tokens.insert(digest_cache::digest(token.as_bytes()), Arc::new(user));
     }
 
-    /// Whose [`Auth::add_token`] token this is.
-    fn owner_of(&self, token: &Digest) -> Option<Arc<User>> {
+    /// The user of a static token.
+    fn static_token_user(&self, token: &Digest) -> Option<Arc<User>> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
     }
 
-    /// The audiences this server takes itself to be.
+    /// The audiences of this server.
     fn audiences(&self) -> &[String] {
         std::slice::from_ref(&self.issuer)
     }
 
-    /// The rules in force now.
+    /// The current RBAC rules.
     fn policy(&self, state: &State) -> Arc<Policy> {
         self.policy.current(&state.store)
     }
@@ -138,14 +138,14 @@ impl User {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// Adds the group unless the user is in it already.
+    /// Adds the group unless the user already has it.
     fn join(&mut self, group: &str) {
         if !self.in_group(group) {
             self.groups.push(group.to_owned());
         }
     }
 
-    /// The user as reviews show it: empty fields are left out.
+    /// The `userInfo` of reviews, without empty fields.
     fn to_info(&self) -> Value {
         let mut info = json!({});
         for (key, text) in [("username", &self.name), ("uid", &self.uid)] {
@@ -163,13 +163,13 @@ impl User {
     }
 }
 
-/// `["a" "b"]`, as the API quotes lists of names in messages.
+/// Formats a list as `["a" "b"]`, as Go prints `%q` of a string slice.
 fn quoted<S: AsRef<str>>(texts: &[S]) -> String {
     let quoted: Vec<String> = texts.iter().map(|t| format!("{:?}", t.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// Several errors as one text: a lone one as it is, more in brackets, repeated ones once.
+/// Joins errors into one message as Go's `utilerrors.Aggregate` does: one error unchanged, several in brackets, duplicates once.
 fn joined(errors: &[String]) -> String {
     let mut texts: Vec<&str> = Vec::new();
     for error in errors {

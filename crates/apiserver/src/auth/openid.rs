@@ -1,4 +1,4 @@
-//! What others need to check service-account tokens themselves: the two documents of OpenID Connect discovery.
+//! OpenID Connect discovery: the two documents that let clients verify service account tokens.
 
 use serde_json::{Value, json};
 

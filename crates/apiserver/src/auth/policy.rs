@@ -1,7 +1,7 @@
-//! The stored roles and bindings, parsed, and the rules they give to a user.
+//! RBAC policy: the parsed roles and bindings, and the rules that apply to a user.
 //!
-//! Parsing happens once per object and revision: a request compares four collection versions and, as long as nothing
-//! was written to them, works on what is there. Bindings and roles are joined when asked, so either may come first.
+//! Each object is parsed once per revision. A request compares the versions of four collections and reuses the parsed
+//! policy unless one changed. Role references are resolved per request, so a binding may be created before its role.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,19 +17,19 @@ use crate::value::Json;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The latest [`Policy`].
+/// Caches the latest [`Policy`].
 #[derive(Debug, Default)]
 pub(super) struct PolicyCache(RwLock<Arc<Policy>>);
 
-/// All roles and bindings at one time.
+/// A snapshot of all roles and bindings.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     roles: Collection<Role>,
     cluster_roles: Collection<Role>,
     bindings: Collection<Binding>,
     cluster_bindings: Collection<Binding>,
-    /// The rules of cluster roles that collect those of others, by name.
-    collected: HashMap<Box<str>, Vec<Rule>>,
+    /// The rules of aggregated cluster roles, by name.
+    aggregated: HashMap<Box<str>, Vec<Rule>>,
 }
 
 /// The parsed objects of one collection.
@@ -49,11 +49,11 @@ struct Entry<T> {
 struct Role {
     rules: Vec<Rule>,
     labels: BTreeMap<String, String>,
-    /// The label selectors of an aggregation rule.
-    collects: Vec<Value>,
+    /// The `clusterRoleSelectors` of the aggregation rule.
+    selectors: Vec<Value>,
 }
 
-/// A binding of either scope.
+/// A RoleBinding or ClusterRoleBinding.
 #[derive(Debug)]
 pub(super) struct Binding {
     name: String,
@@ -63,7 +63,7 @@ pub(super) struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// Which role a binding gives.
+/// The role that a binding refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RoleRef {
     pub(super) group: String,
@@ -78,24 +78,24 @@ struct Subject {
     namespace: String,
 }
 
-/// Why a request is allowed: a binding, and the subject in it that is meant.
+/// Why a request is allowed: a binding and its subject that matches the user.
 #[derive(Debug)]
 pub(super) struct Grant<'p> {
     binding: &'p Binding,
     subject: &'p Subject,
 }
 
-/// A binding that leads nowhere.
+/// Why the role reference of a binding cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Dangling {
-    NoRole(String),
-    NoClusterRole(String),
-    /// A cluster role binding cannot refer to a role, which needs a namespace.
-    NoNamespace,
-    UnknownKind(String),
+pub(super) enum RoleRefError {
+    RoleNotFound(String),
+    ClusterRoleNotFound(String),
+    /// A ClusterRoleBinding refers to a Role, which needs a namespace.
+    NamespaceRequired,
+    UnsupportedKind(String),
 }
 
-// === Keeping up ===
+// === Refreshing ===
 
 impl PolicyCache {
     pub(super) fn current(&self, store: &Store) -> Arc<Policy> {
@@ -103,7 +103,7 @@ impl PolicyCache {
         if policy.is_current(store) {
             return policy;
         }
-        let policy = Arc::new(policy.renewed(store));
+        let policy = Arc::new(policy.refreshed(store));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = policy.clone();
         policy
     }
@@ -117,14 +117,14 @@ impl Policy {
             && self.cluster_bindings.is_current(store, "clusterrolebindings")
     }
 
-    fn renewed(&self, store: &Store) -> Policy {
-        let cluster_roles = self.cluster_roles.renewed(store, "clusterroles", Role::read);
+    fn refreshed(&self, store: &Store) -> Policy {
+        let cluster_roles = self.cluster_roles.refreshed(store, "clusterroles", Role::read);
         Policy {
-            collected: collect_rules(&cluster_roles),
-            roles: self.roles.renewed(store, "roles", Role::read),
+            aggregated: aggregate_rules(&cluster_roles),
+            roles: self.roles.refreshed(store, "roles", Role::read),
             cluster_roles,
-            bindings: self.bindings.renewed(store, "rolebindings", Binding::read),
-            cluster_bindings: self.cluster_bindings.renewed(store, "clusterrolebindings", Binding::read),
+            bindings: self.bindings.refreshed(store, "rolebindings", Binding::read),
+            cluster_bindings: self.cluster_bindings.refreshed(store, "clusterrolebindings", Binding::read),
         }
     }
 }
@@ -140,9 +140,9 @@ impl<T> Collection<T> {
         self.version == Some(store.version(storage))
     }
 
-    /// Parses what changed and takes over the rest.
-    fn renewed(&self, store: &Store, storage: &str, read: fn(&Value) -> T) -> Collection<T> {
-        // Taken before listing: what is written in between is parsed now and looked at again next time.
+    /// Parses the objects that changed and reuses the others.
+    fn refreshed(&self, store: &Store, storage: &str, read: fn(&Value) -> T) -> Collection<T> {
+        // Read before the list: a write in between is parsed now and checked again at the next refresh.
         let version = store.version(storage);
         let mut objects = BTreeMap::new();
         for stored in store.list(storage, None).objects {
@@ -157,7 +157,7 @@ impl<T> Collection<T> {
         self.objects.get(&Key::new(namespace, name)).map(|e| e.value.as_ref())
     }
 
-    fn within<'a, 'n>(&'a self, namespace: &'n str) -> impl Iterator<Item = &'a T> + use<'a, 'n, T> {
+    fn in_namespace<'a, 'n>(&'a self, namespace: &'n str) -> impl Iterator<Item = &'a T> + use<'a, 'n, T> {
         let start = Bound::Included(Key::new(namespace, ""));
         let range = self.objects.range((start, Bound::Unbounded));
         range.take_while(move |(key, _)| *key.namespace == *namespace).map(|(_, e)| e.value.as_ref())
@@ -170,7 +170,7 @@ impl Role {
         Role {
             rules: rules_of(role),
             labels: labels.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
-            collects: role.list("aggregationRule.clusterRoleSelectors").to_vec(),
+            selectors: role.list("aggregationRule.clusterRoleSelectors").to_vec(),
         }
     }
 }
@@ -201,33 +201,33 @@ impl Subject {
     }
 }
 
-// === Collected roles ===
+// === Aggregated roles ===
 
-/// The rules of each cluster role with an aggregation rule: its own, and those of all roles its selectors match,
-/// which may collect in turn. Upstream the controller manager writes them into the object; reading them off here
-/// makes the roles work without it.
-fn collect_rules(roles: &Collection<Role>) -> HashMap<Box<str>, Vec<Rule>> {
-    let mut collected = HashMap::new();
-    for (key, entry) in roles.objects.iter().filter(|(_, e)| !e.value.collects.is_empty()) {
+/// Computes the rules of each cluster role with an aggregation rule: its own rules and those of all roles that its
+/// selectors match, recursively. Upstream, the kube-controller-manager writes the aggregated rules into the object;
+/// computing them here makes aggregated roles work without it.
+fn aggregate_rules(roles: &Collection<Role>) -> HashMap<Box<str>, Vec<Rule>> {
+    let mut aggregated = HashMap::new();
+    for (key, entry) in roles.objects.iter().filter(|(_, e)| !e.value.selectors.is_empty()) {
         let mut names = vec![&*key.name];
         let mut rules = Vec::new();
-        gather(roles, &entry.value, &mut names, &mut rules);
-        collected.insert(key.name.clone(), rules);
+        add_rules(roles, &entry.value, &mut names, &mut rules);
+        aggregated.insert(key.name.clone(), rules);
     }
-    collected
+    aggregated
 }
 
-fn gather<'r>(roles: &'r Collection<Role>, role: &'r Role, seen: &mut Vec<&'r str>, rules: &mut Vec<Rule>) {
+fn add_rules<'r>(roles: &'r Collection<Role>, role: &'r Role, seen: &mut Vec<&'r str>, rules: &mut Vec<Rule>) {
     for rule in &role.rules {
         if !rules.contains(rule) {
             rules.push(rule.clone());
         }
     }
     for (key, entry) in &roles.objects {
-        let matched = role.collects.iter().any(|selector| selects(selector, &entry.value.labels));
+        let matched = role.selectors.iter().any(|selector| selects(selector, &entry.value.labels));
         if matched && !seen.contains(&&*key.name) {
             seen.push(&key.name);
-            gather(roles, &entry.value, seen, rules);
+            add_rules(roles, &entry.value, seen, rules);
         }
     }
 }
@@ -250,81 +250,81 @@ fn satisfies(expression: &Value, label: Option<&String>) -> bool {
     }
 }
 
-// === Asking ===
+// === Evaluating ===
 
 impl Policy {
-    /// The first binding that allows the request, or the bindings that could not be followed.
-    pub(super) fn grant(&self, user: &User, wants: &Attributes) -> Result<Grant<'_>, Vec<Dangling>> {
-        let mut dangling = Vec::new();
-        for grant in self.grants(user, &wants.namespace) {
+    /// Returns the first binding that allows the request, or the role references that could not be resolved.
+    pub(super) fn grant(&self, user: &User, attributes: &Attributes) -> Result<Grant<'_>, Vec<RoleRefError>> {
+        let mut errors = Vec::new();
+        for grant in self.grants(user, &attributes.namespace) {
             match self.rules_of_binding(grant.binding) {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(wants)) => return Ok(grant),
+                Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => return Ok(grant),
                 Ok(_) => {}
-                Err(problem) => dangling.push(problem),
+                Err(error) => errors.push(error),
             }
         }
-        Err(dangling)
+        Err(errors)
     }
 
-    /// All rules that apply to the user in a namespace (or, if it is empty, cluster-wide).
-    pub(super) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Vec<Dangling>) {
-        let (mut rules, mut dangling) = (Vec::new(), Vec::new());
+    /// Returns all rules that apply to the user in a namespace or, if it is empty, cluster-wide.
+    pub(super) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Vec<RoleRefError>) {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
         for grant in self.grants(user, namespace) {
             match self.rules_of_binding(grant.binding) {
                 Ok(found) => rules.extend(found),
-                Err(problem) => dangling.push(problem),
+                Err(error) => errors.push(error),
             }
         }
-        (rules, dangling)
+        (rules, errors)
     }
 
-    /// The rules of the role that a binding in `namespace` refers to.
-    pub(super) fn rules_of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Dangling> {
+    /// Returns the rules of the role that a binding in `namespace` refers to.
+    pub(super) fn rules_of_role(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], RoleRefError> {
         let name = role.name.as_str();
         match role.kind.as_str() {
-            "Role" if namespace.is_empty() => Err(Dangling::NoNamespace),
+            "Role" if namespace.is_empty() => Err(RoleRefError::NamespaceRequired),
             "Role" => match self.roles.get(namespace, name) {
                 Some(role) => Ok(&role.rules),
-                None => Err(Dangling::NoRole(name.to_owned())),
+                None => Err(RoleRefError::RoleNotFound(name.to_owned())),
             },
-            "ClusterRole" => match (self.collected.get(name), self.cluster_roles.get("", name)) {
+            "ClusterRole" => match (self.aggregated.get(name), self.cluster_roles.get("", name)) {
                 (Some(rules), _) => Ok(rules),
                 (None, Some(role)) => Ok(&role.rules),
-                (None, None) => Err(Dangling::NoClusterRole(name.to_owned())),
+                (None, None) => Err(RoleRefError::ClusterRoleNotFound(name.to_owned())),
             },
-            kind => Err(Dangling::UnknownKind(kind.to_owned())),
+            kind => Err(RoleRefError::UnsupportedKind(kind.to_owned())),
         }
     }
 
-    fn rules_of_binding(&self, binding: &Binding) -> Result<&[Rule], Dangling> {
+    fn rules_of_binding(&self, binding: &Binding) -> Result<&[Rule], RoleRefError> {
         self.rules_of_role(&binding.role, &binding.namespace)
     }
 
-    /// The bindings that mean this user: cluster-wide ones first, then those of the namespace.
+    /// The bindings with a subject that matches the user: cluster-wide bindings first, then those of the namespace.
     fn grants<'p, 'u>(&'p self, user: &'u User, namespace: &'u str) -> impl Iterator<Item = Grant<'p>> + use<'p, 'u> {
-        let local = (!namespace.is_empty()).then(|| self.bindings.within(namespace)).into_iter().flatten();
-        self.cluster_bindings.within("").chain(local).filter_map(move |binding| {
-            let subject = binding.subjects.iter().find(|s| s.means(user, &binding.namespace))?;
+        let local = (!namespace.is_empty()).then(|| self.bindings.in_namespace(namespace)).into_iter().flatten();
+        self.cluster_bindings.in_namespace("").chain(local).filter_map(move |binding| {
+            let subject = binding.subjects.iter().find(|s| s.matches(user, &binding.namespace))?;
             Some(Grant { binding, subject })
         })
     }
 }
 
 impl Subject {
-    fn means(&self, user: &User, binding_namespace: &str) -> bool {
+    fn matches(&self, user: &User, binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => user.name == self.name,
             "Group" => user.in_group(&self.name),
             "ServiceAccount" => {
-                let namespace = self.home(binding_namespace);
+                let namespace = self.namespace_or(binding_namespace);
                 !namespace.is_empty() && service_account::is_named(&user.name, namespace, &self.name)
             }
             _ => false,
         }
     }
 
-    /// The namespace of an account; where none is given, the binding's.
-    fn home<'s>(&'s self, binding_namespace: &'s str) -> &'s str {
+    /// The namespace of a service account; defaults to the namespace of the binding.
+    fn namespace_or<'s>(&'s self, binding_namespace: &'s str) -> &'s str {
         if self.namespace.is_empty() { binding_namespace } else { &self.namespace }
     }
 }
@@ -340,30 +340,30 @@ impl fmt::Display for Grant<'_> {
         write!(f, " of {} {:?} to {} ", role.kind, role.name, self.subject.kind)?;
         match self.subject.kind.as_str() {
             "ServiceAccount" => {
-                write!(f, "{:?}", format!("{}/{}", self.subject.name, self.subject.home(namespace)))
+                write!(f, "{:?}", format!("{}/{}", self.subject.name, self.subject.namespace_or(namespace)))
             }
             _ => write!(f, "{:?}", self.subject.name),
         }
     }
 }
 
-impl Dangling {
-    /// The words of the authorizer, which looks roles up in its cache and names them in the singular.
-    pub(super) fn for_authorizer(&self) -> String {
-        self.described("role", "clusterrole")
+impl RoleRefError {
+    /// The message of upstream's authorizer, which reads roles from its cache and names them in the singular.
+    pub(super) fn authorizer_message(&self) -> String {
+        self.message("role", "clusterrole")
     }
 
-    /// The words of the registry, which names them in the plural.
-    pub(super) fn for_registry(&self) -> String {
-        self.described("roles", "clusterroles")
+    /// The message of upstream's registry, which names roles in the plural.
+    pub(super) fn registry_message(&self) -> String {
+        self.message("roles", "clusterroles")
     }
 
-    fn described(&self, role: &str, cluster_role: &str) -> String {
+    fn message(&self, role: &str, cluster_role: &str) -> String {
         match self {
-            Dangling::NoRole(name) => format!("{role}.{GROUP} {name:?} not found"),
-            Dangling::NoClusterRole(name) => format!("{cluster_role}.{GROUP} {name:?} not found"),
-            Dangling::NoNamespace => "Namespace parameter required.".to_owned(),
-            Dangling::UnknownKind(kind) => format!("unsupported role reference kind: {kind:?}"),
+            RoleRefError::RoleNotFound(name) => format!("{role}.{GROUP} {name:?} not found"),
+            RoleRefError::ClusterRoleNotFound(name) => format!("{cluster_role}.{GROUP} {name:?} not found"),
+            RoleRefError::NamespaceRequired => "Namespace parameter required.".to_owned(),
+            RoleRefError::UnsupportedKind(kind) => format!("unsupported role reference kind: {kind:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One rule of a role: what it allows, what it covers, and how it is printed.
+//! One rule of a role: which requests it allows, which rules it covers, and how errors print it.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::value::Json;
 
 const ALL: &str = "*";
 
-/// What somebody may do: verbs on resources of groups (perhaps only some by name), or verbs on paths.
+/// An RBAC policy rule: verbs on resources of API groups, optionally limited to names, or verbs on non-resource URLs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rule {
     pub(super) verbs: Vec<String>,
@@ -34,7 +34,7 @@ impl Rule {
         }
     }
 
-    /// Everything there is.
+    /// Rules that allow everything.
     pub(super) fn full_authority() -> [Rule; 2] {
         let all = || vec![ALL.to_owned()];
         [
@@ -43,21 +43,21 @@ impl Rule {
         ]
     }
 
-    // === What it allows ===
+    // === Authorization ===
 
-    pub(super) fn allows(&self, wants: &Attributes) -> bool {
-        let verb = has_or_all(&self.verbs, &wants.verb);
-        if wants.is_path() {
-            return verb && self.urls.iter().any(|url| url_covers(url, &wants.path));
+    pub(super) fn allows(&self, attributes: &Attributes) -> bool {
+        let verb = has_or_all(&self.verbs, &attributes.verb);
+        if attributes.is_path() {
+            return verb && self.urls.iter().any(|url| url_covers(url, &attributes.path));
         }
-        verb && has_or_all(&self.groups, &wants.group)
-            && self.resources.iter().any(|r| resource_covers(r, &wants.resource, &wants.subresource))
-            && (self.names.is_empty() || has(&self.names, &wants.name))
+        verb && has_or_all(&self.groups, &attributes.group)
+            && self.resources.iter().any(|r| resource_covers(r, &attributes.resource, &attributes.subresource))
+            && (self.names.is_empty() || has(&self.names, &attributes.name))
     }
 
-    // === What it covers ===
+    // === Coverage ===
 
-    /// Whether everything `part` allows is allowed by this rule. `part` must be one of [`Rule::parts`].
+    /// Whether this rule allows everything that `part` allows. `part` must be one of [`Rule::parts`].
     fn covers(&self, part: &Rule) -> bool {
         let names = match part.names.is_empty() {
             true => self.names.is_empty(),
@@ -75,7 +75,7 @@ impl Rule {
         has_or_all(&self.resources, wanted) || any.is_some_and(|any| has(&self.resources, &any))
     }
 
-    /// The rule in pieces of one verb on one thing each.
+    /// Breaks the rule down into rules with one verb on one resource or URL each.
     fn parts(&self) -> Vec<Rule> {
         let mut parts = Vec::new();
         for group in &self.groups {
@@ -103,7 +103,7 @@ impl Rule {
         parts
     }
 
-    // === How it is shown ===
+    // === Formatting ===
 
     /// The short form of escalation errors.
     fn compact(&self) -> String {
@@ -119,13 +119,13 @@ impl Rule {
         format!("{{{}}}", shown.join(", "))
     }
 
-    /// The resource half as a rules review lists it.
+    /// The resource part as a rules review lists it.
     pub(super) fn resource_rule(&self) -> Option<Value> {
         let fields = [("apiGroups", &self.groups), ("resources", &self.resources), ("resourceNames", &self.names)];
         (!self.resources.is_empty()).then(|| self.review_rule(&fields))
     }
 
-    /// The path half as a rules review lists it.
+    /// The non-resource part as a rules review lists it.
     pub(super) fn url_rule(&self) -> Option<Value> {
         (!self.urls.is_empty()).then(|| self.review_rule(&[("nonResourceURLs", &self.urls)]))
     }
@@ -139,29 +139,29 @@ impl Rule {
     }
 }
 
-/// What of `wanted` is not covered by `held`, one line for each thing, sorted.
+/// Lists the parts of `wanted` that `held` does not cover, sorted, one line for each resource or URL.
 pub(super) fn missing(held: &[&Rule], wanted: &[Rule]) -> Vec<String> {
     let parts = wanted.iter().flat_map(Rule::parts);
     let uncovered = parts.filter(|part| !held.iter().any(|rule| rule.covers(part)));
-    let mut lines: Vec<String> = gather(uncovered).iter().map(Rule::compact).collect();
+    let mut lines: Vec<String> = merge_verbs(uncovered).iter().map(Rule::compact).collect();
     lines.sort();
     lines.dedup();
     lines
 }
 
-/// Puts the verbs on the same thing together again.
-fn gather(parts: impl Iterator<Item = Rule>) -> Vec<Rule> {
-    let mut gathered: Vec<Rule> = Vec::new();
+/// Merges parts for the same resource into one rule with several verbs.
+fn merge_verbs(parts: impl Iterator<Item = Rule>) -> Vec<Rule> {
+    let mut merged: Vec<Rule> = Vec::new();
     for part in parts {
         let same = |r: &&mut Rule| {
             part.urls.is_empty() && (&r.groups, &r.resources, &r.names) == (&part.groups, &part.resources, &part.names)
         };
-        match gathered.iter_mut().find(same) {
+        match merged.iter_mut().find(same) {
             Some(rule) => rule.verbs.extend(part.verbs),
-            None => gathered.push(part),
+            None => merged.push(part),
         }
     }
-    gathered
+    merged
 }
 
 fn has(set: &[String], wanted: &str) -> bool {
@@ -172,7 +172,7 @@ fn has_or_all(set: &[String], wanted: &str) -> bool {
     set.iter().any(|s| s == ALL || s == wanted)
 }
 
-/// `*`, `pods`, `pods/status` or `*/status`. upstream: `pods/*` is no pattern, it only stands for itself.
+/// Matches `*`, `pods`, `pods/status` and `*/status`. upstream: `pods/*` is not a pattern and matches only itself.
 fn resource_covers(pattern: &str, resource: &str, subresource: &str) -> bool {
     if pattern == ALL || subresource.is_empty() {
         return pattern == ALL || pattern == resource;
@@ -209,18 +209,18 @@ mod tests {
     }
 
     /// `VERB GROUP RESOURCE[/SUB] [NAME]`, or `VERB /path`.
-    fn wants(text: &str) -> Attributes {
+    fn attributes(text: &str) -> Attributes {
         let words: Vec<&str> = text.split(' ').collect();
-        let mut wants = Attributes { verb: words[0].to_owned(), ..Attributes::default() };
+        let mut attributes = Attributes { verb: words[0].to_owned(), ..Attributes::default() };
         if words[1].starts_with('/') {
-            wants.path = words[1].to_owned();
-            return wants;
+            attributes.path = words[1].to_owned();
+            return attributes;
         }
-        wants.group = words[1].replace("core", "");
+        attributes.group = words[1].replace("core", "");
         let (resource, subresource) = words[2].split_once('/').unwrap_or((words[2], ""));
-        (wants.resource, wants.subresource) = (resource.to_owned(), subresource.to_owned());
-        wants.name = words.get(3).map(|n| (*n).to_owned()).unwrap_or_default();
-        wants
+        (attributes.resource, attributes.subresource) = (resource.to_owned(), subresource.to_owned());
+        attributes.name = words.get(3).map(|n| (*n).to_owned()).unwrap_or_default();
+        attributes
     }
 
     #[test]
@@ -249,13 +249,13 @@ mod tests {
             ("get url *", "post /metrics", false),
             ("get url *", "get core pods", false),
         ];
-        for (given, asked, allowed) in cases {
-            assert_eq!(rule(given).allows(&wants(asked)), allowed, "{given} / {asked}");
+        for (given, request, allowed) in cases {
+            assert_eq!(rule(given).allows(&attributes(request)), allowed, "{given} / {request}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_listed_by_thing() {
+    fn missing_permissions_are_listed_by_resource() {
         let cases: [(&[&str], &[&str], &[&str]); 9] = [
             (&["get,list core pods"], &["get core pods"], &[]),
             (&["* * *"], &["get core pods/log x"], &[]),

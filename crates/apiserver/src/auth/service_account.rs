@@ -1,8 +1,7 @@
-//! Service accounts as users: their names and groups, what a token of theirs claims, and whether the claims still
-//! hold.
+//! Service accounts as users: user names, groups, token claims and their validation.
 //!
-//! A token is only as good as the objects it names: it dies with its account, and with the pod, secret or node it is
-//! bound to, even if another of the same name takes their place.
+//! A token becomes invalid when its service account, or the Pod, Secret or Node it is bound to, is deleted, even if an object
+//! with the same name is created later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authenticate::INVALID_TOKEN;
 use super::jwt::Rejected;
-use super::{Auth, CREDENTIAL_ID, User, memo, quoted};
+use super::{Auth, CREDENTIAL_ID, User, digest_cache, quoted};
 use crate::state::State;
 use crate::status::{ApiError, Named};
 use crate::store::Stored;
@@ -21,10 +20,10 @@ use crate::value::Json;
 
 const PREFIX: &str = "system:serviceaccount:";
 
-/// Clocks may differ by this much, and an object being deleted counts for this much longer.
+/// Tolerated clock difference, and the time for which an object with a deletionTimestamp is still accepted.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claims {
     #[serde(default)]
@@ -40,7 +39,7 @@ pub(super) struct Claims {
     pub(super) sub: String,
 }
 
-/// The objects a token depends on.
+/// The objects that a token is bound to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bound {
     pub(super) namespace: String,
@@ -51,12 +50,12 @@ pub(super) struct Bound {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret: Option<ObjectRef>,
     pub(super) serviceaccount: ObjectRef,
-    /// Past this a token still works but should have been renewed.
+    /// After this time the token is still valid but the client should have renewed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) warnafter: Option<i64>,
 }
 
-/// One object, by name and identity.
+/// Name and UID of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ObjectRef {
     pub(super) name: String,
@@ -64,11 +63,11 @@ pub(super) struct ObjectRef {
     pub(super) uid: String,
 }
 
-/// Somebody recognised by a token.
+/// The result of token authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Recognised {
+pub(super) struct AuthenticatedToken {
     pub(super) user: User,
-    /// The audiences that the token and the asker have in common.
+    /// The requested audiences that the token is valid for.
     pub(super) audiences: Vec<String>,
 }
 
@@ -84,7 +83,7 @@ pub(super) fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Whether a user is this service account.
+/// Whether a user name is that of this service account.
 pub(super) fn is_named(user: &str, namespace: &str, name: &str) -> bool {
     user.strip_prefix(PREFIX)
         .and_then(|rest| rest.strip_prefix(namespace)?.strip_prefix(':'))
@@ -105,8 +104,8 @@ fn is_dns_label(text: &str) -> bool {
 
 // === Tokens ===
 
-/// Recognises a token that is meant for one of `audiences`; says in the API's words why not.
-pub(super) fn recognise(state: &State, token: &str, audiences: &[String]) -> Result<Recognised, String> {
+/// Authenticates a token for one of `audiences`. The error is upstream's message.
+pub(super) fn authenticate(state: &State, token: &str, audiences: &[String]) -> Result<AuthenticatedToken, String> {
     let claims = verified(&state.auth, token)?;
     let shared: Vec<String> = claims.aud.iter().filter(|a| audiences.contains(a)).cloned().collect();
     if shared.is_empty() {
@@ -115,12 +114,12 @@ pub(super) fn recognise(state: &State, token: &str, audiences: &[String]) -> Res
     }
     claims.check_time(Timestamp::now().as_second())?;
     claims.kubernetes.check(state)?;
-    Ok(Recognised { user: claims.user(), audiences: shared })
+    Ok(AuthenticatedToken { user: claims.user(), audiences: shared })
 }
 
-/// The claims, once the signature is known to be right; checked once per token.
+/// Returns the claims of a token. The signature is verified once per token.
 fn verified(auth: &Auth, token: &str) -> Result<Arc<Claims>, String> {
-    let key = memo::digest(token.as_bytes());
+    let key = digest_cache::digest(token.as_bytes());
     if let Some(claims) = auth.signed.get(&key) {
         return Ok(claims);
     }
@@ -137,13 +136,13 @@ fn verified(auth: &Auth, token: &str) -> Result<Arc<Claims>, String> {
 
 impl Claims {
     fn check_time(&self, now: i64) -> Result<(), String> {
-        let problem = match () {
+        let error = match () {
             () if now + LEEWAY_SECONDS < self.nbf => "is not valid yet",
             () if now - LEEWAY_SECONDS > self.exp => "has expired",
             () if now + LEEWAY_SECONDS < self.iat => "is issued in the future",
             () => return Ok(()),
         };
-        Err(format!("service account token {problem}"))
+        Err(format!("service account token {error}"))
     }
 
     fn user(&self) -> User {
@@ -177,12 +176,12 @@ impl Claims {
 }
 
 impl Bound {
-    /// All objects the token depends on are the ones it was made for.
+    /// Checks that all bound objects exist with the UID in the claims.
     fn check(&self, state: &State) -> Result<(), String> {
         self.check_account(state)?;
         self.check_bound(state, "secret", &self.namespace, self.secret.as_ref())?;
         self.check_bound(state, "pod", &self.namespace, self.pod.as_ref())?;
-        // The node of a pod is told for information; only a token of its own depends on the node.
+        // The node claim of a pod-bound token is informational; only a node-bound token depends on the Node.
         let node = self.node.as_ref().filter(|_| self.pod.is_none());
         self.check_bound(state, "node", "", node)
     }
@@ -196,7 +195,7 @@ impl Bound {
         if *account.uid != **uid {
             return Err(format!("service account UID ({}) does not match claim ({uid})", account.uid));
         }
-        match is_gone(&account) {
+        match is_past_deletion(&account) {
             true => Err(format!("service account {}/{name} has been deleted", self.namespace)),
             false => Ok(()),
         }
@@ -210,13 +209,13 @@ impl Bound {
             let (is, was) = (&found.uid, &claimed.uid);
             return Err(format!("{kind} UID ({is}) does not match service account {kind} ref claim ({was})"));
         }
-        if is_gone(&found) { Err(invalidated()) } else { Ok(()) }
+        if is_past_deletion(&found) { Err(invalidated()) } else { Ok(()) }
     }
 }
 
-/// The object has been on its way out for longer than the leeway.
-fn is_gone(object: &Stored) -> bool {
-    // Most objects are not being deleted; do not parse them on every request.
+/// Whether the deletionTimestamp of an object is older than the leeway.
+fn is_past_deletion(object: &Stored) -> bool {
+    // Most objects are not being deleted: avoid parsing them on every request.
     const MARK: &[u8] = b"\"deletionTimestamp\"";
     if !object.json().windows(MARK.len()).any(|w| w == MARK) {
         return false;
@@ -232,8 +231,8 @@ mod tests {
     use crate::auth::request_token;
     use serde_json::{Value, json};
 
-    fn here(state: &State, token: &str) -> Result<Recognised, String> {
-        recognise(state, token, state.auth.audiences())
+    fn authenticate_here(state: &State, token: &str) -> Result<AuthenticatedToken, String> {
+        authenticate(state, token, state.auth.audiences())
     }
 
     fn object(kind: &str, name: &str, uid: &str) -> Value {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names_can_be_taken_apart() {
+    fn user_names_are_split_into_namespace_and_name() {
         assert_eq!(username("n", "bot"), "system:serviceaccount:n:bot");
         assert_eq!(split_username("system:serviceaccount:n:bot.x"), Some(("n", "bot.x")));
         for name in ["n:bot", "system:serviceaccount:n", "system:serviceaccount:N:bot", "system:serviceaccount:n:a:b"] {
@@ -262,71 +261,74 @@ mod tests {
     }
 
     #[test]
-    fn a_token_dies_with_its_account() {
+    fn a_token_is_invalid_once_its_account_is_deleted() {
         let state = state();
         account(&state, "n", "bot");
         let token = token(&state, "n", "bot");
-        assert_eq!(here(&state, &token).unwrap().user.name, "system:serviceaccount:n:bot");
+        assert_eq!(authenticate_here(&state, &token).unwrap().user.name, "system:serviceaccount:n:bot");
         remove(&state, "serviceaccounts", "n", "bot");
-        assert_eq!(here(&state, &token), Err(r#"serviceaccounts "bot" not found"#.to_owned()));
+        assert_eq!(authenticate_here(&state, &token), Err(r#"serviceaccounts "bot" not found"#.to_owned()));
         store(&state, object("ServiceAccount", "bot", "other"));
-        assert_eq!(here(&state, &token), Err("service account UID (other) does not match claim (bot)".to_owned()));
+        assert_eq!(
+            authenticate_here(&state, &token),
+            Err("service account UID (other) does not match claim (bot)".to_owned())
+        );
     }
 
     #[test]
-    fn an_account_on_its_way_out_counts_for_a_minute() {
+    fn an_account_being_deleted_is_accepted_for_a_minute() {
         let state = state();
         account(&state, "n", "bot");
         let token = token(&state, "n", "bot");
         for (seconds_ago, good) in [(10, true), (70, false)] {
             let at = Timestamp::from_second(Timestamp::now().as_second() - seconds_ago).unwrap();
-            let mut leaving = object("ServiceAccount", "bot", "bot");
-            leaving.put("metadata.deletionTimestamp", at.to_string());
-            store(&state, leaving);
-            assert_eq!(here(&state, &token).is_ok(), good, "{seconds_ago}");
+            let mut deleting = object("ServiceAccount", "bot", "bot");
+            deleting.put("metadata.deletionTimestamp", at.to_string());
+            store(&state, deleting);
+            assert_eq!(authenticate_here(&state, &token).is_ok(), good, "{seconds_ago}");
         }
     }
 
     #[test]
-    fn a_bound_token_dies_with_what_it_is_bound_to() {
+    fn a_bound_token_is_invalid_once_its_object_is_deleted() {
         for (kind, plural, namespace) in [("Pod", "pods", "n"), ("Secret", "secrets", "n"), ("Node", "nodes", "")] {
             let state = state();
             account(&state, "n", "bot");
             store(&state, object(kind, "x", "1"));
             let token = bound_token(&state, kind, "x");
-            assert!(here(&state, &token).is_ok());
+            assert!(authenticate_here(&state, &token).is_ok());
             store(&state, object(kind, "x", "2"));
             let name = kind.to_lowercase();
             let changed = format!("{name} UID (2) does not match service account {name} ref claim (1)");
-            assert_eq!(here(&state, &token), Err(changed));
+            assert_eq!(authenticate_here(&state, &token), Err(changed));
             remove(&state, plural, namespace, "x");
-            assert_eq!(here(&state, &token), Err("service account token has been invalidated".to_owned()));
+            assert_eq!(authenticate_here(&state, &token), Err("service account token has been invalidated".to_owned()));
         }
     }
 
     #[test]
-    fn a_pods_token_tells_the_pod_and_its_node() {
+    fn a_pod_bound_token_has_the_pod_and_its_node_in_extra() {
         let state = state();
         account(&state, "n", "bot");
         store(&state, object("Pod", "x", "1"));
-        let extra = here(&state, &bound_token(&state, "Pod", "x")).unwrap().user.extra;
+        let extra = authenticate_here(&state, &bound_token(&state, "Pod", "x")).unwrap().user.extra;
         let shown = |key: &str| extra.get(&format!("authentication.kubernetes.io/{key}")).map(|v| v.join(","));
         assert_eq!(shown("pod-name").as_deref(), Some("x"));
         assert_eq!(shown("pod-uid").as_deref(), Some("1"));
         assert_eq!(shown("node-name").as_deref(), Some("node"));
         assert_eq!(shown("node-uid"), None);
         assert!(shown("credential-id").unwrap().starts_with("JTI="));
-        // The node is told for information only.
+        // The node claim is informational.
         store(&state, object("Node", "node", "7"));
-        assert!(here(&state, &bound_token(&state, "Pod", "x")).is_ok());
+        assert!(authenticate_here(&state, &bound_token(&state, "Pod", "x")).is_ok());
     }
 
     #[test]
-    fn a_token_is_for_its_audiences_and_its_time() {
+    fn a_token_is_limited_to_its_audiences_and_lifetime() {
         let state = state();
         account(&state, "n", "bot");
         let token = token(&state, "n", "bot");
-        let elsewhere = recognise(&state, &token, &["other".to_owned(), "x".to_owned()]);
+        let elsewhere = authenticate(&state, &token, &["other".to_owned(), "x".to_owned()]);
         let message =
             r#"token audiences ["https://kubernetes.default.svc"] is invalid for the target audiences ["other" "x"]"#;
         assert_eq!(elsewhere, Err(message.to_owned()));
@@ -337,19 +339,19 @@ mod tests {
             (claims.nbf - 60, None),
             (claims.nbf - 61, Some("service account token is not valid yet")),
         ];
-        for (now, problem) in cases {
-            assert_eq!(claims.check_time(now).err().as_deref(), problem);
+        for (now, error) in cases {
+            assert_eq!(claims.check_time(now).err().as_deref(), error);
         }
     }
 
     #[test]
-    fn foreign_tokens_are_refused() {
+    fn tokens_of_other_issuers_are_rejected() {
         let (state, elsewhere) = (state(), crate::auth::fixture::state());
         account(&elsewhere, "n", "bot");
         let stranger = token(&elsewhere, "n", "bot");
-        assert_eq!(here(&state, &stranger), Err("invalid signature, no keys found".to_owned()));
-        assert_eq!(here(&state, "garbage"), Err(INVALID_TOKEN.to_owned()));
+        assert_eq!(authenticate_here(&state, &stranger), Err("invalid signature, no keys found".to_owned()));
+        assert_eq!(authenticate_here(&state, "garbage"), Err(INVALID_TOKEN.to_owned()));
         let odd = state.auth.key.sign(&json!({"iss": state.auth.issuer})).unwrap();
-        assert_eq!(here(&state, &odd), Err(INVALID_TOKEN.to_owned()));
+        assert_eq!(authenticate_here(&state, &odd), Err(INVALID_TOKEN.to_owned()));
     }
 }

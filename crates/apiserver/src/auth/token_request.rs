@@ -1,4 +1,4 @@
-//! Tokens on request: POST `serviceaccounts/NAME/token`.
+//! The TokenRequest API: POST `serviceaccounts/NAME/token`.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::value::Json;
 const TOKEN_REQUEST: Named<'static> = Named { group: "authentication.k8s.io", kind: "TokenRequest" };
 
 const DEFAULT_SECONDS: i64 = 60 * 60;
-const LEAST_SECONDS: i64 = 10 * 60;
-const MOST_SECONDS: i64 = 1 << 32;
+const MIN_SECONDS: i64 = 10 * 60;
+const MAX_SECONDS: i64 = 1 << 32;
 
-/// What the kubelet asks for by default in place of an hour. Such a token of a pod is good for a year and only
-/// marked as stale after the hour, so that workloads which never read their token again keep working.
-const MARKED_SECONDS: i64 = 60 * 60 + 7;
+/// The expiration that the kubelet requests by default instead of an hour. A pod-bound token with it is valid for a year
+/// and only marked as stale after the hour, so that workloads that never reload their token keep working.
+const WARN_AFTER_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
-/// Answers POST `serviceaccounts/NAME/token`. Nothing is stored, so a dry run gets a token like any other request.
+/// Handles POST `serviceaccounts/NAME/token`. Nothing is stored, so a dry run also returns a token.
 pub(crate) fn request_token(
     state: &State,
     namespace: &str,
@@ -32,11 +32,11 @@ pub(crate) fn request_token(
     mut request: Value,
     _dry_run: bool,
 ) -> ApiResult<Value> {
-    check_address(&request, namespace, name)?;
+    check_path(&request, namespace, name)?;
     let account = find(state, "serviceaccounts", namespace, name)?;
-    check_identity(&request, name, &account)?;
+    check_uid(&request, name, &account)?;
     let now = Timestamp::now().as_second();
-    complete(&mut request, state, namespace, name, &account, now);
+    apply_defaults(&mut request, state, namespace, name, &account, now);
     let errors = validate(&request);
     if !errors.is_empty() {
         return Err(ApiError::invalid(TOKEN_REQUEST, "", &errors));
@@ -50,16 +50,16 @@ pub(crate) fn request_token(
     let Some(token) = state.auth.key.sign(&claims) else {
         return Err(ApiError::internal("failed to generate token: no signing key"));
     };
-    // upstream: a stretched token still shows the expiration that was asked for.
+    // upstream: the status of an extended token has the requested expiration.
     let expires = now.saturating_add(seconds(&request));
     request.put("status", json!({"token": token, "expirationTimestamp": time(expires)}));
     Ok(request)
 }
 
-// === The request ===
+// === Request ===
 
-/// A name and namespace in the body may only repeat those of the path.
-fn check_address(request: &Value, namespace: &str, name: &str) -> ApiResult<()> {
+/// Checks that name and namespace in the body, if set, match those in the path.
+fn check_path(request: &Value, namespace: &str, name: &str) -> ApiResult<()> {
     let (given_name, given_namespace) = (request.text("metadata.name"), request.text("metadata.namespace"));
     if !given_namespace.is_empty() && given_namespace != namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
@@ -73,7 +73,7 @@ fn check_address(request: &Value, namespace: &str, name: &str) -> ApiResult<()> 
     Ok(())
 }
 
-fn check_identity(request: &Value, name: &str, account: &Stored) -> ApiResult<()> {
+fn check_uid(request: &Value, name: &str, account: &Stored) -> ApiResult<()> {
     let (given, uid) = (request.text("metadata.uid"), &account.uid);
     if given.is_empty() || *given == **uid {
         return Ok(());
@@ -82,7 +82,7 @@ fn check_identity(request: &Value, name: &str, account: &Stored) -> ApiResult<()
     Err(ApiError::conflict(TOKEN_REQUEST, name, &why))
 }
 
-fn complete(request: &mut Value, state: &State, namespace: &str, name: &str, account: &Stored, now: i64) {
+fn apply_defaults(request: &mut Value, state: &State, namespace: &str, name: &str, account: &Stored, now: i64) {
     request.put("metadata.name", name);
     request.put("metadata.namespace", namespace);
     request.put("metadata.uid", account.uid.as_ref());
@@ -105,10 +105,10 @@ fn seconds(request: &Value) -> i64 {
 fn validate(request: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut invalid = |field: &str, why: &str| errors.push(FieldError::invalid(field, request.at(field).clone(), why));
-    if seconds(request) < LEAST_SECONDS {
+    if seconds(request) < MIN_SECONDS {
         invalid("spec.expirationSeconds", "may not specify a duration less than 10 minutes");
     }
-    if seconds(request) > MOST_SECONDS {
+    if seconds(request) > MAX_SECONDS {
         invalid("spec.expirationSeconds", "may not specify a duration larger than 2^32 seconds");
     }
     let attestations = request.map("spec.attestations").map_or(0, |a| a.len());
@@ -133,9 +133,9 @@ fn is_webhook(reference: &Value) -> bool {
         && reference.text("apiVersion") == "admissionregistration.k8s.io/v1"
 }
 
-// === What the token is bound to ===
+// === Bound objects ===
 
-/// Notes the object the token shall live and die with.
+/// Adds the referenced object to the claims.
 fn bind(state: &State, reference: &Value, bound: &mut Bound) -> ApiResult<()> {
     let (group, version) = group_version(reference.text("apiVersion"));
     let (kind, name) = (reference.text("kind"), reference.text("name"));
@@ -183,7 +183,7 @@ fn check_pod(pod: &Stored, account: &str) -> ApiResult<()> {
     }
 }
 
-/// The node a pod is assigned to; one that is not there is told by name alone.
+/// The Node that a Pod is assigned to; without a UID if the Node does not exist.
 fn node_of(state: &State, pod: &Stored) -> Option<ObjectRef> {
     let pod = pod.value();
     let name = Some(pod.text("spec.nodeName")).filter(|name| !name.is_empty())?;
@@ -200,7 +200,7 @@ fn reference_to(object: &Stored) -> ObjectRef {
     ObjectRef { name: object.key.name.to_string(), uid: object.uid.to_string() }
 }
 
-/// The two halves of an `apiVersion`; both are empty if it has more.
+/// Splits an `apiVersion` into group and version; both are empty if it is malformed.
 fn group_version(api_version: &str) -> (&str, &str) {
     match api_version.split_once('/') {
         Some((_, rest)) if rest.contains('/') => ("", ""),
@@ -209,12 +209,12 @@ fn group_version(api_version: &str) -> (&str, &str) {
     }
 }
 
-// === The token ===
+// === Token ===
 
 fn claims(state: &State, request: &Value, mut bound: Bound, now: i64) -> Claims {
     let aud: Vec<String> = request.texts("spec.audiences").into_iter().map(str::to_owned).collect();
     let mut exp = seconds(request);
-    if bound.pod.is_some() && exp == MARKED_SECONDS && aud.iter().all(|a| state.auth.audiences().contains(a)) {
+    if bound.pod.is_some() && exp == WARN_AFTER_SECONDS && aud.iter().all(|a| state.auth.audiences().contains(a)) {
         bound.warnafter = Some(now + exp);
         exp = EXTENDED_SECONDS;
     }
@@ -239,14 +239,14 @@ mod tests {
     use super::*;
     use crate::auth::fixture::{account, state, store};
 
-    fn ask(state: &State, spec: Value) -> ApiResult<Value> {
+    fn request(state: &State, spec: Value) -> ApiResult<Value> {
         let request =
             json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": spec});
         request_token(state, "n", "bot", request, false)
     }
 
-    fn refusal(state: &State, spec: Value) -> (u16, String) {
-        let error = ask(state, spec).unwrap_err();
+    fn rejection(state: &State, spec: Value) -> (u16, String) {
+        let error = request(state, spec).unwrap_err();
         (error.code.as_u16(), error.message)
     }
 
@@ -256,21 +256,21 @@ mod tests {
         state
     }
 
-    fn claims_of(state: &State, answer: &Value) -> Value {
-        state.auth.key.verify(answer.text("status.token"), &state.auth.issuer).unwrap()
+    fn claims_of(state: &State, response: &Value) -> Value {
+        state.auth.key.verify(response.text("status.token"), &state.auth.issuer).unwrap()
     }
 
     #[test]
-    fn a_plain_request_is_completed_as_recorded() {
+    fn a_request_is_defaulted_as_recorded() {
         let state = with_account();
-        let answer = ask(&state, json!({})).unwrap();
+        let response = request(&state, json!({})).unwrap();
         assert_eq!(
-            answer["spec"],
+            response["spec"],
             json!({"audiences": ["https://kubernetes.default.svc"], "boundObjectRef": null, "expirationSeconds": 3600})
         );
-        let metadata = &answer["metadata"];
+        let metadata = &response["metadata"];
         assert_eq!((metadata.text("name"), metadata.text("namespace"), metadata.text("uid")), ("bot", "n", "bot"));
-        let claims = claims_of(&state, &answer);
+        let claims = claims_of(&state, &response);
         let iat = claims.int("iat").unwrap();
         assert_eq!(
             claims,
@@ -285,26 +285,26 @@ mod tests {
                 "sub": "system:serviceaccount:n:bot",
             })
         );
-        assert_eq!(answer.text("status.expirationTimestamp"), time(iat + 3600));
+        assert_eq!(response.text("status.expirationTimestamp"), time(iat + 3600));
         assert_eq!(metadata.text("creationTimestamp"), time(iat));
     }
 
     #[test]
-    fn a_bound_request_notes_the_object() {
+    fn a_bound_token_has_the_object_in_its_claims() {
         let state = with_account();
         store(
             &state,
             json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "n", "uid": "7"}}),
         );
         let reference = json!({"kind": "Secret", "apiVersion": "v1", "name": "s", "uid": "7"});
-        let answer = ask(&state, json!({"boundObjectRef": reference})).unwrap();
-        assert_eq!(answer["spec"]["boundObjectRef"], reference);
-        let claims = claims_of(&state, &answer);
+        let response = request(&state, json!({"boundObjectRef": reference})).unwrap();
+        assert_eq!(response["spec"]["boundObjectRef"], reference);
+        let claims = claims_of(&state, &response);
         assert_eq!(claims["kubernetes.io"]["secret"], json!({"name": "s", "uid": "7"}));
     }
 
     #[test]
-    fn requests_that_cannot_be_met_are_refused_in_the_recorded_words() {
+    fn invalid_requests_are_rejected_with_the_recorded_messages() {
         let state = with_account();
         store(&state, json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "n"}}));
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "n"},
@@ -333,12 +333,12 @@ mod tests {
             (bound("X", "a/b/c", "p", ""), 400, "cannot bind token to object of type /, Kind=X"),
         ];
         for (spec, code, message) in cases {
-            assert_eq!(refusal(&state, spec), (code, message.to_owned()));
+            assert_eq!(rejection(&state, spec), (code, message.to_owned()));
         }
     }
 
     #[test]
-    fn the_body_may_only_repeat_the_path() {
+    fn the_body_must_match_the_path() {
         let state = with_account();
         let cases = [
             (json!({"namespace": "other"}), 400, "the namespace of the provided object does not match"),
@@ -364,17 +364,17 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_usual_token_is_stretched_and_marked() {
+    fn the_default_kubelet_token_has_an_extended_lifetime() {
         let state = with_account();
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "n"},
                          "spec": {"serviceAccountName": "bot"}});
         store(&state, pod);
         let reference = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
-        let answer = ask(&state, json!({"boundObjectRef": reference, "expirationSeconds": 3607})).unwrap();
-        let claims = claims_of(&state, &answer);
+        let response = request(&state, json!({"boundObjectRef": reference, "expirationSeconds": 3607})).unwrap();
+        let claims = claims_of(&state, &response);
         let iat = claims.int("iat").unwrap();
         assert_eq!(claims.int("exp"), Some(iat + EXTENDED_SECONDS));
         assert_eq!(claims["kubernetes.io"]["warnafter"], json!(iat + 3607));
-        assert_eq!(answer.text("status.expirationTimestamp"), time(iat + 3607));
+        assert_eq!(response.text("status.expirationTimestamp"), time(iat + 3607));
     }
 }

@@ -1,20 +1,21 @@
 //! Garbage collection by owner references.
 //!
-//! * Background: when an owner is gone, dependents without another living owner go too; others lose the dead
-//!   reference.
-//! * Foreground (`foregroundDeletion` on a marked owner): dependents without another living owner go first, then the
-//!   finalizer; others lose the reference.
-//! * Orphan (`orphan` on a marked owner): dependents lose the reference, then the finalizer goes.
+//! * Background: once an owner is deleted, dependents without another existing owner are deleted; the reference is removed
+//!   from the remaining dependents.
+//! * Foreground (finalizer `foregroundDeletion` on an owner being deleted): dependents without another existing owner are
+//!   deleted first, then the finalizer is removed; the remaining dependents lose the reference.
+//! * Orphan (finalizer `orphan` on an owner being deleted): the reference is removed from dependents, then the finalizer
+//!   from the owner.
 //!
-//! References to kinds this server does not know, and from cluster-scoped objects to namespaced owners, are never
-//! judged. Events have no owners here.
+//! Owners of unknown kinds, and namespaced owners of cluster-scoped objects, count as existing. Owner references of Events
+//! are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Hands;
+use super::Writer;
 use crate::resources::{self, Resource};
 use crate::store::{Change, Key, Stored, Verb};
 use crate::value::Json;
@@ -23,119 +24,123 @@ use crate::verbs::{DeleteOptions, update_object};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-type Place = (&'static str, Key);
+type ObjectKey = (&'static str, Key);
 
-/// Who owns what.
+/// Index of owners and dependents.
 #[derive(Default)]
 pub(super) struct Garbage {
-    /// uid of an owner → where its dependents are.
-    dependents: HashMap<Box<str>, BTreeSet<Place>>,
-    /// Dependents whose owners are to be checked.
-    suspects: BTreeSet<Place>,
-    /// Marked objects with one of our two finalizers.
-    waiting: BTreeMap<Place, Box<str>>,
+    /// UID of an owner → keys of its dependents.
+    dependents: HashMap<Box<str>, BTreeSet<ObjectKey>>,
+    /// Dependents whose owners have to be checked.
+    unchecked: BTreeSet<ObjectKey>,
+    /// Objects being deleted with the finalizer `foregroundDeletion` or `orphan`.
+    waiting: BTreeMap<ObjectKey, Box<str>>,
 }
 
 impl Garbage {
-    pub(super) fn fold(&mut self, resource: &'static Resource, change: &Change) {
+    pub(super) fn on_change(&mut self, resource: &'static Resource, change: &Change) {
         if resource.storage == "events" {
             return;
         }
-        let place = (resource.storage, change.object.key.clone());
+        let key = (resource.storage, change.object.key.clone());
         if let Some(previous) = &change.previous {
-            self.forget(&place, previous);
+            self.remove_dependent(&key, previous);
         }
         if change.verb == Verb::Deleted {
-            self.suspects.extend(self.dependents.get(&change.object.uid).into_iter().flatten().cloned());
-            self.waiting.remove(&place);
+            self.unchecked.extend(self.dependents.get(&change.object.uid).into_iter().flatten().cloned());
+            self.waiting.remove(&key);
             return;
         }
         for owner in &change.object.owners {
-            self.dependents.entry(owner.clone()).or_default().insert(place.clone());
+            self.dependents.entry(owner.clone()).or_default().insert(key.clone());
         }
         if !change.object.owners.is_empty() {
-            self.suspects.insert(place.clone());
+            self.unchecked.insert(key.clone());
         }
-        match is_waiting(&change.object) {
-            true => self.waiting.insert(place, change.object.uid.clone()),
-            false => self.waiting.remove(&place),
+        match has_gc_finalizer(&change.object) {
+            true => self.waiting.insert(key, change.object.uid.clone()),
+            false => self.waiting.remove(&key),
         };
     }
 
-    fn forget(&mut self, place: &Place, object: &Stored) {
+    fn remove_dependent(&mut self, key: &ObjectKey, object: &Stored) {
         for owner in &object.owners {
-            if let Some(places) = self.dependents.get_mut(owner) {
-                places.remove(place);
-                if places.is_empty() {
+            if let Some(keys) = self.dependents.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
                     self.dependents.remove(owner);
                 }
             }
         }
     }
 
-    pub(super) fn work(&mut self, hands: &Hands) {
-        for place in std::mem::take(&mut self.suspects) {
-            judge(hands, &place);
+    pub(super) fn reconcile(&mut self, writer: &Writer) {
+        for key in std::mem::take(&mut self.unchecked) {
+            collect(writer, &key);
         }
-        for (place, uid) in &self.waiting {
-            self.settle(hands, place, uid);
+        for (key, uid) in &self.waiting {
+            self.advance_deletion(writer, key, uid);
         }
     }
 
-    /// Moves a foreground or orphan deletion on.
-    fn settle(&self, hands: &Hands, place: &Place, uid: &str) {
-        let Some((resource, stored)) = find(hands, place).filter(|(_, s)| *s.uid == *uid) else { return };
+    /// Advances a foreground or orphan deletion.
+    fn advance_deletion(&self, writer: &Writer, key: &ObjectKey, uid: &str) {
+        let Some((resource, stored)) = find(writer, key).filter(|(_, s)| *s.uid == *uid) else { return };
         let value = stored.value();
         let dependents = self.dependents.get(uid);
-        let present = || dependents.into_iter().flatten().filter_map(|place| find(hands, place));
-        let held = match has_finalizer(&value, ORPHAN) {
+        let present = || dependents.into_iter().flatten().filter_map(|key| find(writer, key));
+        let blocked = match has_finalizer(&value, ORPHAN) {
             true => {
-                present().for_each(|(resource, dependent)| release(hands, resource, &dependent, uid));
-                // A write that lost a race leaves a reference; without the finalizer its holder would be garbage.
+                present().for_each(|(resource, dependent)| remove_owner(writer, resource, &dependent, uid));
+                // A conflicting write leaves a reference; removing the finalizer now would make that dependent garbage.
                 present().any(|(_, dependent)| dependent.owners.iter().any(|owner| **owner == *uid))
             }
             false => {
-                present().for_each(|(resource, dependent)| self.follow(hands, resource, &dependent, uid));
-                present().any(|(_, dependent)| blocks(&dependent, uid) && !self.depends(hands, uid, &dependent.uid))
+                present()
+                    .for_each(|(resource, dependent)| self.delete_or_remove_owner(writer, resource, &dependent, uid));
+                present().any(|(_, dependent)| {
+                    blocks_owner(&dependent, uid) && !self.depends_on(writer, uid, &dependent.uid)
+                })
             }
         };
-        if !held {
-            drop_finalizer(hands, resource, &stored, &value);
+        if !blocked {
+            remove_finalizers(writer, resource, &stored, &value);
         }
     }
 
-    /// Whether an object depends on another, however indirectly, or is that other: the two would wait for each other.
-    fn depends(&self, hands: &Hands, uid: &str, on: &str) -> bool {
-        let mut seen: BTreeSet<Box<str>> = BTreeSet::new();
+    /// Whether object `uid` is object `on` or depends on it, directly or indirectly: the two would wait for each other.
+    fn depends_on(&self, writer: &Writer, uid: &str, on: &str) -> bool {
+        let mut visited: BTreeSet<Box<str>> = BTreeSet::new();
         let mut open: Vec<Box<str>> = vec![on.into()];
         while let Some(next) = open.pop() {
             if *next == *uid {
                 return true;
             }
             let below = self.dependents.get(&next).into_iter().flatten();
-            let below = below.filter_map(|place| find(hands, place)).map(|(_, stored)| stored.uid.clone());
-            open.extend(below.filter(|uid| !seen.contains(uid)));
-            seen.insert(next);
+            let below = below.filter_map(|key| find(writer, key)).map(|(_, stored)| stored.uid.clone());
+            open.extend(below.filter(|uid| !visited.contains(uid)));
+            visited.insert(next);
         }
         false
     }
 
-    /// Lets a dependent follow an owner that waits for it.
-    fn follow(&self, hands: &Hands, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
+    /// Deletes a dependent of an owner in foreground deletion, or removes the reference if it has another existing owner.
+    fn delete_or_remove_owner(&self, writer: &Writer, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
         let value = dependent.value();
-        let stays = |r: &Value| r.text("uid") != uid && fate(hands, r, &dependent.key.namespace) == Fate::Lives;
-        if value.list("metadata.ownerReferences").iter().any(stays) {
-            release(hands, resource, dependent, uid);
+        let remains =
+            |r: &Value| r.text("uid") != uid && owner_state(writer, r, &dependent.key.namespace) == OwnerState::Exists;
+        if value.list("metadata.ownerReferences").iter().any(remains) {
+            remove_owner(writer, resource, dependent, uid);
             return;
         }
         let policy = self.dependents.contains_key(&dependent.uid).then_some(crate::verbs::Propagation::Foreground);
         let options = DeleteOptions { policy, uid: Some(dependent.uid.to_string()), ..DeleteOptions::default() };
-        // A failure leaves the object, and its owner waiting: the next pass tries again.
-        let _ = hands.delete(resource, dependent, &options);
+        // If the deletion fails, the owner keeps waiting and the next sync retries.
+        let _ = writer.delete(resource, dependent, &options);
     }
 }
 
-fn is_waiting(object: &Stored) -> bool {
+fn has_gc_finalizer(object: &Stored) -> bool {
     if !object.deleting {
         return false;
     }
@@ -147,85 +152,85 @@ fn has_finalizer(value: &Value, finalizer: &str) -> bool {
     value.texts("metadata.finalizers").contains(&finalizer)
 }
 
-fn find(hands: &Hands, place: &Place) -> Option<(&'static Resource, Arc<Stored>)> {
-    let stored = hands.state.store.get(place.0, &place.1.namespace, &place.1.name)?;
-    Some((resources::of_storage(place.0), stored))
+fn find(writer: &Writer, key: &ObjectKey) -> Option<(&'static Resource, Arc<Stored>)> {
+    let stored = writer.state.store.get(key.0, &key.1.namespace, &key.1.name)?;
+    Some((resources::find_storage(key.0), stored))
 }
 
-/// What is known of the object an owner reference names.
+/// State of the object that an owner reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It is there, or nobody can tell.
-    Lives,
-    /// It is there, and waits for its dependents to go.
-    Waits,
-    Gone,
+enum OwnerState {
+    /// The owner exists, or this server cannot know.
+    Exists,
+    /// The owner exists and waits in foreground deletion for its dependents.
+    WaitsForDependents,
+    Absent,
 }
 
-fn fate(hands: &Hands, reference: &Value, namespace: &str) -> Fate {
+fn owner_state(writer: &Writer, reference: &Value, namespace: &str) -> OwnerState {
     let kind = resources::find_kind(reference.text("apiVersion"), reference.text("kind"));
     let Some(resource) = kind.filter(|kind| !kind.namespaced || !namespace.is_empty()) else {
-        return Fate::Lives;
+        return OwnerState::Exists;
     };
     let namespace = if resource.namespaced { namespace } else { "" };
-    let owner = hands.state.store.get(resource.storage, namespace, reference.text("name"));
+    let owner = writer.state.store.get(resource.storage, namespace, reference.text("name"));
     match owner.filter(|owner| *owner.uid == *reference.text("uid")) {
-        None => Fate::Gone,
-        Some(owner) if owner.deleting && has_finalizer(&owner.value(), FOREGROUND) => Fate::Waits,
-        Some(_) => Fate::Lives,
+        None => OwnerState::Absent,
+        Some(owner) if owner.deleting && has_finalizer(&owner.value(), FOREGROUND) => OwnerState::WaitsForDependents,
+        Some(_) => OwnerState::Exists,
     }
 }
 
-/// Deletes a dependent whose owners are all gone, or drops the references to those that are.
-fn judge(hands: &Hands, place: &Place) {
-    let Some((resource, stored)) = find(hands, place) else { return };
+/// Deletes a dependent without existing owners, or removes its references to owners that were deleted.
+fn collect(writer: &Writer, key: &ObjectKey) {
+    let Some((resource, stored)) = find(writer, key) else { return };
     let value = stored.value();
     let references = value.list("metadata.ownerReferences");
-    let fates: Vec<Fate> = references.iter().map(|r| fate(hands, r, &stored.key.namespace)).collect();
-    if !fates.contains(&Fate::Gone) {
+    let states: Vec<OwnerState> = references.iter().map(|r| owner_state(writer, r, &stored.key.namespace)).collect();
+    if !states.contains(&OwnerState::Absent) {
         return;
     }
-    if !fates.contains(&Fate::Lives) {
+    if !states.contains(&OwnerState::Exists) {
         let options = DeleteOptions { uid: Some(stored.uid.to_string()), ..DeleteOptions::default() };
-        // A failure leaves the object; its next change, or its owner's, brings it back here.
-        let _ = hands.delete(resource, &stored, &options);
+        // If the deletion fails, the next change of the object or its owner retries it.
+        let _ = writer.delete(resource, &stored, &options);
         return;
     }
-    let mut fates = fates.into_iter();
-    drop_references(hands, resource, &stored, &value, |_| fates.next() != Some(Fate::Lives));
+    let mut states = states.into_iter();
+    remove_references(writer, resource, &stored, &value, |_| states.next() != Some(OwnerState::Exists));
 }
 
-/// Drops a dependent's references to one owner.
-fn release(hands: &Hands, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
-    drop_references(hands, resource, dependent, &dependent.value(), |r| r.text("uid") == uid);
+/// Removes a dependent's references to one owner.
+fn remove_owner(writer: &Writer, resource: &'static Resource, dependent: &Arc<Stored>, uid: &str) {
+    remove_references(writer, resource, dependent, &dependent.value(), |r| r.text("uid") == uid);
 }
 
-fn drop_references(
-    hands: &Hands,
+fn remove_references(
+    writer: &Writer,
     resource: &'static Resource,
     stored: &Arc<Stored>,
     value: &Value,
-    mut drops: impl FnMut(&Value) -> bool,
+    mut remove: impl FnMut(&Value) -> bool,
 ) {
     let mut new = value.clone();
     if let Some(references) = new.list_mut("metadata.ownerReferences") {
-        references.retain(|r| !drops(r));
+        references.retain(|r| !remove(r));
     }
     if new.list("metadata.ownerReferences").is_empty() {
         new.take_at("metadata.ownerReferences");
     }
-    let write = hands.write(resource, &stored.key.namespace, None);
+    let write = writer.context(resource, &stored.key.namespace, None);
     let _ = update_object(&write, stored, value, new, false, &mut Vec::new());
 }
 
-/// A dependent that is still there holds its owner only if it says so.
-fn blocks(dependent: &Stored, uid: &str) -> bool {
+/// Whether a dependent blocks the deletion of its owner with `blockOwnerDeletion`.
+fn blocks_owner(dependent: &Stored, uid: &str) -> bool {
     let value = dependent.value();
     let references = value.list("metadata.ownerReferences");
     references.iter().any(|r| r.text("uid") == uid && r.at("blockOwnerDeletion").as_bool() == Some(true))
 }
 
-fn drop_finalizer(hands: &Hands, resource: &'static Resource, stored: &Arc<Stored>, value: &Value) {
+fn remove_finalizers(writer: &Writer, resource: &'static Resource, stored: &Arc<Stored>, value: &Value) {
     let mut new = value.clone();
     if let Some(finalizers) = new.list_mut("metadata.finalizers") {
         finalizers.retain(|f| f != ORPHAN && f != FOREGROUND);
@@ -233,6 +238,6 @@ fn drop_finalizer(hands: &Hands, resource: &'static Resource, stored: &Arc<Store
     if new.list("metadata.finalizers").is_empty() {
         new.take_at("metadata.finalizers");
     }
-    let write = hands.write(resource, &stored.key.namespace, None);
+    let write = writer.context(resource, &stored.key.namespace, None);
     let _ = update_object(&write, stored, value, new, false, &mut Vec::new());
 }

@@ -1,13 +1,12 @@
-//! The small helpers that a real cluster has elsewhere: namespace purge, garbage collection, default service
-//! accounts, endpoint slices, and the end of old events and pods.
+//! Built-in controllers that run in the kube-controller-manager of a real cluster: namespace deletion, garbage collection,
+//! default service accounts, endpoint slices, and expiry of Events and Pods.
 //!
 //! ```text
-//! store ──changes of all collections──► Keeper::fold (what is dirty?) ──► helpers ──writes──► store
+//! store ──changes of all collections──► Controllers::on_change ──► controllers ──writes──► store
 //! ```
 //!
-//! One task does all of it, one pass at a time. A pass reads what changed since the last one, folds it into small
-//! indexes, and lets each helper work off what concerns it. Helpers are level-triggered: a write that fails is tried
-//! again in the next pass.
+//! One task runs all controllers, one sync at a time. A sync reads the changes since the last one, updates small indexes and
+//! lets each controller process its queue. Controllers are level-triggered: the next sync retries a failed write.
 
 mod accounts;
 mod expiry;
@@ -27,36 +26,36 @@ use crate::status::ApiResult;
 use crate::store::{Change, Read, Stored, Subscription, Verb};
 use crate::verbs::{DeleteOptions, Deleted, delete_object};
 
-/// Changes that come close together are worked off in one pass.
-const GATHER: Duration = Duration::from_millis(20);
+/// Debounce interval: changes within it are handled by one sync.
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// A pass is made at least this often, for what time alone changes.
+/// Maximum interval between two syncs, for expiry times that pass without a change.
 const RESYNC: Duration = Duration::from_secs(1);
 
-/// Runs the helpers until the server stops.
-pub(crate) async fn run(state: Arc<State>, mut stopped: watch::Receiver<bool>, authority: String) {
+/// Runs the controllers until the server stops.
+pub(crate) async fn run(state: Arc<State>, mut stopped: watch::Receiver<bool>, root_ca_pem: String) {
     if !state.options.built_in_controllers {
         return;
     }
     let mut revisions = state.store.revisions();
-    let mut keeper = Keeper::new(state, authority);
+    let mut controllers = Controllers::new(state, root_ca_pem);
     loop {
-        keeper.pass();
+        controllers.sync();
         tokio::select! {
             _ = async { stopped.wait_for(|stop| *stop).await.is_ok() } => return,
-            _ = revisions.changed() => tokio::time::sleep(GATHER).await,
+            _ = revisions.changed() => tokio::time::sleep(DEBOUNCE).await,
             () = tokio::time::sleep(RESYNC) => {}
         }
     }
 }
 
-/// The resources whose objects are stored, each once.
+/// All resources with stored objects, without duplicates.
 fn stored_resources() -> impl Iterator<Item = &'static Resource> {
     RESOURCES.iter().filter(|r| !r.is_virtual() && r.view.is_none())
 }
 
-struct Keeper {
-    hands: Hands,
+struct Controllers {
+    writer: Writer,
     subscriptions: Vec<(&'static Resource, Subscription)>,
     accounts: accounts::Accounts,
     expiry: expiry::Expiry,
@@ -65,76 +64,76 @@ struct Keeper {
     slices: slices::Slices,
 }
 
-impl Keeper {
-    fn new(state: Arc<State>, authority: String) -> Keeper {
-        let mut keeper = Keeper {
-            hands: Hands { state, user: helper_user() },
+impl Controllers {
+    fn new(state: Arc<State>, root_ca_pem: String) -> Controllers {
+        let mut controllers = Controllers {
+            writer: Writer { state, user: controller_user() },
             subscriptions: Vec::new(),
-            accounts: accounts::Accounts::new(authority),
+            accounts: accounts::Accounts::new(root_ca_pem),
             expiry: expiry::Expiry::default(),
             garbage: garbage::Garbage::default(),
             namespaces: namespaces::Namespaces::default(),
             slices: slices::Slices::default(),
         };
-        keeper.start_over();
-        keeper
+        controllers.relist();
+        controllers
     }
 
-    /// Reads everything anew: at the start, and after falling behind.
-    fn start_over(&mut self) {
+    /// Lists everything, at the start and after falling behind.
+    fn relist(&mut self) {
         self.garbage = garbage::Garbage::default();
         self.subscriptions.clear();
         for resource in stored_resources() {
-            let (snapshot, subscription) = self.hands.state.store.list_and_subscribe(resource.storage, None);
+            let (snapshot, subscription) = self.writer.state.store.list_and_subscribe(resource.storage, None);
             self.subscriptions.push((resource, subscription));
             for object in snapshot.objects {
-                self.fold(resource, &Change { verb: Verb::Added, object, previous: None });
+                self.on_change(resource, &Change { verb: Verb::Added, object, previous: None });
             }
         }
     }
 
-    fn pass(&mut self) {
+    fn sync(&mut self) {
         if !self.read_changes() {
-            self.start_over();
+            self.relist();
         }
-        self.accounts.work(&self.hands);
-        self.garbage.work(&self.hands);
-        self.namespaces.work(&self.hands);
-        self.slices.work(&self.hands);
-        self.expiry.work(&self.hands);
+        self.accounts.reconcile(&self.writer);
+        self.garbage.reconcile(&self.writer);
+        self.namespaces.reconcile(&self.writer);
+        self.slices.reconcile(&self.writer);
+        self.expiry.reconcile(&self.writer);
     }
 
-    /// Folds in what is new; false if some of it is lost.
+    /// Reads new changes into the indexes; returns false if changes were lost.
     fn read_changes(&mut self) -> bool {
         const BATCH: usize = 1000;
         let mut subscriptions = std::mem::take(&mut self.subscriptions);
-        let mut whole = true;
+        let mut complete = true;
         for (resource, subscription) in &mut subscriptions {
             loop {
-                match self.hands.state.store.next_changes(subscription, BATCH) {
+                match self.writer.state.store.next_changes(subscription, BATCH) {
                     Read::Changes { changes, .. } if changes.is_empty() => break,
-                    Read::Changes { changes, .. } => changes.iter().for_each(|change| self.fold(resource, change)),
+                    Read::Changes { changes, .. } => changes.iter().for_each(|change| self.on_change(resource, change)),
                     Read::Lagged => {
-                        whole = false;
+                        complete = false;
                         break;
                     }
                 }
             }
         }
         self.subscriptions = subscriptions;
-        whole
+        complete
     }
 
-    fn fold(&mut self, resource: &'static Resource, change: &Change) {
-        self.accounts.fold(resource, change);
-        self.garbage.fold(resource, change);
-        self.namespaces.fold(resource, change);
-        self.slices.fold(resource, change);
-        self.expiry.fold(resource, change);
+    fn on_change(&mut self, resource: &'static Resource, change: &Change) {
+        self.accounts.on_change(resource, change);
+        self.garbage.on_change(resource, change);
+        self.namespaces.on_change(resource, change);
+        self.slices.on_change(resource, change);
+        self.expiry.on_change(resource, change);
     }
 }
 
-fn helper_user() -> User {
+fn controller_user() -> User {
     User {
         name: "system:kube-controller-manager".into(),
         groups: vec!["system:masters".into(), "system:authenticated".into()],
@@ -142,14 +141,14 @@ fn helper_user() -> User {
     }
 }
 
-/// What the helpers write with.
-struct Hands {
+/// Writes on behalf of the controllers.
+struct Writer {
     state: Arc<State>,
     user: User,
 }
 
-impl Hands {
-    fn write<'a>(
+impl Writer {
+    fn context<'a>(
         &'a self,
         resource: &'static Resource,
         namespace: &'a str,
@@ -167,11 +166,11 @@ impl Hands {
     }
 
     fn delete(&self, resource: &'static Resource, object: &Stored, options: &DeleteOptions) -> ApiResult<Deleted> {
-        delete_object(&self.write(resource, &object.key.namespace, None), &object.key.name, options)
+        delete_object(&self.context(resource, &object.key.namespace, None), &object.key.name, options)
     }
 }
 
-/// The resource of a kind this crate's own tables name.
+/// The resource of a kind that this crate is known to serve.
 fn kind(api_version: &str, name: &str) -> &'static Resource {
     match find_kind(api_version, name) {
         Some(resource) => resource,

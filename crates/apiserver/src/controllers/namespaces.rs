@@ -1,21 +1,21 @@
-//! A namespace on its way out is emptied, then let go.
+//! Deletes the content of terminating namespaces, then removes their finalizer.
 
 use std::collections::BTreeSet;
 
-use super::{Hands, kind, stored_resources};
+use super::{Writer, kind, stored_resources};
 use crate::resources::Resource;
 use crate::store::{Change, Verb};
 use crate::value::Json;
 use crate::verbs::{DeleteOptions, Propagation, update_object};
 
-/// The namespaces that are terminating.
+/// The terminating namespaces.
 #[derive(Default)]
 pub(super) struct Namespaces {
     terminating: BTreeSet<String>,
 }
 
 impl Namespaces {
-    pub(super) fn fold(&mut self, resource: &Resource, change: &Change) {
+    pub(super) fn on_change(&mut self, resource: &Resource, change: &Change) {
         if resource.storage != "namespaces" {
             return;
         }
@@ -27,33 +27,33 @@ impl Namespaces {
         };
     }
 
-    pub(super) fn work(&mut self, hands: &Hands) {
+    pub(super) fn reconcile(&mut self, writer: &Writer) {
         for namespace in self.terminating.clone() {
-            if purge(hands, &namespace) {
-                let_go(hands, &namespace);
+            if purge(writer, &namespace) {
+                remove_finalizer(writer, &namespace);
             }
         }
     }
 }
 
-/// Deletes all content; true once there is none.
-fn purge(hands: &Hands, namespace: &str) -> bool {
+/// Deletes all objects of a namespace; returns true once none is left.
+fn purge(writer: &Writer, namespace: &str) -> bool {
     let mut empty = true;
     for resource in stored_resources().filter(|r| r.namespaced) {
-        for object in hands.state.store.list(resource.storage, Some(namespace)).objects {
+        for object in writer.state.store.list(resource.storage, Some(namespace)).objects {
             let policy = Some(Propagation::Background);
             let options = DeleteOptions { grace: Some(0), policy, ..DeleteOptions::default() };
-            let gone = matches!(hands.delete(resource, &object, &options), Ok(super::Deleted::Gone(_)));
+            let gone = matches!(writer.delete(resource, &object, &options), Ok(super::Deleted::Gone(_)));
             empty &= gone;
         }
     }
     empty
 }
 
-/// Takes our finalizer off, which removes the namespace unless somebody else holds it.
-fn let_go(hands: &Hands, namespace: &str) {
+/// Removes the finalizer `kubernetes`, which deletes the namespace unless it has other finalizers.
+fn remove_finalizer(writer: &Writer, namespace: &str) {
     let resource = kind("v1", "Namespace");
-    let Some(current) = hands.state.store.get(resource.storage, "", namespace) else { return };
+    let Some(current) = writer.state.store.get(resource.storage, "", namespace) else { return };
     let old = current.value();
     let mut new = old.clone();
     if let Some(finalizers) = new.list_mut("spec.finalizers") {
@@ -62,7 +62,7 @@ fn let_go(hands: &Hands, namespace: &str) {
     if new.list("spec.finalizers").is_empty() {
         new.take_at("spec.finalizers");
     }
-    let write = hands.write(resource, "", Some("finalize"));
-    // A race with another writer is settled in the next pass.
+    let write = writer.context(resource, "", Some("finalize"));
+    // The next sync retries after a conflict.
     let _ = update_object(&write, &current, &old, new, false, &mut Vec::new());
 }

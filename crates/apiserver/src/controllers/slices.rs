@@ -1,4 +1,4 @@
-//! Endpoint slices: for each Service with a selector, one slice with the addresses of its pods.
+//! Maintains one EndpointSlice with the addresses of the selected Pods for each Service with a selector.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Hands, kind};
+use super::{Writer, kind};
 use crate::resources::Resource;
 use crate::store::{Change, Stored};
 use crate::value::Json;
@@ -16,37 +16,37 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The namespaces in which something changed.
+/// The namespaces to reconcile.
 #[derive(Default)]
 pub(super) struct Slices {
     dirty: BTreeSet<String>,
 }
 
 impl Slices {
-    pub(super) fn fold(&mut self, resource: &Resource, change: &Change) {
-        // A slice that somebody else changed is put right again; what we wrote ourselves needs no second write.
+    pub(super) fn on_change(&mut self, resource: &Resource, change: &Change) {
+        // Changes of slices by other clients are reverted. A sync after our own write changes nothing.
         if matches!(resource.storage, "services" | "pods" | "endpointslices") {
             self.dirty.insert(change.object.key.namespace.to_string());
         }
     }
 
-    pub(super) fn work(&mut self, hands: &Hands) {
+    pub(super) fn reconcile(&mut self, writer: &Writer) {
         for namespace in std::mem::take(&mut self.dirty) {
-            let pods: Vec<Arc<Stored>> = hands.state.store.list("pods", Some(&namespace)).objects;
-            for service in hands.state.store.list("services", Some(&namespace)).objects {
-                sync(hands, &service, &pods);
+            let pods: Vec<Arc<Stored>> = writer.state.store.list("pods", Some(&namespace)).objects;
+            for service in writer.state.store.list("services", Some(&namespace)).objects {
+                sync(writer, &service, &pods);
             }
         }
     }
 }
 
-/// Brings the slice of one Service up to date.
-fn sync(hands: &Hands, service: &Stored, pods: &[Arc<Stored>]) {
+/// Reconciles the EndpointSlice of one Service.
+fn sync(writer: &Writer, service: &Stored, pods: &[Arc<Stored>]) {
     let value = service.value();
-    let existing = slice_of(hands, service);
-    let wanted = match value.map("spec.selector") {
+    let existing = slice_of(writer, service);
+    let desired_slice = match value.map("spec.selector") {
         Some(selector) if !selector.is_empty() && value.text("spec.type") != "ExternalName" => {
-            desired(hands, &value, pods.iter().filter(|p| selects(selector, p)))
+            desired(writer, &value, pods.iter().filter(|p| selects(selector, p)))
         }
         _ => return,
     };
@@ -54,28 +54,28 @@ fn sync(hands: &Hands, service: &Stored, pods: &[Arc<Stored>]) {
         return;
     }
     let resource = kind("discovery.k8s.io/v1", "EndpointSlice");
-    let write = hands.write(resource, &service.key.namespace, None);
-    // Whatever is refused here is tried again with the next change in the namespace.
+    let write = writer.context(resource, &service.key.namespace, None);
+    // The next change in the namespace retries a rejected write.
     match existing {
         None => {
-            let _ = create_object(&write, wanted, false, &mut Vec::new());
+            let _ = create_object(&write, desired_slice, false, &mut Vec::new());
         }
-        Some(slice) if slice.value().text("addressType") != wanted.text("addressType") => {
-            let _ = hands.delete(resource, &slice, &DeleteOptions::default());
+        Some(slice) if slice.value().text("addressType") != desired_slice.text("addressType") => {
+            let _ = writer.delete(resource, &slice, &DeleteOptions::default());
         }
         Some(slice) => {
             let old = slice.value();
             let mut new = old.clone();
-            new.put("endpoints", wanted.at("endpoints").clone());
-            new.put("ports", wanted.at("ports").clone());
-            new.put("metadata.labels", wanted.at("metadata.labels").clone());
+            new.put("endpoints", desired_slice.at("endpoints").clone());
+            new.put("ports", desired_slice.at("ports").clone());
+            new.put("metadata.labels", desired_slice.at("metadata.labels").clone());
             let _ = update_object(&write, &slice, &old, new, false, &mut Vec::new());
         }
     }
 }
 
-fn slice_of(hands: &Hands, service: &Stored) -> Option<Arc<Stored>> {
-    let slices = hands.state.store.list("endpointslices", Some(&service.key.namespace)).objects;
+fn slice_of(writer: &Writer, service: &Stored) -> Option<Arc<Stored>> {
+    let slices = writer.state.store.list("endpointslices", Some(&service.key.namespace)).objects;
     slices.into_iter().find(|slice| {
         let label = |key: &str| slice.labels.get(key).map(String::as_str);
         label("kubernetes.io/service-name") == Some(&service.key.name)
@@ -87,10 +87,10 @@ fn selects(selector: &serde_json::Map<String, Value>, pod: &Stored) -> bool {
     selector.iter().all(|(key, value)| pod.labels.get(key).map(String::as_str) == value.as_str())
 }
 
-fn desired<'a>(hands: &Hands, service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> Value {
+fn desired<'a>(writer: &Writer, service: &Value, pods: impl Iterator<Item = &'a Arc<Stored>>) -> Value {
     let family = service.texts("spec.ipFamilies").first().copied().unwrap_or("IPv4").to_owned();
     let pods: Vec<Value> = pods.map(|p| p.value()).collect();
-    let endpoints: Vec<Value> = pods.iter().filter_map(|p| endpoint(hands, service, p, &family)).collect();
+    let endpoints: Vec<Value> = pods.iter().filter_map(|p| endpoint(writer, service, p, &family)).collect();
     let ports: Vec<Value> = service.list("spec.ports").iter().filter_map(|p| port(p, &pods)).collect();
     let name = service.text("metadata.name");
     json!({
@@ -114,7 +114,7 @@ fn desired<'a>(hands: &Hands, service: &Value, pods: impl Iterator<Item = &'a Ar
     })
 }
 
-/// The labels of the Service, and those that say what the slice is.
+/// The labels of the Service, plus the labels of every managed slice.
 fn labels(service: &Value) -> Value {
     let mut labels = service.map("metadata.labels").cloned().unwrap_or_default();
     labels.remove(HEADLESS);
@@ -126,13 +126,13 @@ fn labels(service: &Value) -> Value {
     Value::Object(labels)
 }
 
-/// The endpoint a pod is, if it has an address and is not finished.
-fn endpoint(hands: &Hands, service: &Value, pod: &Value, family: &str) -> Option<Value> {
+/// The endpoint of a Pod, if the Pod has an address and has not terminated.
+fn endpoint(writer: &Writer, service: &Value, pod: &Value, family: &str) -> Option<Value> {
     if matches!(pod.text("status.phase"), "Succeeded" | "Failed") {
         return None;
     }
     let listed = pod.list("status.podIPs").iter().map(|ip| ip.text("ip"));
-    let address = listed.chain([pod.text("status.podIP")]).find(|ip| is_of(ip, family))?.to_owned();
+    let address = listed.chain([pod.text("status.podIP")]).find(|ip| is_of_family(ip, family))?.to_owned();
     let is_ready =
         pod.list("status.conditions").iter().any(|c| c.text("type") == "Ready" && c.text("status") == "True");
     let terminating = pod.has("metadata.deletionTimestamp");
@@ -153,21 +153,21 @@ fn endpoint(hands: &Hands, service: &Value, pod: &Value, family: &str) -> Option
     if pod.has("spec.nodeName") {
         let node = pod.text("spec.nodeName");
         endpoint["nodeName"] = node.into();
-        if let Some(zone) = hands.state.store.get("nodes", "", node).and_then(|node| node.labels.get(ZONE).cloned()) {
+        if let Some(zone) = writer.state.store.get("nodes", "", node).and_then(|node| node.labels.get(ZONE).cloned()) {
             endpoint["zone"] = zone.into();
         }
     }
     Some(endpoint)
 }
 
-fn is_of(text: &str, family: &str) -> bool {
+fn is_of_family(text: &str, family: &str) -> bool {
     match text.parse::<IpAddr>() {
         Ok(ip) => ip.is_ipv4() == (family == "IPv4"),
         Err(_) => false,
     }
 }
 
-/// The slice's port for a Service's; a named target is looked up in the pods.
+/// The slice port of a Service port; a named target port is resolved in the Pods.
 fn port(port: &Value, pods: &[Value]) -> Option<Value> {
     let target = match port.at("targetPort") {
         Value::Number(n) => n.as_i64()?,

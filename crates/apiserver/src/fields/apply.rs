@@ -4,8 +4,8 @@
 //!  live ──┐
 //!         ├─► merge ─► prune ─► compare with live ─► conflicts? ─► new object + owners
 //!  config ┘              ▲            │
-//!        what this manager applied    └─ fields that others own and that now differ
-//!        before and nobody else owns
+//!        fields this manager applied  └─ changed fields of other managers
+//!        earlier and no other owns
 //! ```
 
 use serde_json::Value;
@@ -19,13 +19,13 @@ use crate::patch;
 use crate::schema::{self, TypeId};
 use crate::status::{ApiError, ApiResult};
 
-/// Who owns what was there before anybody applied.
+/// Owner of the fields of an object without managed fields, at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// See [`super::apply`].
 pub(super) fn apply(writer: Writer<'_>, live: Option<&Value>, config: &Value, force: bool) -> ApiResult<Value> {
     let request = Request::new(writer, live, config)?;
-    let outcome = request.attempt(force).or_else(|conflicts| request.forgive_kubectl(conflicts));
+    let outcome = request.try_apply(force).or_else(|conflicts| request.resolve_kubectl_conflicts(conflicts));
     let Outcome { object, entries } = outcome.map_err(conflict::error)?;
     let mut object = request.decode(object)?;
     update::put_entries(&mut object, entry::to_list(entries));
@@ -35,18 +35,18 @@ pub(super) fn apply(writer: Writer<'_>, live: Option<&Value>, config: &Value, fo
     Ok(object)
 }
 
-/// One apply request: what there is, and what is wanted.
+/// One apply request.
 struct Request<'a> {
     writer: Writer<'a>,
     shape: Shape,
-    /// Without managed fields.
+    /// Live object without managed fields.
     live: Value,
     config: &'a Value,
-    /// Who owns what now.
+    /// Current owners.
     entries: Vec<Entry>,
 }
 
-/// An apply that went through.
+/// Result of an apply without conflicts.
 struct Outcome {
     object: Value,
     entries: Vec<Entry>,
@@ -57,23 +57,23 @@ impl<'a> Request<'a> {
         let resource = writer.resource;
         check(&resource.api_version(), resource.kind, resource.type_id(), config)?;
         let shape = Shape::root(resource.type_id());
-        let mut live = live.cloned().unwrap_or_else(|| update::blank(writer.resource));
+        let mut live = live.cloned().unwrap_or_else(|| update::empty_object(writer.resource));
         let stored = update::take_list(&mut live).unwrap_or_default();
         let entries = match stored.is_empty() {
             true => first_entries(writer, &live),
-            false => update::known_entries(writer.resource, stored),
+            false => update::served_entries(writer.resource, stored),
         };
         Ok(Request { writer, shape, live, config, entries })
     }
 
-    fn attempt(&self, force: bool) -> Result<Outcome, Vec<Conflict>> {
+    fn try_apply(&self, force: bool) -> Result<Outcome, Vec<Conflict>> {
         let owner = self.writer.owner(Operation::Apply);
         let (own, mut others): (Vec<Entry>, Vec<Entry>) =
-            self.entries.iter().cloned().partition(|e| e.owner.is(&owner));
+            self.entries.iter().cloned().partition(|e| e.owner.is_same(&owner));
         let applied = self.applied_fields();
         let merged = merge::merge(self.shape, Some(&self.live), Some(self.config)).unwrap_or_default();
         let object = match own.first() {
-            Some(before) if !before.is_empty() => self.prune(&merged, &before.set(), &applied, &others),
+            Some(previous) if !previous.is_empty() => self.prune(&merged, &previous.set(), &applied, &others),
             _ => merged,
         };
         let changes = update::changes_between(self.writer, &self.live, &object);
@@ -91,40 +91,40 @@ impl<'a> Request<'a> {
             true => own.into_iter().next().and_then(|e| e.time),
             false => self.writer.time(),
         };
-        others.push(Entry::new(owner, &applied.without(scope::server_set()), time));
+        others.push(Entry::new(owner, &applied.difference(scope::stripped_fields()), time));
         others.retain(|e| !e.is_empty());
         Ok(Outcome { object, entries: others })
     }
 
-    /// The fields that the request mentions and that this address can set.
+    /// Returns the fields of the request that this endpoint can set.
     fn applied_fields(&self) -> FieldSet {
         let mut fields = extract::fields_of(self.shape, self.config);
-        fields.subtract_whole(&scope::out_of_reach(self.writer.resource, self.writer.subresource));
+        fields.subtract_recursive(&scope::reset_fields(self.writer.resource, self.writer.subresource));
         fields
     }
 
-    /// Takes out what this manager applied before, does not apply any more, and nobody else owns.
+    /// Removes fields that this manager applied earlier, no longer applies, and no other manager owns.
     ///
-    /// A field goes with everything below it only if all of that may go; so fields are first taken out, then what
-    /// somebody owns comes back, and in the end only what this manager itself had owned is really gone.
-    fn prune(&self, merged: &Value, before: &FieldSet, applied: &FieldSet, others: &[Entry]) -> Value {
+    /// A field is removed with its descendants only if all of them can be removed. The earlier fields are removed first, then
+    /// owned fields are restored, and finally only fields that this manager owned are pruned.
+    fn prune(&self, merged: &Value, previous: &FieldSet, applied: &FieldSet, others: &[Entry]) -> Value {
         let with_parents = |set: &FieldSet| extract::with_parents(Some(self.shape), set);
         let fields = |value: &Value| with_parents(&extract::fields_of(self.shape, value));
-        let before = with_parents(before);
+        let previous = with_parents(previous);
         let all = fields(merged);
         let mut owned = applied.clone();
         for other in others {
-            owned.unite(&other.set());
+            owned.union_with(&other.set());
         }
-        let bare = extract::without(self.shape, merged, &before);
-        let ownerless = all.without(&fields(&bare).with(&with_parents(&owned)));
-        let kept = extract::without(self.shape, merged, &ownerless);
-        let gone = all.without(&fields(&kept)).intersection(&before);
-        extract::without(self.shape, merged, &gone)
+        let bare = extract::remove_fields(self.shape, merged, &previous);
+        let unowned = all.difference(&fields(&bare).union(&with_parents(&owned)));
+        let kept = extract::remove_fields(self.shape, merged, &unowned);
+        let pruned = all.difference(&fields(&kept)).intersection(&previous);
+        extract::remove_fields(self.shape, merged, &pruned)
     }
 
-    /// Lets `kubectl` have the fields it had set by client-side apply.
-    fn forgive_kubectl(&self, mut conflicts: Vec<Conflict>) -> Result<Outcome, Vec<Conflict>> {
+    /// Applies despite conflicts about fields that `kubectl` set by client-side apply.
+    fn resolve_kubectl_conflicts(&self, mut conflicts: Vec<Conflict>) -> Result<Outcome, Vec<Conflict>> {
         if self.writer.manager != last_applied::MANAGER {
             return Err(conflicts);
         }
@@ -135,15 +135,15 @@ impl<'a> Request<'a> {
             conflict.fields.subtract(&allowed);
         }
         conflicts.retain(|c| !c.fields.is_empty());
-        if conflicts.is_empty() { self.attempt(true) } else { Err(conflicts) }
+        if conflicts.is_empty() { self.try_apply(true) } else { Err(conflicts) }
     }
 
-    /// The object as its type has it.
+    /// Decodes the object to its canonical form.
     fn decode(&self, mut object: Value) -> ApiResult<Value> {
         let ty = self.writer.resource.type_id();
-        patch::whole_numbers(&mut object);
+        patch::normalize_whole_floats(&mut object);
         schema::decode(ty, &object).map(|decoded| decoded.value).map_err(|error| {
-            let why = patch::conversion_complaint(ty, &object, &error);
+            let why = patch::conversion_error(ty, &object, &error);
             let (identity, kind) = (identity(self.config), kind_text(self.config));
             ApiError::plain(format!(
                 "failed to convert new object ({identity}) to proper version: \
@@ -153,11 +153,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Gives everything in an object that has no owners to one.
+/// Assigns all fields of an object without managed fields to [`BEFORE_FIRST_APPLY`].
 fn first_entries(writer: Writer<'_>, live: &Value) -> Vec<Entry> {
     let earlier = Writer { manager: BEFORE_FIRST_APPLY, ..writer };
-    let changes = update::changes_between(earlier, &update::blank(writer.resource), live);
-    update::take_over(earlier, Vec::new(), &changes)
+    let changes = update::changes_between(earlier, &update::empty_object(writer.resource), live);
+    update::transfer_ownership(earlier, Vec::new(), &changes)
 }
 
 fn conflicts_with(others: &[Entry], owner: &Owner, written: &FieldSet) -> Vec<Conflict> {
@@ -182,19 +182,19 @@ fn text<'v>(object: &'v Value, key: &str) -> &'v str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `namespace/name; group/version, Kind=K`.
+/// Formats an object as `namespace/name; group/version, Kind=K`.
 fn identity(object: &Value) -> String {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     format!("{}/{}; {}", text(metadata, "namespace"), text(metadata, "name"), kind_text(object))
 }
 
-/// `apps/v1, Kind=Deployment`; the core group leaves its place empty.
+/// Formats a kind as `apps/v1, Kind=Deployment`. The core group is empty.
 fn kind_text(object: &Value) -> String {
     let kind = text(object, "kind");
     match text(object, "apiVersion").split('/').collect::<Vec<_>>().as_slice() {
         [version] => format!("/{version}, Kind={kind}"),
         [group, version] => format!("{group}/{version}, Kind={kind}"),
-        // upstream: a version that cannot be read takes the kind along.
+        // upstream: an invalid version drops the kind, too.
         _ => "/, Kind=".to_owned(),
     }
 }

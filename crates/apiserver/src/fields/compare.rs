@@ -1,4 +1,4 @@
-//! What a write added, changed and removed, as sets of fields.
+//! Comparison of two objects: the field sets that a write added, modified and removed.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, Node};
 use super::shape::{ListShape, ObjectShape, Shape};
 
-/// The difference between two objects.
+/// Difference between two objects.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) added: FieldSet,
@@ -18,28 +18,28 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn between(shape: Shape, old: &Value, new: &Value) -> Changes {
         let delta = compare(shape, Some(old), Some(new));
-        Changes { added: delta.added.below, modified: delta.modified.below, removed: delta.removed.below }
+        Changes { added: delta.added.children, modified: delta.modified.children, removed: delta.removed.children }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// Forgets fields of `single`, and those of `whole` with everything below them.
-    pub(super) fn ignore(&mut self, single: &FieldSet, whole: &FieldSet) {
+    /// Removes the fields of `single`, and those of `recursive` with all their descendants.
+    pub(super) fn ignore(&mut self, single: &FieldSet, recursive: &FieldSet) {
         for part in [&mut self.added, &mut self.modified, &mut self.removed] {
             part.subtract(single);
-            part.subtract_whole(whole);
+            part.subtract_recursive(recursive);
         }
     }
 
-    /// What has a new value now, and so belongs to whoever wrote it.
+    /// Returns the fields with a new value, which the writer owns.
     pub(super) fn written(&self) -> FieldSet {
-        self.added.with(&self.modified)
+        self.added.union(&self.modified)
     }
 }
 
-/// The difference at one place: whether the place itself is concerned, and what is below it.
+/// Difference at one path: whether the field itself changed, and its children.
 #[derive(Default)]
 struct Delta {
     added: Node,
@@ -48,14 +48,14 @@ struct Delta {
 }
 
 impl Delta {
-    /// Takes in what was found below; the element's text is only made where something was.
+    /// Attaches the difference of a child. The element is only formatted if there is one.
     fn attach(&mut self, element: impl Fn() -> String, child: Delta) {
-        self.added.below.attach(&element, child.added);
-        self.modified.below.attach(&element, child.modified);
-        self.removed.below.attach(&element, child.removed);
+        self.added.children.attach(&element, child.added);
+        self.modified.children.attach(&element, child.modified);
+        self.removed.children.attach(&element, child.removed);
     }
 
-    /// Marks a container that came or went.
+    /// Marks a container as added or removed.
     fn mark_presence(&mut self, old: Option<&Value>, new: Option<&Value>) {
         self.added.member |= old.is_none();
         self.removed.member |= new.is_none();
@@ -110,7 +110,7 @@ fn compare_items(list: ListShape, old: Option<&Value>, new: Option<&Value>) -> D
     }
     let mut pairs: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in items(old) {
-        // An item without identity cannot be owned.
+        // An item without an identity cannot be owned.
         if let Ok(element) = list.element(item) {
             pairs.entry(element).or_default().0.push(item);
         }
@@ -127,7 +127,7 @@ fn compare_items(list: ListShape, old: Option<&Value>, new: Option<&Value>) -> D
     delta
 }
 
-/// Compares the items with one key. Several such items (two addresses of one type) are owned together, as one field.
+/// Compares the items with one key. Several such items (two addresses of one type) are owned together as one field.
 fn compare_same_key(shape: Shape, old: &[&Value], new: &[&Value]) -> Delta {
     match (old, new) {
         ([] | [_], [] | [_]) => compare(shape, old.first().copied(), new.first().copied()),
@@ -171,7 +171,7 @@ fn same_scalar(a: &Value, b: &Value) -> bool {
     !matches!(a, Value::Array(_) | Value::Object(_)) && a == b
 }
 
-/// Equal, where numbers are numbers: 80 is 80.0.
+/// Compares values; numbers are equal by value: 80 equals 80.0.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) if x.is_f64() || y.is_f64() => x.as_f64() == y.as_f64(),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_comes_is_added_with_its_contents() {
+    fn added_container_includes_its_contents() {
         let new = json!({"data": {"k": "v"}, "metadata": {}});
         let [added, modified, removed] = changes("core/v1.ConfigMap", json!({"metadata": {}}), new);
         assert_eq!(added, json!({"f:data": {".": {}, "f:k": {}}}));
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn list_items_are_told_apart_by_their_keys() {
+    fn list_items_are_identified_by_their_keys() {
         let old = json!({"spec": {"ports": [{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}]}});
         let new = json!({"spec": {"ports": [{"port": 81, "protocol": "TCP", "name": "x"}]}});
         let [added, modified, removed] = changes("core/v1.Service", old, new);
         assert_eq!(added, json!({"f:spec": {"f:ports": {"k:{\"port\":81,\"protocol\":\"TCP\"}": {"f:name": {}}}}}));
         assert_eq!(modified, json!({}));
-        let gone = json!({".": {}, "f:port": {}, "f:protocol": {}});
-        assert_eq!(removed, json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": gone}}}));
+        let removed_port = json!({".": {}, "f:port": {}, "f:protocol": {}});
+        assert_eq!(removed, json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": removed_port}}}));
     }
 
     #[test]
@@ -223,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn items_with_one_key_are_one_field() {
+    fn items_with_the_same_key_are_one_field() {
         let address = |a: &str| json!({"type": "InternalIP", "address": a});
         let node = |list: Vec<Value>| json!({"status": {"addresses": list}});
         let key = "k:{\"type\":\"InternalIP\"}";
-        let at = |below: Value| json!({"f:status": {"f:addresses": {key: below}}});
+        let at = |children: Value| json!({"f:status": {"f:addresses": {key: children}}});
         let one = || node(vec![address("1")]);
         let two = || node(vec![address("1"), address("2")]);
         let fields = json!({"f:address": {}, "f:type": {}});
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_empty_are_the_same_for_lists_that_are_always_written() {
+    fn null_and_empty_lists_are_equal() {
         let eps = |list: Value| json!({"endpoints": list, "ports": null});
         let [added, modified, removed] = changes("discovery/v1.EndpointSlice", eps(Value::Null), eps(json!([])));
         assert_eq!((added, modified, removed), (json!({}), json!({}), json!({})));

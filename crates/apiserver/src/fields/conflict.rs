@@ -1,4 +1,4 @@
-//! Fields that somebody else owns with another value, and what the client is told about them.
+//! Apply conflicts and their error messages.
 
 use serde_json::{Value, json};
 
@@ -7,25 +7,25 @@ use super::set::FieldSet;
 use crate::go_text::quote;
 use crate::status::ApiError;
 
-/// What one other owner stands to lose.
+/// Fields of one other owner that the apply would change.
 #[derive(Debug)]
 pub(super) struct Conflict {
     pub(super) owner: Owner,
     pub(super) fields: FieldSet,
 }
 
-/// The 409 that lists all conflicts.
+/// Returns the 409 that lists all conflicts.
 pub(super) fn error(mut conflicts: Vec<Conflict>) -> ApiError {
     conflicts.sort_by_key(|c| sort_key(&c.owner));
     let causes: Vec<Value> = conflicts.iter().flat_map(causes).collect();
     let message = match causes.len() {
-        1 => single(&conflicts),
-        many => format!("Apply failed with {many} conflicts: {}", listing(&conflicts)),
+        1 => format_single(&conflicts),
+        many => format!("Apply failed with {many} conflicts: {}", format_list(&conflicts)),
     };
     ApiError::conflict_with_causes(message, causes)
 }
 
-/// Owners are listed in the order of the identifiers the real server keeps for them.
+/// Sort key of owners. upstream: owners are sorted by their identifiers.
 fn sort_key(owner: &Owner) -> String {
     let mut key = format!("{:?}{:?}", owner.manager, owner.operation);
     if owner.operation == Operation::Update {
@@ -35,30 +35,30 @@ fn sort_key(owner: &Owner) -> String {
 }
 
 fn causes(conflict: &Conflict) -> impl Iterator<Item = Value> {
-    let message = format!("conflict with {}", name(&conflict.owner));
+    let message = format!("conflict with {}", format_owner(&conflict.owner));
     let cause = move |field| json!({"reason": "FieldManagerConflict", "message": message, "field": field});
     conflict.fields.paths().into_iter().map(cause)
 }
 
-fn single(conflicts: &[Conflict]) -> String {
+fn format_single(conflicts: &[Conflict]) -> String {
     let lines: Vec<String> = conflicts
         .iter()
-        .map(|c| format!("conflict with {}: {}", name(&c.owner), c.fields.paths().join(", ")))
+        .map(|c| format!("conflict with {}: {}", format_owner(&c.owner), c.fields.paths().join(", ")))
         .collect();
     format!("Apply failed with 1 conflict: {}", lines.join(", "))
 }
 
-fn listing(conflicts: &[Conflict]) -> String {
+fn format_list(conflicts: &[Conflict]) -> String {
     let mut lines = Vec::new();
     for conflict in conflicts {
-        lines.push(format!("conflicts with {}:", name(&conflict.owner)));
+        lines.push(format!("conflicts with {}:", format_owner(&conflict.owner)));
         lines.extend(conflict.fields.paths().into_iter().map(|path| format!("- {path}")));
     }
     lines.join("\n")
 }
 
-/// `"kubectl" with subresource "status" using v1`.
-fn name(owner: &Owner) -> String {
+/// Formats an owner: `"kubectl" with subresource "status" using v1`.
+fn format_owner(owner: &Owner) -> String {
     let mut text = quote(&owner.manager);
     if !owner.subresource.is_empty() {
         text += &format!(" with subresource {}", quote(&owner.subresource));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_conflict_is_told_in_one_line() {
+    fn single_conflict_has_a_one_line_message() {
         let error = error(vec![conflict("upd", Operation::Update, "status", &[&["data", "k"]])]);
         assert_eq!(
             error.message,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn several_conflicts_are_grouped_by_owner() {
+    fn multiple_conflicts_are_grouped_by_owner() {
         let conflicts = vec![
             conflict("m2", Operation::Apply, "", &[&["data", "j"]]),
             conflict("m1", Operation::Apply, "", &[&["data", "k"], &["data", "l"]]),

@@ -1,8 +1,8 @@
-//! One step of a field path, as text.
+//! Path elements of field sets, as strings.
 //!
-//! `f:spec` is a field or map entry, `k:{"port":80,"protocol":"TCP"}` the list item with these keys,
-//! `v:"a"` the item of a set. The text is canonical (keys sorted, JSON as Go writes it), so steps are compared
-//! as strings. What a person reads in a conflict (`.spec.ports[port=80,protocol="TCP"]`) is made here too.
+//! `f:spec` is a field or map entry, `k:{"port":80,"protocol":"TCP"}` a list item with these keys, `v:"a"` an item of a set.
+//! The strings are canonical (sorted keys, JSON as Go writes it), so elements are compared as strings. Conflicts show the
+//! human-readable form (`.spec.ports[port=80,protocol="TCP"]`), which is also formatted here.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use crate::go_text::quote;
 use crate::schema::{ListKind, Ty, schema, zero};
 
-/// Why an item of a list has no place in a set of fields.
+/// Error for a list item that has no path element.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoElement {
+pub(super) enum ElementError {
     NullItem,
     NotAMap,
     NoKeys(Vec<&'static str>),
@@ -22,7 +22,7 @@ pub(super) enum NoElement {
     NullInSet,
 }
 
-impl std::fmt::Display for NoElement {
+impl std::fmt::Display for ElementError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NullItem => f.write_str("associative list with keys may not have a null element"),
@@ -40,51 +40,51 @@ impl std::fmt::Display for NoElement {
     }
 }
 
-/// The element of a struct field or map entry.
+/// Returns the element of a struct field or map entry.
 pub(super) fn of_name(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// The name in an element made by [`of_name`].
+/// Returns the name in an element created by [`of_name`].
 pub(super) fn name_of(element: &str) -> Option<&str> {
     element.strip_prefix("f:")
 }
 
-/// The element of an item of a set or keyed list. `item_ty` tells the defaults of absent keys.
-pub(super) fn of_item(kind: &'static ListKind, item_ty: &Ty, item: &Value) -> Result<String, NoElement> {
+/// Returns the element of an item of a set or keyed list. `item_ty` has the defaults of absent keys.
+pub(super) fn of_item(kind: &'static ListKind, item_ty: &Ty, item: &Value) -> Result<String, ElementError> {
     match (kind, item) {
-        (ListKind::Map(_), Value::Null) => Err(NoElement::NullItem),
+        (ListKind::Map(_), Value::Null) => Err(ElementError::NullItem),
         (ListKind::Map(keys), Value::Object(fields)) => of_keys(keys, item_ty, fields),
-        (ListKind::Map(_), _) => Err(NoElement::NotAMap),
-        (_, Value::Object(_)) => Err(NoElement::MapInSet),
-        (_, Value::Array(_)) => Err(NoElement::ListInSet),
-        (_, Value::Null) => Err(NoElement::NullInSet),
+        (ListKind::Map(_), _) => Err(ElementError::NotAMap),
+        (_, Value::Object(_)) => Err(ElementError::MapInSet),
+        (_, Value::Array(_)) => Err(ElementError::ListInSet),
+        (_, Value::Null) => Err(ElementError::NullInSet),
         (_, scalar) => Ok(format!("v:{}", json_text(scalar))),
     }
 }
 
-fn of_keys(keys: &[&'static str], item_ty: &Ty, fields: &Map<String, Value>) -> Result<String, NoElement> {
-    let mut found: Vec<(&str, Cow<'_, Value>)> = Vec::with_capacity(keys.len());
+fn of_keys(keys: &[&'static str], item_ty: &Ty, fields: &Map<String, Value>) -> Result<String, ElementError> {
+    let mut key_values: Vec<(&str, Cow<'_, Value>)> = Vec::with_capacity(keys.len());
     for key in keys {
         let value = match fields.get(*key) {
             Some(value) => Some(Cow::Borrowed(value)),
             None => key_default(item_ty, key),
         };
-        found.extend(value.map(|v| (*key, v)));
+        key_values.extend(value.map(|v| (*key, v)));
     }
-    if found.is_empty() {
-        return Err(NoElement::NoKeys(keys.to_vec()));
+    if key_values.is_empty() {
+        return Err(ElementError::NoKeys(keys.to_vec()));
     }
-    found.sort_unstable_by_key(|(name, _)| *name);
+    key_values.sort_unstable_by_key(|(name, _)| *name);
     let mut text = String::from("k:{");
-    for (i, (name, value)) in found.iter().enumerate() {
+    for (i, (name, value)) in key_values.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
         text += &format!("{comma}\"{name}\":{}", json_text(value));
     }
     Ok(text + "}")
 }
 
-/// The default of a key: the declared one, or the zero value of a field that is always written.
+/// Returns the default of a key: the declared one, or the zero value of a field that is always serialised.
 fn key_default(item_ty: &Ty, key: &str) -> Option<Cow<'static, Value>> {
     let Ty::Struct(id) = item_ty else { return None };
     let field = schema().get(*id).field(key)?;
@@ -95,13 +95,13 @@ fn key_default(item_ty: &Ty, key: &str) -> Option<Cow<'static, Value>> {
     }
 }
 
-/// The canonical form of an element that a client wrote; `Ok(None)` for a sort nobody knows, which is passed over.
+/// Returns the canonical form of an element that a client sent; `Ok(None)` for an unknown kind, which is ignored.
 pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
-    let Some((sort, content)) = text.split_once(':').filter(|(sort, _)| sort.len() == 1) else {
+    let Some((kind, content)) = text.split_once(':').filter(|(kind, _)| kind.len() == 1) else {
         return Err(format!("missing colon: {text}"));
     };
     let parsed = || serde_json::from_str::<Value>(content).map_err(|e| e.to_string());
-    match sort {
+    match kind {
         "f" => Ok(Some(text.to_owned())),
         "v" => Ok(Some(format!("v:{}", json_text(&parsed()?)))),
         "k" => match parsed()? {
@@ -113,32 +113,32 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The element as a person reads it in a path.
-pub(super) fn shown(element: &str) -> String {
-    let (sort, content) = element.split_once(':').unwrap_or(("", element));
+/// Formats the element for a human-readable path.
+pub(super) fn format_element(element: &str) -> String {
+    let (kind, content) = element.split_once(':').unwrap_or(("", element));
     let parsed = || serde_json::from_str::<Value>(content).unwrap_or_default();
-    match sort {
+    match kind {
         "f" => format!(".{content}"),
         "k" => match parsed() {
             Value::Object(keys) => {
-                let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k}={}", shown_value(v))).collect();
+                let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k}={}", format_value(v))).collect();
                 format!("[{}]", keys.join(","))
             }
             _ => format!("[{content}]"),
         },
-        "v" => format!("[={}]", shown_value(&parsed())),
+        "v" => format!("[={}]", format_value(&parsed())),
         _ => format!("[{content}]"),
     }
 }
 
-fn shown_value(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(s) => quote(s),
         other => number_text(other).unwrap_or_else(|| other.to_string()),
     }
 }
 
-/// JSON as Go writes it: characters that mean something in HTML are escaped, whole floats have no fraction.
+/// Formats JSON as Go does: characters with a meaning in HTML are escaped, whole floats have no fraction.
 pub(super) fn json_text(value: &Value) -> String {
     let text = number_text(value).unwrap_or_else(|| value.to_string());
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
@@ -154,7 +154,7 @@ pub(super) fn json_text(value: &Value) -> String {
     escaped
 }
 
-/// `80` for 80.0; `None` for everything that needs no such care.
+/// Formats a whole float as an integer, 80.0 as `80`; `None` for other values.
 fn number_text(value: &Value) -> Option<String> {
     match value {
         Value::Number(n) if n.is_f64() => {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_sorted_and_absent_ones_take_their_default() {
+    fn keys_are_sorted_and_absent_ones_are_defaulted() {
         let (kind, item) = ports();
         let port = |v| of_item(kind, item, &v).unwrap();
         assert_eq!(port(json!({"protocol": "UDP", "port": 53})), r#"k:{"port":53,"protocol":"UDP"}"#);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_without_any_key_says_which_keys_there_are() {
+    fn error_for_an_item_without_keys_names_the_keys() {
         let sa = schema().get(schema().id("core/v1.ServiceAccount"));
         let field = sa.field("secrets").unwrap();
         let Ty::List(item) = &field.ty else { panic!() };
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_clients_are_brought_into_canonical_form() {
+    fn elements_of_clients_become_canonical() {
         assert_eq!(canonical(r#"k:{ "b": 1, "a": "x" }"#).unwrap().unwrap(), r#"k:{"a":"x","b":1}"#);
         assert_eq!(canonical(r#"v:"a<b""#).unwrap().unwrap(), r#"v:"a\u003cb""#);
         assert_eq!(canonical("x:later").unwrap(), None);
@@ -204,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn people_read_paths_in_brackets_and_dots() {
-        assert_eq!(shown("f:spec"), ".spec");
-        assert_eq!(shown(r#"k:{"port":80,"protocol":"TCP"}"#), r#"[port=80,protocol="TCP"]"#);
-        assert_eq!(shown(r#"v:"a""#), r#"[="a"]"#);
+    fn formatted_elements_have_dots_and_brackets() {
+        assert_eq!(format_element("f:spec"), ".spec");
+        assert_eq!(format_element(r#"k:{"port":80,"protocol":"TCP"}"#), r#"[port=80,protocol="TCP"]"#);
+        assert_eq!(format_element(r#"v:"a""#), r#"[="a"]"#);
     }
 }

@@ -1,16 +1,16 @@
-//! The entries of `metadata.managedFields`: reading, writing, order and number.
+//! Entries of `metadata.managedFields`: parsing, serialisation, order and maximum number.
 
 use serde_json::{Map, Value};
 
 use super::set::FieldSet;
 
-/// Entries for updates beyond this number are thrown together, oldest first.
+/// Maximum number of update entries. The oldest ones beyond it are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
 
-/// Whose name such a collection bears.
+/// Manager of merged entries.
 const OLD_UPDATES: &str = "ancient-changes";
 
-/// How a manager came by its fields. The order is the one entries are listed in.
+/// Operation by which a manager owns fields. Entries are sorted in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
@@ -26,7 +26,7 @@ impl Operation {
     }
 }
 
-/// Who owns fields. Appliers are the same whatever version they use.
+/// Owner of fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) manager: String,
@@ -36,7 +36,8 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn is(&self, other: &Owner) -> bool {
+    /// Whether both are the same owner. The version of an applier does not matter.
+    pub(super) fn is_same(&self, other: &Owner) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
             && self.subresource == other.subresource
@@ -49,7 +50,7 @@ impl Owner {
 pub(super) struct Entry {
     pub(super) owner: Owner,
     pub(super) time: Option<String>,
-    /// `fieldsV1`; read only when it is needed.
+    /// `fieldsV1`, parsed only when needed.
     fields: Value,
 }
 
@@ -62,7 +63,7 @@ impl Entry {
         FieldSet::from_stored(&self.fields)
     }
 
-    pub(super) fn put(&mut self, set: &FieldSet) {
+    pub(super) fn replace(&mut self, set: &FieldSet) {
         self.fields = set.to_json();
     }
 
@@ -70,21 +71,21 @@ impl Entry {
         self.fields.as_object().is_none_or(Map::is_empty)
     }
 
-    /// Takes fields out, field by field.
+    /// Removes fields.
     pub(super) fn subtract(&mut self, set: &FieldSet) {
-        if set.touches(&self.fields) {
-            self.put(&self.set().without(set));
+        if set.intersects(&self.fields) {
+            self.replace(&self.set().difference(set));
         }
     }
 
-    pub(super) fn unite(&mut self, set: &FieldSet) {
-        if !set.is_within(&self.fields) {
-            self.put(&self.set().with(set));
+    pub(super) fn union_with(&mut self, set: &FieldSet) {
+        if !set.is_subset_of(&self.fields) {
+            self.replace(&self.set().union(set));
         }
     }
 
-    /// Seconds are all there is, and all in UTC, so the texts sort like the times.
-    fn order(&self) -> (Operation, &str, &str, &str, &str) {
+    /// Sort key. Times have whole seconds and are in UTC, so their strings sort chronologically.
+    fn sort_key(&self) -> (Operation, &str, &str, &str, &str) {
         let owner = &self.owner;
         (owner.operation, self.time_text(), &owner.manager, &owner.api_version, &owner.subresource)
     }
@@ -96,19 +97,19 @@ impl Entry {
 
 // === JSON ===
 
-/// Takes the entries that this server wrote out of the list.
+/// Reads entries that this server wrote.
 pub(super) fn from_stored(list: Vec<Value>) -> Vec<Entry> {
     list.into_iter().filter_map(entry_of).collect()
 }
 
-/// Reads entries that a client wrote; one that is wrong spoils them all. Of two for the same owner the last one counts.
+/// Parses entries that a client sent. Fails if one of them is invalid. The last of several entries of an owner is used.
 pub(super) fn parse(list: Vec<Value>) -> Result<Vec<Entry>, String> {
     let mut entries: Vec<Entry> = Vec::with_capacity(list.len());
     for item in list {
         check(&item)?;
         let Some(mut entry) = entry_of(item) else { continue };
-        entry.put(&FieldSet::parse(&entry.fields)?);
-        entries.retain(|earlier| !earlier.owner.is(&entry.owner));
+        entry.replace(&FieldSet::parse(&entry.fields)?);
+        entries.retain(|earlier| !earlier.owner.is_same(&entry.owner));
         entries.push(entry);
     }
     Ok(entries)
@@ -149,9 +150,9 @@ fn entry_of(item: Value) -> Option<Entry> {
     Some(Entry { owner, time, fields })
 }
 
-/// The list as the object holds it, in its order.
+/// Converts entries to the sorted list of an object.
 pub(super) fn to_list(mut entries: Vec<Entry>) -> Vec<Value> {
-    entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    entries.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     entries.into_iter().map(to_json).collect()
 }
 
@@ -173,13 +174,13 @@ fn to_json(entry: Entry) -> Value {
     Value::Object(item)
 }
 
-// === Keeping the number down ===
+// === Limit of update entries ===
 
-/// Throws the oldest update entries of each version together until no more than the allowed number is left.
+/// Merges the oldest update entries of each version until at most [`MAX_UPDATE_ENTRIES`] are left.
 pub(super) fn cap_updates(entries: &mut Vec<Entry>) {
     let is_update = |e: &Entry| e.owner.operation == Operation::Update;
-    let mut surplus = entries.iter().filter(|e| is_update(e)).count().saturating_sub(MAX_UPDATE_ENTRIES);
-    if surplus == 0 {
+    let mut excess = entries.iter().filter(|e| is_update(e)).count().saturating_sub(MAX_UPDATE_ENTRIES);
+    if excess == 0 {
         return;
     }
     let (mut updates, kept): (Vec<Entry>, Vec<Entry>) = entries.drain(..).partition(is_update);
@@ -189,14 +190,14 @@ pub(super) fn cap_updates(entries: &mut Vec<Entry>) {
     for update in updates {
         let bucket = buckets.iter_mut().find(|b| b.owner.api_version == update.owner.api_version);
         match bucket {
-            _ if surplus == 0 => rest.push(update),
+            _ if excess == 0 => rest.push(update),
             None => buckets.push(update),
             Some(bucket) => {
-                bucket.unite(&update.set());
+                bucket.union_with(&update.set());
                 bucket.time = update.time;
                 bucket.owner.manager = OLD_UPDATES.to_owned();
                 bucket.owner.subresource.clear();
-                surplus -= 1;
+                excess -= 1;
             }
         }
     }
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn appliers_come_first_then_time_then_name() {
+    fn entries_are_sorted_by_operation_time_and_name() {
         let entries = vec![
             entry("z", Operation::Update, "2024-01-01T00:00:01Z", "a"),
             entry("b", Operation::Apply, "2024-01-01T00:00:09Z", "a"),
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn entries_round_trip() {
         let list = to_list(vec![entry("a", Operation::Apply, "2024-01-01T00:00:00Z", "data")]);
         assert_eq!(
             list,
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_entry_of_a_client_spoils_them_all() {
+    fn one_invalid_entry_rejects_all_entries() {
         let good = json!({"manager": "a", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"});
         let with = |key: &str, value: Value| {
             let mut item = good.clone();
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_updates_are_thrown_together() {
+    fn oldest_update_entries_are_merged() {
         let mut entries: Vec<Entry> = (0..12)
             .map(|i| {
                 entry(&format!("m{i:02}"), Operation::Update, &format!("2024-01-01T00:00:{i:02}Z"), &format!("f{i}"))

@@ -1,8 +1,8 @@
-//! `kubectl apply` without and with `--server-side` on the same object.
+//! Migration between client-side and server-side `kubectl apply`.
 //!
-//! The client-side form keeps what it applied in an annotation. When the manager `kubectl` applies on the server for
-//! the first time, fields it would otherwise be in conflict about are let through if that annotation says that kubectl
-//! set them; and the annotation, where there is one, is kept up to date so that going back works.
+//! Client-side apply stores the last applied configuration in an annotation. When the manager `kubectl` first applies on
+//! the server, conflicts about fields in that annotation are ignored, because kubectl set them. An existing annotation is
+//! kept up to date, so that users can return to client-side apply.
 
 use serde_json::{Map, Value};
 
@@ -14,15 +14,15 @@ use super::shape::Shape;
 use super::validate::validate;
 use crate::resources::Resource;
 
-/// The only manager this is for.
+/// The manager that these rules apply to.
 pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// All annotations of an object together may not be larger than this.
+/// Maximum total size of the annotations of an object, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// The fields that the annotation of `live` says kubectl set, and that still have the value it set.
+/// Returns the fields in the annotation of `live` that still have the value that kubectl set.
 pub(super) fn kubectl_fields(resource: &Resource, live: &Value) -> Option<FieldSet> {
     let text = annotation(live)?;
     let applied: Value = serde_json::from_str(text).ok()?;
@@ -42,21 +42,21 @@ fn annotation(object: &Value) -> Option<&str> {
     object.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Brings the annotation up to date, if `object` has it. One that got too large goes.
+/// Updates the annotation if `object` has it, and removes it if the annotations become too large.
 pub(super) fn refresh(object: &mut Value, applied: &Value) {
     if annotation(object).is_none() {
         return;
     }
     let Some(annotations) = annotations_mut(object) else { return };
-    annotations.insert(ANNOTATION.to_owned(), Value::String(text_for(applied)));
+    annotations.insert(ANNOTATION.to_owned(), Value::String(annotation_value(applied)));
     let size: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > MAX_ANNOTATIONS {
         annotations.remove(ANNOTATION);
     }
 }
 
-/// The applied object without the annotation itself, as a line of JSON.
-fn text_for(applied: &Value) -> String {
+/// Formats the applied object without the annotation itself as a line of JSON.
+fn annotation_value(applied: &Value) -> String {
     let mut applied = applied.clone();
     if let Some(annotations) = annotations_mut(&mut applied) {
         annotations.remove(ANNOTATION);

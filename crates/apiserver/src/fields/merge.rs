@@ -1,15 +1,15 @@
-//! What is applied, laid over what there is.
+//! Merges an applied configuration into the live object.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::extract::{elements, is_void};
+use super::extract::{elements, is_null_or_empty};
 use super::shape::{ListShape, ObjectShape, Shape};
 
-/// `live` with `config` laid over it: leaves of `config` win, nothing is removed.
+/// Merges `config` into `live`: leaves of `config` take precedence, nothing is removed.
 pub(super) fn merge(shape: Shape, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
-    let is_leaf = is_bare(live) && is_bare(config);
+    let is_leaf = is_empty(live) && is_empty(config);
     match shape {
         Shape::Object(object) if !object.atomic && !is_leaf => merge_members(object, live, config),
         Shape::List(list) if !list.is_atomic() && !is_leaf => merge_items(list, live, config),
@@ -17,8 +17,8 @@ pub(super) fn merge(shape: Shape, live: Option<&Value>, config: Option<&Value>) 
     }
 }
 
-fn is_bare(value: Option<&Value>) -> bool {
-    value.is_none_or(|v| is_void(v) || v.as_array().is_some_and(Vec::is_empty))
+fn is_empty(value: Option<&Value>) -> bool {
+    value.is_none_or(|v| is_null_or_empty(v) || v.as_array().is_some_and(Vec::is_empty))
 }
 
 fn merge_members(object: ObjectShape, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
@@ -36,8 +36,8 @@ fn merge_members(object: ObjectShape, live: Option<&Value>, config: Option<&Valu
     (!merged.is_empty()).then_some(Value::Object(merged))
 }
 
-/// Merges two lists by identity. Items of `config` keep their order; items only `live` has come as early as their
-/// neighbours allow; new items stand right before the item that follows them in `config` and that both have.
+/// Merges two lists by identity. Items of `config` keep their order. Items that only `live` has come as early as their
+/// neighbours allow. New items precede the next item of `config` that both lists have.
 fn merge_items(list: ListShape, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
     let live: Vec<(String, &Value)> = live.into_iter().flat_map(|v| elements(list, v)).collect();
     let config: Vec<(String, &Value)> = config.into_iter().flat_map(|v| elements(list, v)).collect();
@@ -50,7 +50,7 @@ fn merge_items(list: ListShape, live: Option<&Value>, config: Option<&Value>) ->
         while let Some((next, live_item)) = rest.peek() {
             match (in_config.contains(next.as_str()), shared.peek()) {
                 (false, _) => merged.push((*live_item).clone()),
-                (true, Some(wanted)) if wanted == next => break,
+                (true, Some(shared_next)) if shared_next == next => break,
                 (true, Some(_)) => {}
                 (true, None) => {
                     rest.next();
@@ -68,7 +68,7 @@ fn merge_items(list: ListShape, live: Option<&Value>, config: Option<&Value>) ->
     (!merged.is_empty()).then_some(Value::Array(merged))
 }
 
-/// The items by identity. Of several with the same one none is merged with anything: null stands for them.
+/// Returns the items by identity. Items with the same identity are not merged and map to null.
 fn unique_items<'a>(items: &'a [(String, &'a Value)]) -> HashMap<&'a str, &'a Value> {
     let mut map = HashMap::with_capacity(items.len());
     for (element, item) in items {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_lists_keeps_the_order_of_config_and_the_neighbours_of_live() {
+    fn merged_lists_keep_the_order_of_config_and_the_neighbours_of_live() {
         assert_eq!(merged_ports(&[1, 2, 3], &[2]), [1, 2, 3]);
         assert_eq!(merged_ports(&[1, 2, 3], &[9, 2]), [1, 9, 2, 3]);
         assert_eq!(merged_ports(&[1, 2, 3], &[2, 9]), [1, 2, 3, 9]);

@@ -1,17 +1,16 @@
-//! Who owns which field: managed fields and server-side apply.
+//! Field ownership: managed fields and server-side apply.
 //!
-//! Every write says which fields it sets. `metadata.managedFields` keeps, per manager, the set of fields it set last;
-//! an apply that would change what another manager owns is a conflict, and what a manager stops applying goes when
-//! nobody else owns it.
+//! `metadata.managedFields` records, per manager, the set of fields that it set last. An apply that would change a field of
+//! another manager is a conflict. A field that a manager stops applying is removed if no other manager owns it.
 //!
 //! ```text
-//!            schema ──► shape          what is one field, and what is many
+//!            schema ──► shape          atomic and granular types
 //!  old, new object ──► compare ─► sets added, modified, removed      ─► update ─┐
 //!  applied object  ──► validate, extract, merge                     ─► apply  ─┴─► entry list
 //!                        set, element    the sets themselves and their JSON
 //! ```
 //!
-//! Not here: which manager a request speaks for, and what happens to an object once its fields are settled.
+//! The request path determines the manager of a request and processes the resulting object.
 
 mod apply;
 mod compare;
@@ -33,7 +32,7 @@ use crate::resources::Resource;
 use crate::schema::TypeId;
 use crate::status::ApiResult;
 
-/// Who writes, and how.
+/// Manager and target of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
@@ -44,9 +43,9 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The time of an entry for this write.
+    /// Timestamp of an entry for this write.
     fn time(&self) -> Option<String> {
-        // upstream: the detour that scaling takes through another kind loses the time.
+        // upstream: the conversion of Scale to its parent kind loses the time.
         (self.subresource != Some("scale")).then(|| self.now.to_owned())
     }
 
@@ -63,43 +62,45 @@ impl Writer<'_> {
 
 /// Records in `new.metadata.managedFields` what a create (no `old`) or an update changed.
 ///
-/// `new` may bring entries of its own: `[]` or `[{}]` clears them all, valid ones replace those of `old`, and
-/// everything else is passed over.
+/// `new` may have entries of its own: `[]` or `[{}]` clears all entries, valid ones replace those of `old`, and invalid
+/// ones are ignored.
 pub(crate) fn record_update(writer: Writer<'_>, old: Option<&Value>, new: &mut Value) -> ApiResult<()> {
     update::record(writer, old, new);
     Ok(())
 }
 
-/// Server-side apply: merges `applied` into `live` (absent: creates) and answers the result, managed fields included.
+/// Server-side apply: merges `applied` into `live` and returns the result with managed fields. Without `live` it creates
+/// the object.
 ///
-/// `applied` is as the client sent it; the result is in the canonical form of its type, but without defaults.
+/// `applied` is the body of the request. The result is canonical, but without defaults.
 pub(crate) fn apply(writer: Writer<'_>, live: Option<&Value>, applied: &Value, force: bool) -> ApiResult<Value> {
     apply::apply(writer, live, applied, force)
 }
 
-/// Whether an applied object is of the type it should be, and only has what the type has.
+/// Validates that an applied object has the expected type and only declared fields.
 pub(crate) fn check_applied(api_version: &str, kind: &str, ty: TypeId, applied: &Value) -> ApiResult<()> {
     apply::check(api_version, kind, ty, applied)
 }
 
-/// Equal but for the times in managed fields; such a write changes nothing.
-pub(crate) fn same_but_for_times(a: &Value, b: &Value) -> bool {
-    same_except(a, b, "metadata", |a, b| same_except(a, b, "managedFields", same_entries))
+/// Whether two objects are equal except for the times in managed fields. Such a write is a no-op.
+pub(crate) fn equal_ignoring_times(a: &Value, b: &Value) -> bool {
+    equal_except(a, b, "metadata", |a, b| equal_except(a, b, "managedFields", equal_entries))
 }
 
-/// Equal objects, where the values of `key` may be equal in another sense.
-fn same_except(a: &Value, b: &Value, key: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
+/// Compares objects; the values of `key` are compared with `same`.
+fn equal_except(a: &Value, b: &Value, key: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
     let (Value::Object(a), Value::Object(b)) = (a, b) else { return a == b };
     let same_at = |name: &String, x: &Value, y: &Value| if name == key { same(x, y) } else { x == y };
     a.len() == b.len() && a.iter().all(|(name, x)| b.get(name).is_some_and(|y| same_at(name, x, y)))
 }
 
-fn same_entries(a: &Value, b: &Value) -> bool {
+fn equal_entries(a: &Value, b: &Value) -> bool {
     let (Value::Array(a), Value::Array(b)) = (a, b) else { return a == b };
-    let timeless = |e: &Map<String, Value>| e.len() - usize::from(e.contains_key("time"));
+    let len_without_time = |e: &Map<String, Value>| e.len() - usize::from(e.contains_key("time"));
     let same = |a: &Value, b: &Value| match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
-            timeless(a) == timeless(b) && a.iter().all(|(key, x)| key == "time" || b.get(key) == Some(x))
+            len_without_time(a) == len_without_time(b)
+                && a.iter().all(|(key, x)| key == "time" || b.get(key) == Some(x))
         }
         _ => a == b,
     };

@@ -1,13 +1,13 @@
-//! Fields that writes of a resource do not own: what the server sets itself, and what another address of the same
-//! object is for.
+//! Fields that a write does not own: those that the server sets, and those that only another endpoint of the same object
+//! can write.
 
 use std::sync::LazyLock;
 
 use super::set::FieldSet;
 use crate::resources::Resource;
 
-/// Nobody owns these.
-static SERVER_SET: LazyLock<FieldSet> = LazyLock::new(|| {
+/// Fields that no manager owns.
+static STRIPPED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
     let metadata =
         ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
     let mut paths: Vec<Vec<&str>> = vec![vec!["apiVersion"], vec!["kind"], vec!["metadata"]];
@@ -16,13 +16,13 @@ static SERVER_SET: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::of_names(&paths)
 });
 
-/// The fields that nobody owns; what is below them is not concerned.
-pub(super) fn server_set() -> &'static FieldSet {
-    &SERVER_SET
+/// Returns the fields that no manager owns. Their children are not included.
+pub(super) fn stripped_fields() -> &'static FieldSet {
+    &STRIPPED_FIELDS
 }
 
-/// What a write to this address cannot change: `status` on the object itself, `spec` on its status.
-pub(super) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> FieldSet {
+/// Returns the fields that a write to this endpoint cannot change: `status` for the object itself, `spec` for its status.
+pub(super) fn reset_fields(resource: &Resource, subresource: Option<&str>) -> FieldSet {
     let paths: &[&[&str]] = match (subresource, resource.kind) {
         (Some("status"), "Pod") => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
         (Some("status"), "Deployment") => &[&["spec"], &["metadata", "labels"]],

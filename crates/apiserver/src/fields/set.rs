@@ -1,14 +1,14 @@
-//! Sets of fields: the tree that `fieldsV1` spells out in JSON, and its algebra.
+//! Field sets: the tree that `fieldsV1` encodes as JSON, with set operations.
 //!
 //! ```text
 //!  {"f:spec": {"f:ports": {".": {}, "k:{…}": {…}}, "f:type": {}}}
-//!      │            │       └ ports itself is in the set      └ in the set, nothing below
-//!      │            └ on the way
-//!      └ on the way, not in the set
+//!      │            │       └ ports itself is a member        └ a member without children
+//!      │            └ path element
+//!      └ path element, not a member
 //! ```
 //!
-//! A parent and its children are in a set or out of it independently of each other; only
-//! [`FieldSet::subtract_whole`] takes a parent's children along.
+//! A parent and its children are members independently of each other. Only [`FieldSet::subtract_recursive`] removes the children
+//! together with their parent.
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,34 @@ use serde_json::{Map, Value};
 
 use super::element;
 
-/// A set of fields below some point of an object.
+/// A set of fields, relative to the object or a field of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
     nodes: BTreeMap<Box<str>, Node>,
 }
 
-/// One element of the tree: itself in the set or not, and what is in the set below it.
+/// One element of the tree: whether it is a member, and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) member: bool,
-    pub(super) below: FieldSet,
+    pub(super) children: FieldSet,
 }
 
 impl Node {
     pub(super) fn is_empty(&self) -> bool {
-        !self.member && self.below.is_empty()
+        !self.member && self.children.is_empty()
     }
 }
 
-// === Building and asking ===
+// === Construction and access ===
 
 impl FieldSet {
-    /// A set of fields, each given as names from the root.
+    /// Creates a set from paths of field names.
     pub(super) fn of_names(paths: &[&[&str]]) -> FieldSet {
         let mut set = FieldSet::default();
         for path in paths {
             let Some((last, parents)) = path.split_last() else { continue };
-            let parent = parents.iter().fold(&mut set, |at, name| &mut at.node(&element::of_name(name)).below);
+            let parent = parents.iter().fold(&mut set, |at, name| &mut at.node(&element::of_name(name)).children);
             parent.node(&element::of_name(last)).member = true;
         }
         set
@@ -53,14 +53,14 @@ impl FieldSet {
         self.nodes.entry(element.into()).or_default()
     }
 
-    /// Puts a node in, unless there is nothing in it.
+    /// Inserts a node, unless it is empty.
     pub(super) fn attach(&mut self, element: impl FnOnce() -> String, node: Node) {
         if !node.is_empty() {
             self.nodes.insert(element().into(), node);
         }
     }
 
-    /// There is nothing in the set. (Empty branches are never kept.)
+    /// True if the set has no members. Empty branches are never stored.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -77,7 +77,7 @@ impl FieldSet {
         self.nodes.iter_mut().map(|(element, node)| (element.as_ref(), node))
     }
 
-    /// Every field in the set, as people read paths.
+    /// Returns the paths of all members in human-readable form.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);
@@ -86,81 +86,84 @@ impl FieldSet {
 
     fn collect_paths(&self, prefix: &str, into: &mut Vec<String>) {
         for (element, node) in self.nodes() {
-            let path = format!("{prefix}{}", element::shown(element));
+            let path = format!("{prefix}{}", element::format_element(element));
             if node.member {
                 into.push(path.clone());
             }
-            node.below.collect_paths(&path, into);
+            node.children.collect_paths(&path, into);
         }
     }
 }
 
-// === Algebra ===
+// === Set operations ===
 
 impl FieldSet {
-    /// Adds what is in `other`.
-    pub(super) fn unite(&mut self, other: &FieldSet) {
-        for (element, theirs) in &other.nodes {
+    /// Adds the members of `other`.
+    pub(super) fn union_with(&mut self, other: &FieldSet) {
+        for (element, other_node) in &other.nodes {
             match self.nodes.get_mut(element) {
-                Some(ours) => {
-                    ours.member |= theirs.member;
-                    ours.below.unite(&theirs.below);
+                Some(node) => {
+                    node.member |= other_node.member;
+                    node.children.union_with(&other_node.children);
                 }
                 None => {
-                    self.nodes.insert(element.clone(), theirs.clone());
+                    self.nodes.insert(element.clone(), other_node.clone());
                 }
             }
         }
     }
 
-    /// Takes out what is in `other`, field by field: children stay when only their parent is in `other`.
+    /// Removes the members of `other`. Children stay if only their parent is in `other`.
     pub(super) fn subtract(&mut self, other: &FieldSet) {
-        self.remove_nodes(other, |ours, theirs| {
-            ours.member &= !theirs.member;
-            ours.below.subtract(&theirs.below);
+        self.remove_nodes(other, |node, other_node| {
+            node.member &= !other_node.member;
+            node.children.subtract(&other_node.children);
         });
     }
 
-    /// Takes out what is in `other` and everything below it.
-    pub(super) fn subtract_whole(&mut self, other: &FieldSet) {
-        self.remove_nodes(other, |ours, theirs| match theirs.member {
-            true => *ours = Node::default(),
-            false => ours.below.subtract_whole(&theirs.below),
+    /// Removes the members of `other` and all their descendants.
+    pub(super) fn subtract_recursive(&mut self, other: &FieldSet) {
+        self.remove_nodes(other, |node, other_node| match other_node.member {
+            true => *node = Node::default(),
+            false => node.children.subtract_recursive(&other_node.children),
         });
     }
 
     fn remove_nodes(&mut self, other: &FieldSet, reduce: impl Fn(&mut Node, &Node)) {
-        for (element, theirs) in &other.nodes {
-            let Some(ours) = self.nodes.get_mut(element) else { continue };
-            reduce(ours, theirs);
-            if ours.is_empty() {
+        for (element, other_node) in &other.nodes {
+            let Some(node) = self.nodes.get_mut(element) else { continue };
+            reduce(node, other_node);
+            if node.is_empty() {
                 self.nodes.remove(element);
             }
         }
     }
 
-    /// What is in both.
+    /// Returns the members of both sets.
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut both = FieldSet::default();
-        for (element, ours) in &self.nodes {
-            let Some(theirs) = other.nodes.get(element) else { continue };
-            let node = Node { member: ours.member && theirs.member, below: ours.below.intersection(&theirs.below) };
+        for (element, node) in &self.nodes {
+            let Some(other_node) = other.nodes.get(element) else { continue };
+            let node = Node {
+                member: node.member && other_node.member,
+                children: node.children.intersection(&other_node.children),
+            };
             both.attach(|| element.to_string(), node);
         }
         both
     }
 
-    /// What is in this set but not in `other`; see [`FieldSet::subtract`].
-    pub(super) fn without(&self, other: &FieldSet) -> FieldSet {
+    /// Returns this set without the members of `other`; see [`FieldSet::subtract`].
+    pub(super) fn difference(&self, other: &FieldSet) -> FieldSet {
         let mut rest = self.clone();
         rest.subtract(other);
         rest
     }
 
-    /// What is in either.
-    pub(super) fn with(&self, other: &FieldSet) -> FieldSet {
+    /// Returns the members of either set.
+    pub(super) fn union(&self, other: &FieldSet) -> FieldSet {
         let mut all = self.clone();
-        all.unite(other);
+        all.union_with(other);
         all
     }
 }
@@ -168,17 +171,17 @@ impl FieldSet {
 // === JSON ===
 
 impl FieldSet {
-    /// Reads `fieldsV1` that this server wrote itself.
+    /// Reads `fieldsV1` that this server wrote.
     pub(super) fn from_stored(fields: &Value) -> FieldSet {
         let mut set = FieldSet::default();
-        for (element, below) in fields.as_object().into_iter().flatten().filter(|(e, _)| *e != ".") {
-            let node = Node { member: is_member(below), below: FieldSet::from_stored(below) };
+        for (element, children) in fields.as_object().into_iter().flatten().filter(|(e, _)| *e != ".") {
+            let node = Node { member: is_member(children), children: FieldSet::from_stored(children) };
             set.nodes.insert(element.as_str().into(), node);
         }
         set
     }
 
-    /// Reads `fieldsV1` of a client: checks it and brings its elements into canonical form.
+    /// Parses `fieldsV1` of a client: validates it and converts its elements to canonical form.
     pub(super) fn parse(fields: &Value) -> Result<FieldSet, String> {
         let mut set = FieldSet::default();
         let fields = match fields {
@@ -186,50 +189,50 @@ impl FieldSet {
             Value::Null => return Ok(set),
             other => return Err(format!("expected an object, got {other}")),
         };
-        for (text, below) in fields.iter().filter(|(e, _)| *e != ".") {
+        for (text, children) in fields.iter().filter(|(e, _)| *e != ".") {
             let Some(element) = element::canonical(text)? else { continue };
             let node = set.node(&element);
-            node.below = FieldSet::parse(below)?;
-            node.member |= node.below.is_empty() || is_member(below);
+            node.children = FieldSet::parse(children)?;
+            node.member |= node.children.is_empty() || is_member(children);
         }
         Ok(set)
     }
 
-    /// Writes `fieldsV1`.
+    /// Converts the set to `fieldsV1`.
     pub(super) fn to_json(&self) -> Value {
         let mut fields = Map::new();
         for (element, node) in &self.nodes {
-            let mut below = node.below.to_json();
-            if let (true, false, Value::Object(inner)) = (node.member, node.below.is_empty(), &mut below) {
+            let mut children = node.children.to_json();
+            if let (true, false, Value::Object(inner)) = (node.member, node.children.is_empty(), &mut children) {
                 inner.insert(".".to_owned(), Value::Object(Map::new()));
             }
-            fields.insert(element.to_string(), below);
+            fields.insert(element.to_string(), children);
         }
         Value::Object(fields)
     }
 
-    /// Whether any of this set is in `fieldsV1`. Spares reading the whole of it on every write.
-    pub(super) fn touches(&self, fields: &Value) -> bool {
+    /// Whether any member is in `fieldsV1`. Avoids parsing all entries on every write.
+    pub(super) fn intersects(&self, fields: &Value) -> bool {
         self.nodes.iter().any(|(element, node)| {
             fields
                 .get(element.as_ref())
-                .is_some_and(|below| (node.member && is_member(below)) || node.below.touches(below))
+                .is_some_and(|children| (node.member && is_member(children)) || node.children.intersects(children))
         })
     }
 
-    /// Whether all of this set is in `fieldsV1`.
-    pub(super) fn is_within(&self, fields: &Value) -> bool {
+    /// Whether all members are in `fieldsV1`.
+    pub(super) fn is_subset_of(&self, fields: &Value) -> bool {
         self.nodes.iter().all(|(element, node)| {
             fields
                 .get(element.as_ref())
-                .is_some_and(|below| (!node.member || is_member(below)) && node.below.is_within(below))
+                .is_some_and(|children| (!node.member || is_member(children)) && node.children.is_subset_of(children))
         })
     }
 }
 
-/// What stands under an element says whether the element is in the set: it says so, or nothing is below.
-fn is_member(below: &Value) -> bool {
-    below.as_object().is_none_or(|fields| fields.is_empty() || fields.contains_key("."))
+/// Whether an element with this value in `fieldsV1` is a member: it has a `.` entry or no children.
+fn is_member(children: &Value) -> bool {
+    children.as_object().is_none_or(|fields| fields.is_empty() || fields.contains_key("."))
 }
 
 #[cfg(test)]
@@ -238,7 +241,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Small sets over few names, so that two of them overlap often.
+    /// Generates small sets of few names, so that two of them often overlap.
     pub(in crate::fields) fn any_set() -> impl Strategy<Value = FieldSet> {
         let name = || prop_oneof![Just("a"), Just("b"), Just("c")];
         prop::collection::vec(prop::collection::vec(name(), 1..4), 0..6).prop_map(|paths| {
@@ -249,59 +252,59 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn printing_and_reading_gives_the_same_set(set in any_set()) {
+        fn json_round_trip_returns_the_same_set(set in any_set()) {
             prop_assert_eq!(&FieldSet::from_stored(&set.to_json()), &set);
             prop_assert_eq!(&FieldSet::parse(&set.to_json()).unwrap(), &set);
         }
 
         #[test]
-        fn the_laws_of_sets_hold(a in any_set(), b in any_set(), c in any_set()) {
-            prop_assert_eq!(a.with(&b), b.with(&a));
-            prop_assert_eq!(a.with(&b).with(&c), a.with(&b.with(&c)));
-            prop_assert_eq!(a.with(&a), a.clone());
+        fn set_laws_hold(a in any_set(), b in any_set(), c in any_set()) {
+            prop_assert_eq!(a.union(&b), b.union(&a));
+            prop_assert_eq!(a.union(&b).union(&c), a.union(&b.union(&c)));
+            prop_assert_eq!(a.union(&a), a.clone());
             prop_assert_eq!(a.intersection(&b), b.intersection(&a));
-            prop_assert_eq!(a.intersection(&b.with(&c)), a.intersection(&b).with(&a.intersection(&c)));
-            prop_assert_eq!(a.without(&b.with(&c)), a.without(&b).without(&c));
-            prop_assert_eq!(a.without(&b).with(&a.intersection(&b)), a.clone());
-            prop_assert!(a.without(&a).is_empty());
-            prop_assert!(a.without(&b).intersection(&b).is_empty());
+            prop_assert_eq!(a.intersection(&b.union(&c)), a.intersection(&b).union(&a.intersection(&c)));
+            prop_assert_eq!(a.difference(&b.union(&c)), a.difference(&b).difference(&c));
+            prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
+            prop_assert!(a.difference(&a).is_empty());
+            prop_assert!(a.difference(&b).intersection(&b).is_empty());
         }
 
         #[test]
-        fn asking_the_json_is_asking_the_set(a in any_set(), b in any_set()) {
-            prop_assert_eq!(a.touches(&b.to_json()), !a.intersection(&b).is_empty());
-            prop_assert_eq!(a.is_within(&b.to_json()), a.without(&b).is_empty());
+        fn json_queries_match_the_set(a in any_set(), b in any_set()) {
+            prop_assert_eq!(a.intersects(&b.to_json()), !a.intersection(&b).is_empty());
+            prop_assert_eq!(a.is_subset_of(&b.to_json()), a.difference(&b).is_empty());
         }
 
         #[test]
-        fn subtracting_whole_leaves_nothing_below(a in any_set(), b in any_set()) {
+        fn recursive_subtraction_leaves_no_descendants(a in any_set(), b in any_set()) {
             let mut rest = a.clone();
-            rest.subtract_whole(&b);
+            rest.subtract_recursive(&b);
             prop_assert!(rest.intersection(&b).is_empty());
-            prop_assert!(rest.without(&a).is_empty());
-            for gone in b.paths() {
-                let inside = format!("{gone}.");
+            prop_assert!(rest.difference(&a).is_empty());
+            for removed in b.paths() {
+                let inside = format!("{removed}.");
                 prop_assert!(!rest.paths().iter().any(|p| p.starts_with(&inside)));
             }
         }
     }
 
     #[test]
-    fn a_dot_tells_a_member_with_children_from_a_mere_way() {
+    fn dot_marks_a_member_with_children() {
         let set = FieldSet::of_names(&[&["data"], &["data", "k"], &["spec", "type"]]);
         assert_eq!(set.to_json(), json!({"f:data": {".": {}, "f:k": {}}, "f:spec": {"f:type": {}}}));
         assert_eq!(set.paths(), [".data", ".data.k", ".spec.type"]);
     }
 
     #[test]
-    fn a_parent_taken_out_leaves_its_children() {
+    fn subtracting_a_parent_keeps_its_children() {
         let mut set = FieldSet::of_names(&[&["data"], &["data", "k"]]);
         set.subtract(&FieldSet::of_names(&[&["data"]]));
         assert_eq!(set.to_json(), json!({"f:data": {"f:k": {}}}));
     }
 
     #[test]
-    fn nonsense_of_clients_is_an_error_and_unknown_sorts_are_passed_over() {
+    fn invalid_elements_are_rejected_and_unknown_kinds_are_ignored() {
         assert!(FieldSet::parse(&json!({"f:a": 5})).is_err());
         assert!(FieldSet::parse(&json!({"a": {}})).is_err());
         assert_eq!(FieldSet::parse(&json!({"x:a": {}, "f:b": {}})).unwrap(), FieldSet::of_names(&[&["b"]]));

@@ -1,11 +1,11 @@
-//! How ownership sees the types of the schema: what is one field, and what is many.
+//! Structure of types for field ownership: what is owned as one field (atomic), and what field by field (granular).
 
 use serde_json::Value;
 
-use super::element::{self, NoElement};
+use super::element::{self, ElementError};
 use crate::schema::{Field, ListKind, Struct, Ty, TypeId, schema};
 
-/// What a value is made of, as far as ownership goes.
+/// Structure of a type for field ownership.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
     Scalar(Scalar),
@@ -15,13 +15,13 @@ pub(super) enum Shape {
     Object(ObjectShape),
 }
 
-/// The values a scalar takes.
+/// Accepted values of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scalar {
     String,
     Number,
     Bool,
-    /// Quantities, times, ports: text or number.
+    /// Quantities, times and ports: string or number.
     Any,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct ObjectShape {
 #[derive(Debug, Clone, Copy)]
 enum Members {
     Fields(&'static Struct),
-    /// The object itself, which also has `kind` and `apiVersion`.
+    /// The root object, which also has `kind` and `apiVersion`.
     Root(&'static Struct),
     Values(&'static Ty),
 }
 
 impl Shape {
-    /// The shape of a whole object.
+    /// Returns the shape of a root object.
     pub(super) fn root(id: TypeId) -> Shape {
         Shape::Object(ObjectShape { atomic: false, members: Members::Root(schema().get(id)) })
     }
@@ -56,7 +56,7 @@ impl Shape {
         Shape::new(&field.ty, &field.list, field.atomic_map)
     }
 
-    /// The shape of something without declarations of its own: a list item or the value of a map.
+    /// Returns the shape of a list item or map value, which has no field declaration.
     fn of_value(ty: &'static Ty) -> Shape {
         Shape::new(ty, &ListKind::Atomic, false)
     }
@@ -78,8 +78,8 @@ impl Shape {
         }
     }
 
-    /// The shape of what stands under this element of a set, where there is one.
-    pub(super) fn below(&self, element: &str) -> Option<Shape> {
+    /// Returns the shape of the value at this path element, if there is one.
+    pub(super) fn child(&self, element: &str) -> Option<Shape> {
         match (self, element::name_of(element)) {
             (Shape::Object(object), Some(name)) => object.member(name),
             (Shape::List(list), None) if element.starts_with("k:") => Some(list.item_shape()),
@@ -87,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// A struct field of this name is declared here.
+    /// Whether the type is a struct that declares this element.
     pub(super) fn declares(&self, element: &str) -> bool {
         match (self, element::name_of(element)) {
             (Shape::Object(object), Some(name)) => object.declares(name),
@@ -97,7 +97,7 @@ impl Shape {
 }
 
 impl ListShape {
-    /// Items have no identity of their own: the list is owned as a whole.
+    /// True if the list is owned as a whole, because its items have no identity.
     pub(super) fn is_atomic(&self) -> bool {
         *self.kind == ListKind::Atomic
     }
@@ -106,14 +106,14 @@ impl ListShape {
         Shape::of_value(self.item)
     }
 
-    /// What tells this item from others of the list.
-    pub(super) fn element(&self, item: &Value) -> Result<String, NoElement> {
+    /// Returns the path element that identifies this item in the list.
+    pub(super) fn element(&self, item: &Value) -> Result<String, ElementError> {
         element::of_item(self.kind, self.item, item)
     }
 }
 
 impl ObjectShape {
-    /// The shape of a field or entry; `None` for a field that the type does not have.
+    /// Returns the shape of a field or entry; `None` for an undeclared field.
     pub(super) fn member(&self, name: &str) -> Option<Shape> {
         match self.members {
             Members::Values(ty) => Some(Shape::of_value(ty)),
@@ -122,7 +122,7 @@ impl ObjectShape {
         }
     }
 
-    /// It is a struct and has a field of this name.
+    /// True if this is a struct with a field of this name.
     pub(super) fn declares(&self, name: &str) -> bool {
         !matches!(self.members, Members::Values(_)) && self.member(name).is_some()
     }

@@ -1,4 +1,4 @@
-//! Stories of several managers on one object. Most are recordings of a real server.
+//! Several managers writing one object. Most cases are recordings of a real kube-apiserver.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn configmap(metadata: Value, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 }
 
-/// What a server keeps of a created object.
+/// Returns the stored form of a created object.
 fn created(manager: &str, plural: &str, object: Value) -> Value {
     let mut object = canonical(plural, &object);
     record_update(writer(manager, plural), None, &mut object).unwrap();
@@ -47,7 +47,7 @@ fn applied(manager: &str, live: Option<&Value>, config: Value) -> Result<Value, 
     apply(writer(manager, "configmaps"), live, &config, false)
 }
 
-/// `manager/operation[/subresource]` and fields of every entry, in order.
+/// Returns `manager/operation[/subresource]` and fields of every entry, in order.
 fn owners(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let name = |e: &Value| {
@@ -64,7 +64,7 @@ fn owned_by(owner: &str, fields: Value) -> (String, Value) {
 // === Updates ===
 
 #[test]
-fn the_creator_owns_what_it_set_with_the_containers_that_came_into_being() {
+fn creator_owns_its_fields_and_new_containers() {
     let node = json!({
         "metadata": {"name": "n", "labels": {"a": "1"}},
         "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
@@ -75,7 +75,7 @@ fn the_creator_owns_what_it_set_with_the_containers_that_came_into_being() {
 }
 
 #[test]
-fn an_entry_says_everything_about_its_owner() {
+fn entry_has_all_fields() {
     let object = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let entry = json!({"manager": "tool", "operation": "Update", "apiVersion": "v1", "time": NOW,
                        "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {".": {}, "f:k": {}}}});
@@ -83,7 +83,7 @@ fn an_entry_says_everything_about_its_owner() {
 }
 
 #[test]
-fn whoever_changes_a_field_takes_it_from_its_owner() {
+fn changing_a_field_transfers_its_ownership() {
     let live = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let new = updated(writer("Other", "configmaps"), &live, |o| o["data"]["k"] = json!("w"));
     assert_eq!(
@@ -93,7 +93,7 @@ fn whoever_changes_a_field_takes_it_from_its_owner() {
 }
 
 #[test]
-fn removed_fields_belong_to_nobody() {
+fn removed_fields_have_no_owner() {
     let live = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v", "l": "w"})));
     let new = updated(writer("other", "configmaps"), &live, |o| o["data"] = json!({"l": "w"}));
     assert_eq!(owners(&new), [owned_by("tool/Update", json!({"f:data": {".": {}, "f:l": {}}}))]);
@@ -102,7 +102,7 @@ fn removed_fields_belong_to_nobody() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_leaves_the_entries_and_their_times() {
+fn no_op_write_keeps_entries_and_times() {
     let live = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let later = Writer { now: LATER, ..writer("other", "configmaps") };
     let new = updated(later, &live, |o| o["metadata"]["resourceVersion"] = json!("7"));
@@ -112,7 +112,7 @@ fn a_write_that_changes_nothing_leaves_the_entries_and_their_times() {
 }
 
 #[test]
-fn the_same_manager_has_one_entry_per_subresource_and_its_time_is_the_last_one() {
+fn manager_has_one_entry_per_subresource_with_the_last_time() {
     let service = json!({"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer"}});
     let live = created("lb", "services", service);
     let status = Writer { subresource: Some("status"), now: LATER, ..writer("lb", "services") };
@@ -126,7 +126,7 @@ fn the_same_manager_has_one_entry_per_subresource_and_its_time_is_the_last_one()
 }
 
 #[test]
-fn what_an_address_cannot_change_it_does_not_own() {
+fn writer_does_not_own_fields_its_endpoint_cannot_change() {
     let live = created("a", "services", json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP"}}));
     let both = |o: &mut Value| {
         o["spec"]["type"] = json!("NodePort");
@@ -156,7 +156,7 @@ fn scaling_is_recorded_without_a_time() {
 }
 
 #[test]
-fn an_empty_list_or_an_empty_entry_clears_the_entries_for_good() {
+fn empty_list_or_empty_entry_clears_the_entries() {
     let live = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     for reset in [json!([{}]), json!([])] {
         let mut new = live.clone();
@@ -169,7 +169,7 @@ fn an_empty_list_or_an_empty_entry_clears_the_entries_for_good() {
 }
 
 #[test]
-fn entries_that_make_no_sense_are_passed_over() {
+fn invalid_entries_are_ignored() {
     let live = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let new = updated(writer("x", "configmaps"), &live, |o| {
         o["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Frob", "apiVersion": "v1"}]);
@@ -178,7 +178,7 @@ fn entries_that_make_no_sense_are_passed_over() {
 }
 
 #[test]
-fn entries_of_a_client_replace_the_ones_there_are_but_not_through_a_subresource() {
+fn client_entries_replace_stored_ones_except_through_a_subresource() {
     let live = created("tool", "services", json!({"metadata": {"name": "a"}, "spec": {"type": "ClusterIP"}}));
     let sent = json!([
         {"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
@@ -194,28 +194,28 @@ fn entries_of_a_client_replace_the_ones_there_are_but_not_through_a_subresource(
 }
 
 #[test]
-fn a_manager_without_a_name_is_unknown() {
+fn empty_manager_name_becomes_unknown() {
     let object = created("", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     assert_eq!(object["metadata"]["managedFields"][0]["manager"], "unknown");
 }
 
 #[test]
-fn only_times_may_differ() {
+fn equality_ignores_times_only() {
     let a = created("tool", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let mut b = a.clone();
     b["metadata"]["managedFields"][0]["time"] = json!(LATER);
-    assert!(same_but_for_times(&a, &b) && same_but_for_times(&a, &a));
+    assert!(equal_ignoring_times(&a, &b) && equal_ignoring_times(&a, &a));
     b["metadata"]["managedFields"][0]["manager"] = json!("x");
-    assert!(!same_but_for_times(&a, &b));
+    assert!(!equal_ignoring_times(&a, &b));
     let mut c = a.clone();
     c["data"]["k"] = json!("w");
-    assert!(!same_but_for_times(&a, &c));
+    assert!(!equal_ignoring_times(&a, &c));
 }
 
-// === Applying ===
+// === Apply ===
 
 #[test]
-fn applying_creates_and_owns_leaves_only() {
+fn apply_creates_and_owns_leaves_only() {
     let object = applied("m1", None, configmap(json!({"name": "a"}), json!({"k": "v"}))).unwrap();
     assert_eq!(object["data"], json!({"k": "v"}));
     assert_eq!(owners(&object), [owned_by("m1/Apply", json!({"f:data": {"f:k": {}}}))]);
@@ -223,7 +223,7 @@ fn applying_creates_and_owns_leaves_only() {
 }
 
 #[test]
-fn applying_the_same_again_keeps_the_time() {
+fn applying_the_same_configuration_keeps_the_time() {
     let config = || configmap(json!({"name": "a"}), json!({"k": "v"}));
     let object = applied("m1", None, config()).unwrap();
     let again = apply(Writer { now: LATER, ..writer("m1", "configmaps") }, Some(&object), &config(), false).unwrap();
@@ -231,7 +231,7 @@ fn applying_the_same_again_keeps_the_time() {
 }
 
 #[test]
-fn a_field_of_another_manager_is_a_conflict_unless_forced() {
+fn changing_a_field_of_another_manager_is_a_conflict_unless_forced() {
     let live = applied("m1", None, configmap(json!({"name": "a"}), json!({"k": "v"}))).unwrap();
     let config = configmap(json!({"name": "a"}), json!({"k": "w"}));
     let error = applied("m2", Some(&live), config.clone()).unwrap_err();
@@ -242,7 +242,7 @@ fn a_field_of_another_manager_is_a_conflict_unless_forced() {
 }
 
 #[test]
-fn conflicts_with_several_managers_are_listed() {
+fn conflicts_with_multiple_managers_are_listed() {
     let live = applied("m1", None, configmap(json!({"name": "a"}), json!({"k": "v"}))).unwrap();
     let live = applied("m2", Some(&live), configmap(json!({"name": "a"}), json!({"j": "v"}))).unwrap();
     let error = applied("m3", Some(&live), configmap(json!({"name": "a"}), json!({"k": "w", "j": "w"}))).unwrap_err();
@@ -253,7 +253,7 @@ fn conflicts_with_several_managers_are_listed() {
 }
 
 #[test]
-fn the_same_value_is_shared_without_conflict() {
+fn equal_values_are_shared_without_conflict() {
     let config = || configmap(json!({"name": "a"}), json!({"k": "v"}));
     let live = applied("m1", None, config()).unwrap();
     let shared = applied("m2", Some(&live), config()).unwrap();
@@ -264,7 +264,7 @@ fn the_same_value_is_shared_without_conflict() {
 }
 
 #[test]
-fn fields_no_longer_applied_go_unless_somebody_else_owns_them() {
+fn fields_no_longer_applied_are_removed_unless_another_manager_owns_them() {
     let live = created("upd", "configmaps", configmap(json!({"name": "a"}), json!({"k": "v"})));
     let live = applied("m1", Some(&live), configmap(json!({"name": "a"}), json!({"j": "w"}))).unwrap();
     assert_eq!(live["data"], json!({"j": "w", "k": "v"}));
@@ -277,7 +277,7 @@ fn fields_no_longer_applied_go_unless_somebody_else_owns_them() {
 }
 
 #[test]
-fn what_nobody_owned_belongs_to_before_first_apply() {
+fn unowned_fields_belong_to_before_first_apply() {
     let live = canonical(
         "nodes",
         &json!({
@@ -297,28 +297,28 @@ fn what_nobody_owned_belongs_to_before_first_apply() {
 }
 
 #[test]
-fn items_of_keyed_lists_and_sets_are_shared_out() {
+fn items_of_keyed_lists_and_sets_have_separate_owners() {
     let config = |port: u16, name: &str| {
         let finalizer = format!("ex.com/{name}");
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "finalizers": [finalizer]},
                "spec": {"ports": [{"name": name, "port": port, "protocol": "TCP"}]}})
     };
-    let go = |manager: &str, live: Option<&Value>, config: Value| {
+    let apply_as = |manager: &str, live: Option<&Value>, config: Value| {
         apply(writer(manager, "services"), live, &config, false).unwrap()
     };
-    let one = go("m1", None, config(80, "a"));
-    let two = go("m2", Some(&one), config(81, "b"));
+    let one = apply_as("m1", None, config(80, "a"));
+    let two = apply_as("m2", Some(&one), config(81, "b"));
     let ports =
         |o: &Value| o["spec"]["ports"].as_array().unwrap().iter().map(|p| p["port"].clone()).collect::<Vec<_>>();
     assert_eq!(ports(&two), [80, 81]);
     assert_eq!(two["metadata"]["finalizers"], json!(["ex.com/a", "ex.com/b"]));
-    let three = go("m1", Some(&two), config(82, "c"));
+    let three = apply_as("m1", Some(&two), config(82, "c"));
     assert_eq!(ports(&three), [81, 82]);
     assert_eq!(three["metadata"]["finalizers"], json!(["ex.com/b", "ex.com/c"]));
 }
 
 #[test]
-fn status_is_applied_through_its_own_address() {
+fn status_is_applied_through_its_subresource() {
     let live = created("oracle", "services", json!({"metadata": {"name": "a"}, "spec": {"type": "LoadBalancer"}}));
     let config = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"type": "NodePort"},
                         "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
@@ -333,15 +333,15 @@ fn status_is_applied_through_its_own_address() {
 }
 
 #[test]
-fn null_in_a_map_is_the_empty_text_and_owned() {
+fn null_in_a_map_becomes_an_owned_empty_string() {
     let object = applied("m1", None, configmap(json!({"name": "a"}), json!({"k": null, "j": "1"}))).unwrap();
     assert_eq!(object["data"], json!({"j": "1", "k": ""}));
     assert_eq!(owners(&object), [owned_by("m1/Apply", json!({"f:data": {"f:j": {}, "f:k": {}}}))]);
 }
 
 #[test]
-fn bodies_that_do_not_fit_are_refused_in_upstream_words() {
-    let refuse = |config: Value| applied("m1", None, config).unwrap_err();
+fn invalid_bodies_are_rejected_with_upstream_messages() {
+    let rejected = |config: Value| applied("m1", None, config).unwrap_err();
     let with = |key: &str, value: Value| {
         let mut config = configmap(json!({"name": "a"}), json!({}));
         config[key] = value;
@@ -366,13 +366,13 @@ fn bodies_that_do_not_fit_are_refused_in_upstream_words() {
         ),
     ];
     for (config, code, message) in cases {
-        let error = refuse(config);
+        let error = rejected(config);
         assert_eq!((error.code.as_u16(), error.message.as_str()), (code, message));
     }
 }
 
 #[test]
-fn kubectl_may_take_what_it_had_applied_on_the_client_side() {
+fn kubectl_takes_over_its_client_side_applied_fields() {
     let last = |data: Value| {
         let text = configmap(json!({"name": "a"}), data).to_string();
         json!({"name": "a", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": text}})
@@ -418,16 +418,16 @@ fn force(manager: &str, live: Option<&Value>, config: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn applying_twice_is_applying_once(a in any_config(), b in any_config()) {
+    fn apply_is_idempotent(a in any_config(), b in any_config()) {
         let live = force("m1", None, &a);
         let once = force("m2", Some(&live), &b);
         let twice = force("m2", Some(&once), &b);
-        prop_assert!(same_but_for_times(&once, &twice));
+        prop_assert!(equal_ignoring_times(&once, &twice));
         prop_assert!(apply(writer("m2", "services"), Some(&once), &b, false).is_ok());
     }
 
     #[test]
-    fn a_sole_applier_gets_what_it_asks_for(a in any_config(), b in any_config()) {
+    fn sole_applier_gets_the_applied_configuration(a in any_config(), b in any_config()) {
         let live = force("m1", None, &a);
         let after = force("m1", Some(&live), &b);
         let fresh = force("m1", None, &b);
@@ -439,17 +439,17 @@ proptest! {
             }
             o
         };
-        prop_assert!(same_but_for_times(&sorted(after), &sorted(fresh)));
+        prop_assert!(equal_ignoring_times(&sorted(after), &sorted(fresh)));
     }
 
     #[test]
-    fn whoever_leaves_takes_nothing_of_others(a in any_config(), b in any_config()) {
+    fn removing_own_fields_keeps_those_of_other_managers(a in any_config(), b in any_config()) {
         let live = force("m1", None, &a);
         let both = force("m2", Some(&live), &b);
         let nothing = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}});
-        let left = force("m1", Some(&both), &nothing);
-        let again = apply(writer("m2", "services"), Some(&left), &b, false).unwrap();
-        prop_assert!(same_but_for_times(&left, &again));
+        let remaining = force("m1", Some(&both), &nothing);
+        let again = apply(writer("m2", "services"), Some(&remaining), &b, false).unwrap();
+        prop_assert!(equal_ignoring_times(&remaining, &again));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Updates: everything that changes fields without applying them.
+//! Managed fields of writes other than apply.
 
 use serde_json::{Map, Value};
 
@@ -12,49 +12,49 @@ use crate::schema::{Ty, zero};
 
 /// Records in `new.metadata.managedFields` what a write changed. See [`super::record_update`].
 pub(super) fn record(writer: Writer<'_>, old: Option<&Value>, new: &mut Value) {
-    let (entries, unchanged) = base_entries(writer, old, new);
+    let (entries, origin) = base_entries(writer, old, new);
     if entries.is_empty() && old.is_some() {
-        // upstream: an object that nobody is known to own is left so until it is first applied to.
+        // upstream: an object without managed fields stays without them until the first apply.
         return;
     }
     let changes = match old {
         Some(old) => changes_between(writer, old, new),
-        None => changes_between(writer, &blank(writer.resource), new),
+        None => changes_between(writer, &empty_object(writer.resource), new),
     };
-    let list = match unchanged {
-        Unchanged::Stored if changes.is_empty() => entries,
-        _ => entry::to_list(take_over(writer, known_entries(writer.resource, entries), &changes)),
+    let list = match origin {
+        Origin::Stored if changes.is_empty() => entries,
+        _ => entry::to_list(transfer_ownership(writer, served_entries(writer.resource, entries), &changes)),
     };
     put_entries(new, list);
 }
 
-/// An object of this kind before anything is set.
-pub(super) fn blank(resource: &Resource) -> Value {
+/// Returns an empty object of this kind.
+pub(super) fn empty_object(resource: &Resource) -> Value {
     zero(&Ty::Struct(resource.type_id()))
 }
 
-/// What a write through this address changed, as far as it can own it.
+/// Returns the changes of a write to this endpoint that the writer can own.
 pub(super) fn changes_between(writer: Writer<'_>, old: &Value, new: &Value) -> Changes {
     let mut changes = Changes::between(Shape::root(writer.resource.type_id()), old, new);
-    changes.ignore(scope::server_set(), &scope::out_of_reach(writer.resource, writer.subresource));
+    changes.ignore(scope::stripped_fields(), &scope::reset_fields(writer.resource, writer.subresource));
     changes
 }
 
-/// Gives what was written to the writer and takes it, and what was removed, from everybody else.
-pub(super) fn take_over(writer: Writer<'_>, mut entries: Vec<Entry>, changes: &Changes) -> Vec<Entry> {
+/// Adds the written fields to the writer's entry and removes them, and the removed fields, from all other entries.
+pub(super) fn transfer_ownership(writer: Writer<'_>, mut entries: Vec<Entry>, changes: &Changes) -> Vec<Entry> {
     let owner = writer.owner(Operation::Update);
     let written = changes.written();
     for entry in entries.iter_mut().filter(|e| e.owner.api_version == owner.api_version) {
         entry.subtract(&changes.removed);
-        if !entry.owner.is(&owner) {
+        if !entry.owner.is_same(&owner) {
             entry.subtract(&written);
         }
     }
     if !written.is_empty() {
         let time = writer.time();
-        match entries.iter_mut().find(|e| e.owner.is(&owner)) {
+        match entries.iter_mut().find(|e| e.owner.is_same(&owner)) {
             Some(own) => {
-                own.unite(&written);
+                own.union_with(&written);
                 own.time = time;
             }
             None => entries.push(Entry::new(owner, &written, time)),
@@ -65,8 +65,8 @@ pub(super) fn take_over(writer: Writer<'_>, mut entries: Vec<Entry>, changes: &C
     entries
 }
 
-/// The entries for versions in which objects are offered: the resource's own, and for events that of the other group.
-pub(super) fn known_entries(resource: &Resource, stored: Vec<Value>) -> Vec<Entry> {
+/// Returns the entries of served versions: that of the resource and, for Events, that of the other group.
+pub(super) fn served_entries(resource: &Resource, stored: Vec<Value>) -> Vec<Entry> {
     let views = RESOURCES.iter().filter(|r| r.storage == resource.storage);
     let versions: Vec<String> = views.map(Resource::api_version).collect();
     let mut entries = entry::from_stored(stored);
@@ -74,38 +74,40 @@ pub(super) fn known_entries(resource: &Resource, stored: Vec<Value>) -> Vec<Entr
     entries
 }
 
-// === The entries to start from ===
+// === Base entries ===
 
-/// Whether entries are those that are stored already, or still need to be put in order.
+/// Origin of the base entries.
 #[derive(Debug, PartialEq)]
-enum Unchanged {
+enum Origin {
+    /// Stored entries, which are already sorted.
     Stored,
-    No,
+    /// Entries of the request.
+    Request,
 }
 
-/// Takes the entries out of `new`: those the client sent if they make sense, else those of the live object.
-fn base_entries(writer: Writer<'_>, old: Option<&Value>, new: &mut Value) -> (Vec<Value>, Unchanged) {
+/// Removes the entries from `new` and returns them if they are valid, else those of the live object.
+fn base_entries(writer: Writer<'_>, old: Option<&Value>, new: &mut Value) -> (Vec<Value>, Origin) {
     let live = old.and_then(stored_list);
     let sent = take_list(new);
     match sent {
-        Some(sent) if Some(&sent) == live => (sent, Unchanged::Stored),
-        // upstream: entries sent to a subresource are not looked at.
+        Some(sent) if Some(&sent) == live => (sent, Origin::Stored),
+        // upstream: entries sent to a subresource are ignored.
         Some(sent) if writer.subresource.is_none() => match is_reset(&sent) {
-            true => (Vec::new(), Unchanged::No),
+            true => (Vec::new(), Origin::Request),
             false => client_entries(sent, live),
         },
-        _ => (live.cloned().unwrap_or_default(), Unchanged::Stored),
+        _ => (live.cloned().unwrap_or_default(), Origin::Stored),
     }
 }
 
-fn client_entries(sent: Vec<Value>, live: Option<&Vec<Value>>) -> (Vec<Value>, Unchanged) {
+fn client_entries(sent: Vec<Value>, live: Option<&Vec<Value>>) -> (Vec<Value>, Origin) {
     match entry::parse(sent) {
-        Ok(entries) if !entries.is_empty() => (entry::to_list(entries), Unchanged::No),
-        _ => (live.cloned().unwrap_or_default(), Unchanged::Stored),
+        Ok(entries) if !entries.is_empty() => (entry::to_list(entries), Origin::Request),
+        _ => (live.cloned().unwrap_or_default(), Origin::Stored),
     }
 }
 
-/// `[]` and `[{}]` ask for all entries to go.
+/// True for `[]` and `[{}]`, which clear all entries.
 fn is_reset(sent: &[Value]) -> bool {
     match sent {
         [] => true,
@@ -114,12 +116,12 @@ fn is_reset(sent: &[Value]) -> bool {
     }
 }
 
-/// The entries of an object.
+/// Returns the entries of an object.
 pub(super) fn stored_list(object: &Value) -> Option<&Vec<Value>> {
     object.get("metadata")?.get("managedFields")?.as_array()
 }
 
-/// Takes the entries out of an object.
+/// Removes the entries from an object and returns them.
 pub(super) fn take_list(object: &mut Value) -> Option<Vec<Value>> {
     match object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")? {
         Value::Array(list) => Some(list),
@@ -127,7 +129,7 @@ pub(super) fn take_list(object: &mut Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Puts entries into an object that has none.
+/// Sets the entries of an object that has none.
 pub(super) fn put_entries(object: &mut Value, list: Vec<Value>) {
     if let (false, Some(Value::Object(metadata))) = (list.is_empty(), object.get_mut("metadata")) {
         metadata.insert("managedFields".to_owned(), Value::Array(list));

@@ -1,7 +1,7 @@
-//! Checks an applied object against the schema, in the words of the real server.
+//! Validates an applied object against the schema, with the error messages of kube-apiserver.
 //!
-//! Unlike other bodies, an applied one is not decoded into a type first, so what is unknown or of the wrong type is
-//! found here, and every such thing is an error whatever `fieldValidation` says.
+//! Unlike other bodies, an applied object is not decoded into a type first. Unknown fields and wrong types are always
+//! errors here, regardless of `fieldValidation`.
 
 use std::collections::HashSet;
 
@@ -11,33 +11,33 @@ use super::element;
 use super::shape::{ListShape, ObjectShape, Scalar, Shape};
 use crate::patch::go_values::{self, Numbers};
 
-/// What is wrong with the object, all of it in one text.
+/// Validates the object. The error contains all issues.
 pub(super) fn validate(shape: Shape, value: &Value) -> Result<(), String> {
     let mut issues = Issues::default();
     check(shape, value, &mut issues);
-    match issues.found.as_slice() {
+    match issues.messages.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
         many => Err(format!("errors:\n  {}", many.join("\n  "))),
     }
 }
 
-/// What was found, and where the search is.
+/// Issues found so far, and the current path.
 #[derive(Default)]
 struct Issues {
     path: Vec<String>,
-    found: Vec<String>,
+    messages: Vec<String>,
 }
 
 impl Issues {
     fn report(&mut self, what: impl std::fmt::Display) {
         match self.path.concat() {
-            path if path.is_empty() => self.found.push(what.to_string()),
-            path => self.found.push(format!("{path}: {what}")),
+            path if path.is_empty() => self.messages.push(what.to_string()),
+            path => self.messages.push(format!("{path}: {what}")),
         }
     }
 
-    fn within(&mut self, step: String, work: impl FnOnce(&mut Issues)) {
+    fn at_element(&mut self, step: String, work: impl FnOnce(&mut Issues)) {
         self.path.push(step);
         work(self);
         self.path.pop();
@@ -46,15 +46,15 @@ impl Issues {
 
 fn check(shape: Shape, value: &Value, issues: &mut Issues) {
     match (shape, value) {
-        // Null stands for any type: it is an absent value.
+        // Null is valid for any type and equals an absent value.
         (_, Value::Null) | (Shape::Untyped, _) => {}
         (Shape::Object(object), Value::Object(entries)) => check_members(object, entries, issues),
-        (Shape::Object(_), other) => issues.report(format!("expected map, got {}", printed(other))),
+        (Shape::Object(_), other) => issues.report(format!("expected map, got {}", format_value(other))),
         (Shape::List(list), Value::Array(items)) => check_items(list, items, issues),
-        (Shape::List(_), other) => issues.report(format!("expected list, got {}", printed(other))),
+        (Shape::List(_), other) => issues.report(format!("expected list, got {}", format_value(other))),
         (Shape::Scalar(scalar), value) => {
-            if let Some(complaint) = scalar_complaint(scalar, value) {
-                issues.report(complaint);
+            if let Some(message) = scalar_error(scalar, value) {
+                issues.report(message);
             }
         }
     }
@@ -62,12 +62,12 @@ fn check(shape: Shape, value: &Value, issues: &mut Issues) {
 
 fn check_members(object: ObjectShape, entries: &Map<String, Value>, issues: &mut Issues) {
     for (name, value) in entries {
-        let step = element::shown(&element::of_name(name));
+        let step = element::format_element(&element::of_name(name));
         let Some(shape) = object.member(name) else {
-            // upstream: the first undeclared field ends the search in this object.
-            return issues.within(step, |issues| issues.report("field not declared in schema"));
+            // upstream: the first undeclared field ends the validation of this object.
+            return issues.at_element(step, |issues| issues.report("field not declared in schema"));
         };
-        issues.within(step, |issues| check(shape, value, issues));
+        issues.at_element(step, |issues| check(shape, value, issues));
     }
 }
 
@@ -79,22 +79,22 @@ fn check_items(list: ListShape, items: &[Value], issues: &mut Issues) {
         } else {
             match list.element(item) {
                 Ok(element) => {
-                    let step = element::shown(&element);
+                    let step = element::format_element(&element);
                     if !seen.insert(element) {
                         issues.report(format!("duplicate entries for key {step}"));
                     }
                     step
                 }
-                // upstream: an item without identity ends the search in this list.
+                // upstream: an item without an identity ends the validation of this list.
                 Err(why) => return issues.report(format!("element {index}: {why}")),
             }
         };
-        issues.within(step, |issues| check(list.item_shape(), item, issues));
+        issues.at_element(step, |issues| check(list.item_shape(), item, issues));
     }
 }
 
-fn scalar_complaint(scalar: Scalar, value: &Value) -> Option<String> {
-    let is_text_like = matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_));
+fn scalar_error(scalar: Scalar, value: &Value) -> Option<String> {
+    let is_scalar = matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_));
     match scalar {
         Scalar::String if !value.is_string() => {
             let shown = go_values::syntax(value, Numbers::AsFloats);
@@ -103,14 +103,14 @@ fn scalar_complaint(scalar: Scalar, value: &Value) -> Option<String> {
         Scalar::Number if !value.is_number() => {
             Some(format!("expected numeric (int or float), got {}", go_values::type_name(value)))
         }
-        Scalar::Bool if !value.is_boolean() => Some(format!("expected boolean, got {}", printed(value))),
-        Scalar::Any if !is_text_like => Some(format!("expected any scalar, got {}", printed(value))),
+        Scalar::Bool if !value.is_boolean() => Some(format!("expected boolean, got {}", format_value(value))),
+        Scalar::Any if !is_scalar => Some(format!("expected any scalar, got {}", format_value(value))),
         _ => None,
     }
 }
 
-/// A value inside the wrapper that the real server prints along with it.
-fn printed(value: &Value) -> String {
+/// Formats a value. upstream: the message includes the wrapper type of the value.
+fn format_value(value: &Value) -> String {
     format!("&{{{}}}", go_values::plain(value, Numbers::AsFloats))
 }
 
@@ -120,13 +120,13 @@ mod tests {
     use crate::schema::schema;
     use serde_json::json;
 
-    fn complaint(ty: &str, value: Value) -> String {
+    fn error_message(ty: &str, value: Value) -> String {
         validate(Shape::root(schema().id(ty)), &value).err().unwrap_or_default()
     }
 
     #[test]
-    fn complaints_name_the_place_and_show_the_value() {
-        let service = |spec: Value| complaint("core/v1.Service", json!({"kind": "Service", "spec": spec}));
+    fn errors_have_the_path_and_the_value() {
+        let service = |spec: Value| error_message("core/v1.Service", json!({"kind": "Service", "spec": spec}));
         let cases = [
             (json!({"bogus": 1}), ".spec.bogus: field not declared in schema"),
             (json!({"ports": "x"}), ".spec.ports: expected list, got &{x}"),
@@ -155,22 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn items_may_not_share_a_key() {
+    fn duplicate_keys_are_rejected() {
         let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 80}]);
         assert_eq!(
-            complaint("core/v1.Service", json!({"spec": {"ports": ports}})),
+            error_message("core/v1.Service", json!({"spec": {"ports": ports}})),
             ".spec.ports: duplicate entries for key [port=80,protocol=\"TCP\"]"
         );
         assert_eq!(
-            complaint("core/v1.ConfigMap", json!({"metadata": {"finalizers": ["a", "a"]}})),
+            error_message("core/v1.ConfigMap", json!({"metadata": {"finalizers": ["a", "a"]}})),
             ".metadata.finalizers: duplicate entries for key [=\"a\"]"
         );
     }
 
     #[test]
-    fn several_complaints_are_listed() {
+    fn multiple_errors_are_listed() {
         assert_eq!(
-            complaint("core/v1.ConfigMap", json!({"data": {"a": 1, "b": null, "c": true}})),
+            error_message("core/v1.ConfigMap", json!({"data": {"a": 1, "b": null, "c": true}})),
             "errors:\n  .data.a: expected string, got &value.valueUnstructured{Value:1}\n  \
              .data.c: expected string, got &value.valueUnstructured{Value:true}"
         );

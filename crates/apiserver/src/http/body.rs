@@ -1,4 +1,4 @@
-//! Request bodies: read up to a limit, then decoded into canonical objects.
+//! Reads request bodies up to a size limit and decodes them into canonical objects.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use serde_json::Value;
 use super::kinds;
 use super::negotiate::{BodyType, body_type};
 use super::query::FieldValidation;
-use crate::limits::{Memory, TIME};
+use crate::limits::{Memory, REQUEST_TIMEOUT};
 use crate::patch::json_kind;
 use crate::resources::Resource;
 use crate::schema::{self, DecodeError, Decoded, StrictIssue, TypeId, schema};
 use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
 
-/// Larger bodies are refused with 413.
+/// Maximum size of a request body in bytes; larger bodies are rejected with status 413.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// How long a client may take to send a body that is refused.
-const REFUSED_TIME: Duration = Duration::from_secs(10);
+/// Timeout for reading the body of a rejected request.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the whole body, which takes memory as it grows.
+/// Reads the whole body and accounts for its memory as it grows.
 pub(crate) async fn read<B>(body: Pin<&mut B>, memory: &mut Memory<'_>) -> ApiResult<Bytes>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    tokio::time::timeout(TIME, collect(body, memory)).await.unwrap_or_else(|_| Err(ApiError::timed_out()))
+    tokio::time::timeout(REQUEST_TIMEOUT, collect(body, memory)).await.unwrap_or_else(|_| Err(ApiError::timed_out()))
 }
 
 async fn collect<B>(mut body: Pin<&mut B>, memory: &mut Memory<'_>) -> ApiResult<Bytes>
@@ -42,8 +42,8 @@ where
 {
     let (mut parts, mut size) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let broken = |e: B::Error| ApiError::bad_request(format!("cannot read the request body: {}", e.into()));
-        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        let read_error = |e: B::Error| ApiError::bad_request(format!("cannot read the request body: {}", e.into()));
+        let Ok(data) = frame.map_err(read_error)?.into_data() else { continue };
         size += data.len();
         if size > LIMIT {
             return Err(ApiError::too_large(LIMIT));
@@ -57,10 +57,10 @@ where
     })
 }
 
-/// Reads the rest of the body of a request that is refused, up to the limit, and forgets it: a client that is still sending
-/// would find its stream broken off, and no answer.
+/// Reads and discards the rest of a rejected request's body, up to the limit. Otherwise a client that is still sending
+/// would see a broken connection instead of the response.
 pub(crate) async fn discard<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>) {
-    let reading = async {
+    let drain = async {
         let mut size = 0;
         while let Some(Ok(frame)) = body.frame().await {
             size += frame.data_ref().map_or(0, Bytes::len);
@@ -69,11 +69,11 @@ pub(crate) async fn discard<B: HttpBody<Data = Bytes>>(mut body: Pin<&mut B>) {
             }
         }
     };
-    // Whether it came to its end changes nothing of the answer.
-    let _ = tokio::time::timeout(REFUSED_TIME, reading).await;
+    // The response is the same whether or not the body was read completely.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, drain).await;
 }
 
-/// What a body is expected to hold.
+/// The type of object that a body must contain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) api_version: &'a str,
@@ -95,7 +95,7 @@ fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
-/// Decodes an object body. Issues that strict validation only warns about are appended to `warnings`.
+/// Decodes an object body. With field validation `Warn`, strict decoding errors are appended to `warnings`.
 pub(crate) fn decode_object(
     headers: &HeaderMap,
     body: &[u8],
@@ -108,7 +108,7 @@ pub(crate) fn decode_object(
         BodyType::Yaml => decode_text(body, expected, peek_yaml, schema::decode_yaml)?,
         BodyType::Protobuf => Decoded { value: decode_protobuf(body, expected)?, issues: Vec::new() },
     };
-    if let Some(message) = settle_issues(&decoded.issues, validation, warnings) {
+    if let Some(message) = apply_field_validation(&decoded.issues, validation, warnings) {
         return Err(cannot_handle(expected.kind, expected.version(), expected.kind, &message));
     }
     decoded.value.put("kind", expected.kind);
@@ -116,8 +116,8 @@ pub(crate) fn decode_object(
     Ok(decoded.value)
 }
 
-/// Strict: the message to refuse with. Warn: adds warnings. Ignore: nothing.
-pub(crate) fn settle_issues(
+/// Handles strict decoding errors: `Strict` returns the error message, `Warn` adds warnings, `Ignore` does nothing.
+pub(crate) fn apply_field_validation(
     issues: &[StrictIssue],
     validation: FieldValidation,
     warnings: &mut Vec<String>,
@@ -154,15 +154,15 @@ fn decode_text(body: &[u8], expected: Expected<'_>, peek: Peek, decode: Decode) 
         .map_err(|e| cannot_handle(expected.kind, expected.version(), expected.kind, &e.to_string()))
 }
 
-/// What is no object of any kind; a piece of it is shown.
+/// The error for a body that is not an API object, with an excerpt of the body.
 fn unrecognized(body: &[u8], expected: Expected<'_>, why: &str) -> ApiError {
-    let (kind, shown) = (expected.kind, excerpt(body));
-    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
+    let (kind, printed) = (expected.kind, excerpt(body));
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({printed})"))
 }
 
 fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
     let meta = match body.trim_ascii_start().first() {
-        // Left to itself, serde would read a list as the fields in their order.
+        // serde would deserialize an array as the struct's fields in order.
         Some(b'[') => serde_json::from_slice::<IgnoredAny>(body).map(|_| None),
         _ => serde_json::from_slice::<Option<TypeMeta>>(body).map(|meta| Some(meta.unwrap_or_default())),
     };
@@ -175,21 +175,21 @@ fn peek_json(body: &[u8]) -> Result<TypeMeta, String> {
     Err(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
-/// Why the type of what a JSON text holds cannot be read; `None` if it can.
-pub(crate) fn type_complaint(text: &[u8]) -> Option<String> {
+/// Why apiVersion and kind of a JSON object cannot be read; `None` if they can.
+pub(crate) fn type_meta_error(text: &[u8]) -> Option<String> {
     match peek_json(text) {
-        Ok(meta) => meta.api_version.as_deref().and_then(version_complaint),
+        Ok(meta) => meta.api_version.as_deref().and_then(api_version_error),
         Err(why) => Some(why),
     }
 }
 
-/// A version has a group before it, or none.
-fn version_complaint(api_version: &str) -> Option<String> {
+/// The error for an apiVersion with more than one slash.
+fn api_version_error(api_version: &str) -> Option<String> {
     let parts = api_version.matches('/').count();
     (parts > 1).then(|| format!("unexpected GroupVersion string: {api_version}"))
 }
 
-/// upstream: Go names the anonymous struct it reads the two fields into.
+/// upstream: the message contains the anonymous Go struct with the two fields.
 fn not_an_object(body: &[u8]) -> String {
     let found = match body.trim_ascii_start().first() {
         Some(b'"') => "string",
@@ -204,7 +204,7 @@ fn not_an_object(body: &[u8]) -> String {
     )
 }
 
-/// One of the two fields is no text. The struct has no name, so neither has the field's owner.
+/// The error if apiVersion or kind is not a string. The Go struct is anonymous, so the message has an empty type name.
 fn wrong_type_meta(body: &[u8]) -> String {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let fields = ["apiVersion", "kind"].map(|name| (name, json_kind(value.at(name))));
@@ -213,7 +213,7 @@ fn wrong_type_meta(body: &[u8]) -> String {
     format!("json: cannot unmarshal {found} into Go struct field .{name} of type string")
 }
 
-/// upstream: YAML is read as the JSON it stands for.
+/// upstream: YAML is converted to JSON first.
 fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {
     let (value, _) = schema::yaml::to_value(body).map_err(|e| e.to_string())?;
     match &value {
@@ -229,7 +229,7 @@ fn peek_yaml(body: &[u8]) -> Result<TypeMeta, String> {
     }
 }
 
-/// upstream: what starts like a JSON object is quoted, everything else is shown as hexadecimal.
+/// upstream: a body that starts with `{` is printed as text, everything else in hexadecimal.
 fn excerpt(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     let start = &body[..body.len().min(SHOWN)];
@@ -241,11 +241,11 @@ fn excerpt(body: &[u8]) -> String {
     }
 }
 
-/// Refuses an object of another type; what is absent is taken from the path.
+/// Rejects an object of another type; missing apiVersion and kind default to those of the path.
 fn check_type(meta: &TypeMeta, body: &[u8], expected: Expected<'_>) -> ApiResult<()> {
     let kind = meta.kind.as_deref().filter(|k| !k.is_empty()).unwrap_or(expected.kind);
     let api_version = meta.api_version.as_deref().filter(|v| !v.is_empty()).unwrap_or(expected.api_version);
-    if let Some(why) = version_complaint(api_version) {
+    if let Some(why) = api_version_error(api_version) {
         return Err(unrecognized(body, expected, &why));
     }
     let wanted = expected.api_version;
@@ -254,14 +254,14 @@ fn check_type(meta: &TypeMeta, body: &[u8], expected: Expected<'_>) -> ApiResult
             "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
         )));
     }
-    match other_type(api_version, kind, expected) {
+    match type_mismatch(api_version, kind, expected) {
         Some(why) => Err(cannot_handle(kind, version_of(api_version), expected.kind, &why)),
         None => Ok(()),
     }
 }
 
-/// Why an object of this type is not what is expected; `None` if it is.
-pub(crate) fn other_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
+/// The error for an object of another type than expected; `None` if the types match.
+pub(crate) fn type_mismatch(api_version: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     if kind == expected.kind && api_version == expected.api_version {
         return None;
     }
@@ -279,7 +279,7 @@ pub(crate) fn other_type(api_version: &str, kind: &str, expected: Expected<'_>) 
     })
 }
 
-/// `core`, `apps`, `rbac`: the name of the Go package of a group's internal types.
+/// The Go package of a group's internal types: `core`, `apps`, `rbac`.
 fn internal_group<'a>(expected: Expected<'a>) -> &'a str {
     match expected.api_version.split_once('/') {
         Some((group, _)) => group.split('.').next().unwrap_or(group),
@@ -299,7 +299,7 @@ fn decode_protobuf(body: &[u8], expected: Expected<'_>) -> ApiResult<Value> {
     })
 }
 
-/// Decodes the optional `DeleteOptions` of a DELETE. They may carry any group's version, or none.
+/// Decodes the optional `DeleteOptions` of a DELETE. Their apiVersion may be that of any group, or empty.
 pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResult<Value> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -310,17 +310,17 @@ pub(crate) fn decode_delete_options(headers: &HeaderMap, body: &[u8]) -> ApiResu
         BodyType::Yaml => schema::decode_yaml(ty, body).map(|d| d.value),
         BodyType::Json => {
             let meta = peek_json(body).map_err(ApiError::bad_request)?;
-            // A body of another kind may well have fields that would not decode.
-            refuse_other_kind(meta.kind.as_deref().unwrap_or(""), meta.api_version.as_deref().unwrap_or(""))?;
+            // Check the kind first: a body of another kind may have fields that fail to decode.
+            check_delete_options_kind(meta.kind.as_deref().unwrap_or(""), meta.api_version.as_deref().unwrap_or(""))?;
             schema::decode_json(ty, body).map(|d| d.value)
         }
     };
     let value = value.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    refuse_other_kind(value.text("kind"), value.text("apiVersion"))?;
+    check_delete_options_kind(value.text("kind"), value.text("apiVersion"))?;
     Ok(value)
 }
 
-fn refuse_other_kind(kind: &str, version: &str) -> ApiResult<()> {
+fn check_delete_options_kind(kind: &str, version: &str) -> ApiResult<()> {
     if matches!(kind, "" | "DeleteOptions") {
         return Ok(());
     }
@@ -343,7 +343,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::resources::RESOURCES;
 
-    fn refusal(content_type: &'static str, body: &str) -> String {
+    fn rejection(content_type: &'static str, body: &str) -> String {
         let resource = RESOURCES.iter().find(|r| r.plural == "configmaps").unwrap();
         let headers =
             HeaderMap::from_iter([(http::header::CONTENT_TYPE, http::HeaderValue::from_static(content_type))]);
@@ -353,40 +353,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_unrecognized() {
-        let no_object = |found: &str, shown: &str| {
+    fn bodies_that_are_not_objects_are_unrecognized() {
+        let no_object = |found: &str, printed: &str| {
             format!(
                 "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse \
                  error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} ({shown})"
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} ({printed})"
             )
         };
-        assert_eq!(refusal("application/json", "[]"), no_object("array", "5b5d"));
-        assert_eq!(refusal("application/json", "[1]"), no_object("array", "5b315d"));
-        assert_eq!(refusal("application/json", "true"), no_object("bool", "74727565"));
-        assert_eq!(refusal("application/yaml", "- a"), no_object("array", "2d2061"));
-        assert!(refusal("application/json", "[1").ends_with("unexpected end of JSON input (5b31)"));
+        assert_eq!(rejection("application/json", "[]"), no_object("array", "5b5d"));
+        assert_eq!(rejection("application/json", "[1]"), no_object("array", "5b315d"));
+        assert_eq!(rejection("application/json", "true"), no_object("bool", "74727565"));
+        assert_eq!(rejection("application/yaml", "- a"), no_object("array", "2d2061"));
+        assert!(rejection("application/json", "[1").ends_with("unexpected end of JSON input (5b31)"));
     }
 
     #[test]
-    fn long_bodies_are_cut() {
-        let text = refusal("application/json", &format!("[\"{}", "x".repeat(40)));
+    fn long_bodies_are_truncated_in_errors() {
+        let text = rejection("application/json", &format!("[\"{}", "x".repeat(40)));
         assert!(text.ends_with(&format!("(5b22{} ...)", "78".repeat(28))), "{text}");
     }
 
     #[test]
-    fn other_versions_and_kinds_are_told_apart() {
+    fn invalid_versions_and_other_kinds_have_different_errors() {
         let versions = "{\"apiVersion\":\"a/b/c\",\"kind\":\"ConfigMap\"}";
-        assert!(refusal("application/json", versions).contains("unexpected GroupVersion string: a/b/c ({"));
+        assert!(rejection("application/json", versions).contains("unexpected GroupVersion string: a/b/c ({"));
         let list = "{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\"}";
         assert!(
-            refusal("application/json", list)
+            rejection("application/json", list)
                 .ends_with("converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion")
         );
     }
 
     #[test]
-    fn what_is_no_object_of_a_readable_type_is_refused() {
+    fn bodies_without_a_readable_type_are_rejected() {
         const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
         let cases = [
             (r#"{"kind": "A", "apiVersion": "v1"}"#, None),
@@ -396,17 +396,17 @@ mod tests {
             (r#"{"kind": 5}"#, Some("json: cannot unmarshal number into Go struct field .kind of type string")),
         ];
         for (text, expected) in cases {
-            let found = type_complaint(text.as_bytes());
+            let found = type_meta_error(text.as_bytes());
             let expected = expected.map(|why| format!("{NO_TYPE}{why}"));
             let starts = found.as_deref().zip(expected.as_deref()).is_none_or(|(found, why)| found.starts_with(why));
             assert!(starts && found.is_some() == expected.is_some(), "{text}: {found:?}");
         }
-        let found = type_complaint(br#"{"apiVersion": "a/b/c"}"#);
+        let found = type_meta_error(br#"{"apiVersion": "a/b/c"}"#);
         assert_eq!(found.as_deref(), Some("unexpected GroupVersion string: a/b/c"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_ends_is_not_waited_for_for_ever() {
+    async fn reading_a_body_that_never_ends_times_out() {
         let unfinished = stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
         let (limits, body) = (Limits::default(), pin!(StreamBody::new(unfinished)));
         let error = read(body, &mut limits.client("jane").memory()).await.unwrap_err();

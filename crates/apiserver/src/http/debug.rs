@@ -1,20 +1,20 @@
-//! `/debug/`: test knobs over HTTP.
+//! Debug endpoints under `/debug/`, for tests.
 //!
-//! | request | does |
+//! | request | effect |
 //! |---|---|
-//! | `POST /debug/compact` | forgets all history before now |
-//! | `POST /debug/cut-watches` | ends all watches |
+//! | `POST /debug/compact` | compacts the watch history up to the current revision |
+//! | `POST /debug/cut-watches` | closes all watches |
 //! | `GET /debug/faults` | lists the fault rules |
 //! | `POST /debug/faults` | adds a rule (JSON) |
 //! | `DELETE /debug/faults` | removes all rules |
-//! | `GET /debug/requests` | lists the latest requests about objects, in the order in which they came |
-//! | `POST /debug/seed` | seeds the dice of the rules (a JSON number) |
+//! | `GET /debug/requests` | lists the latest resource requests, oldest first |
+//! | `POST /debug/seed` | seeds the random number generator of the rules (a JSON number) |
 
 use http::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
+use super::non_resource::not_found;
 use super::respond::{Body, text_response};
-use super::site::not_found;
 use crate::faults::FaultRule;
 use crate::state::State;
 use crate::status::{ApiError, ApiResult};
@@ -43,5 +43,5 @@ pub(super) fn serve(state: &State, method: &Method, path: &str, body: &[u8]) -> 
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
-    serde_json::from_slice(body).map_err(|e| ApiError::bad_request(format!("the body is not what this takes: {e}")))
+    serde_json::from_slice(body).map_err(|e| ApiError::bad_request(format!("invalid request body: {e}")))
 }

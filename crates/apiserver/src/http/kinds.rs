@@ -1,12 +1,13 @@
-//! Which kinds exist at all. A body of a kind that exists elsewhere is refused in other words than one of no kind.
+//! All kinds that upstream registers. The error for a body of a registered kind that is not served differs from the error
+//! for an unknown kind.
 
 use std::sync::LazyLock;
 
-/// Every version of every group has these.
-const EVERYWHERE: [&str; 7] =
+/// Kinds registered in every group version.
+const IN_EVERY_VERSION: [&str; 7] =
     ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent"];
 
-/// These belong to no group and stand beside those of the core group.
+/// Kinds without a group, registered with the core group.
 const UNVERSIONED: [&str; 6] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "List", "Status"];
 
 struct GroupVersion {
@@ -23,28 +24,28 @@ fn known(name: &'static str, kinds: &'static str) -> GroupVersion {
     GroupVersion { name, kinds: kinds.split(' ').collect() }
 }
 
-/// Whether upstream has such a kind.
+/// Whether upstream registers this kind.
 pub(crate) fn is_registered(api_version: &str, kind: &str) -> bool {
     let Some(version) = KNOWN.iter().find(|version| version.name == api_version) else { return false };
-    version.kinds.iter().any(|known| stands_for(known, kind))
-        || EVERYWHERE.contains(&kind)
+    version.kinds.iter().any(|known| matches_kind(known, kind))
+        || IN_EVERY_VERSION.contains(&kind)
         || (api_version == "v1" && UNVERSIONED.contains(&kind))
 }
 
-fn stands_for(known: &str, kind: &str) -> bool {
+fn matches_kind(known: &str, kind: &str) -> bool {
     match known.strip_suffix('+') {
         Some(item) => kind.strip_suffix("List").unwrap_or(kind) == item,
         None => known == kind,
     }
 }
 
-/// Whether a kind is the same thing in two versions, so that one can be read as the other.
+/// Whether a kind is the same resource in two API versions, so that one can be converted to the other.
 pub(crate) fn same_kind(kind: &str, one: &str, other: &str) -> bool {
-    is_registered(one, kind) && is_registered(other, kind) && home(kind, one) == home(kind, other)
+    is_registered(one, kind) && is_registered(other, kind) && current_group(kind, one) == current_group(kind, other)
 }
 
-/// The group a kind belongs to at heart. Some were moved, and can still be had at their old address.
-fn home<'a>(kind: &str, api_version: &'a str) -> &'a str {
+/// The current group of a kind. Some kinds were moved and are still served in their former group.
+fn current_group<'a>(kind: &str, api_version: &'a str) -> &'a str {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     match (group, kind) {
         ("events.k8s.io", "Event") => "",
@@ -60,7 +61,7 @@ mod tests {
     use crate::resources::RESOURCES;
 
     #[test]
-    fn kinds_exist_whether_served_or_not() {
+    fn kinds_are_registered_whether_served_or_not() {
         for (api_version, kind, want) in [
             ("v1", "ConfigMap", true),
             ("v1", "ConfigMapList", true),

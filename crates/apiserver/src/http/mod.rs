@@ -1,17 +1,17 @@
-//! From an HTTP request to an answer.
+//! Serves HTTP requests.
 //!
 //! ```text
-//! request ─► authenticate ─► what is the path about? ─► authorize ─► faults ─► read body ─► verb ─► answer
+//! request ─► parse path ─► authenticate ─► authorize ─► faults ─► read body ─► verb ─► response
 //! ```
 
 pub(crate) mod body;
 mod debug;
 mod kinds;
 pub(crate) mod negotiate;
+mod non_resource;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod respond;
-mod site;
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -36,22 +36,22 @@ use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::{self, Call};
 
-use self::negotiate::Wants;
+use self::negotiate::Negotiated;
+pub use self::non_resource::KUBERNETES_MINOR;
 use self::path::{ResourcePath, Target};
 use self::query::Query;
 use self::respond::Body;
-pub use self::site::KUBERNETES_MINOR;
 
-/// What is known of a connection.
+/// The client of a connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     /// The client's certificate (DER), verified by TLS.
     pub(crate) certificate: Option<Arc<[u8]>>,
-    /// Set for clients within the process, which need no credentials.
+    /// Set for in-process clients, which need no credentials.
     pub(crate) trusted: Option<Arc<User>>,
 }
 
-/// Serves one request. An error breaks the connection off without an answer; only fault rules ask for that.
+/// Serves one request. An error closes the connection without a response; only fault rules cause it.
 pub(crate) async fn serve<B>(state: Arc<State>, peer: Peer, request: Request<B>) -> io::Result<Response<Body>>
 where
     B: HttpBody<Data = Bytes>,
@@ -60,7 +60,7 @@ where
     let (parts, body) = request.into_parts();
     let mut body = pin!(body);
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let mut context = Context { state, query, parts, about: None, warnings: Vec::new(), body_read: false };
+    let mut context = Context { state, query, parts, metric: None, warnings: Vec::new(), body_read: false };
     let outcome = context.serve(peer, body.as_mut()).await;
     let mut response = match outcome {
         Ok(response) => response,
@@ -68,20 +68,20 @@ where
             if context.is_sending() {
                 body::discard(body).await;
             }
-            let wants = Wants::for_errors(&context.parts.headers, &context.query);
-            respond::error_response(&wants, &context.parts.headers, &error)
+            let negotiated = Negotiated::for_errors(&context.parts.headers, &context.query);
+            respond::error_response(&negotiated, &context.parts.headers, &error)
         }
-        Err(Failure::Reset) => return Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset on request")),
+        Err(Failure::Reset) => return Err(io::Error::new(io::ErrorKind::ConnectionReset, "reset by a fault rule")),
     };
     respond::add_warnings(&mut response, &context.warnings);
-    if let Some(about) = context.about {
-        context.state.requests.count(RequestKind { code: response.status().as_u16(), ..about });
+    if let Some(metric) = context.metric {
+        context.state.requests.count(RequestKind { code: response.status().as_u16(), ..metric });
     }
     tracing::debug!(method = %context.parts.method, uri = %context.parts.uri, code = response.status().as_u16(), "served");
     Ok(response)
 }
 
-/// Why a request got no ordinary answer.
+/// Why a request failed.
 enum Failure {
     Api(ApiError),
     Reset,
@@ -93,20 +93,20 @@ impl From<ApiError> for Failure {
     }
 }
 
-/// What is to go wrong in the course of a request.
+/// Faults to inject while the request is processed.
 #[derive(Default)]
 struct Injected {
-    tear_watch: bool,
-    lose_answer: bool,
-    answer_after: Duration,
+    truncate_watch: bool,
+    drop_response: bool,
+    response_delay: Duration,
 }
 
 struct Context {
     state: Arc<State>,
     query: Query,
     parts: Parts,
-    /// What to count the request as; known once the path and the verb are.
-    about: Option<RequestKind>,
+    /// Labels of the request metric, known once path and verb are parsed.
+    metric: Option<RequestKind>,
     warnings: Vec<String>,
     body_read: bool,
 }
@@ -123,12 +123,12 @@ impl Context {
         match target {
             Target::Resource(path) => self.resource(path, user, body).await,
             target => {
-                let user = self.admit(user, &self.unserved_attributes(&target))?;
+                let user = self.authorize(user, &self.unserved_attributes(&target))?;
                 let state = self.state.clone();
                 let client = state.limits.client(&user.name);
                 let mut memory = client.memory();
                 let body = self.read(body, &mut memory).await?;
-                Ok(self.site(target, &body)?)
+                Ok(self.non_resource(target, &body)?)
             }
         }
     }
@@ -138,17 +138,17 @@ impl Context {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let whole = body::read(body, memory).await?;
+        let bytes = body::read(body, memory).await?;
         self.body_read = true;
-        Ok(whole)
+        Ok(bytes)
     }
 
-    /// Whether the client may still be sending its body. One that asked first has not begun, and needs not.
+    /// Whether the client may still be sending its body. A client that sent `Expect: 100-continue` has not started.
     fn is_sending(&self) -> bool {
         !self.body_read && !self.parts.headers.contains_key(http::header::EXPECT)
     }
 
-    /// A timeout is not kept to, but has to be one; watches and logs have none.
+    /// Validates the `timeout` parameter, which is otherwise ignored. Watches and logs do not have it.
     fn check_timeout(&self, target: &Target) -> ApiResult<()> {
         let long_running = match target {
             Target::Resource(path) => {
@@ -172,10 +172,10 @@ impl Context {
         auth::authenticate(&self.state, peer.certificate.as_deref(), header)
     }
 
-    /// Takes the user for whom they ask to be taken, and lets them pass if they may.
-    fn admit(&self, user: User, wants: &Attributes) -> ApiResult<User> {
+    /// Applies impersonation, then authorizes the request. Returns the effective user.
+    fn authorize(&self, user: User, attributes: &Attributes) -> ApiResult<User> {
         let user = auth::impersonate(&self.state, &user, &self.parts.headers)?.unwrap_or(user);
-        auth::authorize(&self.state, &user, wants)?;
+        auth::authorize(&self.state, &user, attributes)?;
         Ok(user)
     }
 
@@ -184,16 +184,16 @@ impl Context {
             Target::NoSuchResource | Target::Other => path::unserved(self.parts.uri.path(), &self.parts.method),
             _ => None,
         };
-        let Some(mut wants) = unserved else { return self.path_attributes() };
-        if wants.name.is_empty() {
-            wants.verb = match wants.verb.as_str() {
+        let Some(mut attributes) = unserved else { return self.path_attributes() };
+        if attributes.name.is_empty() {
+            attributes.verb = match attributes.verb.as_str() {
                 "get" if self.query.flag("watch") => "watch".into(),
                 "get" => "list".into(),
                 "delete" => "deletecollection".into(),
-                _ => wants.verb,
+                _ => attributes.verb,
             };
         }
-        wants
+        attributes
     }
 
     fn path_attributes(&self) -> Attributes {
@@ -205,7 +205,7 @@ impl Context {
     }
 
     fn resource_attributes(&self, path: &ResourcePath, verb: String) -> Attributes {
-        // upstream: requests about a Namespace itself carry its name as their namespace.
+        // upstream: requests for a Namespace object have its name as their namespace.
         let namespace = if path.resource.plural == "namespaces" { &path.name } else { &path.namespace };
         Attributes {
             group: path.resource.group.into(),
@@ -219,7 +219,7 @@ impl Context {
         }
     }
 
-    /// Listing or watching one object by its name takes no more rights than to that object.
+    /// The name of a list or watch with `metadata.name` in its field selector: permission for that object is enough.
     fn selected_name(&self, path: &ResourcePath, verb: &str) -> Option<String> {
         if !path.name.is_empty() || !matches!(verb, "list" | "watch") {
             return None;
@@ -238,18 +238,18 @@ impl Context {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.warn_of_deprecation(path.resource);
+        self.warn_if_deprecated(path.resource);
         let verb = verbs::verb_of(&self.parts.method, &path, &self.query);
         let wanted =
             verb.as_ref().map_or_else(|_| self.parts.method.as_str().to_ascii_lowercase(), |v| (*v).to_owned());
         let subresource = path.subresource.map_or("", |subresource| subresource.name);
-        let about = |verb: &&'static str| RequestKind { verb, resource: path.resource.plural, subresource, code: 0 };
-        // Before it is known whether they may: what is refused counts, too.
-        self.about = verb.as_ref().ok().map(about);
-        let user = self.admit(user, &self.resource_attributes(&path, wanted))?;
+        let metric = |verb: &&'static str| RequestKind { verb, resource: path.resource.plural, subresource, code: 0 };
+        // Set before authorization, so that the metric counts rejected requests.
+        self.metric = verb.as_ref().ok().map(metric);
+        let user = self.authorize(user, &self.resource_attributes(&path, wanted))?;
         let verb = verb?;
-        self.note(verb, &path, &user);
-        let Injected { tear_watch, lose_answer, answer_after } = self.inject(verb, &path).await?;
+        self.record(verb, &path, &user);
+        let Injected { truncate_watch, drop_response, response_delay } = self.inject(verb, &path).await?;
         let (state, name) = (self.state.clone(), user.name.clone());
         let client = state.limits.client(&name);
         let mut memory = client.memory();
@@ -262,32 +262,32 @@ impl Context {
             user,
             body,
             warnings: Vec::new(),
-            tear_watch,
+            truncate_watch,
         };
         let (outcome, mut warnings) = call.run(verb, &client).await;
         self.warnings.append(&mut warnings);
-        if !answer_after.is_zero() {
-            tokio::time::sleep(answer_after).await;
+        if !response_delay.is_zero() {
+            tokio::time::sleep(response_delay).await;
         }
-        if lose_answer {
+        if drop_response {
             return Err(Failure::Reset);
         }
         Ok(outcome?)
     }
 
-    fn warn_of_deprecation(&mut self, resource: &Resource) {
+    fn warn_if_deprecated(&mut self, resource: &Resource) {
         if resource.kind == "Endpoints" {
             self.warnings.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into());
         }
     }
 
-    /// Keeps the request in mind for whoever looks at the journal.
-    fn note(&self, verb: &str, path: &ResourcePath, user: &User) {
+    /// Records the request in the journal.
+    fn record(&self, verb: &str, path: &ResourcePath, user: &User) {
         if !self.state.options.debug_endpoints {
             return;
         }
         let agent = self.parts.headers.get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-        self.state.journal.note(Entry {
+        self.state.journal.record(Entry {
             user: user.name.clone(),
             user_agent: agent.unwrap_or_default().to_owned(),
             verb: verb.to_owned(),
@@ -298,7 +298,7 @@ impl Context {
         });
     }
 
-    /// Plays out the faults that are in force for this request; says what is to go wrong later on.
+    /// Applies the fault rules for this request. Returns the faults to inject later.
     async fn inject(&self, verb: &str, path: &ResourcePath) -> Result<Injected, Failure> {
         let mut injected = Injected::default();
         let target = FaultTarget {
@@ -312,9 +312,9 @@ impl Context {
             match effect {
                 Effect::Latency(delay) => tokio::time::sleep(delay).await,
                 Effect::Reset => return Err(Failure::Reset),
-                Effect::AnswerLost => injected.lose_answer = true,
-                Effect::AnswerLate(delay) => injected.answer_after += delay,
-                Effect::PartialWatchLine => injected.tear_watch = true,
+                Effect::AnswerLost => injected.drop_response = true,
+                Effect::AnswerLate(delay) => injected.response_delay += delay,
+                Effect::PartialWatchLine => injected.truncate_watch = true,
                 Effect::Status { code, message, retry_after } => {
                     return Err(Failure::Api(ApiError::injected(code, &message, retry_after)));
                 }
@@ -323,8 +323,8 @@ impl Context {
         Ok(injected)
     }
 
-    fn site(&mut self, target: Target, body: &[u8]) -> ApiResult<Response<Body>> {
-        let request = site::SiteRequest {
+    fn non_resource(&mut self, target: Target, body: &[u8]) -> ApiResult<Response<Body>> {
+        let request = non_resource::NonResourceRequest {
             state: &self.state,
             method: &self.parts.method,
             path: self.parts.uri.path(),
@@ -332,6 +332,6 @@ impl Context {
             headers: &self.parts.headers,
             body,
         };
-        site::serve(&request, target)
+        non_resource::serve(&request, target)
     }
 }

@@ -1,4 +1,4 @@
-//! Which form of answer a client wants, and which form its body has.
+//! Content negotiation: the format of the response and of the request body.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
@@ -7,7 +7,7 @@ use super::query::Query;
 use crate::status::{ApiError, ApiResult};
 use crate::table::Include;
 
-/// The encodings we write. Protobuf is read but never written: clients that prefer it also accept JSON.
+/// Encodings of responses. Protobuf is supported in requests only: clients that prefer it also accept JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -15,7 +15,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// What the client wants objects turned into.
+/// Representation of objects in the response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Shape {
     #[default]
@@ -29,9 +29,9 @@ pub(crate) enum Shape {
     },
 }
 
-/// The negotiated form of an answer.
+/// The negotiated representation of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wants {
+pub(crate) struct Negotiated {
     pub(crate) format: Format,
     pub(crate) shape: Shape,
     pub(crate) pretty: bool,
@@ -40,16 +40,16 @@ pub(crate) struct Wants {
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMED: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What a route says it can answer with. The router looks at this first, and knows neither quality nor parameters.
+/// The media types that a route can produce. The router checks them first, ignoring quality and parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// One object.
     Object,
-    /// A list, which may also be watched.
+    /// A list, which also supports watch.
     List,
-    /// JSON and nothing else.
+    /// JSON only.
     Json,
-    /// A set of keys.
+    /// A JSON Web Key Set.
     KeySet,
 }
 
@@ -73,7 +73,7 @@ impl Offer {
         }
     }
 
-    /// The router's own check of the Accept header.
+    /// The router's check of the Accept header.
     pub(crate) fn check(self, headers: &HeaderMap) -> ApiResult<()> {
         let header = accept_header(headers);
         let types = header.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
@@ -85,7 +85,7 @@ impl Offer {
     }
 }
 
-/// upstream: of several Accept headers only the first counts.
+/// upstream: only the first Accept header is used.
 fn accept_header(headers: &HeaderMap) -> &str {
     headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default()
 }
@@ -117,7 +117,7 @@ impl<'a> MediaRange<'a> {
         self.params.iter().find(|(k, _)| *k == name).map_or("", |(_, v)| *v)
     }
 
-    /// upstream: what is more special wins over what is more wanted.
+    /// upstream: a more specific range precedes one with a higher quality.
     fn comes_before(&self, other: &MediaRange<'_>) -> bool {
         self.quality > other.quality
             || (self.kind != "*" && other.kind == "*")
@@ -132,14 +132,14 @@ impl<'a> MediaRange<'a> {
         }
     }
 
-    /// Whether it lets an OpenAPI document pass as JSON. Those who ask for protobuf get JSON, too.
+    /// Whether the range accepts an OpenAPI document as JSON. Clients that accept protobuf get JSON, too.
     pub(crate) fn allows_json(&self) -> bool {
         let subtype =
             self.subtype.starts_with("com.github.proto-openapi.spec.v3") || matches!(self.subtype, "json" | "*");
         matches!(self.kind, "application" | "*") && subtype
     }
 
-    /// Whether the stream and server version it names, if any, exist.
+    /// Whether the `stream` and `sv` parameters, if any, are supported.
     fn is_servable(&self, format: Format) -> bool {
         let stream = match self.param("stream") {
             "" => true,
@@ -171,7 +171,7 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-/// The entries of the Accept header, best first. Put in order one by one, because `comes_before` is no total order.
+/// The entries of the Accept header, best first. Uses insertion sort, because `comes_before` is not a total order.
 pub(crate) fn accept(headers: &HeaderMap) -> Vec<MediaRange<'_>> {
     let mut sorted: Vec<MediaRange<'_>> = Vec::new();
     for range in accept_header(headers).split(',').filter_map(MediaRange::parse) {
@@ -181,45 +181,45 @@ pub(crate) fn accept(headers: &HeaderMap) -> Vec<MediaRange<'_>> {
     sorted
 }
 
-impl Wants {
-    /// What errors look like before (or whether or not) negotiation succeeds.
-    pub(crate) fn for_errors(headers: &HeaderMap, query: &Query) -> Wants {
-        Wants::plain(headers, query).unwrap_or(Wants { pretty: true, ..Wants::default() })
+impl Negotiated {
+    /// The representation of errors, which does not depend on a successful negotiation.
+    pub(crate) fn for_errors(headers: &HeaderMap, query: &Query) -> Negotiated {
+        Negotiated::plain(headers, query).unwrap_or(Negotiated { pretty: true, ..Negotiated::default() })
     }
 
-    /// Negotiates the answer of an endpoint that turns objects into nothing else.
-    pub(crate) fn untransformed(headers: &HeaderMap, query: &Query) -> ApiResult<Wants> {
-        Wants::plain(headers, query).ok_or_else(not_acceptable)
+    /// Negotiates the response of an endpoint without Tables or partial metadata.
+    pub(crate) fn untransformed(headers: &HeaderMap, query: &Query) -> ApiResult<Negotiated> {
+        Negotiated::plain(headers, query).ok_or_else(not_acceptable)
     }
 
-    fn plain(headers: &HeaderMap, query: &Query) -> Option<Wants> {
+    fn plain(headers: &HeaderMap, query: &Query) -> Option<Negotiated> {
         if accept_header(headers).is_empty() {
-            return Some(Wants { pretty: pretty(headers, query), ..Wants::default() });
+            return Some(Negotiated { pretty: pretty(headers, query), ..Negotiated::default() });
         }
-        accept(headers).iter().filter(|range| range.is_plain()).find_map(|range| range.wants(headers, query))
+        accept(headers).iter().filter(|range| range.is_plain()).find_map(|range| range.to_negotiated(headers, query))
     }
 
-    /// Negotiates the answer to a request for objects.
-    pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> ApiResult<Wants> {
+    /// Negotiates the response of a request for objects.
+    pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> ApiResult<Negotiated> {
         offer.check(headers)?;
         if accept_header(headers).is_empty() {
-            return Ok(Wants { pretty: pretty(headers, query), ..Wants::default() });
+            return Ok(Negotiated { pretty: pretty(headers, query), ..Negotiated::default() });
         }
-        accept(headers).iter().find_map(|range| range.wants(headers, query)).ok_or_else(not_acceptable)
+        accept(headers).iter().find_map(|range| range.to_negotiated(headers, query)).ok_or_else(not_acceptable)
     }
 
-    /// Negotiates a watch, which is never YAML.
-    pub(crate) fn negotiate_watch(headers: &HeaderMap, query: &Query) -> ApiResult<Wants> {
-        let wants = Wants::negotiate(headers, query, Offer::List)?;
-        match wants.format {
-            Format::Json => Ok(wants),
+    /// Negotiates a watch, which does not support YAML.
+    pub(crate) fn negotiate_watch(headers: &HeaderMap, query: &Query) -> ApiResult<Negotiated> {
+        let negotiated = Negotiated::negotiate(headers, query, Offer::List)?;
+        match negotiated.format {
+            Format::Json => Ok(negotiated),
             Format::Yaml => {
                 Err(ApiError::not_acceptable(format!("only the following media types are accepted: {STREAMED}")))
             }
         }
     }
 
-    /// What the rows of a Table hold; of no interest for other shapes.
+    /// The `includeObject` parameter of a Table; the default for other representations.
     pub(crate) fn include(&self, query: &Query) -> ApiResult<Include> {
         match self.shape {
             Shape::Table { .. } => query.include(),
@@ -229,10 +229,10 @@ impl Wants {
 }
 
 impl MediaRange<'_> {
-    fn wants(&self, headers: &HeaderMap, query: &Query) -> Option<Wants> {
+    fn to_negotiated(&self, headers: &HeaderMap, query: &Query) -> Option<Negotiated> {
         let format = self.format().filter(|format| self.is_servable(*format))?;
         let pretty = self.param("pretty") == "1" || pretty(headers, query);
-        Some(Wants { format, shape: self.shape()?, pretty })
+        Some(Negotiated { format, shape: self.shape()?, pretty })
     }
 }
 
@@ -240,7 +240,7 @@ fn not_acceptable() -> ApiError {
     ApiError::not_acceptable(format!("only the following media types are accepted: {ACCEPTED}"))
 }
 
-/// Browsers and the like get indented JSON unless they say otherwise.
+/// Whether to indent JSON: as the `pretty` parameter says, else for curl, Wget and browsers.
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     match query.get("pretty").filter(|value| !value.is_empty()) {
         Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
@@ -251,7 +251,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
 }
 
-/// What a request body is written in.
+/// Encoding of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyType {
     Json,
@@ -259,7 +259,7 @@ pub(crate) enum BodyType {
     Protobuf,
 }
 
-/// The kinds of PATCH.
+/// Patch types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchType {
     Json,
@@ -272,12 +272,12 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
 }
 
-/// The media type in lower case; `None` if a parameter makes no sense.
+/// The media type in lower case; `None` if a parameter is malformed.
 fn media_type(header: &str) -> Option<String> {
     let (media_type, params) = header.split_once(';').unwrap_or((header, ""));
     let params = params.trim().strip_suffix(';').unwrap_or(params).trim();
-    let sound = params.is_empty() || params.split(';').all(is_parameter);
-    sound.then(|| media_type.trim().to_ascii_lowercase())
+    let valid = params.is_empty() || params.split(';').all(is_parameter);
+    valid.then(|| media_type.trim().to_ascii_lowercase())
 }
 
 fn is_parameter(text: &str) -> bool {
@@ -287,7 +287,7 @@ fn is_parameter(text: &str) -> bool {
     is_token(name) && (quoted || is_token(value))
 }
 
-/// The type of an object body.
+/// The encoding of an object body.
 pub(crate) fn body_type(headers: &HeaderMap) -> ApiResult<BodyType> {
     match media_type(content_type(headers)).as_deref() {
         Some("" | "application/json") => Ok(BodyType::Json),
@@ -299,7 +299,7 @@ pub(crate) fn body_type(headers: &HeaderMap) -> ApiResult<BodyType> {
     }
 }
 
-/// The type of a PATCH.
+/// The patch type of a PATCH request.
 pub(crate) fn patch_type(headers: &HeaderMap) -> ApiResult<PatchType> {
     match content_type(headers).split(';').next().unwrap_or_default().trim() {
         "application/json-patch+json" => Ok(PatchType::Json),
@@ -319,9 +319,10 @@ mod tests {
         HeaderMap::from_iter([(ACCEPT, HeaderValue::from_str(accept).unwrap())])
     }
 
-    fn negotiated(accept: &str) -> Result<(Format, Shape), String> {
-        let wants = Wants::negotiate(&headers(accept), &Query::default(), Offer::Object).map_err(|e| e.message)?;
-        Ok((wants.format, wants.shape))
+    fn negotiate_object(accept: &str) -> Result<(Format, Shape), String> {
+        let negotiated =
+            Negotiated::negotiate(&headers(accept), &Query::default(), Offer::Object).map_err(|e| e.message)?;
+        Ok((negotiated.format, negotiated.shape))
     }
 
     #[test]
@@ -336,12 +337,12 @@ mod tests {
             ("application/json;as=Table;g=meta.k8s.io;v=v9,application/yaml", Format::Yaml, Shape::Object),
             ("application/yaml;stream=watch,application/json", Format::Json, Shape::Object),
         ] {
-            assert_eq!(negotiated(accept), Ok((format, shape)), "{accept}");
+            assert_eq!(negotiate_object(accept), Ok((format, shape)), "{accept}");
         }
     }
 
     #[test]
-    fn content_types_are_read_as_go_reads_them() {
+    fn content_types_are_parsed_as_in_go() {
         for (given, want) in [
             ("application/JSON", Some("application/json")),
             ("application/json; charset=utf-8", Some("application/json")),
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_what_there_is() {
+    fn errors_list_the_available_media_types() {
         let router = "406: Not Acceptable\n\nAvailable representations: ";
         let negotiator = "only the following media types are accepted: ";
         for (accept, start) in [
@@ -366,15 +367,16 @@ mod tests {
             ("application/json;sv=v2", negotiator),
             ("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", negotiator),
         ] {
-            assert_eq!(negotiated(accept), Err(format!("{start}{ACCEPTED}")), "{accept}");
+            assert_eq!(negotiate_object(accept), Err(format!("{start}{ACCEPTED}")), "{accept}");
         }
         let list = Offer::List.check(&headers("text/html")).unwrap_err();
         assert_eq!(list.message, format!("{router}{ACCEPTED}, {STREAMED}"));
     }
 
     #[test]
-    fn errors_are_indented_json_for_those_who_accept_only_other_shapes() {
-        let wants = Wants::for_errors(&headers("application/yaml;as=Table;g=meta.k8s.io;v=v1"), &Query::default());
-        assert_eq!((wants.format, wants.pretty), (Format::Json, true));
+    fn errors_are_indented_json_if_only_other_representations_are_accepted() {
+        let negotiated =
+            Negotiated::for_errors(&headers("application/yaml;as=Table;g=meta.k8s.io;v=v1"), &Query::default());
+        assert_eq!((negotiated.format, negotiated.pretty), (Format::Json, true));
     }
 }

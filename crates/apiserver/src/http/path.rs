@@ -1,14 +1,14 @@
-//! What a path is about.
+//! Parses request paths.
 
 use http::Method;
 
 use crate::auth::Attributes;
 use crate::resources::{self, RESOURCES, Resource, Subresource};
 
-/// The meaning of a path.
+/// The target of a request path.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// An object, a collection, or a part of an object.
+    /// An object, a collection or a subresource.
     Resource(ResourcePath),
     /// `/api`.
     CoreVersions,
@@ -18,7 +18,7 @@ pub(crate) enum Target {
     Group(String),
     /// `/api/v1`, `/apis/GROUP/VERSION`.
     Resources { group: String, version: String },
-    /// A known group, but no such resource: 404 as a Status.
+    /// An unknown resource of a known group: 404 with a Status object.
     NoSuchResource,
     /// Everything else.
     Other,
@@ -33,13 +33,13 @@ pub(crate) struct ResourcePath {
     /// Empty for a collection.
     pub(crate) name: String,
     pub(crate) subresource: Option<&'static Subresource>,
-    /// The old `/watch/` form of the path.
+    /// Whether the path has the deprecated `/watch/` prefix.
     pub(crate) watch: bool,
 }
 
-/// Reads a path.
+/// Parses a path.
 pub(crate) fn parse(path: &str) -> Target {
-    // Decoded first, so that an escaped slash parts segments, too.
+    // Decode first, so that an escaped slash also separates segments.
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let path = path.strip_prefix('/').unwrap_or(&path).trim_end_matches('/');
     let parts: Vec<&str> = path.split('/').collect();
@@ -56,8 +56,8 @@ pub(crate) fn parse(path: &str) -> Target {
     }
 }
 
-/// What a path would be about if its resource were served: what authorisation judges before anybody looks whether it
-/// is. The verb is that of an object; `None` for a path that cannot be about a resource.
+/// The request attributes of a path whose resource is not served: authorization runs before the 404. The verb is that of a
+/// single object. Returns `None` for a path that is not a resource path.
 pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let parts: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
@@ -76,7 +76,7 @@ pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
         _ => ("", rest),
     };
     let part = |at: usize| rest.get(at).map(|s| (*s).to_owned()).unwrap_or_default();
-    let wants = Attributes {
+    let attributes = Attributes {
         verb: verb.into(),
         group: group.into(),
         version: version.into(),
@@ -86,18 +86,18 @@ pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
         namespace: namespace.into(),
         path: String::new(),
     };
-    (!wants.resource.is_empty()).then_some(wants)
+    (!attributes.resource.is_empty()).then_some(attributes)
 }
 
-/// Why a path is not served that people look for: in words, since "not found" would let them look for their own mistake.
+/// An error message for well-known paths that this server does not support; "not found" would suggest a client error.
 pub(crate) fn unsupported(path: &str) -> Option<String> {
-    let wants = unserved(path, &Method::GET)?;
-    match (wants.group.as_str(), wants.resource.as_str(), wants.subresource.as_str()) {
+    let attributes = unserved(path, &Method::GET)?;
+    match (attributes.group.as_str(), attributes.resource.as_str(), attributes.subresource.as_str()) {
         ("", "pods", part @ ("exec" | "attach" | "portforward" | "proxy")) => {
-            Some(format!("pods/{part} is not supported: this API server has no kubelets, and containers do not run"))
+            Some(format!("pods/{part} is not supported: this API server runs no kubelets and no containers"))
         }
         ("", resource @ ("nodes" | "services"), "proxy") => {
-            Some(format!("{resource}/proxy is not supported: this API server forwards no requests"))
+            Some(format!("{resource}/proxy is not supported: this API server does not proxy requests"))
         }
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => {
             Some("custom resources are not supported by this API server".to_owned())
@@ -147,9 +147,9 @@ fn in_version(group: &str, version: &str, rest: &[&str]) -> Target {
     if watch && (sub.is_some() || !resource.allows("watch")) {
         return Target::NoSuchResource;
     }
-    let placed = resource.namespaced != namespace.is_empty();
+    let scope_matches = resource.namespaced != namespace.is_empty();
     let all_namespaces = resource.namespaced && namespace.is_empty() && name.is_empty() && !resource.is_virtual();
-    if !placed && !all_namespaces {
+    if !scope_matches && !all_namespaces {
         return Target::NoSuchResource;
     }
     if resource.is_virtual() && !name.is_empty() {
@@ -162,7 +162,7 @@ fn in_version(group: &str, version: &str, rest: &[&str]) -> Target {
 mod tests {
     use super::*;
 
-    fn shown(path: &str) -> String {
+    fn describe(path: &str) -> String {
         match parse(path) {
             Target::Resource(p) => {
                 format!("{:?} {:?} {:?} {:?}", p.resource, p.namespace, p.name, p.subresource.map(|s| s.name))
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_still_has_a_name() {
+    fn unserved_paths_have_request_attributes() {
         let cases = [
             ("/apis/foo.io/v1/things", Some("get foo.io things \"\" \"\" \"\"")),
             ("/apis/foo.io/v1/namespaces/n/things/a/part", Some("get foo.io things \"n\" \"a\" \"part\"")),
@@ -184,15 +184,15 @@ mod tests {
             ("/metrics", None),
         ];
         for (path, meaning) in cases {
-            let shown = unserved(path, &Method::GET).map(|a| {
+            let description = unserved(path, &Method::GET).map(|a| {
                 format!("{} {} {} {:?} {:?} {:?}", a.verb, a.group, a.resource, a.namespace, a.name, a.subresource)
             });
-            assert_eq!(shown.as_deref(), meaning, "{path}");
+            assert_eq!(description.as_deref(), meaning, "{path}");
         }
     }
 
     #[test]
-    fn what_people_look_for_is_said_to_be_missing() {
+    fn unsupported_paths_have_an_error_message() {
         let cases = [
             ("/api/v1/namespaces/n/pods/p/exec", Some("pods/exec is not supported")),
             ("/api/v1/namespaces/n/pods/p/attach", Some("pods/attach is not supported")),
@@ -204,15 +204,15 @@ mod tests {
             ("/api/v1/namespaces/n/pods/p/bogus", None),
             ("/apis/foo.io/v1/things", None),
         ];
-        for (path, says) in cases {
-            let said = unsupported(path);
-            assert_eq!(said.is_some(), says.is_some(), "{path}");
-            assert!(said.unwrap_or_default().starts_with(says.unwrap_or_default()), "{path}");
+        for (path, expected) in cases {
+            let message = unsupported(path);
+            assert_eq!(message.is_some(), expected.is_some(), "{path}");
+            assert!(message.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{path}");
         }
     }
 
     #[test]
-    fn paths_mean_what_they_mean_upstream() {
+    fn paths_are_parsed_as_upstream() {
         let cases = [
             ("/api/v1/nodes", "nodes \"\" \"\" None"),
             ("/api/v1/nodes/", "nodes \"\" \"\" None"),
@@ -237,7 +237,7 @@ mod tests {
             ("/healthz", "Other"),
         ];
         for (path, meaning) in cases {
-            assert_eq!(shown(path), meaning, "{path}");
+            assert_eq!(describe(path), meaning, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Query parameters and the options they carry.
+//! Query parameters and request options.
 
 use crate::field_error::FieldError;
 use crate::go_text;
@@ -8,9 +8,9 @@ use crate::status::{ApiError, ApiResult, Named};
 use crate::store::Stored;
 use crate::table::Include;
 
-/// The decoded query string; empty pairs (`?&watch=true`) are passed over.
+/// The decoded query string. Empty pairs (`?&watch=true`) are skipped.
 ///
-/// upstream: so are pairs that hold a semicolon or a broken escape.
+/// upstream: pairs with a semicolon or a malformed escape are skipped, too.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
@@ -18,8 +18,8 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Query {
-        let sound = text.split('&').filter(|pair| !pair.contains(';') && has_sound_escapes(pair));
-        let pairs = sound.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()).into_owned());
+        let valid = text.split('&').filter(|pair| !pair.contains(';') && has_valid_escapes(pair));
+        let pairs = valid.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()).into_owned());
         Query { pairs: pairs.filter(|(k, _)| !k.is_empty()).collect() }
     }
 
@@ -37,7 +37,7 @@ impl Query {
         self.get(name).unwrap_or_default()
     }
 
-    /// upstream: anything but an explicit no counts as yes.
+    /// upstream: every value except `false` and `0` is true.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }
@@ -51,7 +51,7 @@ impl Query {
         text.parse().map(Some).map_err(|e| ApiError::bad_request(go_text::number_error("ParseInt", text, &e)))
     }
 
-    /// What `includeObject` asks for in a Table.
+    /// The `includeObject` parameter of a Table request.
     pub(crate) fn include(&self) -> ApiResult<Include> {
         match self.text("includeObject") {
             "" | "Metadata" => Ok(Include::Metadata),
@@ -66,13 +66,13 @@ impl Query {
     }
 }
 
-/// Each `%` is followed by two hexadecimal digits.
-fn has_sound_escapes(text: &str) -> bool {
-    let is_sound = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
-    text.split('%').skip(1).all(is_sound)
+/// Whether each `%` is followed by two hexadecimal digits.
+fn has_valid_escapes(text: &str) -> bool {
+    let is_valid = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
+    text.split('%').skip(1).all(is_valid)
 }
 
-/// How the resourceVersion of a list is meant.
+/// The `resourceVersionMatch` parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
     NotOlderThan,
@@ -84,7 +84,7 @@ pub(crate) enum Match {
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
-    /// As given: unset and "0" differ from each other and from a number.
+    /// The parameter as sent: unset, "0" and other numbers have different meanings.
     pub(crate) resource_version: String,
     pub(crate) version_match: Option<Match>,
     pub(crate) limit: usize,
@@ -95,14 +95,14 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    /// Reads the options in upstream's order, which decides what error comes first: numbers, selectors, rules, and
-    /// only then whether the kind has the fields that are selected.
+    /// Parses the options in upstream's order, which determines the first error: numbers, selectors, validation rules, then
+    /// whether the kind supports the selected fields.
     pub(crate) fn parse(resource: &Resource, query: &Query) -> ApiResult<ListOptions> {
         let timeout_seconds = query.int("timeoutSeconds")?;
         let limit = query.int("limit")?.unwrap_or(0);
         let options = ListOptions {
             labels: LabelSelector::parse(query.text("labelSelector"))?,
-            fields: FieldSelector::read(query.text("fieldSelector"))?,
+            fields: FieldSelector::parse_unchecked(query.text("fieldSelector"))?,
             resource_version: query.text("resourceVersion").to_owned(),
             version_match: None,
             limit: usize::try_from(limit).unwrap_or(0),
@@ -112,11 +112,11 @@ impl ListOptions {
             send_initial_events: query.optional_flag("sendInitialEvents"),
         };
         let mut options = options.with_match(query.text("resourceVersionMatch"), query.flag("watch"))?;
-        options.fields = options.fields.known_to(resource)?;
+        options.fields = options.fields.for_resource(resource)?;
         Ok(options)
     }
 
-    /// The selectors let the object through.
+    /// Whether the selectors match the object.
     pub(crate) fn matches(&self, object: &Stored) -> bool {
         self.labels.matches(&object.labels) && self.fields.matches(object)
     }
@@ -165,10 +165,10 @@ impl ListOptions {
         errors
     }
 
-    /// upstream: a watch from nowhere in particular counts as one that asked for the initial events.
+    /// upstream: a watch without a resource version, or with "0", implies `sendInitialEvents`.
     fn with_initial_events<'t>(&mut self, text: &'t str) -> &'t str {
-        let from_anywhere = matches!(self.resource_version.as_str(), "" | "0");
-        if self.send_initial_events.is_some() || !text.is_empty() || !from_anywhere {
+        let from_any_version = matches!(self.resource_version.as_str(), "" | "0");
+        if self.send_initial_events.is_some() || !text.is_empty() || !from_any_version {
             return text;
         }
         self.send_initial_events = Some(true);
@@ -204,7 +204,7 @@ impl ListOptions {
     }
 }
 
-/// How unknown and duplicate fields are met.
+/// Handling of unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Strict,
@@ -257,8 +257,8 @@ impl WriteOptions {
 }
 
 fn manager_errors(manager: &str) -> Vec<FieldError> {
-    const LONGEST: usize = 128;
-    let too_long = (manager.len() > LONGEST).then(|| FieldError::too_long("fieldManager", LONGEST));
+    const MAX_LENGTH: usize = 128;
+    let too_long = (manager.len() > MAX_LENGTH).then(|| FieldError::too_long("fieldManager", MAX_LENGTH));
     let unprintable = manager.char_indices().filter(|(_, c)| !go_text::is_printable(*c)).map(|(position, c)| {
         let why = format!("invalid character U+{:04X} (at position {position})", u32::from(c));
         FieldError::invalid("fieldManager", manager, why)
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_go_reads_them() {
+    fn numbers_are_parsed_as_in_go() {
         for (query, want) in [
             ("limit=abc", "strconv.ParseInt: parsing \"abc\": invalid syntax"),
             ("limit=", "strconv.ParseInt: parsing \"\": invalid syntax"),
@@ -298,19 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn broken_pairs_are_passed_over() {
+    fn malformed_pairs_are_skipped() {
         let query = Query::parse("&a=1;b=2&c=%zz&d=%4&e=%41&=x&f");
         assert_eq!(query.pairs, [("e".to_owned(), "A".to_owned()), ("f".to_owned(), String::new())]);
     }
 
     #[test]
-    fn rules_come_before_unknown_fields() {
+    fn option_errors_precede_unknown_field_errors() {
         let error = options("resourceVersionMatch=Exact&fieldSelector=x=y").unwrap_err();
         assert_eq!(error.code, 422);
     }
 
     #[test]
-    fn watches_from_anywhere_ask_for_initial_events() {
+    fn watches_from_any_version_send_initial_events() {
         let initial = |query| options(query).unwrap().send_initial_events;
         assert_eq!(initial("watch=1"), Some(true));
         assert_eq!(initial("watch=1&resourceVersion=0"), Some(true));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_names_all_that_is_wrong_with_its_match() {
+    fn a_watch_reports_all_errors_of_its_version_match() {
         let error = options("watch=1&resourceVersionMatch=Exact&resourceVersion=5").unwrap_err();
         assert!(
             error.message.contains("forbidden for watch unless sendInitialEvents is provided"),

@@ -1,4 +1,4 @@
-//! Answers: objects, lists, statuses and streams in the negotiated form.
+//! Builds responses: objects, lists, statuses and streams in the negotiated representation.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
-use super::negotiate::{Format, Shape, Wants};
+use super::negotiate::{Format, Negotiated, Shape};
 use crate::resources::{self, Resource};
 use crate::schema::{self, yaml};
 use crate::status::{ApiError, ApiResult};
@@ -22,38 +22,38 @@ use crate::store::Stored;
 use crate::table::{self, Include};
 use crate::value::Json;
 
-/// The body of every answer.
+/// The body of every response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Answers larger than this are compressed for clients that ask for it.
+/// Minimum size in bytes of responses that are compressed for clients that accept gzip.
 const COMPRESS_ABOVE: usize = 128 << 10;
 
-/// How many characters all warnings of an answer may have, and each of them if they have more.
+/// Maximum number of characters of all warnings of a response; if exceeded, each is truncated to [`WARNING_CUT`].
 const WARNINGS: usize = 4 << 10;
 const WARNING_CUT: usize = 256;
 
-/// How much of a list is put together at a time.
+/// Chunk size of a streamed list in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// What a verb answers, before it takes its negotiated form.
+/// The result of a verb, before it is converted to the negotiated representation.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// An object in the form of its resource.
+pub(crate) enum ResponseContent {
+    /// An object of the requested resource.
     Object {
         code: StatusCode,
         object: Object,
     },
-    /// An object that is no resource of ours (`Scale`, `TokenRequest`, a review, `Status`): sent as it is.
+    /// An object of another kind (`Scale`, `TokenRequest`, a review, `Status`), sent unchanged.
     Plain {
         code: StatusCode,
         value: Value,
     },
     List(List),
-    /// Nothing to say: 204 without a body.
+    /// 204 No Content.
     Nothing,
 }
 
-/// An object to send: as stored, or made for this answer.
+/// An object to send: a stored object or a value.
 #[derive(Debug)]
 pub(crate) enum Object {
     Stored(Arc<Stored>),
@@ -61,7 +61,7 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// The object in the form of `resource`.
+    /// The object in the API version of `resource`.
     pub(crate) fn into_value(self, resource: &Resource) -> Value {
         match (self, resource.view) {
             (Object::Stored(stored), Some(view)) => (view.from_stored)(stored.value()),
@@ -100,23 +100,27 @@ impl List {
     }
 }
 
-/// Puts an answer into its negotiated form.
-pub(crate) fn answer(
+/// Converts the result of a verb to a response in the negotiated representation.
+pub(crate) fn to_response(
     resource: &'static Resource,
-    wants: &Wants,
+    negotiated: &Negotiated,
     include: Include,
     request: &HeaderMap,
-    answer: Answer,
+    content: ResponseContent,
 ) -> ApiResult<Response<Body>> {
-    match answer {
-        Answer::Plain { code, value } if resource.is_virtual() && wants.format == Format::Json && !wants.pretty => {
+    match content {
+        ResponseContent::Plain { code, value }
+            if resource.is_virtual() && negotiated.format == Format::Json && !negotiated.pretty =>
+        {
             let text = schema::ordered_json(resource.type_id(), &value);
             Ok(bytes_response(code, "application/json", request, text.into()))
         }
-        Answer::Plain { code, value } => Ok(value_response(code, wants, request, &value)),
-        Answer::Object { code, object } => object_response(resource, wants, include, request, code, object),
-        Answer::List(list) => list_response(resource, wants, include, request, list),
-        Answer::Nothing => {
+        ResponseContent::Plain { code, value } => Ok(value_response(code, negotiated, request, &value)),
+        ResponseContent::Object { code, object } => {
+            object_response(resource, negotiated, include, request, code, object)
+        }
+        ResponseContent::List(list) => list_response(resource, negotiated, include, request, list),
+        ResponseContent::Nothing => {
             let mut response = Response::new(full(Bytes::new()));
             *response.status_mut() = StatusCode::NO_CONTENT;
             Ok(response)
@@ -126,25 +130,25 @@ pub(crate) fn answer(
 
 fn object_response(
     resource: &'static Resource,
-    wants: &Wants,
+    negotiated: &Negotiated,
     include: Include,
     request: &HeaderMap,
     code: StatusCode,
     object: Object,
 ) -> ApiResult<Response<Body>> {
-    match &wants.shape {
-        Shape::Object if wants.format == Format::Json && !wants.pretty => {
+    match &negotiated.shape {
+        Shape::Object if negotiated.format == Format::Json && !negotiated.pretty => {
             Ok(bytes_response(code, "application/json", request, object.json(resource)))
         }
-        Shape::Object => Ok(value_response(code, wants, request, &object.into_value(resource))),
+        Shape::Object => Ok(value_response(code, negotiated, request, &object.into_value(resource))),
         Shape::Table { version } => {
             let value = object.into_value(resource);
             let metadata = json!({"resourceVersion": value.text("metadata.resourceVersion")});
             let table = table::render(resource, &[value], metadata, include, true, version);
-            Ok(value_response(code, wants, request, &table))
+            Ok(value_response(code, negotiated, request, &table))
         }
         Shape::Partial { version, list: false } => {
-            Ok(value_response(code, wants, request, &partial(&object.into_value(resource), version)))
+            Ok(value_response(code, negotiated, request, &partial(&object.into_value(resource), version)))
         }
         Shape::Partial { list: true, .. } => Err(ApiError::not_acceptable(format!(
             "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
@@ -156,21 +160,21 @@ fn object_response(
 
 fn list_response(
     resource: &'static Resource,
-    wants: &Wants,
+    negotiated: &Negotiated,
     include: Include,
     request: &HeaderMap,
     list: List,
 ) -> ApiResult<Response<Body>> {
-    match &wants.shape {
-        Shape::Object if wants.format == Format::Json && !wants.pretty && resource.view.is_none() => {
+    match &negotiated.shape {
+        Shape::Object if negotiated.format == Format::Json && !negotiated.pretty && resource.view.is_none() => {
             Ok(streamed_list(resource, request, list))
         }
-        Shape::Object => Ok(value_response(StatusCode::OK, wants, request, &list_value(resource, list))),
+        Shape::Object => Ok(value_response(StatusCode::OK, negotiated, request, &list_value(resource, list))),
         Shape::Table { version } => {
             let metadata = list.metadata();
             let values: Vec<Value> = list.objects.into_iter().map(|o| Object::Stored(o).into_value(resource)).collect();
             let table = table::render(resource, &values, metadata, include, true, version);
-            Ok(value_response(StatusCode::OK, wants, request, &table))
+            Ok(value_response(StatusCode::OK, negotiated, request, &table))
         }
         Shape::Partial { version, list: true } => {
             let metadata = list.metadata();
@@ -180,10 +184,10 @@ fn list_response(
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),
                 "metadata": metadata,
-                // upstream: nothing is put into the list, not even an empty list of items.
+                // upstream: an empty list has `items: null`.
                 "items": if items.is_empty() { Value::Null } else { Value::Array(items) },
             });
-            Ok(value_response(StatusCode::OK, wants, request, &value))
+            Ok(value_response(StatusCode::OK, negotiated, request, &value))
         }
         Shape::Partial { list: false, .. } => Err(ApiError::not_acceptable(format!(
             "you requested PartialObjectMetadata, but the requested object is a list (*{}.{}List)",
@@ -193,7 +197,7 @@ fn list_response(
     }
 }
 
-/// `core`, `apps`, `rbac`: upstream's messages name Go packages.
+/// The Go package in upstream's messages: `core`, `apps`, `rbac`.
 fn go_package(resource: &Resource) -> &'static str {
     match resource.group {
         "" | "events.k8s.io" => "core",
@@ -201,7 +205,7 @@ fn go_package(resource: &Resource) -> &'static str {
     }
 }
 
-/// An object cut down to its metadata.
+/// The PartialObjectMetadata of an object.
 pub(crate) fn partial(object: &Value, version: &str) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -230,7 +234,7 @@ fn list_value(resource: &'static Resource, list: List) -> Value {
     })
 }
 
-/// The list as a stream of chunks made from the stored bytes; nothing is parsed.
+/// Streams a list in chunks from the stored bytes, without parsing them.
 fn streamed_list(resource: &'static Resource, request: &HeaderMap, list: List) -> Response<Body> {
     let head = format!(
         "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
@@ -292,7 +296,7 @@ fn gzip_chunks(chunks: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Byte
     std::iter::from_fn(move || {
         let writer = encoder.as_mut()?;
         for chunk in chunks.by_ref() {
-            // Writing into memory cannot fail.
+            // Writing to memory cannot fail.
             let _ = writer.write_all(&chunk);
             if writer.get_ref().len() >= CHUNK {
                 return Some(std::mem::take(writer.get_mut()).into());
@@ -304,7 +308,7 @@ fn gzip_chunks(chunks: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Byte
 
 // === Building responses ===
 
-/// An empty response with the headers every answer has.
+/// An empty response with the common headers.
 pub(crate) fn response(code: StatusCode, content_type: &'static str) -> Response<Body> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = code;
@@ -323,13 +327,13 @@ pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body from a stream of chunks; an error breaks the connection off.
+/// A body from a stream of chunks; an error closes the connection.
 pub(crate) fn stream_body(chunks: impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static) -> Body {
     use futures::StreamExt as _;
     StreamBody::new(chunks.map(|chunk| chunk.map(Frame::data))).boxed_unsync()
 }
 
-/// upstream: only the plain word counts, in the first header; `gzip;q=1` is as unknown as `gzip;q=0`.
+/// upstream: only `gzip` without parameters in the first header is recognised, not `gzip;q=1`.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let value = request.get(ACCEPT_ENCODING).and_then(|v| v.to_str().ok());
     value.is_some_and(|v| v.split(',').any(|encoding| encoding.trim() == "gzip"))
@@ -340,7 +344,7 @@ fn mark_compressed(response: &mut Response<Body>) {
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// A whole answer, compressed if it is large and the client asks for it.
+/// A complete response, compressed if it is large and the client accepts gzip.
 pub(crate) fn bytes_response(
     code: StatusCode,
     content_type: &'static str,
@@ -364,11 +368,16 @@ pub(crate) fn bytes_response(
     response
 }
 
-/// A value in the negotiated format.
-pub(crate) fn value_response(code: StatusCode, wants: &Wants, request: &HeaderMap, value: &Value) -> Response<Body> {
-    let (content_type, text) = match wants.format {
+/// Serializes a value in the negotiated format.
+pub(crate) fn value_response(
+    code: StatusCode,
+    negotiated: &Negotiated,
+    request: &HeaderMap,
+    value: &Value,
+) -> Response<Body> {
+    let (content_type, text) = match negotiated.format {
         Format::Yaml => ("application/yaml", yaml::to_text(value)),
-        Format::Json if wants.pretty => ("application/json", pretty_json(value)),
+        Format::Json if negotiated.pretty => ("application/json", pretty_json(value)),
         Format::Json => ("application/json", value.to_string()),
     };
     bytes_response(code, content_type, request, text.into())
@@ -378,16 +387,16 @@ fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// An error as a Status.
-pub(crate) fn error_response(wants: &Wants, request: &HeaderMap, error: &ApiError) -> Response<Body> {
-    let mut response = value_response(error.code, wants, request, &error.to_status());
+/// Serializes an error as a Status object.
+pub(crate) fn error_response(negotiated: &Negotiated, request: &HeaderMap, error: &ApiError) -> Response<Body> {
+    let mut response = value_response(error.code, negotiated, request, &error.to_status());
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
 }
 
-/// A text, as the health endpoints and the router's own 404 answer.
+/// A plain-text response, for health endpoints and the router's 404.
 pub(crate) fn text_response(code: StatusCode, text: impl Into<String>) -> Response<Body> {
     let mut response = response(code, "text/plain; charset=utf-8");
     let headers = response.headers_mut();
@@ -396,7 +405,8 @@ pub(crate) fn text_response(code: StatusCode, text: impl Into<String>) -> Respon
     response
 }
 
-/// Adds a `Warning` header for each text. upstream: if all together are too long, each is cut, and there is an end to them.
+/// Adds a `Warning` header for each text. upstream: if their total length exceeds the limit, each is truncated, and warnings
+/// beyond the limit are dropped.
 pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let mut seen = HashSet::new();
     let texts: Vec<&str> = warnings.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect();
@@ -429,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_cut_once_they_are_too_long_together() {
+    fn warnings_are_truncated_beyond_their_total_limit() {
         assert_eq!(warnings_of(["x".repeat(4096)]), [4096]);
         assert_eq!(warnings_of(["x".repeat(4097)]), [256]);
         assert_eq!(warnings_of((0..50_000).map(|n| format!("{n:0300}"))), [256; 16]);
@@ -437,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_plain_word_asks_for_gzip() {
+    fn only_gzip_without_parameters_is_recognised() {
         let cases = [("gzip", true), ("deflate, gzip", true), ("gzip;q=1.0", false), ("gzip;q=0", false), ("*", false)];
         for (value, accepted) in cases {
             let mut headers = HeaderMap::new();

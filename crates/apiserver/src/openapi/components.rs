@@ -1,4 +1,4 @@
-//! The schemas of types, as far as the operations of a document reach them.
+//! The type schemas that the operations of a document refer to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use crate::discovery::GroupVersion;
 use crate::resources::{RESOURCES, Resource};
 use crate::schema::{Field, ListKind, PatchRule, Struct, Ty, TypeId, schema};
 
-/// Something a `$ref` can point to.
+/// The target of a `$ref`.
 #[derive(Debug, Clone)]
 pub(super) enum Component {
     Type(TypeId),
@@ -26,7 +26,7 @@ pub(super) enum Component {
 }
 
 impl Component {
-    /// A type of the schema table by its name there.
+    /// A type of the schema table, by name.
     pub(super) fn named(type_name: &str) -> Component {
         Component::Type(schema().id(type_name))
     }
@@ -58,7 +58,7 @@ fn type_name(name: &str) -> String {
     }
 }
 
-/// Collects what is referred to and then defines it.
+/// Collects references and then generates their definitions.
 pub(super) struct Components {
     group_version: GroupVersion,
     seen: BTreeSet<String>,
@@ -70,7 +70,7 @@ impl Components {
         Components { group_version, seen: BTreeSet::new(), undefined: Vec::new() }
     }
 
-    /// A `$ref`; what it points to will be defined.
+    /// Returns a `$ref` and records its target for definition.
     pub(super) fn reference(&mut self, component: Component) -> Value {
         let name = component.name();
         let reference = json!({"$ref": format!("#/components/schemas/{name}")});
@@ -80,7 +80,7 @@ impl Components {
         reference
     }
 
-    /// Everything that was referred to, by name.
+    /// The definitions of all referenced components, by name.
     pub(super) fn finish(mut self) -> Map<String, Value> {
         let mut defined = Map::new();
         while let Some(component) = self.undefined.pop() {
@@ -95,7 +95,7 @@ impl Components {
             Component::List(resource) => self.define_list(resource),
             Component::WatchEvent => self.define_watch_event(),
             Component::Patch => {
-                json!({"type": "object", "description": "A change to an object, in one of four forms."})
+                json!({"type": "object", "description": "A patch of an object, in one of the four patch types."})
             }
             Component::Quantity => json!({
                 "oneOf": [{"type": "string"}, {"type": "number"}],
@@ -104,13 +104,13 @@ impl Components {
             Component::IntOrString => json!({
                 "oneOf": [{"type": "integer"}, {"type": "string"}],
                 "format": "int-or-string",
-                "description": "A number, or text such as a name or a percentage.",
+                "description": "An integer, or a string such as a name or a percentage.",
             }),
-            Component::Time => date_time("A moment, to the second: 2006-01-02T15:04:05Z."),
-            Component::MicroTime => date_time("A moment, to the microsecond: 2006-01-02T15:04:05.000000Z."),
+            Component::Time => date_time("A timestamp with second precision: 2006-01-02T15:04:05Z."),
+            Component::MicroTime => date_time("A timestamp with microsecond precision: 2006-01-02T15:04:05.000000Z."),
             Component::FieldsV1 => json!({
                 "type": "object",
-                "description": "A set of fields: f:NAME is a field, k:{KEYS} a list item, v:VALUE a set member, . the thing itself.",
+                "description": "A set of fields: f:NAME is a field, k:{KEYS} a list item, v:VALUE a set member, . the object or list itself.",
             }),
             Component::RawExtension => json!({"type": "object", "description": "An object of any kind."}),
         }
@@ -138,18 +138,21 @@ impl Components {
     }
 
     fn define_list(&mut self, resource: &'static Resource) -> Value {
-        // No operation says that it answers with one, but what can be listed can be watched.
+        // No operation returns a WatchEvent explicitly, but resources that support list also support watch.
         self.reference(Component::WatchEvent);
         let mut properties = Map::new();
         add_type_meta(&mut properties);
         let metadata = self.reference(Component::named("meta/v1.ListMeta"));
         properties.insert(
             "metadata".to_owned(),
-            json!({"allOf": [metadata], "default": {}, "description": "About the list itself."}),
+            json!({"allOf": [metadata], "default": {}, "description": "Standard list metadata."}),
         );
         let items = self.reference(Component::named(resource.type_name));
-        properties.insert("items".to_owned(), json!({"type": "array", "items": items, "description": "The objects."}));
-        let mut definition = object(Some(&format!("Objects of kind {}.", resource.kind)), properties);
+        properties.insert(
+            "items".to_owned(),
+            json!({"type": "array", "items": items, "description": "The objects of the list."}),
+        );
+        let mut definition = object(Some(&format!("A list of objects of kind {}.", resource.kind)), properties);
         definition["required"] = json!(["items"]);
         let kind = format!("{}List", resource.kind);
         definition["x-kubernetes-group-version-kind"] = json!([gvk(resource.group, resource.version, &kind)]);
@@ -169,7 +172,7 @@ impl Components {
                 },
                 "object": {
                     "allOf": [object],
-                    "description": "The object after the change, as it was before its deletion, or a Status.",
+                    "description": "The object after the change, the deleted object in its last state, or a Status.",
                 },
             },
             "required": ["type", "object"],
@@ -177,7 +180,7 @@ impl Components {
         })
     }
 
-    /// The kinds that are of this type; parts of objects are of none.
+    /// The kinds of this type; empty for types that are only parts of objects.
     fn kinds(&self, ty: &Struct) -> Vec<Value> {
         match ty.name {
             "meta/v1.DeleteOptions" => self.in_every_group("DeleteOptions"),
@@ -186,7 +189,7 @@ impl Components {
         }
     }
 
-    /// Kinds that exist once per group: the core group's and this document's.
+    /// A kind registered in every group: in the core group and in the group of this document.
     fn in_every_group(&self, kind: &str) -> Vec<Value> {
         let GroupVersion { group, version } = self.group_version;
         let mut kinds = vec![gvk("", "v1", kind), gvk(group, version, kind)];
@@ -196,7 +199,7 @@ impl Components {
 
     fn property(&mut self, ty: &Struct, field: &Field) -> Value {
         let mut property = match self.schema_of(&field.ty) {
-            // Beside a `$ref` nothing else counts, so it is wrapped.
+            // Siblings of `$ref` are ignored, so wrap it in `allOf`.
             reference if reference.get("$ref").is_some() => json!({"allOf": [reference]}),
             plain => plain,
         };
@@ -239,7 +242,7 @@ impl Components {
     }
 }
 
-/// Group and version of every type that is a kind, served under a path of its own or of a subresource.
+/// Group and version of every type that is the kind of a resource or subresource.
 static KINDS: LazyLock<HashMap<String, (&'static str, &'static str)>> = LazyLock::new(|| {
     let mut kinds = HashMap::new();
     for resource in RESOURCES {
@@ -270,11 +273,11 @@ fn date_time(description: &str) -> Value {
 
 fn add_type_meta(properties: &mut Map<String, Value>) {
     let text = |description: &str| json!({"type": "string", "description": description});
-    properties.insert("kind".to_owned(), text("What sort of object this is; follows from where it is sent."));
-    properties.insert("apiVersion".to_owned(), text("Group and version of the form the object is written in."));
+    properties.insert("kind".to_owned(), text("Kind of the object. The server infers it from the endpoint."));
+    properties.insert("apiVersion".to_owned(), text("API group and version of this representation of the object."));
 }
 
-/// Fields that are always written hold their zero value if nothing was given.
+/// The zero value of fields that are always serialized.
 fn zero_default(field: &Field) -> Option<Value> {
     match &field.ty {
         _ if !field.always || field.pointer => None,

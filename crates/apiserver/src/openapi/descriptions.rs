@@ -1,34 +1,34 @@
-//! What the types and fields mean, for `kubectl explain`.
+//! Descriptions of types and fields, for `kubectl explain`.
 //!
-//! The words stand in `descriptions.txt`, in our own short form: they say what a reader of a manifest needs, not all
-//! that can be said. Fields without a line there have no description.
+//! `descriptions.txt` has short descriptions for authors of manifests, not upstream's full text. Fields without a line
+//! there have no description.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::schema::Field;
 
-/// What one line of the table says.
+/// One line of the table.
 struct Entry {
     text: &'static str,
-    /// The values a field can have, if only certain ones make sense.
+    /// The allowed values of an enumerated field.
     values: Option<Vec<&'static str>>,
 }
 
-/// By type name, or by type name and field name joined with a colon.
+/// Keyed by type name, or by type name and field name joined with a colon.
 static ENTRIES: LazyLock<HashMap<String, Entry>> = LazyLock::new(|| parse(include_str!("descriptions.txt")));
 
-/// What the type is.
+/// The description of a type.
 pub(super) fn of_type(name: &str) -> Option<&'static str> {
     ENTRIES.get(name).map(|entry| entry.text)
 }
 
-/// What the field is for.
+/// The description of a field.
 pub(super) fn of_field(type_name: &str, field: &Field) -> Option<&'static str> {
     field_entry(type_name, field).or_else(|| field_entry("*", field)).map(|entry| entry.text)
 }
 
-/// The values the field can have.
+/// The allowed values of a field.
 pub(super) fn values_of_field(type_name: &str, field: &Field) -> Option<&'static [&'static str]> {
     field_entry(type_name, field)?.values.as_deref()
 }
@@ -67,7 +67,7 @@ mod tests {
     use crate::schema::schema;
 
     #[test]
-    fn every_line_is_about_something_that_exists() {
+    fn every_line_describes_an_existing_type_or_field() {
         for key in ENTRIES.keys().filter(|key| !key.starts_with('*')) {
             let (name, field) = key.split_once(':').unwrap_or((key, ""));
             let id = schema().find(name).unwrap_or_else(|| panic!("no type {name}"));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_words_and_ends_in_a_full_stop() {
+    fn every_description_ends_with_a_full_stop() {
         for (key, entry) in ENTRIES.iter() {
             assert!(entry.text.ends_with('.'), "{key}: {}", entry.text);
         }

@@ -1,8 +1,8 @@
-//! OpenAPI v3, made from the schema and the resource table.
+//! OpenAPI v3 documents, generated from the schema and the resource table.
 //!
-//! kubectl reads these documents to learn whether the server checks fields, how lists merge (apply, diff), and what
-//! to tell about a field (explain). There is one document per group and version; each is made when it is first asked
-//! for and kept. Of version 2 of the format there is an empty document.
+//! kubectl reads these documents to learn whether the server validates fields, how lists merge (apply, diff), and how to
+//! describe a field (explain). There is one document per group version, generated on the first request and then cached.
+//! The OpenAPI v2 document is empty.
 //!
 //! ```text
 //!  index ──► document(api/v1) ──► paths ──► components ──► schema table
@@ -33,12 +33,12 @@ pub(crate) fn index() -> Bytes {
     INDEX.clone()
 }
 
-/// `GET /openapi/v3/PATH` (`api/v1`, `apis/apps/v1`); JSON, and its hash.
+/// `GET /openapi/v3/PATH` (`api/v1`, `apis/apps/v1`): the JSON document and its hash.
 pub(crate) fn document(path: &str) -> Option<(Bytes, &'static str)> {
     DOCUMENTS.iter().find(|d| d.path == path).map(|d| (d.bytes().clone(), d.hash()))
 }
 
-/// The document of one group and version.
+/// The document of one group version.
 struct Document {
     /// `api/v1`.
     path: String,
@@ -62,13 +62,13 @@ impl Document {
         self.bytes.get_or_init(|| Bytes::from(generate(self.group_version).to_string()))
     }
 
-    /// Clients keep a document for as long as its hash stays the same.
+    /// Hash of the document, by which clients cache it.
     fn hash(&self) -> &str {
         self.hash.get_or_init(|| digest(&SHA512, self.bytes()).as_ref().iter().map(|b| format!("{b:02X}")).collect())
     }
 }
 
-/// Where the group and version is served, without the leading slash.
+/// The path prefix of the group version, without the leading slash.
 fn root(group_version: GroupVersion) -> String {
     let prefix = if group_version.group.is_empty() { "api" } else { "apis" };
     format!("{prefix}/{}", group_version.name())
@@ -93,7 +93,7 @@ fn generate(group_version: GroupVersion) -> Value {
                 "type": "apiKey",
                 "in": "header",
                 "name": "authorization",
-                "description": "A token, after the word Bearer.",
+                "description": "Bearer token: `Bearer TOKEN`.",
             }},
         },
     })

@@ -1,6 +1,6 @@
-//! Paths and what can be done there.
+//! Paths and their operations.
 //!
-//! Legacy `/watch/` paths and the proxies are not served and not listed.
+//! Deprecated `/watch/` paths and proxy subresources are not listed.
 
 use serde_json::{Map, Value, json};
 
@@ -8,9 +8,9 @@ use super::components::{Component, Components};
 use super::parameters::{self, parameter};
 use crate::resources::{Resource, Subresource};
 
-/// Media types of answers.
-const ANSWERS: &[&str] = &["application/json", "application/yaml"];
-const STREAMED_ANSWERS: &[&str] = &["application/json", "application/json;stream=watch", "application/yaml"];
+/// Media types of responses.
+const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml"];
+const STREAMED_MEDIA_TYPES: &[&str] = &["application/json", "application/json;stream=watch", "application/yaml"];
 const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -18,60 +18,65 @@ const PATCHES: &[&str] = &[
     "application/strategic-merge-patch+json",
 ];
 
-/// All paths of a resource below the root of its group and version.
+/// All paths of a resource below the root of its group version.
 pub(super) fn paths(resource: &'static Resource, root: &str, components: &mut Components) -> Vec<(String, Value)> {
-    let mut places = vec![Place::Collection, Place::Item];
+    let mut path_kinds = vec![PathKind::Collection, PathKind::Item];
     if resource.namespaced {
-        places.insert(0, Place::AllNamespaces);
+        path_kinds.insert(0, PathKind::AllNamespaces);
     }
-    places.extend(resource.subresources.iter().map(Place::Subresource));
-    let item = |place: &Place| Some((place.path(resource, root), place.item(resource, components)?));
-    places.iter().filter_map(item).collect()
+    path_kinds.extend(resource.subresources.iter().map(PathKind::Subresource));
+    let item = |path_kind: &PathKind| Some((path_kind.path(resource, root), path_kind.item(resource, components)?));
+    path_kinds.iter().filter_map(item).collect()
 }
 
-/// What a path stands for.
-enum Place {
+/// The target of a path.
+enum PathKind {
     AllNamespaces,
     Collection,
     Item,
     Subresource(&'static Subresource),
 }
 
-impl Place {
+impl PathKind {
     fn path(&self, resource: &Resource, root: &str) -> String {
         let plural = resource.plural;
         let scope = if resource.namespaced { "namespaces/{namespace}/" } else { "" };
         match self {
-            Place::AllNamespaces => format!("/{root}/{plural}"),
-            Place::Collection => format!("/{root}/{scope}{plural}"),
-            Place::Item => format!("/{root}/{scope}{plural}/{{name}}"),
-            Place::Subresource(sub) => format!("/{root}/{scope}{plural}/{{name}}/{}", sub.name),
+            PathKind::AllNamespaces => format!("/{root}/{plural}"),
+            PathKind::Collection => format!("/{root}/{scope}{plural}"),
+            PathKind::Item => format!("/{root}/{scope}{plural}/{{name}}"),
+            PathKind::Subresource(sub) => format!("/{root}/{scope}{plural}/{{name}}/{}", sub.name),
         }
     }
 
     fn actions(&self, resource: &Resource) -> Vec<Action> {
-        let (here, verbs): (&[Action], _) = match self {
-            Place::AllNamespaces => (&[Action::List], resource.verbs),
-            Place::Collection => (&[Action::List, Action::Create, Action::DeleteCollection], resource.verbs),
-            Place::Item => (&[Action::Get, Action::Update, Action::Patch, Action::Delete], resource.verbs),
-            Place::Subresource(sub) => (&[Action::Get, Action::Create, Action::Update, Action::Patch], sub.verbs),
+        let (available, verbs): (&[Action], _) = match self {
+            PathKind::AllNamespaces => (&[Action::List], resource.verbs),
+            PathKind::Collection => (&[Action::List, Action::Create, Action::DeleteCollection], resource.verbs),
+            PathKind::Item => (&[Action::Get, Action::Update, Action::Patch, Action::Delete], resource.verbs),
+            PathKind::Subresource(sub) => (&[Action::Get, Action::Create, Action::Update, Action::Patch], sub.verbs),
         };
-        here.iter().copied().filter(|action| verbs.contains(&action.verb())).collect()
+        available.iter().copied().filter(|action| verbs.contains(&action.verb())).collect()
     }
 
-    /// The parameters that stand in the path.
+    /// The parameters in the path.
     fn path_parameters(&self, resource: &Resource) -> Vec<&'static str> {
-        let name = matches!(self, Place::Item | Place::Subresource(_));
-        let namespace = resource.namespaced && !matches!(self, Place::AllNamespaces);
-        [(name, "name"), (namespace, "namespace")].into_iter().filter(|(there, _)| *there).map(|(_, n)| n).collect()
+        let name = matches!(self, PathKind::Item | PathKind::Subresource(_));
+        let namespace = resource.namespaced && !matches!(self, PathKind::AllNamespaces);
+        [(name, "name"), (namespace, "namespace")].into_iter().filter(|(present, _)| *present).map(|(_, n)| n).collect()
     }
 
-    /// The path item, unless nothing can be done here.
+    /// The path item; `None` if the path has no operations.
     fn item(&self, resource: &'static Resource, components: &mut Components) -> Option<Value> {
         let operations: Vec<Operation<'_>> = self
             .actions(resource)
             .into_iter()
-            .map(|action| Operation { action, place: self, resource, parameters: self.parameters(action, resource) })
+            .map(|action| Operation {
+                action,
+                path_kind: self,
+                resource,
+                parameters: self.parameters(action, resource),
+            })
             .collect();
         let shared = shared_parameters(&operations)?;
         let mut item = Map::new();
@@ -84,7 +89,7 @@ impl Place {
 
     fn parameters(&self, action: Action, resource: &Resource) -> Vec<&'static str> {
         let query = match (self, action) {
-            (Place::Subresource(sub), Action::Get) if sub.name == "log" => parameters::LOG,
+            (PathKind::Subresource(sub), Action::Get) if sub.name == "log" => parameters::LOG,
             _ => action.parameters(),
         };
         let mut all = [query, &self.path_parameters(resource), &["pretty"]].concat();
@@ -93,18 +98,18 @@ impl Place {
     }
 }
 
-/// What every operation of a path takes, which is then said once for the path.
+/// The parameters common to all operations of a path, which are listed once for the path.
 fn shared_parameters(operations: &[Operation<'_>]) -> Option<Vec<&'static str>> {
     let (first, rest) = operations.split_first()?;
-    let everywhere = |name: &&&str| rest.iter().all(|operation| operation.parameters.contains(name));
-    Some(first.parameters.iter().filter(everywhere).copied().collect())
+    let is_common = |name: &&&str| rest.iter().all(|operation| operation.parameters.contains(name));
+    Some(first.parameters.iter().filter(is_common).copied().collect())
 }
 
 fn definitions(names: &[&str]) -> Value {
     names.iter().map(|name| parameter(name)).collect()
 }
 
-/// What is done to objects.
+/// The action of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Get,
@@ -117,7 +122,7 @@ enum Action {
 }
 
 impl Action {
-    /// As discovery calls it.
+    /// The verb in API discovery.
     fn verb(self) -> &'static str {
         match self {
             Action::Get => "get",
@@ -140,7 +145,7 @@ impl Action {
         }
     }
 
-    /// As `x-kubernetes-action` calls it: the method, except where that would be ambiguous.
+    /// The value of `x-kubernetes-action`: the method, except where it would be ambiguous.
     fn name(self) -> &'static str {
         match self {
             Action::List => "list",
@@ -149,8 +154,8 @@ impl Action {
         }
     }
 
-    /// The first word of operation IDs.
-    fn word(self) -> &'static str {
+    /// The prefix of operation IDs.
+    fn id_prefix(self) -> &'static str {
         match self {
             Action::Get => "read",
             Action::List => "list",
@@ -172,7 +177,7 @@ impl Action {
         }
     }
 
-    /// Status codes of success and what they mean.
+    /// Status codes of success, with their descriptions.
     fn codes(self) -> &'static [(&'static str, &'static str)] {
         const OK: (&str, &str) = ("200", "OK");
         const CREATED: (&str, &str) = ("201", "Created");
@@ -186,10 +191,10 @@ impl Action {
     }
 }
 
-/// One action at one path.
+/// An action on a path.
 struct Operation<'a> {
     action: Action,
-    place: &'a Place,
+    path_kind: &'a PathKind,
     resource: &'static Resource,
     parameters: Vec<&'static str>,
 }
@@ -215,11 +220,11 @@ impl Operation<'_> {
         operation
     }
 
-    /// Group, version and kind of what is read or written.
+    /// Group, version and kind of the object that is read or written.
     fn kind(&self) -> (&'static str, &'static str, &'static str) {
         let resource = self.resource;
-        match self.place {
-            Place::Subresource(sub) => {
+        match self.path_kind {
+            PathKind::Subresource(sub) => {
                 (sub.group.unwrap_or(resource.group), sub.version.unwrap_or(resource.version), sub.kind)
             }
             _ => (resource.group, resource.version, resource.kind),
@@ -227,8 +232,8 @@ impl Operation<'_> {
     }
 
     fn description(&self) -> String {
-        let part = match self.place {
-            Place::Subresource(sub) => format!("the {} of ", sub.name),
+        let part = match self.path_kind {
+            PathKind::Subresource(sub) => format!("the {} of ", sub.name),
             _ => String::new(),
         };
         let kind = self.resource.kind;
@@ -238,24 +243,24 @@ impl Operation<'_> {
             Action::Create if part.is_empty() => format!("Creates one {kind}."),
             Action::Create => format!("Creates {part}one {kind}."),
             Action::Update => format!("Replaces {part}one {kind}."),
-            Action::Patch => format!("Changes {part}one {kind} in part."),
+            Action::Patch => format!("Partially updates {part}one {kind}."),
             Action::Delete => format!("Deletes one {kind}."),
-            Action::DeleteCollection => format!("Deletes many objects of kind {kind}."),
+            Action::DeleteCollection => format!("Deletes a collection of objects of kind {kind}."),
         }
     }
 
     /// `listCoreV1NamespacedService`.
     fn id(&self) -> String {
         let resource = self.resource;
-        let (before, after) = match self.place {
-            Place::AllNamespaces => ("", "ForAllNamespaces".to_owned()),
-            Place::Subresource(sub) => (scope_word(resource), capitalised(sub.name)),
+        let (before, after) = match self.path_kind {
+            PathKind::AllNamespaces => ("", "ForAllNamespaces".to_owned()),
+            PathKind::Subresource(sub) => (scope_word(resource), capitalised(sub.name)),
             _ => (scope_word(resource), String::new()),
         };
         let collection = if self.action == Action::DeleteCollection { "Collection" } else { "" };
         let group = capitalised(&group_words(resource.group));
         let version = capitalised(resource.version);
-        format!("{}{group}{version}{collection}{before}{}{after}", self.action.word(), resource.kind)
+        format!("{}{group}{version}{collection}{before}{}{after}", self.action.id_prefix(), resource.kind)
     }
 
     fn body(&self, components: &mut Components) -> Option<Value> {
@@ -273,7 +278,7 @@ impl Operation<'_> {
     }
 
     fn responses(&self, components: &mut Components) -> Value {
-        let content = self.answer(components);
+        let content = self.response_content(components);
         let mut responses = Map::new();
         for (code, meaning) in self.action.codes() {
             responses.insert((*code).to_owned(), json!({"description": meaning, "content": content}));
@@ -282,9 +287,9 @@ impl Operation<'_> {
         Value::Object(responses)
     }
 
-    fn answer(&self, components: &mut Components) -> Value {
-        let component = match (self.action, self.place) {
-            (Action::Get, Place::Subresource(sub)) if sub.name == "log" => {
+    fn response_content(&self, components: &mut Components) -> Value {
+        let component = match (self.action, self.path_kind) {
+            (Action::Get, PathKind::Subresource(sub)) if sub.name == "log" => {
                 return content(&["text/plain"], &json!({"type": "string"}));
             }
             (Action::List, _) => Component::List(self.resource),
@@ -292,15 +297,15 @@ impl Operation<'_> {
             (Action::DeleteCollection, _) => Component::named("meta/v1.Status"),
             _ => self.object(),
         };
-        let types = if self.action == Action::List { STREAMED_ANSWERS } else { ANSWERS };
+        let types = if self.action == Action::List { STREAMED_MEDIA_TYPES } else { MEDIA_TYPES };
         content(types, &components.reference(component))
     }
 
     /// The type of the object that is read or written.
     fn object(&self) -> Component {
         let (group, version, kind) = self.kind();
-        match self.place {
-            Place::Subresource(_) => Component::named(&subresource_type(group, version, kind)),
+        match self.path_kind {
+            PathKind::Subresource(_) => Component::named(&subresource_type(group, version, kind)),
             _ => Component::named(self.resource.type_name),
         }
     }
@@ -310,11 +315,11 @@ fn content(types: &[&str], schema: &Value) -> Value {
     types.iter().map(|ty| ((*ty).to_owned(), json!({"schema": schema}))).collect::<Map<_, _>>().into()
 }
 
-/// The name of a subresource's type in the schema. Types are in packages named by their group's first word.
+/// The schema type name of a subresource's kind. Packages are named after the first part of their group.
 pub(super) fn subresource_type(group: &str, version: &str, kind: &str) -> String {
     let package = match group.split('.').next() {
         None | Some("") => "core",
-        Some(word) => word,
+        Some(package) => package,
     };
     format!("{package}/{version}.{kind}")
 }

@@ -1,8 +1,8 @@
-//! The parameters of requests.
+//! Request parameters.
 
 use serde_json::{Value, json};
 
-/// What can be said in the query of each operation, beside `pretty`.
+/// The query parameters of each operation, besides `pretty`.
 pub(super) const LIST: &[&str] = &[
     "allowWatchBookmarks",
     "continue",
@@ -53,46 +53,46 @@ pub(super) const LOG: &[&str] = &[
     "timestamps",
 ];
 
-/// Name, type and meaning of every parameter; `name` and `namespace` stand in the path.
+/// Name, type and description of every parameter. `name` and `namespace` are path parameters.
 const ALL: &[(&str, &str, &str)] = &[
-    ("allowWatchBookmarks", "boolean", "Send bookmarks on watches, so that the client can resume near the end."),
-    ("container", "string", "Which container's log; needed if there are several."),
-    ("continue", "string", "The token an earlier page ended with."),
-    ("dryRun", "string", "All: check everything, store nothing."),
-    ("fieldManager", "string", "Who is recorded as the owner of the changed fields."),
-    ("fieldSelector", "string", "Only objects whose fields match."),
-    ("fieldValidation", "string", "Unknown and doubled fields: Ignore, Warn or Strict."),
-    ("follow", "boolean", "Keep sending as the log grows."),
-    ("force", "boolean", "Take over fields that others own; apply patches only."),
-    ("gracePeriodSeconds", "integer", "How long the object may take to end; 0 is at once."),
+    ("allowWatchBookmarks", "boolean", "Send watch events of type BOOKMARK."),
+    ("container", "string", "The container whose log is returned. Required if the pod has several containers."),
+    ("continue", "string", "The continue token of the previous page."),
+    ("dryRun", "string", "All: process the request without storing the result."),
+    ("fieldManager", "string", "Name of the field manager that makes the changes."),
+    ("fieldSelector", "string", "Field selector that restricts the returned objects."),
+    ("fieldValidation", "string", "How to handle unknown and duplicate fields: Ignore, Warn or Strict."),
+    ("follow", "boolean", "Follow the log stream."),
+    ("force", "boolean", "Force an apply patch: take over fields owned by other field managers."),
+    ("gracePeriodSeconds", "integer", "Seconds before the object is deleted. 0 deletes it immediately."),
     (
         "ignoreStoreReadErrorWithClusterBreakingPotential",
         "boolean",
-        "Delete the object even if it cannot be read from the store.",
+        "Delete the object even if it cannot be read from storage.",
     ),
-    ("insecureSkipTLSVerifyBackend", "boolean", "Do not check the certificate of the log's source."),
-    ("labelSelector", "string", "Only objects whose labels match."),
-    ("limit", "integer", "At most this many objects in one answer."),
-    ("limitBytes", "integer", "At most this many bytes of log."),
-    ("name", "string", "The object's name."),
-    ("namespace", "string", "The object's namespace."),
-    ("orphanDependents", "boolean", "Superseded by propagationPolicy."),
-    ("pretty", "string", "Indent the answer."),
-    ("previous", "boolean", "The log of the container before its last restart."),
-    ("propagationPolicy", "string", "What happens to dependents: Orphan, Background or Foreground."),
-    ("resourceVersion", "string", "The state to read, or the place in history to watch from."),
-    ("resourceVersionMatch", "string", "How resourceVersion binds a list: Exact or NotOlderThan."),
-    ("sendInitialEvents", "boolean", "Start a watch with the objects that are there."),
-    ("shardSelector", "string", "Only objects of one shard."),
-    ("sinceSeconds", "integer", "Only the last so many seconds of log."),
-    ("stream", "string", "Which stream of the container: All, Stdout or Stderr."),
-    ("tailLines", "integer", "Only the last so many lines of log."),
-    ("timeoutSeconds", "integer", "How long the call may last."),
-    ("timestamps", "boolean", "Put the time before each line of log."),
-    ("watch", "boolean", "Stream changes instead of listing."),
+    ("insecureSkipTLSVerifyBackend", "boolean", "Skip verification of the kubelet's serving certificate."),
+    ("labelSelector", "string", "Label selector that restricts the returned objects."),
+    ("limit", "integer", "Maximum number of objects in one response."),
+    ("limitBytes", "integer", "Maximum number of bytes of the log."),
+    ("name", "string", "Name of the object."),
+    ("namespace", "string", "Namespace of the object."),
+    ("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
+    ("pretty", "string", "Pretty-print the response."),
+    ("previous", "boolean", "Return the log of the previous, terminated container."),
+    ("propagationPolicy", "string", "How dependents are garbage collected: Orphan, Background or Foreground."),
+    ("resourceVersion", "string", "Constraint on the resource version the request is served from."),
+    ("resourceVersionMatch", "string", "How resourceVersion is applied to a list: Exact or NotOlderThan."),
+    ("sendInitialEvents", "boolean", "Start the watch with synthetic events for all existing objects."),
+    ("shardSelector", "string", "Shard selector that restricts the returned objects."),
+    ("sinceSeconds", "integer", "Return only log lines of the last given number of seconds."),
+    ("stream", "string", "Container log stream to return: All, Stdout or Stderr."),
+    ("tailLines", "integer", "Number of lines from the end of the log to return."),
+    ("timeoutSeconds", "integer", "Timeout of list and watch calls in seconds."),
+    ("timestamps", "boolean", "Prefix each log line with its timestamp."),
+    ("watch", "boolean", "Watch for changes and return them as a stream of events."),
 ];
 
-/// The parameter's definition.
+/// The definition of a parameter.
 pub(super) fn parameter(name: &str) -> Value {
     let (ty, description) =
         ALL.iter().find(|(n, _, _)| *n == name).map_or(("string", ""), |(_, ty, description)| (*ty, *description));

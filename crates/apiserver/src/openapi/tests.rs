@@ -1,4 +1,4 @@
-//! The documents as a client reads them.
+//! Tests of the documents as clients read them.
 
 use super::*;
 use crate::value::Json;
@@ -28,7 +28,7 @@ fn references(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_index_names_every_document_with_its_hash() {
+fn the_index_lists_every_document_with_its_hash() {
     let index: Value = serde_json::from_slice(&index()).unwrap();
     let paths = index["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 9);
@@ -43,7 +43,7 @@ fn an_unknown_document_is_absent() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_has_a_definition() {
     for entry in DOCUMENTS.iter() {
         let document = read(&entry.path);
         let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -55,7 +55,7 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
-fn parameters_that_all_operations_share_stand_on_the_path() {
+fn common_parameters_are_listed_on_the_path() {
     let document = read("apis/coordination.k8s.io/v1");
     let root = "/apis/coordination.k8s.io/v1";
     let item = &document["paths"][format!("{root}/namespaces/{{namespace}}/leases/{{name}}")];
@@ -68,7 +68,7 @@ fn parameters_that_all_operations_share_stand_on_the_path() {
 }
 
 #[test]
-fn operations_say_what_they_do_to_which_kind() {
+fn operations_have_action_kind_and_id() {
     let document = read("api/v1");
     let pods = "/api/v1/namespaces/{namespace}/pods";
     let eviction = &document["paths"][format!("{pods}/{{name}}/eviction")]["post"];
@@ -83,7 +83,7 @@ fn operations_say_what_they_do_to_which_kind() {
 }
 
 #[test]
-fn reviews_can_only_be_posted() {
+fn reviews_support_only_create() {
     let document = read("apis/authorization.k8s.io/v1");
     let paths = document["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 4);
@@ -93,7 +93,7 @@ fn reviews_can_only_be_posted() {
 }
 
 #[test]
-fn lists_carry_how_they_merge() {
+fn lists_have_merge_extensions() {
     let spec = schema_named(&read("api/v1"), "io.k8s.api.core.v1.ServiceSpec");
     let mut ports = spec["properties"]["ports"].clone();
     ports.take_at("description");
@@ -112,7 +112,7 @@ fn lists_carry_how_they_merge() {
 }
 
 #[test]
-fn references_are_wrapped_so_that_defaults_can_stand_beside_them() {
+fn references_with_defaults_are_wrapped_in_all_of() {
     let lease = schema_named(&read("apis/coordination.k8s.io/v1"), "io.k8s.api.coordination.v1.Lease");
     let spec = &lease["properties"]["spec"];
     assert_eq!(spec["allOf"], json!([{"$ref": "#/components/schemas/io.k8s.api.coordination.v1.LeaseSpec"}]));
@@ -132,7 +132,7 @@ fn delete_options_exist_in_every_group() {
 }
 
 #[test]
-fn fields_are_explained() {
+fn fields_have_descriptions() {
     let document = read("api/v1");
     let spec = schema_named(&document, "io.k8s.api.core.v1.ServiceSpec");
     assert_eq!(spec["properties"]["type"]["enum"], json!(["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));

@@ -1,13 +1,13 @@
-//! Values the way Go prints them in error messages.
+//! Values in the format of Go's `fmt` package, for error messages.
 //!
-//! Several errors of the real server show a value through Go's `fmt`: `map[spec:map[foo:1]]`. Clients see these
-//! texts, so they are made here; nothing else depends on them.
+//! Several errors of kube-apiserver contain a value formatted by `fmt`, such as `map[spec:map[foo:1]]`. Only error
+//! messages use these formats.
 
 use serde_json::{Map, Number, Value};
 
 use crate::go_text::quote;
 
-/// What Go makes of numbers: its decoder for patches keeps integers, the one for YAML makes floats of all.
+/// Representation of numbers in Go: its decoder for patches keeps integers, the one for YAML converts all to floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
     AsGiven,
@@ -71,7 +71,7 @@ pub(crate) fn as_text(value: &Value) -> String {
     }
 }
 
-/// The Go type that a patch is decoded into: `%T`.
+/// Returns the Go type that a patch value is decoded into: `%T`.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -84,7 +84,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The kind of that type, without what it is made of.
+/// Returns the kind of that Go type, without element types.
 pub(crate) fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Array(_) => "slice",
@@ -100,7 +100,7 @@ fn number(n: &Number, numbers: Numbers) -> String {
     }
 }
 
-/// `%g` with the fewest digits that tell the number: exponents below -4 and from 6 on are written as such.
+/// `%g` with the fewest digits that identify the number: exponents below -4 and from 6 on use scientific notation.
 fn float(f: f64) -> String {
     let scientific = format!("{f:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn maps_and_lists_look_like_go() {
+    fn maps_and_lists_have_the_format_of_go() {
         let value = json!({"spec": {"foo": 1, "l": ["a", null, true, 1.5]}});
         assert_eq!(plain(&value, Numbers::AsGiven), "map[spec:map[foo:1 l:[a <nil> true 1.5]]]");
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn text_verbs_complain_about_what_is_no_text() {
+    fn string_verb_marks_other_types() {
         assert_eq!(as_text(&json!(5)), "%!s(int64=5)");
         assert_eq!(as_text(&json!("x")), "x");
     }

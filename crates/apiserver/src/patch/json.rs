@@ -1,22 +1,22 @@
-//! JSON patch (RFC 6902), as lenient and as strict as the real server's.
+//! JSON patch (RFC 6902), as lenient and as strict as kube-apiserver.
 //!
-//! Crates that follow the RFC to the letter do not do here: `replace` of a missing key sets it, indices may be
-//! negative, a path need not begin with a slash, `add` needs no value.
+//! Crates that implement the RFC exactly do not work here: `replace` of a missing key sets it, indexes may be negative, a
+//! path does not need a leading slash, `add` does not need a value.
 
 use serde_json::Value;
 
-use super::undecodable_patch;
+use super::patch_decode_error;
 use crate::status::{ApiError, ApiResult};
 
-/// More operations than this are too many for one patch.
+/// Maximum number of operations in one patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// All that the `copy` operations of one patch copy may not be larger than this, as JSON.
+/// Maximum total size of the values that the `copy` operations of one patch copy, as JSON.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Applies the operations in order; the first that fails fails the patch.
+/// Applies the operations in order. The patch fails if an operation fails.
 pub(super) fn apply(current: &Value, operations: &Value) -> ApiResult<Value> {
-    let operations = checked(operations)?;
+    let operations = validated_operations(operations)?;
     let mut doc = current.clone();
     let mut copied = 0;
     for operation in operations {
@@ -25,11 +25,11 @@ pub(super) fn apply(current: &Value, operations: &Value) -> ApiResult<Value> {
     Ok(doc)
 }
 
-fn checked(operations: &Value) -> ApiResult<&[Value]> {
+fn validated_operations(operations: &Value) -> ApiResult<&[Value]> {
     let operations = match operations {
         Value::Null => &[],
         Value::Array(operations) => operations.as_slice(),
-        other => return Err(undecodable_patch(other, "value of type []handlers.jsonPatchOp")),
+        other => return Err(patch_decode_error(other, "value of type []handlers.jsonPatchOp")),
     };
     for operation in operations {
         check_types(operation)?;
@@ -44,11 +44,11 @@ fn check_types(operation: &Value) -> ApiResult<()> {
     let fields = match operation {
         Value::Null => return Ok(()),
         Value::Object(fields) => fields,
-        other => return Err(undecodable_patch(other, "value of type handlers.jsonPatchOp")),
+        other => return Err(patch_decode_error(other, "value of type handlers.jsonPatchOp")),
     };
     for name in ["op", "path", "from"] {
         if let Some(other) = fields.get(name).filter(|v| !v.is_string() && !v.is_null()) {
-            return Err(undecodable_patch(other, &format!("struct field jsonPatchOp.{name} of type string")));
+            return Err(patch_decode_error(other, &format!("struct field jsonPatchOp.{name} of type string")));
         }
     }
     Ok(())
@@ -62,7 +62,7 @@ fn too_many(count: usize) -> ApiError {
     error
 }
 
-/// Runs one operation; `None` if it does not apply. `copied` counts the bytes that were copied so far.
+/// Runs one operation. Returns `None` if it fails. `copied` is the total number of bytes copied so far.
 fn run(doc: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let value = operation.get("value");
@@ -117,7 +117,7 @@ fn replace(doc: &mut Value, path: &str, value: Option<&Value>) -> Option<()> {
     let (container, key) = container_mut(doc, path)?;
     let value = value.cloned().unwrap_or_default();
     match container {
-        // upstream: a key that is not there is set.
+        // upstream: a missing key is set.
         Value::Object(fields) => {
             fields.insert(key, value);
         }
@@ -130,14 +130,14 @@ fn replace(doc: &mut Value, path: &str, value: Option<&Value>) -> Option<()> {
     Some(())
 }
 
-/// A missing key and null are the same here.
+/// Compares a value. A missing key equals null.
 fn test(doc: &mut Value, path: &str, value: Option<&Value>) -> Option<()> {
-    let wanted = value.unwrap_or(&Value::Null);
-    let found = if path.is_empty() { &*doc } else { lookup(doc, path)?.unwrap_or(&Value::Null) };
-    (found == wanted).then_some(())
+    let expected = value.unwrap_or(&Value::Null);
+    let actual = if path.is_empty() { &*doc } else { lookup(doc, path)?.unwrap_or(&Value::Null) };
+    (actual == expected).then_some(())
 }
 
-/// The value at a path: `None` if the way there fails, `Some(None)` if only the last key is missing.
+/// Returns the value at a path: `None` if a parent is missing, `Some(None)` if only the last key is missing.
 fn lookup<'d>(doc: &'d mut Value, path: &str) -> Option<Option<&'d Value>> {
     let (container, key) = container_mut(doc, path)?;
     match container {
@@ -147,30 +147,30 @@ fn lookup<'d>(doc: &'d mut Value, path: &str) -> Option<Option<&'d Value>> {
     }
 }
 
-/// The object or list that holds the last step of a path, and that step.
+/// Returns the object or list that contains the last segment of a path, and that segment.
 fn container_mut<'d>(doc: &'d mut Value, path: &str) -> Option<(&'d mut Value, String)> {
-    // upstream: whatever stands before the first slash is passed over.
+    // upstream: everything before the first slash is ignored.
     let (parents, last) = path.split_once('/').map(|(_, rest)| rest.rsplit_once('/').unwrap_or(("", rest)))?;
     let has_parents = path.matches('/').count() > 1;
     let mut at = doc;
     for step in parents.split('/').filter(|_| has_parents) {
         at = match at {
-            Value::Object(fields) => fields.get_mut(&unescaped(step))?,
+            Value::Object(fields) => fields.get_mut(&unescape(step))?,
             Value::Array(items) => {
-                let index = index(&unescaped(step), items.len())?;
+                let index = index(&unescape(step), items.len())?;
                 items.get_mut(index)?
             }
             _ => return None,
         };
     }
-    Some((at, unescaped(last)))
+    Some((at, unescape(last)))
 }
 
-fn unescaped(step: &str) -> String {
+fn unescape(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// An index into a list of this length; negative ones count from its end.
+/// Parses an index into a list of this length. Negative indexes count from its end.
 fn index(key: &str, len: usize) -> Option<usize> {
     let at: i64 = key.parse().ok()?;
     let at = if at < 0 { at.checked_add(i64::try_from(len).ok()?)? } else { at };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_server_is_lenient_about_some_things() {
+    fn lenient_operations_match_upstream() {
         assert_eq!(one("replace", "/data/zz", json!("9")).unwrap()["data"]["zz"], "9");
         assert_eq!(one("add", "/list/-1", json!(9)).unwrap()["list"], json!([1, 2, 3, 9]));
         assert_eq!(one("remove", "/list/-1", json!(null)).unwrap()["list"], json!([1, 2]));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_rejected() {
+    fn operations_that_do_not_apply_are_rejected() {
         let cases = [
             json!([{"op": "frob", "path": "/data/a"}]),
             json!([{"path": "/data/a"}]),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_may_not_grow_without_end() {
+    fn total_copy_size_is_limited() {
         let doubling = |times: u32| -> Value {
             (0..times).map(|i| json!({"op": "copy", "from": "/data", "path": format!("/data/x{i}")})).collect()
         };
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_operations_is_a_bad_request() {
+    fn invalid_operations_are_a_bad_request() {
         let message = |operations: Value| apply(&json!({}), &operations).unwrap_err().message;
         let prefix = "error decoding patch: json: cannot unmarshal";
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Merging lists in strategic merge patches, and the order of what comes out.
+//! Merging and ordering of lists in strategic merge patches.
 //!
-//! Items of the patch keep the order the patch (or `$setElementOrder`) gives them; items only the server has stay
-//! among them where their old neighbours are, and come last where they have none.
+//! Items of the patch have the order of the patch (or of `$setElementOrder`). Items that only the server has keep their
+//! position relative to their old neighbours, and come last if they have none.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::go_values::{self, Numbers};
 use super::strategic::{ListRule, PATCH, merge_object, unknown_directive, without_directives, wrong_type};
 use crate::status::{ApiError, ApiResult};
 
-/// Merges `patch` into `items`, or takes its values out of them if it `deletes`.
+/// Merges `patch` into `items`, or removes its values from them if `deletes` is set.
 pub(super) fn merge(rule: ListRule, items: &mut Vec<Value>, patch: &mut [Value], deletes: bool) -> ApiResult<()> {
     if items.is_empty() && patch.is_empty() {
         return Ok(());
@@ -32,7 +32,7 @@ fn merge_scalars(rule: ListRule, items: &mut Vec<Value>, patch: &[Value]) -> Api
             merged.push(item.clone());
         }
     }
-    *items = in_order(Identity::of(rule, ItemKind::Scalar), merged, patch, &live)?;
+    *items = order_items(Identity::of(rule, ItemKind::Scalar), merged, patch, &live)?;
     Ok(())
 }
 
@@ -41,11 +41,11 @@ fn merge_maps(rule: ListRule, items: &mut Vec<Value>, patch: &mut [Value]) -> Ap
         return Err(ApiError::plain(format!("cannot merge lists without merge key for {}", rule.item.kind())));
     };
     let mut live = std::mem::take(items);
-    let (mut plain, replaces) = follow_directives(key, &mut live, patch)?;
+    let (mut plain, replaces) = apply_directives(key, &mut live, patch)?;
     let identity = Identity::Key(key);
     if replaces {
         let new: Vec<Value> = plain.into_iter().map(|item| item.clone()).collect();
-        *items = in_order(identity, new.clone(), &[], &new)?;
+        *items = order_items(identity, new.clone(), &[], &new)?;
         return Ok(());
     }
     let mut merged = live.clone();
@@ -53,12 +53,13 @@ fn merge_maps(rule: ListRule, items: &mut Vec<Value>, patch: &mut [Value]) -> Ap
         merge_item(rule, key, &mut merged, item)?;
     }
     let order: Vec<Value> = plain.into_iter().map(|item| item.clone()).collect();
-    *items = in_order(identity, merged, &order, &live)?;
+    *items = order_items(identity, merged, &order, &live)?;
     Ok(())
 }
 
-/// Deletes from `live` what the patch says, and answers the items that are no directives, and whether they replace.
-fn follow_directives<'p>(
+/// Deletes the items from `live` that the patch marks. Returns the items that are not directives, and whether they replace
+/// the list.
+fn apply_directives<'p>(
     key: &str,
     live: &mut Vec<Value>,
     patch: &'p mut [Value],
@@ -69,8 +70,8 @@ fn follow_directives<'p>(
         match item.get(PATCH).map(Directive::of) {
             None => plain.push(item),
             Some(Some(Directive::Delete)) => {
-                let gone = key_of(item, key)?;
-                live.retain(|item| item.get(key) != Some(gone));
+                let deleted = key_of(item, key)?;
+                live.retain(|item| item.get(key) != Some(deleted));
             }
             Some(Some(Directive::Replace)) => replaces = true,
             Some(Some(Directive::Merge)) => {
@@ -82,12 +83,12 @@ fn follow_directives<'p>(
     Ok((plain, replaces))
 }
 
-/// Merges an item into the first one with its key, or adds it.
+/// Merges an item into the first one with the same key, or appends it.
 fn merge_item(rule: ListRule, key: &'static str, merged: &mut Vec<Value>, item: &mut Value) -> ApiResult<()> {
-    let wanted = key_of(item, key)?;
-    let found = merged.iter_mut().find(|m| m.get(key) == Some(wanted));
-    match (found, item) {
-        (Some(Value::Object(found)), Value::Object(item)) => merge_object(rule.item, found, item),
+    let item_key = key_of(item, key)?;
+    let existing = merged.iter_mut().find(|m| m.get(key) == Some(item_key));
+    match (existing, item) {
+        (Some(Value::Object(existing)), Value::Object(item)) => merge_object(rule.item, existing, item),
         (_, item) => {
             merged.push(item.clone());
             Ok(())
@@ -95,7 +96,7 @@ fn merge_item(rule: ListRule, key: &'static str, merged: &mut Vec<Value>, item: 
     }
 }
 
-/// Merges a list (either side may be absent) and puts it into the order that `$setElementOrder` gives.
+/// Merges a list (either side may be absent) and orders it by `$setElementOrder`.
 pub(super) fn merge_in_order(
     rule: ListRule,
     live: Option<&[Value]>,
@@ -113,10 +114,10 @@ pub(super) fn merge_in_order(
         (None, patch) => patch.unwrap_or_default().iter().filter_map(without_directives).collect(),
     };
     let kind = item_kind(live.unwrap_or_default(), patch.unwrap_or_default())?;
-    in_order(Identity::of(rule, kind), merged, order, live.unwrap_or_default())
+    order_items(Identity::of(rule, kind), merged, order, live.unwrap_or_default())
 }
 
-/// The patch's items must stand in `$setElementOrder`, in the same order. Those to delete need not.
+/// Checks that `$setElementOrder` contains the items of the patch in the same order, except for deleted ones.
 pub(super) fn check_order(rule: ListRule, patch: &[Value], order: &[Value]) -> ApiResult<()> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -131,10 +132,10 @@ pub(super) fn check_order(rule: ListRule, patch: &[Value], order: &[Value]) -> A
         if item.get(PATCH).is_some() {
             continue;
         }
-        let wanted = identity.required(item)?;
+        let expected = identity.required(item)?;
         loop {
             let Some(next) = rest.next() else { return Err(order_mismatch(patch, order)) };
-            if identity.required(next)? == wanted {
+            if identity.required(next)? == expected {
                 break;
             }
         }
@@ -149,7 +150,7 @@ fn order_mismatch(patch: &[Value], order: &[Value]) -> ApiError {
 
 // === Order ===
 
-/// What makes two items the same.
+/// Identity of list items: the whole value or a merge key.
 #[derive(Debug, Clone, Copy)]
 enum Identity {
     Whole,
@@ -171,7 +172,7 @@ impl Identity {
         }
     }
 
-    /// Like [`Identity::get`], but an item without a key is an error.
+    /// Like [`Identity::get`], but returns an error for an item without the key.
     fn required<'v>(&self, item: &'v Value) -> ApiResult<&'v Value> {
         match self {
             Identity::Whole => Ok(item),
@@ -179,7 +180,7 @@ impl Identity {
         }
     }
 
-    /// All that is to be put in order has an identity.
+    /// Checks that every item to order has an identity.
     fn check_all(&self, merged: &[Value], patch: &[Value], live: &[Value]) -> ApiResult<()> {
         if let (Identity::Key(_), Some(at)) = (self, patch.iter().position(|item| !item.is_object())) {
             return Err(ApiError::plain(format!("value for key {at} is not a map")));
@@ -188,42 +189,42 @@ impl Identity {
     }
 
     fn position(&self, list: &[Value], item: &Value) -> Option<usize> {
-        let wanted = self.get(item);
-        list.iter().position(|other| self.get(other) == wanted)
+        let identity = self.get(item);
+        list.iter().position(|other| self.get(other) == identity)
     }
 }
 
-/// An item with its places in the two orders.
-struct Placed {
+/// An item with its positions in both lists.
+struct Positioned {
     item: Value,
     in_patch: Option<usize>,
     in_live: Option<usize>,
 }
 
-/// Arranges merged items: those of the patch in its order, the others where they were among them.
-fn in_order(identity: Identity, merged: Vec<Value>, patch: &[Value], live: &[Value]) -> ApiResult<Vec<Value>> {
+/// Orders merged items: those of the patch in its order, server-only items relative to their old neighbours.
+fn order_items(identity: Identity, merged: Vec<Value>, patch: &[Value], live: &[Value]) -> ApiResult<Vec<Value>> {
     identity.check_all(&merged, patch, live)?;
-    let place = |item: Value| Placed {
+    let locate = |item: Value| Positioned {
         in_patch: identity.position(patch, &item),
         in_live: identity.position(live, &item),
         item,
     };
-    let (mut ours, mut theirs): (Vec<Placed>, Vec<Placed>) =
-        merged.into_iter().map(place).partition(|p| p.in_patch.is_some());
-    sort(&mut ours, |p| p.in_patch);
-    sort(&mut theirs, |p| p.in_live);
-    Ok(interleaved(ours, theirs))
+    let (mut patched, mut server_only): (Vec<Positioned>, Vec<Positioned>) =
+        merged.into_iter().map(locate).partition(|p| p.in_patch.is_some());
+    sort(&mut patched, |p| p.in_patch);
+    sort(&mut server_only, |p| p.in_live);
+    Ok(interleave(patched, server_only))
 }
 
-/// Sorts by place. An item that has none moves in front of everything before it, which is what upstream's sort
-/// makes of a comparison that calls it smaller than all.
-fn sort(items: &mut [Placed], place: impl Fn(&Placed) -> Option<usize>) {
-    let less = |a: &Placed, b: &Placed| match (place(a), place(b)) {
+/// Sorts by position. An item without a position moves in front of all items before it: upstream's sort uses a comparison
+/// that treats it as the smallest.
+fn sort(items: &mut [Positioned], position: impl Fn(&Positioned) -> Option<usize>) {
+    let less = |a: &Positioned, b: &Positioned| match (position(a), position(b)) {
         (Some(a), Some(b)) => a < b,
         _ => true,
     };
-    if items.iter().all(|p| place(p).is_some()) {
-        items.sort_by_key(|p| place(p));
+    if items.iter().all(|p| position(p).is_some()) {
+        items.sort_by_key(|p| position(p));
         return;
     }
     for end in 1..items.len() {
@@ -235,21 +236,21 @@ fn sort(items: &mut [Placed], place: impl Fn(&Placed) -> Option<usize>) {
     }
 }
 
-/// Lets each of `theirs` in before the first of `ours` that followed it on the server.
-fn interleaved(ours: Vec<Placed>, theirs: Vec<Placed>) -> Vec<Value> {
-    let mut all = Vec::with_capacity(ours.len() + theirs.len());
-    let mut theirs = theirs.into_iter().peekable();
-    for our in ours {
-        let comes_first = |their: &Placed| match (their.in_live, our.in_live) {
-            (Some(theirs), Some(ours)) => theirs.cmp(&ours) == Ordering::Less,
+/// Inserts each of `server_only` before the first of `patched` that followed it on the server.
+fn interleave(patched: Vec<Positioned>, server_only: Vec<Positioned>) -> Vec<Value> {
+    let mut all = Vec::with_capacity(patched.len() + server_only.len());
+    let mut server_only = server_only.into_iter().peekable();
+    for item in patched {
+        let comes_first = |other: &Positioned| match (other.in_live, item.in_live) {
+            (Some(other), Some(item)) => other.cmp(&item) == Ordering::Less,
             _ => false,
         };
-        while let Some(their) = theirs.next_if(comes_first) {
-            all.push(their.item);
+        while let Some(other) = server_only.next_if(comes_first) {
+            all.push(other.item);
         }
-        all.push(our.item);
+        all.push(item.item);
     }
-    all.extend(theirs.map(|p| p.item));
+    all.extend(server_only.map(|p| p.item));
     all
 }
 
@@ -279,7 +280,7 @@ impl Directive {
     }
 }
 
-/// What the items of both lists are; all must be of one type.
+/// Returns the kind of the items of both lists, which must all have the same type.
 fn item_kind(live: &[Value], patch: &[Value]) -> ApiResult<ItemKind> {
     let mut items = live.iter().chain(patch);
     let Some(first) = items.next() else {

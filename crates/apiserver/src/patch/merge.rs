@@ -11,7 +11,7 @@ pub(super) fn merge(doc: &mut Map<String, Value>, patch: Map<String, Value>) {
         }
         match (doc.get_mut(&key), value) {
             (Some(Value::Object(doc)), Value::Object(patch)) => merge(doc, patch),
-            (Some(found @ Value::Object(_)), value) => *found = value,
+            (Some(existing @ Value::Object(_)), value) => *existing = value,
             (_, value) => {
                 doc.insert(key, without_nulls(value));
             }
@@ -19,7 +19,7 @@ pub(super) fn merge(doc: &mut Map<String, Value>, patch: Map<String, Value>) {
     }
 }
 
-/// Nulls have nothing to remove in a value that is new. In lists they stay, but not in the objects of lists.
+/// Removes nulls from a new value, in which they have nothing to remove. Lists keep nulls; objects in lists do not.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,12 +1,12 @@
-//! The patch types that need no ownership: JSON patch, merge patch, strategic merge patch.
+//! Patch types other than server-side apply: JSON patch, merge patch, strategic merge patch.
 //!
 //! ```text
 //!  text ─► Patch ─► apply to the current object ─► patched value ─► decoded by the schema (elsewhere)
-//!                                                       │ does not decode, or strict and not clean
-//!                                                       └─► Attempt: 422 `"" is invalid: patch: …`
+//!                                                       │ decode error, or strict validation error
+//!                                                       └─► AppliedPatch: 422 `"" is invalid: patch: …`
 //! ```
 
-mod attempt;
+mod applied;
 pub(crate) mod go_values;
 mod json;
 mod lists;
@@ -21,17 +21,17 @@ use serde_json::{Map, Value};
 use crate::schema::{DecodeError, TypeId};
 use crate::status::{ApiError, ApiResult};
 
-pub(crate) use attempt::Attempt;
+pub(crate) use applied::AppliedPatch;
 pub(crate) use untouched::Untouched;
 
-/// How a patch says what to change.
+/// Type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
-    /// RFC 6902, with the real server's leniency.
+    /// RFC 6902, as lenient as upstream.
     Json,
     /// RFC 7386.
     Merge,
-    /// Merge patch that knows the types.
+    /// Strategic merge patch, which uses the schema to merge lists.
     Strategic,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Patch<'t> {
 }
 
 impl<'t> Patch<'t> {
-    /// Reads the text of a request's body. What the JSON says is only looked at when it is applied.
+    /// Parses the body of a request. The content is validated only when the patch is applied.
     pub(crate) fn parse(kind: PatchKind, text: &'t [u8]) -> ApiResult<Patch<'t>> {
         let parsed = serde_json::from_slice(text).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
         Ok(Patch { kind, text, parsed })
     }
 
-    /// `current` with the patch applied; not in canonical form, and perhaps not even of the type.
+    /// Applies the patch to `current`. The result is not canonical and may not even match the type.
     pub(crate) fn apply(&self, ty: TypeId, current: &Value) -> ApiResult<Value> {
         match self.kind {
             PatchKind::Json => json::apply(current, &self.parsed),
@@ -59,8 +59,8 @@ impl<'t> Patch<'t> {
         }
     }
 
-    /// Takes what the patch left alone out of what it was applied to.
-    pub(crate) fn set_untouched_aside(&self, patched: &mut Value) -> Untouched {
+    /// Removes the parts that the patch does not mention from the patched object and returns them.
+    pub(crate) fn split_untouched(&self, patched: &mut Value) -> Untouched {
         match self.kind {
             PatchKind::Json => Untouched::default(),
             PatchKind::Merge | PatchKind::Strategic => Untouched::take(&self.parsed, patched),
@@ -71,7 +71,7 @@ impl<'t> Patch<'t> {
         let patch = match &self.parsed {
             Value::Object(patch) => patch.clone(),
             Value::Null => return Err(ApiError::bad_request("Invalid JSON Patch")),
-            other => return Err(undecodable_patch(other, "value of type map[string]interface {}")),
+            other => return Err(patch_decode_error(other, "value of type map[string]interface {}")),
         };
         let mut patched = current.clone();
         if let Value::Object(doc) = &mut patched {
@@ -80,7 +80,7 @@ impl<'t> Patch<'t> {
         Ok(patched)
     }
 
-    /// The patched object, and the patch as far as merging did not use it up.
+    /// Returns the patched object, and the rest of the patch that merging did not consume.
     fn merge_strategically(&self, ty: TypeId, current: &Value) -> ApiResult<(Value, Map<String, Value>)> {
         let mut patch = match &self.parsed {
             Value::Object(patch) => patch.clone(),
@@ -94,7 +94,7 @@ impl<'t> Patch<'t> {
         let mut patched = current.clone();
         if let Value::Object(doc) = &mut patched {
             strategic::merge(ty, doc, &mut patch)?;
-            // upstream: what kind it is, is not for such a patch to say.
+            // upstream: such a patch cannot change the kind.
             for key in ["kind", "apiVersion"] {
                 match current.get(key) {
                     Some(value) => doc.insert(key.to_owned(), value.clone()),
@@ -102,17 +102,17 @@ impl<'t> Patch<'t> {
                 };
             }
         }
-        whole_numbers(&mut patched);
+        normalize_whole_floats(&mut patched);
         Ok((patched, patch))
     }
 }
 
-/// Makes 80 of 80.0. Conversion (unlike the JSON decoder) takes whole floats for integers.
-pub(crate) fn whole_numbers(value: &mut Value) {
+/// Converts whole floats such as 80.0 to integers. upstream: conversion accepts them as integers, unlike the JSON decoder.
+pub(crate) fn normalize_whole_floats(value: &mut Value) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_whole_floats),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_whole_floats),
         Value::Number(n) if n.is_f64() => {
             if let Some(f) = n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= EXACT) {
                 *value = Value::from(f as i64);
@@ -122,22 +122,22 @@ pub(crate) fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// What conversion has to say about a value that decoding refused with `error`.
-pub(crate) fn conversion_complaint(ty: TypeId, value: &Value, error: &DecodeError) -> String {
-    let words = error.to_string();
-    match restore::complaint(ty, value) {
-        Some(complaint) => complaint,
-        None if words.starts_with("illegal base64") => format!("error decoding from json: {words}"),
-        None => words,
+/// Returns the message of upstream's conversion for a value that decoding rejected with `error`.
+pub(crate) fn conversion_error(ty: TypeId, value: &Value, error: &DecodeError) -> String {
+    let message = error.to_string();
+    match restore::first_error(ty, value) {
+        Some(error) => error,
+        None if message.starts_with("illegal base64") => format!("error decoding from json: {message}"),
+        None => message,
     }
 }
 
-fn undecodable_patch(value: &Value, target: &str) -> ApiError {
+fn patch_decode_error(value: &Value, target: &str) -> ApiError {
     let kind = json_kind(value);
     ApiError::bad_request(format!("error decoding patch: json: cannot unmarshal {kind} into Go {target}"))
 }
 
-/// What Go's decoder calls a value.
+/// Returns the name that Go's JSON decoder has for the kind of a value.
 pub(crate) fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

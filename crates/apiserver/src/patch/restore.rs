@@ -1,65 +1,67 @@
-//! Why a patched object is none of its type, in the words of the conversion that strategic merge patches go through.
+//! Error messages for strategic merge patches whose result does not match the type.
 //!
-//! The real server restores typed objects from such a patch by reflection, not through its JSON decoder, and the errors
-//! of the two differ. Decoding decides whether there is an error; this only finds the words for it.
+//! kube-apiserver converts the result of such a patch to a typed object by reflection, not with its JSON decoder, and their
+//! error messages differ. Decoding determines whether there is an error; this module only finds upstream's message.
 
 use serde_json::{Map, Value};
 
 use super::go_values::{kind_name, type_name};
 use crate::schema::{Struct, Ty, TypeId, go_types, schema};
 
-/// The first thing that cannot be restored, field by field in the order of the types.
-pub(super) fn complaint(id: TypeId, object: &Value) -> Option<String> {
-    restore(&Ty::Struct(id), Place::default(), object).err()
+/// Returns the first error of the conversion, in the field order of the types.
+pub(super) fn first_error(id: TypeId, object: &Value) -> Option<String> {
+    restore(&Ty::Struct(id), Location::default(), object).err()
 }
 
-/// The field a value is in, and how many lists or maps inside it.
+/// Field that contains a value, and the number of lists or maps around the value in that field.
 #[derive(Clone, Copy, Default)]
-struct Place<'a> {
+struct Location<'a> {
     owner: &'a str,
     field: &'a str,
     depth: usize,
 }
 
-impl Place<'_> {
-    fn inside(self) -> Self {
-        Place { depth: self.depth + 1, ..self }
+impl Location<'_> {
+    fn nested(self) -> Self {
+        Location { depth: self.depth + 1, ..self }
     }
 }
 
-fn restore(ty: &Ty, place: Place<'_>, value: &Value) -> Result<(), String> {
+fn restore(ty: &Ty, location: Location<'_>, value: &Value) -> Result<(), String> {
     match (ty, value) {
         (_, Value::Null) | (Ty::Raw | Ty::Fields, _) => Ok(()),
         (Ty::Struct(id), Value::Object(fields)) => restore_struct(schema().get(*id), fields),
         (Ty::Struct(_), other) => Err(format!("cannot restore struct from: {}", kind_name(other))),
-        (Ty::Map(item), Value::Object(entries)) => entries.values().try_for_each(|v| restore(item, place.inside(), v)),
+        (Ty::Map(item), Value::Object(entries)) => {
+            entries.values().try_for_each(|v| restore(item, location.nested(), v))
+        }
         (Ty::Map(_), other) => Err(format!("cannot restore map from {}", kind_name(other))),
-        (Ty::List(item), Value::Array(items)) => items.iter().try_for_each(|v| restore(item, place.inside(), v)),
-        (Ty::Strings, Value::Array(items)) => items.iter().try_for_each(|v| restore(&Ty::String, place.inside(), v)),
+        (Ty::List(item), Value::Array(items)) => items.iter().try_for_each(|v| restore(item, location.nested(), v)),
+        (Ty::Strings, Value::Array(items)) => items.iter().try_for_each(|v| restore(&Ty::String, location.nested(), v)),
         (Ty::Bytes, Value::String(_) | Value::Array(_)) => Ok(()),
         (Ty::List(_) | Ty::Strings | Ty::Bytes, other) => {
             Err(format!("cannot restore slice from {}", kind_name(other)))
         }
-        (scalar, value) => restore_scalar(scalar, place, value),
+        (scalar, value) => restore_scalar(scalar, location, value),
     }
 }
 
 fn restore_struct(ty: &Struct, fields: &Map<String, Value>) -> Result<(), String> {
     ty.fields.iter().try_for_each(|field| match fields.get(field.name) {
-        Some(value) => restore(&field.ty, Place { owner: ty.short_name(), field: field.name, depth: 0 }, value),
+        Some(value) => restore(&field.ty, Location { owner: ty.short_name(), field: field.name, depth: 0 }, value),
         None => Ok(()),
     })
 }
 
-fn restore_scalar(ty: &Ty, place: Place<'_>, value: &Value) -> Result<(), String> {
+fn restore_scalar(ty: &Ty, location: Location<'_>, value: &Value) -> Result<(), String> {
     let is_whole = value.as_f64().is_some_and(|f| f.fract() == 0.0);
     match (ty, value) {
         (Ty::String, Value::String(_)) | (Ty::Bool, Value::Bool(_)) | (Ty::Double, Value::Number(_)) => Ok(()),
         (Ty::Int32 | Ty::Int64, Value::Number(_)) if is_whole => Ok(()),
         (Ty::Int32 | Ty::Int64, Value::Number(_)) => Err(format!("cannot convert float64 to {}", go_kind(ty))),
         (Ty::String, Value::Number(n)) if !n.is_f64() => {
-            let wanted = go_types::declared(place.owner, place.field, place.depth).unwrap_or("string");
-            Err(format!("cannot convert {} to {wanted}", type_name(value)))
+            let target = go_types::declared(location.owner, location.field, location.depth).unwrap_or("string");
+            Err(format!("cannot convert {} to {target}", type_name(value)))
         }
         (Ty::Quantity | Ty::IntOrString, Value::String(_) | Value::Number(_)) => Ok(()),
         (Ty::Quantity, _) => Err("quantities must match the regular expression \
@@ -73,7 +75,7 @@ fn restore_scalar(ty: &Ty, place: Place<'_>, value: &Value) -> Result<(), String
     }
 }
 
-/// What Go holds a scalar in.
+/// Returns the Go kind of a scalar.
 fn go_kind(ty: &Ty) -> &'static str {
     match ty {
         Ty::Int32 | Ty::IntOrString => "int32",
@@ -90,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn complaints_are_worded_like_the_reflection_of_upstream() {
+    fn messages_match_upstream_conversion() {
         let cases = [
             (json!({"spec": {"ports": "x"}}), "cannot restore slice from string"),
             (json!({"spec": {"type": 5}}), "cannot convert int64 to v1.ServiceType"),
@@ -107,8 +109,8 @@ mod tests {
             (json!({"spec": {"selector": {"a": 1}}}), "cannot convert int64 to string"),
         ];
         for (object, expected) in cases {
-            assert_eq!(complaint(schema().id("core/v1.Service"), &object).as_deref(), Some(expected));
+            assert_eq!(first_error(schema().id("core/v1.Service"), &object).as_deref(), Some(expected));
         }
-        assert_eq!(complaint(schema().id("core/v1.Service"), &json!({"spec": {"type": null, "foo": 1}})), None);
+        assert_eq!(first_error(schema().id("core/v1.Service"), &json!({"spec": {"type": null, "foo": 1}})), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What strict validation finds in the text of a patch, before it is applied to anything.
+//! Strict field validation of the patch text.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,25 +7,25 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::PatchKind;
 
-/// Keys that stand twice in the patch and, in a JSON patch, fields that operations do not have.
+/// Returns duplicate keys and, in a JSON patch, unknown fields of operations.
 pub(super) fn issues(kind: PatchKind, patch: &[u8]) -> Vec<String> {
-    let mut finder = Finder { operations: kind == PatchKind::Json, path: Vec::new(), found: Vec::new() };
+    let mut collector = Collector { operations: kind == PatchKind::Json, path: Vec::new(), issues: Vec::new() };
     let mut reader = serde_json::Deserializer::from_slice(patch);
-    match Seed(&mut finder).deserialize(&mut reader) {
-        Ok(()) => finder.found,
+    match Seed(&mut collector).deserialize(&mut reader) {
+        Ok(()) => collector.issues,
         Err(_) => Vec::new(),
     }
 }
 
-/// Walks a JSON text and collects issues in the order of the text.
-struct Finder {
-    /// It is a list of JSON patch operations.
+/// Collects issues in the order of the JSON text.
+struct Collector {
+    /// Set if the text is a list of JSON patch operations.
     operations: bool,
     path: Vec<String>,
-    found: Vec<String>,
+    issues: Vec<String>,
 }
 
-impl Finder {
+impl Collector {
     fn report(&mut self, what: &str, key: &str) {
         let mut path = self.path.concat();
         if !path.is_empty() {
@@ -33,8 +33,8 @@ impl Finder {
         }
         let prefix = if self.operations { "json patch " } else { "" };
         let issue = format!("{prefix}{what} field \"{path}{key}\"");
-        if !self.found.contains(&issue) {
-            self.found.push(issue);
+        if !self.issues.contains(&issue) {
+            self.issues.push(issue);
         }
     }
 
@@ -48,7 +48,7 @@ impl Finder {
     }
 }
 
-struct Seed<'f>(&'f mut Finder);
+struct Seed<'f>(&'f mut Collector);
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = ();
@@ -119,14 +119,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_stand_twice_are_found_wherever_they_are() {
+    fn duplicate_keys_are_found_at_any_depth() {
         let text = br#"{"a":{"b":[{"c":1,"c":2}],"b":[]},"d":1,"d":2,"d":3}"#;
         let expected = [r#"duplicate field "a.b[0].c""#, r#"duplicate field "a.b""#, r#"duplicate field "d""#];
         assert_eq!(issues(PatchKind::Merge, text), expected);
     }
 
     #[test]
-    fn operations_of_a_json_patch_have_four_fields() {
+    fn unknown_fields_of_operations_are_found() {
         let text = br#"[{"op":"add","path":"/a","value":{"x":1,"x":2},"foo":1}]"#;
         let expected = [r#"json patch duplicate field "[0].value.x""#, r#"json patch unknown field "[0].foo""#];
         assert_eq!(issues(PatchKind::Json, text), expected);

@@ -1,4 +1,4 @@
-//! Patches on whole objects. Most are recordings of a real server.
+//! Patches of whole objects. Most cases are recordings of a real kube-apiserver.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ fn strategic_on(ty: &str, current: Value, patch: Value) -> ApiResult<Value> {
     apply(PatchKind::Strategic, ty, &current, &text(&patch))
 }
 
-/// Code and message of the error.
-fn refused<T: std::fmt::Debug>(result: ApiResult<T>) -> (u16, String) {
+/// Returns code and message of the error.
+fn code_and_message<T: std::fmt::Debug>(result: ApiResult<T>) -> (u16, String) {
     let error = result.unwrap_err();
     (error.code.as_u16(), error.message)
 }
@@ -39,7 +39,7 @@ fn addresses(patch: Value) -> Vec<String> {
 // === Strategic merge patch ===
 
 #[test]
-fn keyed_lists_merge_and_items_of_the_patch_come_first_where_nothing_holds_them() {
+fn keyed_lists_merge_and_new_items_come_first() {
     let item = |t: &str, a: &str| json!({"type": t, "address": a});
     let cases = [
         (json!({"addresses": [item("InternalIP", "2")]}), vec!["InternalIP=2", "Hostname=h"]),
@@ -69,7 +69,7 @@ fn keyed_lists_merge_and_items_of_the_patch_come_first_where_nothing_holds_them(
 }
 
 #[test]
-fn of_two_items_with_one_key_only_the_first_is_merged() {
+fn only_the_first_item_with_a_key_is_merged() {
     let current = json!({"spec": {"ports": [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}});
     let patch = json!({"spec": {"ports": [{"port": 53, "protocol": "UDP", "targetPort": 5353}]}});
     let patched = strategic_on("core/v1.Service", current, patch).unwrap();
@@ -80,7 +80,7 @@ fn of_two_items_with_one_key_only_the_first_is_merged() {
 }
 
 #[test]
-fn lists_of_texts_merge_as_sets() {
+fn lists_of_strings_merge_as_sets() {
     let finalizers = |current: Value, patch: Value| {
         let current = json!({"metadata": {"finalizers": current}});
         let patched = strategic_on("core/v1.ConfigMap", current, json!({"metadata": patch})).unwrap();
@@ -104,7 +104,7 @@ fn lists_of_texts_merge_as_sets() {
 }
 
 #[test]
-fn lists_without_a_strategy_and_values_that_are_new_replace() {
+fn lists_without_a_merge_strategy_are_replaced() {
     let current = json!({"spec": {"taints": [{"key": "a"}]}, "metadata": {"labels": {"a": "1", "b": "2"}}});
     let patch = json!({
         "kind": "Other",
@@ -120,7 +120,7 @@ fn lists_without_a_strategy_and_values_that_are_new_replace() {
 }
 
 #[test]
-fn objects_can_be_replaced_emptied_or_reduced() {
+fn object_directives_replace_clear_or_reduce() {
     let current = || json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let strategy = |patch: Value| {
         strategic_on("apps/v1.Deployment", current(), json!({"spec": {"strategy": patch}}))
@@ -130,11 +130,11 @@ fn objects_can_be_replaced_emptied_or_reduced() {
     assert_eq!(strategy(json!({"$patch": "replace", "type": "Recreate"})).unwrap(), json!({"type": "Recreate"}));
     assert_eq!(strategy(json!({"$patch": "delete"})).unwrap(), json!({}));
     let conflicting = strategy(json!({"$retainKeys": ["type"], "type": "Recreate", "rollingUpdate": {"maxSurge": 2}}));
-    assert_eq!(refused(conflicting), (400, "invalid patch format of retainKeys".into()));
+    assert_eq!(code_and_message(conflicting), (400, "invalid patch format of retainKeys".into()));
 }
 
 #[test]
-fn directives_that_make_no_sense_are_refused_in_upstream_words() {
+fn invalid_directives_are_rejected_with_upstream_messages() {
     let current =
         || json!({"metadata": {"finalizers": ["ex.com/a"]}, "spec": {"ports": [{"port": 80}], "type": "ClusterIP"}});
     let cases = [
@@ -180,14 +180,15 @@ fn directives_that_make_no_sense_are_refused_in_upstream_words() {
         (json!({"metadata": {"finalizers": [["x"]]}}), 500, "list element types are not identical: [[ex.com/a] [[x]]]"),
     ];
     for (patch, code, message) in cases {
-        assert_eq!(refused(strategic_on("core/v1.Service", current(), patch)), (code, message.to_owned()));
+        assert_eq!(code_and_message(strategic_on("core/v1.Service", current(), patch)), (code, message.to_owned()));
     }
 }
 
 #[test]
-fn texts_that_are_no_patches_are_bad_requests() {
+fn invalid_patches_are_bad_requests() {
     let doc = json!({"data": {"a": "1"}});
-    let message = |kind: PatchKind, patch: &str| refused(apply(kind, "core/v1.ConfigMap", &doc, patch.as_bytes()));
+    let message =
+        |kind: PatchKind, patch: &str| code_and_message(apply(kind, "core/v1.ConfigMap", &doc, patch.as_bytes()));
     let go_map = "Go value of type map[string]interface {}";
     let cases = [
         (PatchKind::Strategic, "{bad", "invalid JSON patch".to_owned()),
@@ -204,25 +205,25 @@ fn texts_that_are_no_patches_are_bad_requests() {
     assert_eq!(apply(PatchKind::Strategic, "core/v1.ConfigMap", &doc, b"null").unwrap(), doc);
 }
 
-// === Results that are not acceptable ===
+// === Invalid results ===
 
-fn attempt(kind: PatchKind, patch: Value, strict: bool) -> (u16, String) {
+fn apply_invalid(kind: PatchKind, patch: Value, strict: bool) -> (u16, String) {
     let ty = schema().id("core/v1.Service");
     let current = json!({"apiVersion": "v1", "spec": {"ports": [{"port": 80}]}});
     let text = text(&patch);
     let patch = Patch::parse(kind, &text).unwrap();
     let patched = patch.apply(ty, &current).unwrap();
-    let attempt = Attempt { patch: &patch, ty, current: &current };
+    let applied = AppliedPatch { patch: &patch, ty, current: &current };
     let error = match crate::schema::decode(ty, &patched) {
-        Err(error) => attempt.undecodable(&error),
-        Ok(decoded) if strict => attempt.not_strict(&attempt.strict_issues(&decoded.issues)),
-        Ok(_) => panic!("it decodes"),
+        Err(error) => applied.decode_error(&error),
+        Ok(decoded) if strict => applied.strict_error(&applied.strict_issues(&decoded.issues)),
+        Ok(_) => panic!("the result decodes"),
     };
     (error.code.as_u16(), error.message)
 }
 
 #[test]
-fn results_of_the_wrong_type_show_the_patch() {
+fn errors_about_the_result_contain_the_patch() {
     let cases = [
         (json!({"spec": {"ports": "x"}}), "\"map[spec:map[ports:x]]\": cannot restore slice from string"),
         (json!({"spec": {"type": 5}}), "\"map[spec:map[type:5]]\": cannot convert int64 to v1.ServiceType"),
@@ -233,31 +234,31 @@ fn results_of_the_wrong_type_show_the_patch() {
     ];
     for (patch, expected) in cases {
         let message = format!(" \"\" is invalid: patch: Invalid value: {expected}");
-        assert_eq!(attempt(PatchKind::Strategic, patch, false), (422, message));
+        assert_eq!(apply_invalid(PatchKind::Strategic, patch, false), (422, message));
     }
 }
 
 #[test]
-fn strict_validation_lists_what_it_found() {
+fn strict_validation_lists_all_issues() {
     let unknown = json!({"spec": {"foo": 1, "bar": 2}});
     assert_eq!(
-        attempt(PatchKind::Strategic, unknown.clone(), true).1,
+        apply_invalid(PatchKind::Strategic, unknown.clone(), true).1,
         " \"\" is invalid: patch: Invalid value: \"map[spec:map[bar:2 foo:1]]\": \
          strict decoding error: unknown field \"spec.bar\", unknown field \"spec.foo\""
     );
-    let (code, message) = attempt(PatchKind::Merge, unknown, true);
+    let (code, message) = apply_invalid(PatchKind::Merge, unknown, true);
     assert_eq!(code, 422);
     assert!(message.starts_with(" \"\" is invalid: patch: Invalid value: \"{\\\"apiVersion\\\""), "{message}");
 }
 
 #[test]
-fn the_decoders_words_are_kept_where_conversion_has_none() {
+fn decoder_message_is_kept_if_conversion_has_none() {
     let cm = schema().id("core/v1.ConfigMap");
     let current = json!({"binaryData": {}});
     let text = text(&json!({"binaryData": {"k": "!"}}));
     let patch = Patch::parse(PatchKind::Strategic, &text).unwrap();
-    let attempt = Attempt { patch: &patch, ty: cm, current: &current };
-    let error = attempt.undecodable(&DecodeError::Type("illegal base64 data at input byte 0".into()));
+    let applied = AppliedPatch { patch: &patch, ty: cm, current: &current };
+    let error = applied.decode_error(&DecodeError::Type("illegal base64 data at input byte 0".into()));
     assert!(
         error
             .message
@@ -280,14 +281,14 @@ fn any_service() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The patch that a client makes to get from one object to the other.
+/// Returns the patch that a client sends to change `old` to `new`.
 fn difference(old: &Value, new: &Value) -> Value {
     let list = |o: &Value, path: &str| o.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
     let key = |item: &Value| item["port"].clone();
     let (old_ports, new_ports) = (list(old, "/spec/ports"), list(new, "/spec/ports"));
     let mut ports = new_ports.clone();
-    let gone = |p: &&Value| !new_ports.iter().any(|n| key(n) == key(p));
-    ports.extend(old_ports.iter().filter(gone).map(|p| json!({"$patch": "delete", "port": key(p)})));
+    let deleted_port = |p: &&Value| !new_ports.iter().any(|n| key(n) == key(p));
+    ports.extend(old_ports.iter().filter(deleted_port).map(|p| json!({"$patch": "delete", "port": key(p)})));
     let order: Vec<Value> = new_ports.iter().map(|p| json!({"port": key(p)})).collect();
     let (old_names, new_names) = (list(old, "/metadata/finalizers"), list(new, "/metadata/finalizers"));
     let deleted: Vec<&Value> = old_names.iter().filter(|n| !new_names.contains(n)).collect();
@@ -306,8 +307,8 @@ fn difference(old: &Value, new: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn applying_the_difference_gives_the_new_object(old in any_service(), new in any_service()) {
-        // A list with nothing in it is not stored, and there is nothing to order in two of them.
+    fn applying_the_difference_returns_the_new_object(old in any_service(), new in any_service()) {
+        // Empty lists are not stored, and two empty lists have no order.
         let stored = |o: &Value| crate::schema::decode(schema().id("core/v1.Service"), o).unwrap().value;
         let (old, new) = (stored(&old), stored(&new));
         let either = |path: &str| old.pointer(path).is_some() || new.pointer(path).is_some();
@@ -318,14 +319,14 @@ proptest! {
     }
 
     #[test]
-    fn a_patch_without_directives_applied_twice_is_applied_once(doc in any_service(), patch in any_service()) {
+    fn patch_without_directives_is_idempotent(doc in any_service(), patch in any_service()) {
         let once = strategic_on("core/v1.Service", doc, patch.clone()).unwrap();
         let twice = strategic_on("core/v1.Service", once.clone(), patch).unwrap();
         prop_assert_eq!(once, twice);
     }
 
     #[test]
-    fn every_item_of_patch_and_server_survives_a_merge(doc in any_service(), patch in any_service()) {
+    fn merge_keeps_every_item_of_patch_and_server(doc in any_service(), patch in any_service()) {
         let names = |o: &Value| -> std::collections::BTreeSet<String> {
             o["metadata"]["finalizers"].as_array().unwrap().iter().map(Value::to_string).collect()
         };
@@ -334,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn where_there_are_no_lists_both_merge_patches_are_the_same(a in any_service(), b in any_service()) {
+    fn merge_and_strategic_merge_are_equal_without_lists(a in any_service(), b in any_service()) {
         let labels = |o: &Value| json!({"metadata": {"labels": o["metadata"]["labels"]}});
         let strategic = strategic_on("core/v1.Service", labels(&a), labels(&b)).unwrap();
         let merged = apply(PatchKind::Merge, "core/v1.Service", &labels(&a), &text(&labels(&b))).unwrap();

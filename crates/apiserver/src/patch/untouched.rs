@@ -1,13 +1,13 @@
-//! The parts of an object that a patch does not mention.
+//! Parts of an object that a patch does not mention.
 //!
-//! They are what they were: already decoded, in canonical form. Most patches are about a condition or a label, so
-//! setting the rest aside while the result is decoded spares most of that work.
+//! They are already decoded and canonical. Most patches change a condition or a label, so excluding the rest saves most of
+//! the work of decoding the result.
 
 use std::mem;
 
 use serde_json::{Map, Value};
 
-/// Parts of an object, under the names of its fields: whole fields, or some members of a field.
+/// Parts of an object by field name: whole fields, or some members of a field.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Untouched {
     fields: Vec<(String, Value)>,
@@ -15,7 +15,8 @@ pub(crate) struct Untouched {
 }
 
 impl Untouched {
-    /// Takes what `patch` (a merge or strategic merge patch) does not mention out of the object it was merged into.
+    /// Removes the parts that `patch`, a merge or strategic merge patch, does not mention from the merged object and returns
+    /// them.
     pub(super) fn take(patch: &Value, merged: &mut Value) -> Untouched {
         let mut untouched = Untouched::default();
         let (Value::Object(patch), Value::Object(merged)) = (patch, merged) else { return untouched };
@@ -38,8 +39,8 @@ impl Untouched {
         untouched
     }
 
-    /// Puts everything back where it was.
-    pub(crate) fn put_back(self, object: &mut Value) {
+    /// Merges the parts into the object they were removed from.
+    pub(crate) fn merge_into(self, object: &mut Value) {
         let Value::Object(object) = object else { return };
         object.extend(self.fields);
         for (name, members) in self.members.into_iter().filter(|(_, members)| !members.is_empty()) {
@@ -51,10 +52,11 @@ impl Untouched {
     }
 }
 
-/// Whether a patch says something about a key, be it by a directive such as `$setElementOrder/key`.
+/// Whether a patch mentions a key, directly or in a directive such as `$setElementOrder/key`.
 fn mentions(patch: &Map<String, Value>, key: &str) -> bool {
-    let directs = |name: &str| name.starts_with('$') && name.split_once('/').is_some_and(|(_, target)| target == key);
-    patch.contains_key(key) || patch.keys().any(|name| directs(name))
+    let targets_key =
+        |name: &str| name.starts_with('$') && name.split_once('/').is_some_and(|(_, target)| target == key);
+    patch.contains_key(key) || patch.keys().any(|name| targets_key(name))
 }
 
 #[cfg(test)]
@@ -65,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_set_aside_makes_no_difference() {
+    fn splitting_does_not_change_the_result() {
         let ty = schema().id("core/v1.Node");
         let node = json!({"kind": "Node", "apiVersion": "v1",
             "metadata": {"name": "n", "labels": {"a": "b"}, "finalizers": ["x/y"], "creationTimestamp": "2026-01-02T03:04:05Z"},
@@ -91,7 +93,7 @@ mod tests {
                 let whole = decode_owned(ty, merged).unwrap();
                 let part = decode_owned(ty, rest).unwrap();
                 let mut value = part.value;
-                untouched.put_back(&mut value);
+                untouched.merge_into(&mut value);
                 assert_eq!(value, whole.value, "{kind:?} {text}");
                 assert_eq!(format!("{:?}", part.issues), format!("{:?}", whole.issues), "{kind:?} {text}");
             }
@@ -99,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_mentioned_stays() {
+    fn unmentioned_parts_are_removed() {
         let mut merged =
             json!({"kind": "K", "metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {"x": 1}, "data": [1]});
         let untouched = Untouched::take(&json!({"metadata": {"labels": {"a": "b"}}, "data": [1]}), &mut merged);
         assert_eq!(merged, json!({"kind": "K", "metadata": {"labels": {"a": "b"}}, "data": [1]}));
-        untouched.put_back(&mut merged);
+        untouched.merge_into(&mut merged);
         assert_eq!(merged["spec"], json!({"x": 1}));
         assert_eq!(merged["metadata"]["name"], "n");
     }

@@ -1,8 +1,8 @@
-//! Decimal numbers of any length: digits and a power of ten.
+//! Arbitrary-precision decimal numbers: digits and a power of ten.
 
 use std::cmp::Ordering;
 
-/// `digits * 10^exponent`, most significant digit first, no zeros at either end; no digits is zero.
+/// `digits * 10^exponent`, most significant digit first, without leading or trailing zeros; zero has no digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
@@ -15,7 +15,7 @@ impl Decimal {
         Decimal { negative: false, digits: Vec::new(), exponent: 0 }
     }
 
-    /// From the digits before and after the point; `scale` is the power of ten of the last one.
+    /// Builds a number from the digits before and after the decimal point; `scale` is the power of ten of the last digit.
     pub(super) fn new(negative: bool, whole: &str, fraction: &str, scale: i64) -> Decimal {
         let digits = whole.bytes().chain(fraction.bytes()).map(|b| b.wrapping_sub(b'0')).collect();
         Decimal { negative, digits, exponent: scale }.normal()
@@ -42,30 +42,30 @@ impl Decimal {
         }
     }
 
-    /// Has digits below this power of ten.
+    /// Whether the number has digits below this power of ten.
     pub(super) fn finer_than(&self, exponent: i64) -> bool {
         !self.is_zero() && self.exponent < exponent
     }
 
-    /// Strictly between `-bound` and `bound`.
+    /// Whether the number is strictly between `-bound` and `bound`.
     pub(super) fn is_within(&self, bound: i64) -> bool {
         self.magnitude_cmp(&Decimal::from(bound)) == Ordering::Less
     }
 
-    /// Drops the digits below a power of ten; if there were any, the rest grows away from zero.
+    /// Rounds away from zero to a power of ten.
     pub(super) fn rounded_to(mut self, exponent: i64) -> Decimal {
         if !self.finer_than(exponent) {
             return self;
         }
         let dropped = usize::try_from(exponent.saturating_sub(self.exponent)).unwrap_or(usize::MAX);
-        // The last digit is never zero, so dropping any digit loses something.
+        // The last digit is never zero, so dropping digits always loses precision.
         self.digits.truncate(self.digits.len().saturating_sub(dropped));
         self.exponent = exponent;
         increment(&mut self.digits);
         self.normal()
     }
 
-    /// The same sign, but no further from zero than `max` is.
+    /// Caps the magnitude at that of `max` and keeps the sign.
     pub(super) fn capped(self, max: &Decimal) -> Decimal {
         match self.magnitude_cmp(max) {
             Ordering::Greater => Decimal { negative: self.negative, ..max.clone() },
@@ -87,7 +87,7 @@ impl Decimal {
         self.normal()
     }
 
-    /// Digits with a sign, and an exponent that is a multiple of three.
+    /// The signed digits and an exponent that is a multiple of three.
     pub(super) fn in_thousands(&self) -> (String, i64) {
         let exponent = self.exponent.saturating_sub(self.exponent.rem_euclid(3));
         let mut text = String::with_capacity(self.digits.len() + 3);
@@ -99,20 +99,20 @@ impl Decimal {
         (text, exponent)
     }
 
-    /// The whole number, cut off at the limits of 64 bits; a fraction is dropped.
+    /// The integer part, saturated at the limits of `i64`.
     pub(super) fn to_i64(&self) -> i64 {
         let limit = if self.negative { i64::MIN } else { i64::MAX };
-        if self.top() > 19 {
+        if self.integer_digits() > 19 {
             return limit;
         }
-        let places = usize::try_from(self.top()).unwrap_or(0);
+        let places = usize::try_from(self.integer_digits()).unwrap_or(0);
         let digits = self.digits.iter().copied().chain(std::iter::repeat(0)).take(places);
         let number = digits.fold(0_i128, |number, digit| number * 10 + i128::from(digit));
         i64::try_from(if self.negative { -number } else { number }).unwrap_or(limit)
     }
 
-    /// The number of digits before the point; below one for small numbers.
-    fn top(&self) -> i64 {
+    /// The number of digits before the decimal point; zero or negative for numbers below one.
+    fn integer_digits(&self) -> i64 {
         self.exponent.saturating_add(self.digits.len() as i64)
     }
 
@@ -121,8 +121,10 @@ impl Decimal {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
-            // Without zeros at the ends, digits compare like words.
-            (false, false) => self.top().cmp(&other.top()).then_with(|| self.digits.cmp(&other.digits)),
+            // Without leading and trailing zeros, digits compare lexicographically.
+            (false, false) => {
+                self.integer_digits().cmp(&other.integer_digits()).then_with(|| self.digits.cmp(&other.digits))
+            }
         }
     }
 }
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_goes_away_from_zero() {
+    fn numbers_are_rounded_away_from_zero() {
         assert_eq!(decimal(1999, -3).rounded_to(0), decimal(2, 0));
         assert_eq!(decimal(-1001, -3).rounded_to(0), decimal(-2, 0));
         assert_eq!(decimal(1, -40).rounded_to(-9), decimal(1, -9));
@@ -178,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn products_carry() {
+    fn multiplication_carries_digits() {
         assert_eq!(decimal(999, 0).times_1024(2), decimal(999 * 1024 * 1024, 0));
         assert_eq!(decimal(5, -1).times_1024(1), decimal(512, 0));
         assert_eq!(Decimal::zero().times_1024(3), Decimal::zero());
     }
 
     #[test]
-    fn order_follows_the_value() {
+    fn numbers_are_ordered_by_value() {
         let sorted = [decimal(-5, 2), decimal(-5, 0), Decimal::zero(), decimal(1, -9), decimal(499, 0), decimal(5, 2)];
         for pair in sorted.windows(2) {
             assert!(pair[0] < pair[1], "{pair:?}");
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_stop_at_64_bits() {
+    fn integers_saturate_at_64_bits() {
         assert_eq!(decimal(12, 2).to_i64(), 1200);
         assert_eq!(decimal(1, 19).to_i64(), i64::MAX);
         assert_eq!(decimal(-1, 30).to_i64(), i64::MIN);

@@ -1,6 +1,6 @@
-//! Resource quantities (`500m`, `1Gi`): parsing, the canonical form, and comparison.
+//! Resource quantities (`500m`, `1Gi`): parsing, canonical form and comparison.
 //!
-//! A quantity is a decimal number with a suffix, and remembers which family of suffixes it was written with:
+//! A quantity is a decimal number with a suffix and keeps the format it was written in:
 //!
 //! | format    | suffixes                        | example            |
 //! |-----------|---------------------------------|--------------------|
@@ -8,8 +8,8 @@
 //! | binary    | `Ki Mi Gi Ti Pi Ei`             | `1Ki` is 1024      |
 //! | exponent  | `e3`, `E-2`                     | `12e6`             |
 //!
-//! Numbers finer than a billionth are rounded away from zero; binary ones stop at 2^63-1. The real server keeps the
-//! text it was given wherever that text is "close enough" to canonical, so the rules for that are kept here too.
+//! Numbers finer than a billionth are rounded away from zero; binary numbers are capped at 2^63-1. kube-apiserver keeps the
+//! original text if it is "close enough" to canonical, and so does this module.
 
 mod decimal;
 
@@ -23,12 +23,12 @@ const WRONG_FORMAT: &str =
 const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 
-/// The finest step a quantity can hold, as a power of ten.
+/// The finest resolution of a quantity, as a power of ten.
 const NANO: i64 = -9;
-/// More digits than this are not kept as they were written.
+/// Maximum number of digits of a quantity whose original text may be kept.
 const SHORT_DIGITS: i64 = 18;
 
-/// The family of suffixes a quantity is written with.
+/// The suffix format of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Decimal,
@@ -41,37 +41,37 @@ enum Format {
 pub(crate) struct Quantity {
     amount: Decimal,
     format: Format,
-    /// The text it was parsed from, where that counts as canonical.
-    written: Option<String>,
+    /// The original text, if it counts as canonical.
+    original: Option<String>,
 }
 
-/// The canonical form of a quantity as it stands in JSON, where blanks around it are allowed.
+/// The canonical form of a quantity in JSON, where surrounding whitespace is allowed.
 pub(crate) fn canonical(text: &str) -> Result<String, String> {
     Quantity::parse(text.trim()).map(Quantity::into_text)
 }
 
-/// Whether a canonical quantity is below zero; what is no quantity is not.
+/// Whether a canonical quantity is negative; false for an invalid quantity.
 pub(crate) fn is_negative(text: &str) -> bool {
     sign(text) == Ordering::Less
 }
 
-/// How a canonical quantity compares to zero; what is no quantity counts as zero.
+/// Compares a canonical quantity to zero; an invalid quantity counts as zero.
 pub(crate) fn sign(text: &str) -> Ordering {
     Quantity::parse(text).map_or(Ordering::Equal, |q| q.amount.sign())
 }
 
-/// Compares two quantities by value; what is no quantity counts as zero.
+/// Compares two quantities by value; an invalid quantity counts as zero.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let amount = |text| Quantity::parse(text).map_or_else(|_| Decimal::zero(), |q| q.amount);
     amount(a).cmp(&amount(b))
 }
 
-/// Whether a quantity has no fraction.
-pub(crate) fn is_whole(text: &str) -> bool {
+/// Whether a quantity is an integer.
+pub(crate) fn is_integer(text: &str) -> bool {
     Quantity::parse(text).is_ok_and(|quantity| !quantity.amount.finer_than(0))
 }
 
-/// upstream: defaulting rounds all amounts of a resource list away from zero to thousandths.
+/// upstream: defaulting rounds all quantities of a resource list away from zero to thousandths.
 pub(crate) fn round_list(amounts: Option<&mut Value>) {
     for amount in amounts.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
         if let Some(rounded) = amount.as_str().and_then(rounded_to_milli) {
@@ -80,23 +80,23 @@ pub(crate) fn round_list(amounts: Option<&mut Value>) {
     }
 }
 
-/// `None` if the quantity is that coarse already.
+/// Rounds to thousandths; `None` if the quantity has no finer digits.
 fn rounded_to_milli(text: &str) -> Option<String> {
     let mut quantity = Quantity::parse(text).ok().filter(|quantity| quantity.amount.finer_than(-3))?;
     quantity.amount = quantity.amount.rounded_to(-3);
-    quantity.written = None;
+    quantity.original = None;
     Some(quantity.into_text())
 }
 
 impl Quantity {
-    /// Parses a quantity without blanks around it.
+    /// Parses a quantity without surrounding whitespace.
     pub(crate) fn parse(text: &str) -> Result<Quantity, String> {
         let parts = Parts::split(text)?;
         let (format, exponent) = interpret(parts.suffix).ok_or(WRONG_SUFFIX)?;
         if parts.fits(format, exponent) {
             let amount = parts.amount(format, exponent);
-            let written = parts.is_near_canonical(format, exponent).then(|| text.to_owned());
-            return Ok(Quantity { amount, format, written });
+            let original = parts.is_near_canonical(format, exponent).then(|| text.to_owned());
+            return Ok(Quantity { amount, format, original });
         }
         if !parts.has_digits {
             return Err(WRONG_NUMBER.to_owned());
@@ -104,7 +104,7 @@ impl Quantity {
         Ok(Quantity::bounded(parts.amount(format, exponent), format))
     }
 
-    /// Rounds and caps what does not fit a plain 64-bit number.
+    /// Rounds and caps a number that does not fit into 64 bits.
     fn bounded(amount: Decimal, mut format: Format) -> Quantity {
         let mut amount = amount.rounded_to(NANO);
         if format == Format::Binary {
@@ -113,18 +113,18 @@ impl Quantity {
                 format = Format::Decimal;
             }
         }
-        Quantity { amount, format, written: None }
+        Quantity { amount, format, original: None }
     }
 
-    /// The text it is written as.
+    /// The text of the quantity.
     pub(crate) fn into_text(self) -> String {
-        match self.written {
+        match self.original {
             Some(text) => text,
             None => self.canonical_text(),
         }
     }
 
-    /// The largest suffix that needs no fraction.
+    /// Formats the quantity with the largest suffix that needs no fraction.
     fn canonical_text(&self) -> String {
         if self.amount.is_zero() {
             return "0".to_owned();
@@ -150,13 +150,13 @@ impl Quantity {
         match (self.format, exponent) {
             (Format::Exponent, 0) => digits,
             (Format::Exponent, exponent) => format!("{digits}e{exponent}"),
-            // upstream: a number past the last suffix loses its exponent.
+            // upstream: a number beyond the largest suffix loses its exponent.
             (_, exponent) => digits + decimal_suffix(exponent).unwrap_or_default(),
         }
     }
 }
 
-/// The parts of a quantity's text: sign, digits before and after the point, suffix.
+/// The parts of a quantity's text: sign, digits before and after the decimal point, suffix.
 #[derive(Debug)]
 struct Parts<'a> {
     negative: bool,
@@ -188,12 +188,12 @@ impl<'a> Parts<'a> {
             whole: digits.trim_start_matches('0'),
             fraction,
             suffix,
-            // upstream: a sign on its own, or nothing but zeros, never reaches the number parser.
+            // upstream: a sign alone, or only zeros, never reaches the number parser.
             has_digits: !digits.is_empty() || !fraction.is_empty(),
         })
     }
 
-    /// Counts a lone zero where there are no digits, as upstream does.
+    /// The number of digits. upstream: counts one zero if there are no digits before the decimal point.
     fn digit_count(&self) -> i64 {
         (self.whole.len().max(1) + self.fraction.len()) as i64
     }
@@ -203,7 +203,7 @@ impl<'a> Parts<'a> {
         exponent.saturating_sub(self.fraction.len() as i64)
     }
 
-    /// Whether the number is held exactly, without rounding or capping.
+    /// Whether the number can be represented without rounding or capping.
     fn fits(&self, format: Format, exponent: i64) -> bool {
         match format {
             Format::Binary => {
@@ -220,10 +220,10 @@ impl<'a> Parts<'a> {
         if format == Format::Binary { amount.times_1024(exponent / 10) } else { amount }
     }
 
-    /// upstream: texts that pass this quick look are shown as they were written, `+1`, `1.500` and `1.Ki` included.
+    /// upstream: text that passes this quick check is kept unchanged, including `+1`, `1.500` and `1.Ki`.
     fn is_near_canonical(&self, format: Format, exponent: i64) -> bool {
         if format == Format::Binary {
-            // The last three bits decide, and they follow from the last three digits.
+            // The last three bits decide, and they depend only on the last three digits.
             let last = &self.whole[self.whole.len().saturating_sub(3)..];
             return last.parse::<u32>().is_ok_and(|n| n % 8 != 0);
         }
@@ -241,7 +241,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Format and exponent of a suffix: of ten, or of two for binary ones.
+/// Format and exponent of a suffix: a power of ten, or of two for binary suffixes.
 fn interpret(suffix: &str) -> Option<(Format, i64)> {
     let found = match suffix {
         "Ki" => (Format::Binary, 10),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_grow_as_far_as_no_fraction_is_needed() {
+    fn the_largest_suffix_without_a_fraction_is_used() {
         for (text, want) in [
             ("0", "0"),
             ("0Ki", "0"),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_numbers_stop_at_63_bits_and_decimal_ones_do_not() {
+    fn binary_numbers_are_capped_at_63_bits_and_decimal_ones_are_not() {
         assert_eq!(canonical_of("9Ei"), "9223372036854775807");
         assert_eq!(canonical_of("9223372036854775807Ki"), "9223372036854775807");
         assert_eq!(canonical_of("-9Ei"), "-9223372036854775807");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn near_canonical_texts_stay_as_they_were_written() {
+    fn near_canonical_text_is_kept_unchanged() {
         for text in ["+5", "05", "1.500", "1.G", "1.Ki", "1E3", "100m", "2e6", "100.035k"] {
             assert_eq!(canonical_of(text), text);
         }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_in_the_words_of_the_api() {
+    fn invalid_quantities_are_rejected_with_upstream_messages() {
         for text in ["", "lots", "1.1.M", "1+1.0M", "0.1am", "1 2", "1e3x", "e3.5"] {
             assert_eq!(canonical(text), Err(WRONG_FORMAT.to_owned()), "{text}");
         }
@@ -383,9 +383,9 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_noticed() {
-        assert!(is_whole("1Gi") && is_whole("1.000") && is_whole("-3"));
-        assert!(!is_whole("1.500") && !is_whole("1m") && !is_whole("1e-3"));
+    fn integers_are_distinguished_from_fractions() {
+        assert!(is_integer("1Gi") && is_integer("1.000") && is_integer("-3"));
+        assert!(!is_integer("1.500") && !is_integer("1m") && !is_integer("1e-3"));
     }
 
     #[test]

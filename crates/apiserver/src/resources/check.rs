@@ -1,7 +1,7 @@
-//! Collecting what is wrong with an object, field by field.
+//! Helpers for field validation.
 //!
-//! A check walks the object with a [`Path`] that says where it is and tells its [`Findings`] what it sees.
-//! It knows nothing of any kind; the kinds bring the rules.
+//! A validation function walks the object with a [`Path`] to the current field and adds errors to an [`ErrorList`].
+//! Nothing here depends on a kind.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::field_error::FieldError;
 use crate::validation;
 
-/// The place of a field, kept as links on the stack: nothing is written out unless there is an error to report.
+/// Path of a field, a linked list on the stack. It is formatted only if there is an error to report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -24,12 +24,12 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A field of the object itself.
+    /// Path of a top-level field.
     pub(crate) fn new(field: &'a str) -> Path<'a> {
         Path { parent: None, step: Step::Field(field) }
     }
 
-    /// `path.field`; `field` may hold several names joined by dots.
+    /// `path.field`; `field` may be several names joined by dots.
     pub(crate) fn child(&'a self, field: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Field(field) }
     }
@@ -59,12 +59,12 @@ impl From<Path<'_>> for String {
     }
 }
 
-/// The errors found so far, in the order they were found.
+/// Field errors in the order they were found.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<FieldError>);
+pub(crate) struct ErrorList(Vec<FieldError>);
 
-impl Findings {
-    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+impl ErrorList {
+    pub(crate) fn into_vec(self) -> Vec<FieldError> {
         self.0
     }
 
@@ -92,21 +92,21 @@ impl Findings {
         self.push(FieldError::duplicate(at, value));
     }
 
-    /// One error for each thing that is wrong with the form of a text.
-    pub(crate) fn form(&mut self, at: Path<'_>, value: &str, complaints: Vec<String>) {
-        for complaint in complaints {
-            self.invalid(at, value, complaint);
+    /// Adds one "Invalid value" error for each detail.
+    pub(crate) fn invalid_each(&mut self, at: Path<'_>, value: &str, details: Vec<String>) {
+        for detail in details {
+            self.invalid(at, value, detail);
         }
     }
 
-    /// An optional text must be one of these.
+    /// Requires the value to be one of `supported`.
     pub(crate) fn one_of(&mut self, at: Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.push(FieldError::not_supported(at, value, supported));
         }
     }
 
-    /// A text that must be there and be one of these.
+    /// Requires the value to be non-empty and one of `supported`.
     pub(crate) fn required_one_of(&mut self, at: Path<'_>, value: &str, supported: &[&str]) {
         match value {
             "" => self.required(at, ""),
@@ -121,8 +121,8 @@ impl Findings {
     }
 
     pub(crate) fn in_range(&mut self, at: Path<'_>, value: i64, lowest: i64, highest: i64) {
-        for complaint in validation::in_range(value, lowest, highest) {
-            self.invalid(at, value, complaint);
+        for detail in validation::in_range(value, lowest, highest) {
+            self.invalid(at, value, detail);
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_written_as_the_api_writes_it() {
+    fn path_has_the_format_of_the_api() {
         let spec = Path::new("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn findings_keep_their_order() {
-        let mut found = Findings::default();
-        found.required_one_of(Path::new("a"), "", &["x"]);
-        found.required_one_of(Path::new("b"), "y", &["x"]);
-        found.in_range(Path::new("c"), 0, 1, 5);
-        found.not_negative(Path::new("d"), 0);
-        let texts: Vec<String> = found.into_errors().iter().map(ToString::to_string).collect();
+    fn errors_keep_their_order() {
+        let mut errors = ErrorList::default();
+        errors.required_one_of(Path::new("a"), "", &["x"]);
+        errors.required_one_of(Path::new("b"), "y", &["x"]);
+        errors.in_range(Path::new("c"), 0, 1, 5);
+        errors.not_negative(Path::new("d"), 0);
+        let texts: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
             [

@@ -1,4 +1,4 @@
-//! ConfigMap: keys, size, and the switch that freezes it. Secrets share these rules.
+//! ConfigMap: keys, total size and `immutable`. Secrets share these rules.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::field_error::FieldError;
 use crate::validation;
 use crate::value::Json;
 
-/// What all values of a ConfigMap or Secret may come to, in bytes.
+/// Maximum total size of the values of a ConfigMap or Secret, in bytes.
 pub(super) const DATA_MAX: usize = 1024 * 1024;
 
 pub(crate) struct ConfigMap;
@@ -23,7 +23,7 @@ impl Strategy for ConfigMap {
 }
 
 fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = frozen(new, old, &["data", "binaryData"]);
+    let mut errors = immutable_errors(new, old, &["data", "binaryData"]);
     errors.extend(meta::validate_name(resource, new));
     errors.extend(data_errors(new));
     errors
@@ -42,7 +42,7 @@ fn data_errors(obj: &Value) -> Vec<FieldError> {
     let text: usize = entries(obj, "data").map(|(_, v)| v.as_str().map_or(0, str::len)).sum();
     let bytes: usize = entries(obj, "binaryData").map(|(_, v)| decoded_len(v)).sum();
     if text + bytes > DATA_MAX {
-        // upstream: meant to blame the whole object; an empty path prints as brackets.
+        // upstream: the error is for the whole object, and an empty path is printed as brackets.
         errors.push(FieldError::too_long("[]", DATA_MAX));
     }
     errors
@@ -52,23 +52,23 @@ pub(super) fn key_errors(field: &str, key: &str) -> Vec<FieldError> {
     validation::invalid_each(&format!("{field}[{key}]"), key, validation::config_key(key))
 }
 
-/// `immutable: true` freezes itself and the given fields.
-pub(super) fn frozen(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
-    let is_frozen = |obj: &Value| obj.at("immutable") == &Value::Bool(true);
-    if !is_frozen(old) {
+/// Rejects changes of the given fields, and of `immutable` itself, once `immutable: true` is set.
+pub(super) fn immutable_errors(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
+    let is_immutable = |obj: &Value| obj.at("immutable") == &Value::Bool(true);
+    if !is_immutable(old) {
         return Vec::new();
     }
-    let melted = (!is_frozen(new)).then_some("immutable");
+    let cleared = (!is_immutable(new)).then_some("immutable");
     let changed = fields.iter().copied().filter(|field| new.at(field) != old.at(field));
     let detail = "field is immutable when `immutable` is set";
-    melted.into_iter().chain(changed).map(|field| FieldError::forbidden(field, detail)).collect()
+    cleared.into_iter().chain(changed).map(|field| FieldError::forbidden(field, detail)).collect()
 }
 
 pub(super) fn entries<'a>(obj: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     obj.map(field).into_iter().flat_map(Map::iter)
 }
 
-/// How many bytes canonical base64 text stands for.
+/// Returns the decoded size of canonical base64 text, in bytes.
 pub(super) fn decoded_len(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default();
     let padding = text.bytes().rev().take_while(|&b| b == b'=').count();
@@ -90,10 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_checked_and_may_not_stand_in_both_maps() {
-        let found = texts(data_errors(&json!({"data": {"k": "v", "a/b": ""}, "binaryData": {"k": "AA=="}})));
+    fn keys_are_validated_and_unique_across_both_maps() {
+        let errors = texts(data_errors(&json!({"data": {"k": "v", "a/b": ""}, "binaryData": {"k": "AA=="}})));
         assert_eq!(
-            found,
+            errors,
             [
                 "data[a/b]: Invalid value: \"a/b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
                 "data[k]: Invalid value: \"k\": duplicate of key present in binaryData"
@@ -110,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_measured_without_decoding() {
+    fn decoded_length_of_base64() {
         for (text, length) in [("", 0), ("AA==", 1), ("AAE=", 2), ("AAEC", 3), ("AAECAw==", 4)] {
             assert_eq!(decoded_len(&text.into()), length, "{text}");
         }
     }
 
     #[test]
-    fn immutable_freezes_data_and_itself() {
+    fn immutable_protects_data_and_itself() {
         let old = json!({"data": {"k": "v"}, "immutable": true});
-        let frozen = |field: &str| format!("{field}: Forbidden: field is immutable when `immutable` is set");
-        assert_eq!(changed(json!({"data": {"k": "w"}, "immutable": true}), old.clone()), [frozen("data")]);
-        assert_eq!(changed(json!({"data": {"k": "v"}, "immutable": false}), old.clone()), [frozen("immutable")]);
+        let forbidden = |field: &str| format!("{field}: Forbidden: field is immutable when `immutable` is set");
+        assert_eq!(changed(json!({"data": {"k": "w"}, "immutable": true}), old.clone()), [forbidden("data")]);
+        assert_eq!(changed(json!({"data": {"k": "v"}, "immutable": false}), old.clone()), [forbidden("immutable")]);
         assert_eq!(
             changed(json!({"data": {"k": "v"}, "binaryData": {"z": "AA=="}}), old.clone()),
-            [frozen("immutable"), frozen("binaryData")]
+            [forbidden("immutable"), forbidden("binaryData")]
         );
         let relabelled = json!({"metadata": {"labels": {"x": "y"}}, "data": {"k": "v"}, "immutable": true});
         assert_eq!(changed(relabelled, old), [""; 0]);

@@ -1,9 +1,8 @@
-//! PodDisruptionBudget: how many pods of a workload must stay. Stored and checked; nothing here counts pods, and evictions do not
-//! ask it.
+//! PodDisruptionBudget: stored and validated only. Nothing counts Pods, and evictions ignore budgets.
 
 use serde_json::Value;
 
-use super::check::{Findings, Path};
+use super::check::{ErrorList, Path};
 use super::pod::bump_generation;
 use super::strategy::{clear_status, keep_status};
 use super::{Strategy, WriteCx};
@@ -40,9 +39,9 @@ impl Strategy for PodDisruptionBudget {
 }
 
 fn spec_errors(spec: &Value) -> Vec<FieldError> {
-    let (mut found, at) = (Findings::default(), Path::new("spec"));
+    let (mut errors, at) = (ErrorList::default(), Path::new("spec"));
     if spec.has("minAvailable") && spec.has("maxUnavailable") {
-        found.push(FieldError::invalid_as(
+        errors.push(FieldError::invalid_as(
             "spec",
             go_struct(&[
                 ("MinAvailable", spec.at("minAvailable").clone()),
@@ -54,47 +53,47 @@ fn spec_errors(spec: &Value) -> Vec<FieldError> {
         ));
     }
     for field in ["minAvailable", "maxUnavailable"].into_iter().filter(|field| spec.has(field)) {
-        amount(spec.at(field), at.child(field), &mut found);
+        validate_amount(spec.at(field), at.child(field), &mut errors);
     }
-    found.extend(validation::label_selector("spec.selector", spec.at("selector")));
+    errors.extend(validation::label_selector("spec.selector", spec.at("selector")));
     if spec.has("unhealthyPodEvictionPolicy") {
-        found.one_of(at.child("unhealthyPodEvictionPolicy"), spec.text("unhealthyPodEvictionPolicy"), POLICIES);
+        errors.one_of(at.child("unhealthyPodEvictionPolicy"), spec.text("unhealthyPodEvictionPolicy"), POLICIES);
     }
-    found.into_errors()
+    errors.into_vec()
 }
 
-/// Checks a number of pods, or a percentage such as `25%`.
-fn amount(value: &Value, at: Path<'_>, found: &mut Findings) {
-    let Value::String(text) = value else { return found.not_negative(at, value.as_i64().unwrap_or(0)) };
-    let errors = validation::percent(text);
-    if errors.is_empty() && text.trim_end_matches('%').parse::<i64>().is_ok_and(|percent| percent > 100) {
-        found.invalid(at, value.clone(), "must not be greater than 100%");
+/// Validates a number of Pods, or a percentage such as `25%`.
+fn validate_amount(value: &Value, at: Path<'_>, errors: &mut ErrorList) {
+    let Value::String(text) = value else { return errors.not_negative(at, value.as_i64().unwrap_or(0)) };
+    let details = validation::percent(text);
+    if details.is_empty() && text.trim_end_matches('%').parse::<i64>().is_ok_and(|percent| percent > 100) {
+        errors.invalid(at, value.clone(), "must not be greater than 100%");
     }
-    found.form(at, text, errors);
+    errors.invalid_each(at, text, details);
 }
 
 fn status_errors(status: &Value) -> Vec<FieldError> {
-    let (mut found, at) = (Findings::default(), Path::new("status"));
-    conditions(status.list("conditions"), at.child("conditions"), &mut found);
+    let (mut errors, at) = (ErrorList::default(), Path::new("status"));
+    validate_conditions(status.list("conditions"), at.child("conditions"), &mut errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-        found.not_negative(at.child(field), status.int(field).unwrap_or(0));
+        errors.not_negative(at.child(field), status.int(field).unwrap_or(0));
     }
-    found.into_errors()
+    errors.into_vec()
 }
 
-fn conditions(conditions: &[Value], at: Path<'_>, found: &mut Findings) {
+fn validate_conditions(conditions: &[Value], at: Path<'_>, errors: &mut ErrorList) {
     for (index, condition) in conditions.iter().enumerate() {
         let (at, kind) = (at.index(index), condition.text("type"));
         if conditions.iter().take(index).any(|earlier| earlier.text("type") == kind) {
-            found.duplicate(at.child("type"), kind);
+            errors.duplicate(at.child("type"), kind);
         }
-        found.form(at.child("type"), kind, validation::qualified_name(kind));
-        found.one_of(at.child("status"), condition.text("status"), &["False", "True", "Unknown"]);
+        errors.invalid_each(at.child("type"), kind, validation::qualified_name(kind));
+        errors.one_of(at.child("status"), condition.text("status"), &["False", "True", "Unknown"]);
         if condition.at("lastTransitionTime").is_null() {
-            found.required(at.child("lastTransitionTime"), "");
+            errors.required(at.child("lastTransitionTime"), "");
         }
         if condition.text("reason").is_empty() {
-            found.required(at.child("reason"), "");
+            errors.required(at.child("reason"), "");
         }
     }
 }
@@ -104,23 +103,23 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn complaints(errors: Vec<FieldError>) -> Vec<String> {
+    fn messages(errors: Vec<FieldError>) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_budget_says_how_many_stay_or_how_many_may_go() {
+    fn spec_is_validated() {
         for spec in [
             json!({}),
             json!({"minAvailable": 0}),
             json!({"maxUnavailable": "100%", "selector": {"matchLabels": {"a": "b"}}}),
             json!({"minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}),
         ] {
-            assert_eq!(complaints(spec_errors(&spec)), [""; 0], "{spec}");
+            assert_eq!(messages(spec_errors(&spec)), [""; 0], "{spec}");
         }
         let both = json!({"minAvailable": 1, "maxUnavailable": "10%"});
         assert_eq!(
-            complaints(spec_errors(&both)),
+            messages(spec_errors(&both)),
             ["spec: Invalid value: {\"MinAvailable\":1,\"Selector\":null,\"MaxUnavailable\":\"10%\",\
               \"UnhealthyPodEvictionPolicy\":null}: minAvailable and maxUnavailable cannot be both set"]
         );
@@ -138,22 +137,22 @@ mod tests {
             (json!({"selector": {"matchLabels": {"a": "b c"}}}), "spec.selector.matchLabels: Invalid value: \"b c\": "),
         ];
         for (spec, expected) in cases {
-            let found = complaints(spec_errors(&spec));
-            assert!(found.len() == 1 && found[0].starts_with(expected), "{spec}: {found:?}");
+            let errors = messages(spec_errors(&spec));
+            assert!(errors.len() == 1 && errors[0].starts_with(expected), "{spec}: {errors:?}");
         }
     }
 
     #[test]
-    fn a_status_counts_from_zero_and_has_each_condition_once() {
+    fn status_is_validated() {
         let condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
             "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""});
-        let sound = json!({"disruptionsAllowed": 1, "conditions": [condition]});
-        assert_eq!(complaints(status_errors(&sound)), [""; 0]);
-        let wrong =
+        let valid = json!({"disruptionsAllowed": 1, "conditions": [condition]});
+        assert_eq!(messages(status_errors(&valid)), [""; 0]);
+        let invalid =
             json!({"currentHealthy": -1, "conditions": [condition, {"type": "DisruptionAllowed", "status": "Yes"}]});
-        let found = complaints(status_errors(&wrong));
-        assert_eq!(found.len(), 5, "{found:#?}");
-        assert!(found[0].starts_with("status.conditions[1].type: Duplicate value"), "{found:#?}");
-        assert_eq!(found[4], "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0");
+        let errors = messages(status_errors(&invalid));
+        assert_eq!(errors.len(), 5, "{errors:#?}");
+        assert!(errors[0].starts_with("status.conditions[1].type: Duplicate value"), "{errors:#?}");
+        assert_eq!(errors[4], "status.currentHealthy: Invalid value: -1: must be greater than or equal to 0");
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints, the deprecated list of a Service's addresses; its successor is in [`slice`].
+//! Endpoints, the deprecated list of a Service's addresses, and its successor [`EndpointSlice`](slice).
 
 mod slice;
 
@@ -42,7 +42,7 @@ impl Strategy for Endpoints {
 
 fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = meta::validate_name(resource, new);
-    // What was once accepted may stay, even if it would not be accepted today.
+    // Unchanged subsets stay valid even if current validation would reject them.
     if new.at("subsets") != old.at("subsets") {
         errors.extend(subsets_errors(new));
     }
@@ -99,8 +99,8 @@ fn port_errors(field: &str, port: &Value, needs_name: bool) -> Vec<FieldError> {
         }
     }
     let number = port.int("port").unwrap_or_default();
-    let wrong = validation::port_number(number).into_iter();
-    errors.extend(wrong.map(|text| FieldError::invalid(format!("{field}.port"), number, text)));
+    let details = validation::port_number(number).into_iter();
+    errors.extend(details.map(|detail| FieldError::invalid(format!("{field}.port"), number, detail)));
     errors.extend(validation::protocol(&format!("{field}.protocol"), port.text("protocol")));
     errors.extend(app_protocol_errors(field, port));
     errors
@@ -112,7 +112,8 @@ fn app_protocol_errors(port_field: &str, port: &Value) -> Vec<FieldError> {
     validation::invalid_each(&format!("{port_field}.appProtocol"), protocol, texts)
 }
 
-/// Odd spellings of addresses; the controller's own writes are known to have none.
+/// Warns of non-canonical addresses. Objects of the endpoints controller are skipped, because their addresses are
+/// canonical.
 fn address_warnings(obj: &Value) -> Vec<String> {
     if obj.at("metadata.labels").get(MANAGED_BY).is_some_and(|by| by == CONTROLLER) {
         return Vec::new();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_address_is_told_twice() {
+    fn invalid_address_is_reported_twice() {
         let obj = json!({"subsets": [{"addresses": [{"ip": "bad"}], "ports": [{"port": 80, "protocol": "TCP"}]}]});
         assert_eq!(
             texts(subsets_errors(&obj)),
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subset_has_addresses_and_its_ports_names() {
+    fn subset_needs_addresses_and_port_names() {
         let obj = json!({"subsets": [{"ports": [{"port": 0, "protocol": "X"}, {"port": 1, "name": "A", "protocol": "TCP"}]}]});
         let found = texts(subsets_errors(&obj));
         assert_eq!(
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_once_may_stay() {
+    fn unchanged_subsets_are_not_validated_again() {
         let resource = find("", "v1", "endpoints").unwrap();
         let old = json!({"metadata": {"name": "a"}, "subsets": [{"addresses": [{"ip": "bad"}]}]});
         let mut new = old.clone();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ipv6_draws_a_warning_unless_the_controller_wrote_it() {
+    fn non_canonical_ipv6_returns_a_warning_unless_the_controller_wrote_it() {
         let mut obj = json!({"subsets": [{"notReadyAddresses": [{"ip": "2001:DB8::1"}]}]});
         assert_eq!(
             address_warnings(&obj),

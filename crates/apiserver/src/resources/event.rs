@@ -1,11 +1,11 @@
-//! Event, under its two addresses.
+//! Event in its two API groups.
 //!
 //! ```text
-//!  core/v1            reads and writes what is stored; few rules, for the sake of old clients
-//!  events.k8s.io/v1   a view with other names ([`view`]); strict rules, which speak of the core names all the same
+//!  core/v1            the stored form; lenient validation for old clients
+//!  events.k8s.io/v1   a view with other field names ([`view`]); strict validation, whose errors use the core names
 //! ```
 //!
-//! Whatever its address, an event with an eventTime is a "new" one and says who reports it and what was done.
+//! In both groups an Event with an eventTime is a "new" one and must have a reporting component, an instance and an action.
 
 mod view;
 
@@ -17,7 +17,7 @@ use crate::go_text;
 use crate::validation;
 use crate::value::Json;
 
-/// `events.k8s.io` shows the same objects under other names.
+/// `events.k8s.io` shows the same objects with other field names.
 pub(crate) const VIEW: View = View { to_stored: view::to_core, from_stored: view::from_core };
 
 const SHORT_TEXT_MAX: usize = 128;
@@ -31,7 +31,7 @@ impl Strategy for CoreEvent {
         false
     }
 
-    /// Metadata is looked at only when all else is well.
+    /// Validates metadata only if there are no other errors.
     fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         match basic_errors(obj, "reportingComponent") {
             none if none.is_empty() => meta::validate_create(cx, obj),
@@ -56,7 +56,7 @@ impl Strategy for CoreEvent {
     }
 }
 
-/// Events under `events.k8s.io/v1`. Objects are in this group's own form.
+/// Events under `events.k8s.io/v1`. Objects are in the form of that group.
 pub(crate) struct NewEvent;
 
 impl Strategy for NewEvent {
@@ -64,7 +64,7 @@ impl Strategy for NewEvent {
         false
     }
 
-    /// Metadata comes between what holds for every event and what holds for this address.
+    /// Reports metadata errors between those common to both groups and those of this group.
     fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         let event = view::to_core(obj.clone());
         let mut errors = basic_errors(&event, "reportingController");
@@ -77,7 +77,7 @@ impl Strategy for NewEvent {
         strict_update_errors(&view::to_core(new.clone()), &view::to_core(old.clone()))
     }
 
-    /// Those of the stored form: an event that was written here is found through either address.
+    /// Labels of the stored form, so that field selectors match an Event in either group.
     fn field_labels(&self) -> Option<&'static [&'static str]> {
         Some(CORE_LABELS)
     }
@@ -86,7 +86,7 @@ impl Strategy for NewEvent {
         label_value(obj, label)
     }
 
-    /// What the new names are called in the stored form; the old names are unknown here.
+    /// Maps the names of this group to the stored ones. The core names are unknown here.
     fn field_alias<'l>(&self, label: &'l str) -> &'l str {
         match NEW_LABELS.iter().find(|(new, _)| *new == label) {
             Some((_, core)) => core,
@@ -112,7 +112,7 @@ const CORE_LABELS: &[&str] = &[
     "type",
 ];
 
-/// Labels under `events.k8s.io`, and what they are called in the stored form.
+/// Labels under `events.k8s.io` and their names in the stored form.
 const NEW_LABELS: &[(&str, &str)] = &[
     ("reason", "reason"),
     ("regarding.kind", "involvedObject.kind"),
@@ -126,7 +126,7 @@ const NEW_LABELS: &[(&str, &str)] = &[
     ("type", "type"),
 ];
 
-/// Reads a label off the stored form. `source` is whoever reported the event, in either generation's field.
+/// Returns the value of a label from the stored form. `source` is `source.component`, else `reportingComponent`.
 fn label_value(obj: &Value, label: &str) -> String {
     let value = match label {
         "source" if obj.text("source.component").is_empty() => obj.text("reportingComponent"),
@@ -136,9 +136,9 @@ fn label_value(obj: &Value, label: &str) -> String {
     value.to_owned()
 }
 
-// === Rules, on the core form ===
+// === Validation of the core form ===
 
-/// What holds for every event. `reporter` is the name the reporting component goes by in errors.
+/// Returns the errors common to both groups. `reporter` is the field name of the reporting component in errors.
 fn basic_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
     let is_new = event.has("eventTime");
     let mut errors: Vec<FieldError> = namespace_error(event, is_new).into_iter().collect();
@@ -150,13 +150,13 @@ fn basic_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
 
 fn namespace_error(event: &Value, is_new: bool) -> Option<FieldError> {
     let (own, involved) = (event.text("metadata.namespace"), event.text("involvedObject.namespace"));
-    let agrees = match (is_new, involved) {
+    let matches = match (is_new, involved) {
         (false, "") => matches!(own, "" | "default"),
         (false, _) => own == involved,
         (true, "") => matches!(own, "default" | "kube-system"),
         (true, _) => true,
     };
-    (!agrees).then(|| FieldError::invalid("involvedObject.namespace", involved, "does not match event.namespace"))
+    (!matches).then(|| FieldError::invalid("involvedObject.namespace", involved, "does not match event.namespace"))
 }
 
 fn reporter_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
@@ -169,18 +169,18 @@ fn reporter_errors(event: &Value, reporter: &str) -> Vec<FieldError> {
     for field in ["reportingInstance", "action", "reason"] {
         match event.text(field) {
             "" => errors.push(FieldError::required(field, "")),
-            text => errors.extend(longer_than(field, text, SHORT_TEXT_MAX)),
+            text => errors.extend(length_error(field, text, SHORT_TEXT_MAX)),
         }
     }
-    errors.extend(longer_than("message", event.text("message"), MESSAGE_MAX));
+    errors.extend(length_error("message", event.text("message"), MESSAGE_MAX));
     errors
 }
 
-fn longer_than(field: &str, text: &str, max: usize) -> Option<FieldError> {
+fn length_error(field: &str, text: &str, max: usize) -> Option<FieldError> {
     (text.len() > max).then(|| FieldError::invalid(field, "", format!("can have at most {max} characters")))
 }
 
-/// What a new event under `events.k8s.io` must keep to: fields of the old generation stay empty.
+/// Validates a new Event under `events.k8s.io`: deprecated fields must be unset.
 fn strict_errors(event: &Value) -> Vec<FieldError> {
     let mut errors = series_errors(event);
     if !event.has("eventTime") {
@@ -191,13 +191,13 @@ fn strict_errors(event: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("type", "", format!("has invalid value: {kind}")));
     }
     let source_set = !event.text("source.component").is_empty() || !event.text("source.host").is_empty();
-    let old_fields = [
+    let deprecated = [
         ("firstTimestamp", event.has("firstTimestamp")),
         ("lastTimestamp", event.has("lastTimestamp")),
         ("count", event.has("count")),
         ("source", source_set),
     ];
-    let set = old_fields.iter().filter(|(_, is_set)| *is_set);
+    let set = deprecated.iter().filter(|(_, is_set)| *is_set);
     errors.extend(set.map(|(field, _)| FieldError::invalid(*field, "", "needs to be unset")));
     errors
 }
@@ -216,63 +216,63 @@ fn series_errors(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Under `events.k8s.io` only the series (and metadata) may change.
+/// Validates an update under `events.k8s.io`: only `series` and metadata may change.
 fn strict_update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = basic_errors(new, "reportingController");
     if new.at("series") != old.at("series") {
         errors.extend(series_errors(new));
     }
-    let changed = FIXED.iter().filter(|fixed| new.at(fixed.path) != old.at(fixed.path));
-    errors.extend(changed.map(|fixed| {
-        FieldError::invalid_as(fixed.told_as, (fixed.show)(new.at(fixed.path)), validation::FIELD_IMMUTABLE)
+    let changed = IMMUTABLE.iter().filter(|field| new.at(field.path) != old.at(field.path));
+    errors.extend(changed.map(|field| {
+        FieldError::invalid_as(field.name_in_errors, (field.format)(new.at(field.path)), validation::FIELD_IMMUTABLE)
     }));
     errors
 }
 
-/// A field that may not change, the name errors give it, and how they show its value.
-struct Fixed {
+/// A field that may not change, its name in errors, and the format of its value there.
+struct ImmutableField {
     path: &'static str,
-    told_as: &'static str,
-    show: fn(&Value) -> String,
+    name_in_errors: &'static str,
+    format: fn(&Value) -> String,
 }
 
-const fn fixed(path: &'static str, show: fn(&Value) -> String) -> Fixed {
-    Fixed { path, told_as: path, show }
+const fn immutable(path: &'static str, format: fn(&Value) -> String) -> ImmutableField {
+    ImmutableField { path, name_in_errors: path, format }
 }
 
-const FIXED: &[Fixed] = &[
-    fixed("involvedObject", show_reference),
-    fixed("reason", show_text),
-    fixed("message", show_text),
-    fixed("source", show_source),
-    fixed("firstTimestamp", show_plain),
-    fixed("lastTimestamp", show_plain),
-    fixed("count", show_number),
-    fixed("type", show_text),
-    fixed("eventTime", show_plain),
-    fixed("action", show_text),
-    fixed("related", show_reference),
-    Fixed { path: "reportingComponent", told_as: "reportingController", show: show_text },
-    fixed("reportingInstance", show_text),
+const IMMUTABLE: &[ImmutableField] = &[
+    immutable("involvedObject", format_reference),
+    immutable("reason", format_text),
+    immutable("message", format_text),
+    immutable("source", format_source),
+    immutable("firstTimestamp", format_json),
+    immutable("lastTimestamp", format_json),
+    immutable("count", format_number),
+    immutable("type", format_text),
+    immutable("eventTime", format_json),
+    immutable("action", format_text),
+    immutable("related", format_reference),
+    ImmutableField { path: "reportingComponent", name_in_errors: "reportingController", format: format_text },
+    immutable("reportingInstance", format_text),
 ];
 
-fn show_text(value: &Value) -> String {
+fn format_text(value: &Value) -> String {
     go_text::quote(value.as_str().unwrap_or_default())
 }
 
-fn show_number(value: &Value) -> String {
+fn format_number(value: &Value) -> String {
     value.as_i64().unwrap_or_default().to_string()
 }
 
-fn show_plain(value: &Value) -> String {
+fn format_json(value: &Value) -> String {
     value.to_string()
 }
 
-fn show_source(value: &Value) -> String {
+fn format_source(value: &Value) -> String {
     go_struct(&[("Component", value.text("component").into()), ("Host", value.text("host").into())])
 }
 
-fn show_reference(value: &Value) -> String {
+fn format_reference(value: &Value) -> String {
     const PARTS: &[(&str, &str)] = &[
         ("Kind", "kind"),
         ("Namespace", "namespace"),
@@ -298,7 +298,7 @@ mod tests {
         errors.iter().map(ToString::to_string).collect()
     }
 
-    /// A valid event of the new generation, with changes.
+    /// Returns a valid Event with an eventTime, with the given changes.
     fn event(changes: Value) -> Value {
         let mut event = json!({
             "metadata": {"name": "a", "namespace": "n"},
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_event_lies_in_the_namespace_of_its_object() {
+    fn event_without_event_time_is_in_the_namespace_of_its_object() {
         let old = |own: &str, involved: &str| {
             let event =
                 json!({"metadata": {"namespace": own}, "involvedObject": {"namespace": involved}, "eventTime": null});
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_event_says_who_reports_it() {
+    fn event_with_event_time_needs_a_reporter() {
         assert_eq!(texts(basic_errors(&event(json!({})), "reportingController")), [""; 0]);
         for field in ["reportingInstance", "action", "reason"] {
             assert_eq!(
@@ -347,13 +347,13 @@ mod tests {
                 "message: Invalid value: \"\": can have at most 1024 characters"
             ]
         );
-        let nobody = texts(basic_errors(&event(json!({"reportingComponent": ""})), "reportingComponent"));
-        assert_eq!(nobody[0], "reportingComponent: Required value");
-        assert_eq!(nobody[1], "reportingComponent: Invalid value: \"\": name part must be non-empty");
+        let errors = texts(basic_errors(&event(json!({"reportingComponent": ""})), "reportingComponent"));
+        assert_eq!(errors[0], "reportingComponent: Required value");
+        assert_eq!(errors[1], "reportingComponent: Invalid value: \"\": name part must be non-empty");
     }
 
     #[test]
-    fn the_new_address_wants_no_fields_of_the_old_generation() {
+    fn events_group_rejects_deprecated_fields() {
         let errors = texts(strict_errors(&event(json!({
             "eventTime": null, "type": "Odd", "count": 1, "source": {"host": "h"}, "firstTimestamp": "2024-01-02T03:04:05Z",
             "series": {"lastObservedTime": null},
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn under_the_new_address_only_the_series_changes() {
+    fn events_group_allows_only_the_series_to_change() {
         let old = event(json!({}));
         let series = json!({"series": {"count": 3, "lastObservedTime": "2024-01-02T03:04:09.000000Z"}});
         assert_eq!(strict_update_errors(&event(series), &old), []);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn both_addresses_select_by_the_stored_fields() {
+    fn both_groups_select_by_the_stored_fields() {
         let stored = event(json!({"source": {"component": "x"}}));
         assert_eq!(CoreEvent.field_value(&stored, "involvedObject.kind"), "Service");
         assert_eq!(CoreEvent.field_value(&stored, "source"), "x");

@@ -1,19 +1,18 @@
-//! Label selectors that stand inside objects: `{matchLabels, matchExpressions}`.
+//! Label selectors inside objects: `{matchLabels, matchExpressions}`.
 //!
-//! What they select, and how they read as the `labelSelector` parameter; their form is checked by
-//! [`crate::validation::label_selector`].
+//! Matching, and conversion to the syntax of the `labelSelector` parameter. [`crate::validation::label_selector`]
+//! validates them.
 
 use serde_json::{Map, Value};
 
 use crate::value::Json;
 
-/// Selects nothing in particular: present, but without requirements.
+/// True if the selector has no requirements.
 pub(crate) fn is_empty(selector: &Value) -> bool {
     selector.map("matchLabels").is_none_or(Map::is_empty) && selector.list("matchExpressions").is_empty()
 }
 
-/// Whether the selector (which must be valid) selects these labels. An absent selector selects nothing, an empty
-/// one everything.
+/// Whether a valid selector matches these labels. An absent selector matches nothing, an empty one everything.
 pub(crate) fn matches(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
     let label = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
     let mut pairs = selector.map("matchLabels").into_iter().flatten();
@@ -33,8 +32,8 @@ fn requirement_matches(expression: &Value, label: Option<&str>) -> bool {
     }
 }
 
-/// The selector as the `labelSelector` parameter spells it, requirements sorted by key; `None` if one of them makes
-/// no sense.
+/// Formats the selector in the syntax of the `labelSelector` parameter, requirements sorted by key. Returns `None` if a
+/// requirement is invalid.
 pub(crate) fn text(selector: &Value) -> Option<String> {
     let labels = selector.map("matchLabels").into_iter().flatten();
     let mut requirements: Vec<(&str, String)> =
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_requirement_spoils_the_text() {
+    fn invalid_requirement_has_no_text_form() {
         assert_eq!(text(&json!({"matchExpressions": [{"key": "c", "operator": "In"}]})), None);
         assert_eq!(text(&json!({"matchExpressions": [{"key": "c", "operator": "Near"}]})), None);
         assert_eq!(text(&json!({})).as_deref(), Some(""));

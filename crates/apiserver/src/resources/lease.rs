@@ -1,4 +1,4 @@
-//! Lease: a lock. Its protocol is nothing but conditional updates, so the rules here are few.
+//! Lease: leader election relies on conditional updates only, so there are few rules here.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::field_error::FieldError;
 use crate::validation::NOT_NEGATIVE;
 use crate::value::Json;
 
-/// Fields of coordinated leader election, which is off: what nobody could have set is dropped without a word.
+/// Fields of coordinated leader election, which is disabled. They are dropped silently unless the old object has them.
 const DISABLED: &[&str] = &["spec.strategy", "spec.preferredHolder"];
 
 pub(crate) struct Lease;
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_coordinated_election_are_dropped() {
+    fn fields_of_coordinated_leader_election_are_dropped() {
         let mut obj = json!({"spec": {"preferredHolder": "x", "strategy": "s", "holderIdentity": ""}});
         drop_disabled(&mut obj, &Value::Null);
         assert_eq!(obj, json!({"spec": {"holderIdentity": ""}}));

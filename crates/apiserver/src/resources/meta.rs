@@ -1,6 +1,6 @@
-//! Metadata rules that all kinds share: names, labels, owners, finalizers, and what may not change.
+//! Metadata validation shared by all kinds: names, labels, owner references, finalizers and immutable fields.
 //!
-//! Stamping (uid, timestamps, generated names) and the resourceVersion check are the request path's business.
+//! The request path sets UID, timestamps and generated names, and checks the resourceVersion.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,45 +17,45 @@ const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizers that need no domain.
+/// Finalizers that are valid without a domain.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", ORPHAN, FOREGROUND];
 
-/// Checks `metadata` of a new object (its name and generateName included).
+/// Validates `metadata` of a new object, including name and generateName.
 pub(crate) fn validate_create(cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-    errors_of_new(cx.resource, obj)
+    create_errors(cx.resource, obj)
 }
 
-/// Checks `metadata` of a change. A changed generateName is left to the kinds that look at it ([`validate_name`]).
+/// Validates `metadata` of an update. Kinds that check a changed generateName call [`validate_name`] themselves.
 pub(crate) fn validate_update(cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-    errors_of_change(cx.resource, new, old)
+    update_errors(cx.resource, new, old)
 }
 
-fn errors_of_new(resource: &Resource, obj: &Value) -> Vec<FieldError> {
+fn create_errors(resource: &Resource, obj: &Value) -> Vec<FieldError> {
     let mut errors = validate_name(resource, obj);
     if obj.text("metadata.name").is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     }
-    errors.extend(errors_of_any(resource, obj));
-    errors.extend(finalizer_domains(resource, obj));
+    errors.extend(common_errors(resource, obj));
+    errors.extend(finalizer_domain_errors(resource, obj));
     errors
 }
 
-fn errors_of_change(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = errors_of_any(resource, new);
+fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = common_errors(resource, new);
     if old.has("metadata.deletionTimestamp") {
-        errors.extend(new_finalizers(new, old));
+        errors.extend(added_finalizers_error(new, old));
     }
-    if let (Some(now), Some(then)) = (new.int("metadata.generation"), old.int("metadata.generation"))
-        && now < then
+    if let (Some(current), Some(previous)) = (new.int("metadata.generation"), old.int("metadata.generation"))
+        && current < previous
     {
-        errors.push(FieldError::invalid("metadata.generation", now, "must not be decremented"));
+        errors.push(FieldError::invalid("metadata.generation", current, "must not be decremented"));
     }
-    errors.extend(changed_identity(new, old));
-    errors.extend(finalizer_domains(resource, new));
+    errors.extend(immutable_errors(new, old));
+    errors.extend(finalizer_domain_errors(resource, new));
     errors
 }
 
-/// Checks name and generateName by the rules of the kind.
+/// Validates name and generateName by the rules of the kind.
 pub(crate) fn validate_name(resource: &Resource, obj: &Value) -> Vec<FieldError> {
     let (name, prefix) = (obj.text("metadata.name"), obj.text("metadata.generateName"));
     let mut errors = Vec::new();
@@ -70,23 +70,23 @@ pub(crate) fn validate_name(resource: &Resource, obj: &Value) -> Vec<FieldError>
     errors
 }
 
-/// What holds for new and changed objects alike.
-fn errors_of_any(resource: &Resource, obj: &Value) -> Vec<FieldError> {
+/// Returns the errors that creates and updates have in common.
+fn common_errors(resource: &Resource, obj: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    errors.extend(namespace(resource, obj.text("metadata.namespace")));
+    errors.extend(namespace_errors(resource, obj.text("metadata.namespace")));
     let generation = obj.int("metadata.generation").unwrap_or_default();
     errors.extend(validation::not_negative("metadata.generation", generation));
     errors.extend(validation::labels("metadata.labels", obj.map("metadata.labels")));
     errors.extend(validation::annotations("metadata.annotations", obj.map("metadata.annotations")));
-    errors.extend(owner_references(obj.list("metadata.ownerReferences")));
-    errors.extend(finalizers(obj));
+    errors.extend(owner_references_errors(obj.list("metadata.ownerReferences")));
+    errors.extend(finalizers_errors(obj));
     for (i, entry) in obj.list("metadata.managedFields").iter().enumerate() {
-        errors.extend(managed_fields_entry(i, entry));
+        errors.extend(managed_fields_entry_errors(i, entry));
     }
     errors
 }
 
-fn namespace(resource: &Resource, namespace: &str) -> Vec<FieldError> {
+fn namespace_errors(resource: &Resource, namespace: &str) -> Vec<FieldError> {
     const FIELD: &str = "metadata.namespace";
     match (resource.namespaced, namespace) {
         (true, "") => vec![FieldError::required(FIELD, "")],
@@ -96,26 +96,26 @@ fn namespace(resource: &Resource, namespace: &str) -> Vec<FieldError> {
     }
 }
 
-// === Owners ===
+// === Owner references ===
 
-fn owner_references(owners: &[Value]) -> Vec<FieldError> {
+fn owner_references_errors(owners: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
     for (i, owner) in owners.iter().enumerate() {
-        errors.extend(owner_reference(i, owner));
+        errors.extend(owner_reference_errors(i, owner));
         if owner.at("controller") != &Value::Bool(true) {
             continue;
         }
         let this = format!("{}/{}", owner.text("kind"), owner.text("name"));
         match &controller {
-            Some(first) => errors.push(second_controller(owners, first, &this)),
+            Some(first) => errors.push(multiple_controllers_error(owners, first, &this)),
             None => controller = Some(this),
         }
     }
     errors
 }
 
-fn owner_reference(i: usize, owner: &Value) -> Vec<FieldError> {
+fn owner_reference_errors(i: usize, owner: &Value) -> Vec<FieldError> {
     let at = |child: &str| format!("metadata.ownerReferences[{i}]{child}");
     let mut errors = Vec::new();
     let api_version = owner.text("apiVersion");
@@ -130,7 +130,7 @@ fn owner_reference(i: usize, owner: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(at(&format!(".{child}")), "must not be empty"));
         }
     }
-    // Events come and go by the thousands and expire on their own: nothing may hang on them.
+    // Events are numerous and expire on their own, so they must not own other objects.
     if owner.text("kind") == "Event" && matches!(api_version, "v1" | "/v1") {
         let shown = typed_json(&owner_type(), owner);
         errors.push(FieldError::invalid_as(at(""), shown, "/v1, Kind=Event is disallowed from being an owner"));
@@ -138,7 +138,7 @@ fn owner_reference(i: usize, owner: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The version of `version` or `group/version`.
+/// Returns the version of `version` or `group/version`.
 fn version_of(api_version: &str) -> Option<&str> {
     match api_version.split_once('/') {
         None => Some(api_version),
@@ -147,7 +147,7 @@ fn version_of(api_version: &str) -> Option<&str> {
     }
 }
 
-fn second_controller(owners: &[Value], first: &str, second: &str) -> FieldError {
+fn multiple_controllers_error(owners: &[Value], first: &str, second: &str) -> FieldError {
     let shown = typed_json(&Ty::List(Box::new(owner_type())), &Value::Array(owners.to_vec()));
     let detail = format!(
         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
@@ -161,7 +161,7 @@ fn owner_type() -> Ty {
 
 // === Finalizers ===
 
-fn finalizers(obj: &Value) -> Vec<FieldError> {
+fn finalizers_errors(obj: &Value) -> Vec<FieldError> {
     const FIELD: &str = "metadata.finalizers";
     let names = obj.texts(FIELD);
     let mut errors: Vec<FieldError> =
@@ -173,8 +173,8 @@ fn finalizers(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Finalizers are `domain/name`, but for the few standard ones.
-fn finalizer_domains(resource: &Resource, obj: &Value) -> Vec<FieldError> {
+/// Finalizers other than the standard ones need the form `domain/name`.
+fn finalizer_domain_errors(resource: &Resource, obj: &Value) -> Vec<FieldError> {
     if !finalizers_need_domain(resource) {
         return Vec::new();
     }
@@ -187,7 +187,7 @@ fn finalizer_domains(resource: &Resource, obj: &Value) -> Vec<FieldError> {
         .collect()
 }
 
-// upstream: an accident of which helper each kind's validation calls.
+// upstream: depends on which helper the validation of each kind calls.
 fn finalizers_need_domain(resource: &Resource) -> bool {
     match resource.group {
         "coordination.k8s.io" | "rbac.authorization.k8s.io" => false,
@@ -196,7 +196,7 @@ fn finalizers_need_domain(resource: &Resource) -> bool {
     }
 }
 
-fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
+fn added_finalizers_error(new: &Value, old: &Value) -> Option<FieldError> {
     let had = old.texts("metadata.finalizers");
     let added: BTreeSet<&str> =
         new.texts("metadata.finalizers").into_iter().filter(|name| !had.contains(name)).collect();
@@ -211,10 +211,11 @@ fn new_finalizers(new: &Value, old: &Value) -> Option<FieldError> {
     Some(FieldError::forbidden("metadata.finalizers", detail))
 }
 
-// === What may not change ===
+// === Immutable fields ===
 
-/// What is left out of a change stays as it was, and so do times once they are set; anything else is an error.
-fn changed_identity(new: &Value, old: &Value) -> Vec<FieldError> {
+/// A field that the update omits keeps its value, and so does a timestamp once set (the `bool`). Any other change of these
+/// fields is an error.
+fn immutable_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     const FIXED: &[(&str, bool)] = &[
         ("metadata.name", false),
         ("metadata.namespace", false),
@@ -233,7 +234,7 @@ fn changed_identity(new: &Value, old: &Value) -> Vec<FieldError> {
 
 // === Managed fields ===
 
-fn managed_fields_entry(i: usize, entry: &Value) -> Vec<FieldError> {
+fn managed_fields_entry_errors(i: usize, entry: &Value) -> Vec<FieldError> {
     let at = |child: &str| format!("metadata.managedFields[{i}].{child}");
     let mut errors = Vec::new();
     match entry.text("operation") {
@@ -252,7 +253,7 @@ fn managed_fields_entry(i: usize, entry: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks the name of a field manager, wherever it is given.
+/// Validates the name of a field manager.
 pub(crate) fn validate_manager(field: impl Fn() -> String, manager: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if manager.len() > MANAGER_MAX {
@@ -265,19 +266,19 @@ pub(crate) fn validate_manager(field: impl Fn() -> String, manager: &str) -> Vec
     errors
 }
 
-// === Tidying ===
+// === Duplicate owner references ===
 
-/// Removes owner references that stand there twice. Returns the texts for `Warning` headers.
-pub(crate) fn tidy(obj: &mut Value) -> Vec<String> {
-    warn_of_duplicates(obj, "contains duplicate entries")
+/// Removes duplicate owner references. Returns the texts for `Warning` headers.
+pub(crate) fn dedup_owner_references(obj: &mut Value) -> Vec<String> {
+    dedup_with_warning(obj, "contains duplicate entries")
 }
 
-/// As [`tidy`], for what a patch brought about.
-pub(crate) fn tidy_patched(obj: &mut Value) -> Vec<String> {
-    warn_of_duplicates(obj, "contains duplicate entries after mutating admission happens")
+/// As [`dedup_owner_references`], for the result of a patch.
+pub(crate) fn dedup_patched_owner_references(obj: &mut Value) -> Vec<String> {
+    dedup_with_warning(obj, "contains duplicate entries after mutating admission happens")
 }
 
-fn warn_of_duplicates(obj: &mut Value, what: &str) -> Vec<String> {
+fn dedup_with_warning(obj: &mut Value, what: &str) -> Vec<String> {
     let duplicates = remove_duplicate_owners(obj);
     if duplicates.is_empty() {
         return Vec::new();
@@ -289,7 +290,7 @@ fn warn_of_duplicates(obj: &mut Value, what: &str) -> Vec<String> {
     )]
 }
 
-/// Takes out what is equal to an earlier reference; returns the uids of what went.
+/// Removes references that equal an earlier one and returns their UIDs.
 fn remove_duplicate_owners(obj: &mut Value) -> Vec<String> {
     let Some(owners) = obj.list_mut("metadata.ownerReferences") else { return Vec::new() };
     let (mut seen, mut duplicates) = (HashSet::new(), Vec::new());
@@ -322,11 +323,11 @@ mod tests {
     }
 
     fn created(plural: &str, metadata: Value) -> Vec<String> {
-        texts(errors_of_new(resource(plural), &config_map(metadata)))
+        texts(create_errors(resource(plural), &config_map(metadata)))
     }
 
     fn changed(new: Value, old: Value) -> Vec<String> {
-        texts(errors_of_change(resource("configmaps"), &config_map(new), &config_map(old)))
+        texts(update_errors(resource("configmaps"), &config_map(new), &config_map(old)))
     }
 
     fn texts(errors: Vec<FieldError>) -> Vec<String> {
@@ -336,7 +337,7 @@ mod tests {
     const NONE: [&str; 0] = [];
 
     #[test]
-    fn a_name_is_required_and_has_the_kind_s_form() {
+    fn name_is_required_and_follows_the_rules_of_the_kind() {
         assert_eq!(
             created("configmaps", json!({"name": ""})),
             ["metadata.name: Required value: name or generateName is required"]
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_qualified_names_with_a_domain() {
+    fn finalizers_need_a_domain() {
         assert_eq!(
             created("configmaps", json!({"finalizers": ["noslash"]})),
             [
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_references_are_complete_and_have_one_controller() {
+    fn owner_references_are_validated() {
         let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true});
         assert_eq!(
             created(
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_does_not_change() {
+    fn identity_is_immutable() {
         assert_eq!(
             changed(json!({"uid": "u9"}), json!({"uid": "u1"})),
             ["metadata.uid: Invalid value: \"u9\": field is immutable"]
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn no_finalizer_joins_an_object_that_is_being_deleted() {
+    fn finalizers_cannot_be_added_during_deletion() {
         let old = json!({"deletionTimestamp": "2001-01-01T00:00:00Z", "finalizers": ["ex.com/f"]});
         assert_eq!(
             changed(json!({"finalizers": ["ex.com/f", "ex.com/h", "ex.com/g"]}), old.clone()),
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_have_an_operation_and_a_printable_manager() {
+    fn managed_fields_entries_are_validated() {
         assert_eq!(
             created(
                 "configmaps",
@@ -436,27 +437,27 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_belongs_to_namespaced_kinds_only() {
+    fn cluster_scoped_kinds_reject_a_namespace() {
         assert_eq!(created("nodes", json!({})), ["metadata.namespace: Forbidden: not allowed on this type"]);
     }
 
     #[test]
-    fn equal_owner_references_are_merged_with_a_warning() {
+    fn duplicate_owner_references_are_removed_with_a_warning() {
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u1"});
         let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "y", "uid": "u1"});
         let mut obj = config_map(json!({"ownerReferences": [owner, other, owner]}));
         assert_eq!(
-            tidy(&mut obj),
+            dedup_owner_references(&mut obj),
             [
                 ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: u1"
             ]
         );
         assert_eq!(obj.list("metadata.ownerReferences"), [owner, other]);
-        assert_eq!(tidy(&mut obj), NONE);
+        assert_eq!(dedup_owner_references(&mut obj), NONE);
     }
 
     #[test]
-    fn the_finalizer_rule_follows_the_kind() {
+    fn finalizer_domain_rule_depends_on_the_kind() {
         let needs = |group, plural| find(group, "v1", plural).map(finalizers_need_domain);
         assert_eq!(needs("", "events"), Some(false));
         assert_eq!(needs("events.k8s.io", "events"), Some(true));

@@ -1,7 +1,6 @@
-//! The resources this server offers: what discovery says of them, and the rules of their kinds.
+//! Registry of the resources this server serves: discovery data and the rules of each kind.
 //!
-//! Everything the request path does is generic over [`Resource`]; what makes a Service a Service is its
-//! [`Strategy`], one module per kind.
+//! The request path is generic over [`Resource`]. Rules of a single kind are in its [`Strategy`], one module per kind.
 
 mod apps;
 mod check;
@@ -42,34 +41,34 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
     pub(crate) verbs: &'static [&'static str],
     pub(crate) subresources: &'static [Subresource],
-    /// The name of its type in the schema.
+    /// Type name in the schema.
     pub(crate) type_name: &'static str,
-    /// Where objects are kept; two resources with the same name are two views of the same objects.
+    /// Storage name. Two resources with the same storage name are two views of the same objects.
     pub(crate) storage: &'static str,
     pub(crate) strategy: &'static dyn Strategy,
-    /// An immediate DELETE answers with the object instead of a Status.
+    /// An immediate DELETE returns the object instead of a Status.
     pub(crate) returns_deleted: bool,
     /// PUT of an absent object creates it.
     pub(crate) put_creates: bool,
-    /// PUT without a resourceVersion overwrites.
+    /// PUT without a resourceVersion overwrites (unconditional update).
     pub(crate) unconditional_put: bool,
-    /// How this view differs from what is stored.
+    /// Conversion to and from the stored form, if this resource is a view of another one.
     pub(crate) view: Option<View>,
 }
 
-/// The two directions between a resource's own form and the stored one.
+/// Conversions between a resource's own form and the stored form.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub(crate) to_stored: fn(Value) -> Value,
     pub(crate) from_stored: fn(Value) -> Value,
 }
 
-/// A part of an object with an address of its own.
+/// A subresource such as `status` or `scale`.
 #[derive(Debug)]
 pub(crate) struct Subresource {
     pub(crate) name: &'static str,
     pub(crate) kind: &'static str,
-    /// Set where it differs from the parent's group and version (`pods/eviction`).
+    /// Set if group and version differ from the parent's (`pods/eviction`).
     pub(crate) group: Option<&'static str>,
     pub(crate) version: Option<&'static str>,
     pub(crate) verbs: &'static [&'static str],
@@ -90,12 +89,12 @@ impl Resource {
         }
     }
 
-    /// The group and plural for error messages.
+    /// Group and plural, for error messages.
     pub(crate) fn named(&self) -> Named<'static> {
         Named { group: self.group, kind: self.plural }
     }
 
-    /// The group and Kind, as validation errors name it.
+    /// Group and kind, as validation errors name them.
     pub(crate) fn named_kind(&self) -> Named<'static> {
         Named { group: self.group, kind: self.kind }
     }
@@ -116,7 +115,7 @@ impl Resource {
         self.verbs.contains(&verb)
     }
 
-    /// Reviews and the like: nothing is stored.
+    /// True for kinds that are never stored, such as reviews.
     pub(crate) fn is_virtual(&self) -> bool {
         !self.allows("get")
     }
@@ -127,13 +126,13 @@ pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static 
     RESOURCES.iter().find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
-/// Finds a resource by the kind objects of it carry.
+/// Finds a resource by the `apiVersion` and `kind` of its objects.
 pub(crate) fn find_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
 }
 
-/// The resource that owns a storage name.
-pub(crate) fn of_storage(storage: &str) -> &'static Resource {
+/// Returns the resource that owns a storage name.
+pub(crate) fn find_storage(storage: &str) -> &'static Resource {
     match RESOURCES.iter().find(|r| r.storage == storage && r.view.is_none()) {
         Some(resource) => resource,
         None => unreachable!("no resource is stored as {storage}"),
@@ -165,7 +164,7 @@ const TOKEN: Subresource = Subresource {
     verbs: CREATE,
 };
 
-/// What most resources have in common.
+/// Defaults for the entries of [`RESOURCES`].
 const BASE: Resource = Resource {
     group: "",
     version: "v1",
@@ -186,7 +185,7 @@ const BASE: Resource = Resource {
     view: None,
 };
 
-/// A kind that is only ever posted and answered.
+/// A kind that supports POST only and is never stored.
 const REVIEW: Resource = Resource { verbs: CREATE, namespaced: false, ..BASE };
 
 /// All resources, in the order discovery lists their groups.

@@ -1,8 +1,8 @@
-//! Namespaces: active until deleted, then terminating until everything in them is gone and nobody holds them.
+//! Namespace: phase `Active` until deleted, then `Terminating` until it is empty and has no finalizers.
 
 use serde_json::{Value, json};
 
-use super::check::{Findings, Path};
+use super::check::{ErrorList, Path};
 use super::strategy::keep_status;
 use super::{Strategy, WriteCx};
 use crate::field_error::FieldError;
@@ -12,10 +12,11 @@ use crate::value::Json;
 
 pub(crate) struct Namespace;
 
-/// A label that lets selectors name a namespace.
+/// Label that lets namespace selectors match by name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// Holds a namespace until it is empty.
+/// Finalizer that blocks the removal until the Namespace is empty.
 const KUBERNETES: &str = "kubernetes";
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Strategy for Namespace {
@@ -35,7 +36,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_create(&self, _cx: &WriteCx<'_>, obj: &mut Value) {
-        // A generated name was not known when defaults were applied.
+        // A generated name is not yet known when defaults are applied.
         label_with_name(obj);
         obj.put("status", json!({"phase": "Active"}));
         let mut finalizers: Vec<Value> = obj.list("spec.finalizers").to_vec();
@@ -54,24 +55,24 @@ impl Strategy for Namespace {
     }
 
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        let mut found = Findings::default();
+        let mut errors = ErrorList::default();
         let at = Path::new("spec.finalizers");
         for finalizer in obj.texts("spec.finalizers") {
-            finalizer_name(finalizer, at, &mut found);
+            validate_finalizer(finalizer, at, &mut errors);
         }
-        found.into_errors()
+        errors.into_vec()
     }
 
     fn validate_update(&self, cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
         if cx.subresource != Some("finalize") {
             return self.validate_create(cx, new);
         }
-        let mut found = Findings::default();
+        let mut errors = ErrorList::default();
         let at = Path::new("spec.finalizers");
         for (i, finalizer) in new.texts("spec.finalizers").into_iter().enumerate() {
-            finalizer_name(finalizer, at.index(i), &mut found);
+            validate_finalizer(finalizer, at.index(i), &mut errors);
         }
-        found.into_errors()
+        errors.into_vec()
     }
 
     fn validate_status_update(&self, _cx: &WriteCx<'_>, new: &Value, _old: &Value) -> Vec<FieldError> {
@@ -79,7 +80,7 @@ impl Strategy for Namespace {
     }
 
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
-        validation::dns_label(validation::masked(name, prefix).as_ref())
+        validation::dns_label(validation::mask_trailing_dash(name, prefix).as_ref())
     }
 
     fn outlives_deletion(&self) -> bool {
@@ -90,7 +91,7 @@ impl Strategy for Namespace {
         obj.put("status.phase", "Terminating");
     }
 
-    fn is_held(&self, obj: &Value) -> bool {
+    fn has_spec_finalizers(&self, obj: &Value) -> bool {
         !obj.list("spec.finalizers").is_empty()
     }
 
@@ -121,22 +122,22 @@ fn keep_finalizers(new: &mut Value, old: &Value) {
     }
 }
 
-fn finalizer_name(name: &str, at: Path<'_>, found: &mut Findings) {
-    found.form(at, name, validation::qualified_name(name));
+fn validate_finalizer(name: &str, at: Path<'_>, errors: &mut ErrorList) {
+    errors.invalid_each(at, name, validation::qualified_name(name));
     if !name.contains('/') && !matches!(name, KUBERNETES | "orphan" | "foregroundDeletion") {
-        found.invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified");
+        errors.invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified");
     }
 }
 
 fn phase_error(obj: &Value) -> Option<FieldError> {
-    let (wanted, state) = match obj.has("metadata.deletionTimestamp") {
+    let (expected, timestamp) = match obj.has("metadata.deletionTimestamp") {
         false => ("Active", "empty"),
         true => ("Terminating", "not empty"),
     };
     let phase = obj.text("status.phase");
-    (phase != wanted).then(|| {
-        let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {state}");
-        // upstream: the field is spelt with a capital.
+    (phase != expected).then(|| {
+        let detail = format!("may only be '{expected}' if `deletionTimestamp` is {timestamp}");
+        // upstream: the field name is capitalised.
         FieldError::invalid("status.Phase", phase, detail)
     })
 }
@@ -146,8 +147,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_label_tells_the_truth() {
-        let mut object = json!({"metadata": {"name": "n", "labels": {NAME_LABEL: "liar"}}, "status": {}});
+    fn name_label_is_overwritten_with_the_name() {
+        let mut object = json!({"metadata": {"name": "n", "labels": {NAME_LABEL: "wrong"}}, "status": {}});
         Namespace.apply_defaults(&mut object);
         assert_eq!(
             object,
@@ -156,17 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_qualified() {
+    fn finalizers_are_validated() {
         let table = [("kubernetes", 0), ("ex.com/f", 0), ("orphan", 0), ("mine", 1), ("", 3), ("a/b/c", 1)];
         for (name, expected) in table {
-            let mut found = Findings::default();
-            finalizer_name(name, Path::new("f"), &mut found);
-            assert_eq!(found.into_errors().len(), expected, "{name:?}");
+            let mut errors = ErrorList::default();
+            validate_finalizer(name, Path::new("f"), &mut errors);
+            assert_eq!(errors.into_vec().len(), expected, "{name:?}");
         }
     }
 
     #[test]
-    fn the_phase_follows_the_deletion() {
+    fn phase_follows_the_deletion_timestamp() {
         let bogus = json!({"metadata": {}, "status": {"phase": "Bogus"}});
         assert_eq!(
             phase_error(&bogus).map(|e| e.to_string()).as_deref(),
@@ -178,11 +179,11 @@ mod tests {
         Namespace.mark_deleted(&mut object);
         assert_eq!(phase_error(&object), None);
         assert_eq!(object["status"]["phase"], "Terminating");
-        assert!(Namespace.is_held(&object));
+        assert!(Namespace.has_spec_finalizers(&object));
     }
 
     #[test]
-    fn a_name_is_a_label() {
+    fn name_is_a_dns_label() {
         assert_eq!(Namespace.validate_name("a.b", false), ["must not contain dots"]);
         assert!(Namespace.validate_name("a-", true).is_empty());
     }

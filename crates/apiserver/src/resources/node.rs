@@ -1,4 +1,4 @@
-//! Node: taints, pod CIDRs, provider ID, and a status that kubelets may bring along when they register.
+//! Node: taints, pod CIDRs, provider ID, and the status that a kubelet sets when it registers.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::value::Json;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
-/// Resources that are counted, so that half of one makes no sense. Extended resources are, too.
+/// Resources with integer quantities. Extended resources have them, too.
 const COUNTED: &[&str] = &[
     "pods",
     "resourcequotas",
@@ -39,7 +39,8 @@ impl Strategy for Node {
         }
     }
 
-    /// A new node is not ready, whatever it says: without the taint pods could land on it before anybody looked.
+    /// Adds the not-ready taint to every new Node. Without it the scheduler could place Pods before the Node's readiness is
+    /// known.
     fn admit_create(&self, cx: &WriteCx<'_>, obj: &mut Value) -> ApiResult<()> {
         if cx.subresource.is_none() {
             add_not_ready_taint(obj);
@@ -47,7 +48,7 @@ impl Strategy for Node {
         Ok(())
     }
 
-    /// Status stays: kubelets register with it.
+    /// Keeps `status`, because kubelets set it when they register.
     fn prepare_create(&self, _cx: &WriteCx<'_>, obj: &mut Value) {
         drop_disabled_spec(obj, &Value::Null);
         obj.take_at("status.config");
@@ -96,9 +97,10 @@ impl Strategy for Node {
     }
 }
 
-// === Preparing ===
+// === Defaults and preparation ===
 
-/// `podCIDR` is the first of `podCIDRs`. Where they differ the older field wins, as old clients know no other.
+/// Makes `podCIDR` equal to the first of `podCIDRs`. If they differ, the legacy field `podCIDR` takes precedence, because
+/// old clients only set that one.
 fn mirror_pod_cidrs(obj: &mut Value) {
     let single = obj.text("spec.podCIDR");
     let first = obj.texts("spec.podCIDRs").first().copied().unwrap_or_default();
@@ -112,8 +114,8 @@ fn mirror_pod_cidrs(obj: &mut Value) {
 }
 
 fn add_not_ready_taint(obj: &mut Value) {
-    let is_there = |taint: &Value| taint.text("key") == NOT_READY && taint.text("effect") == "NoSchedule";
-    if obj.list("spec.taints").iter().any(is_there) {
+    let is_not_ready = |taint: &Value| taint.text("key") == NOT_READY && taint.text("effect") == "NoSchedule";
+    if obj.list("spec.taints").iter().any(is_not_ready) {
         return;
     }
     let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
@@ -123,7 +125,7 @@ fn add_not_ready_taint(obj: &mut Value) {
     }
 }
 
-/// Fields of a removed feature (dynamic kubelet configuration) and of one that is off.
+/// Drops fields of a removed feature (dynamic kubelet configuration) and of a disabled one.
 fn drop_disabled_spec(new: &mut Value, old: &Value) {
     for field in ["spec.configSource", "spec.podPreemptionPolicy"] {
         if !old.has(field) {
@@ -132,7 +134,7 @@ fn drop_disabled_spec(new: &mut Value, old: &Value) {
     }
 }
 
-// === Checking ===
+// === Validation ===
 
 fn node_errors(obj: &Value) -> Vec<FieldError> {
     let mut errors = taints_errors(obj.list("spec.taints"));
@@ -146,18 +148,18 @@ fn node_errors(obj: &Value) -> Vec<FieldError> {
 fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = meta::validate_name(resource, new);
     errors.extend(node_errors(new));
-    errors.extend(change_errors(new, old));
+    errors.extend(immutable_errors(new, old));
     errors
 }
 
 fn status_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = resources_errors(new);
     errors.extend(features_errors(&new.texts("status.declaredFeatures")));
-    errors.extend(change_errors(new, old));
+    errors.extend(immutable_errors(new, old));
     errors
 }
 
-fn change_errors(new: &Value, old: &Value) -> Vec<FieldError> {
+fn immutable_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = duplicate_addresses(new.list("status.addresses"));
     if old.has("spec.podCIDRs") && new.at("spec.podCIDRs") != old.at("spec.podCIDRs") {
         let detail = "node updates may not change podCIDR except from \"\" to valid";
@@ -170,7 +172,7 @@ fn change_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The provider ID binds the node to a machine; once said it stays said.
+/// Rejects a change of the provider ID once it is set, because it identifies the Node's machine.
 fn provider_id_error(new: &str, old: &str) -> Option<FieldError> {
     let detail = match (old, new) {
         ("", _) => return None,
@@ -178,11 +180,11 @@ fn provider_id_error(new: &str, old: &str) -> Option<FieldError> {
         _ if old != new => "field cannot be modified once set",
         _ => return None,
     };
-    // upstream: the error does not say what was tried.
+    // upstream: the error does not contain the rejected value.
     Some(FieldError::invalid("spec.providerID", Value::Null, detail))
 }
 
-// upstream: only looked for in changes; a node may be created with the same address twice.
+// upstream: only updates are checked; a Node can be created with duplicate addresses.
 fn duplicate_addresses(addresses: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (i, address) in addresses.iter().enumerate() {
@@ -205,7 +207,7 @@ fn taints_errors(taints: &[Value]) -> Vec<FieldError> {
             |other: &Value| other.text("key") == taint.text("key") && other.text("effect") == taint.text("effect");
         if taints.iter().take(i).any(same) {
             let detail = "taints must be unique by key and effect pair";
-            errors.push(FieldError::duplicate_as(field, show_taint(taint), detail));
+            errors.push(FieldError::duplicate_as(field, format_taint(taint), detail));
         }
     }
     errors
@@ -214,9 +216,9 @@ fn taints_errors(taints: &[Value]) -> Vec<FieldError> {
 fn taint_errors(field: &str, taint: &Value) -> Vec<FieldError> {
     let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
     let mut errors = validation::invalid_each(&format!("{field}.key"), key, validation::qualified_name(key));
-    let wrong = validation::label_value(value);
-    if !wrong.is_empty() {
-        errors.push(FieldError::invalid(format!("{field}.value"), value, wrong.join(";")));
+    let details = validation::label_value(value);
+    if !details.is_empty() {
+        errors.push(FieldError::invalid(format!("{field}.value"), value, details.join(";")));
     }
     match effect {
         "" => errors.push(FieldError::required(format!("{field}.effect"), "")),
@@ -226,7 +228,7 @@ fn taint_errors(field: &str, taint: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn show_taint(taint: &Value) -> String {
+fn format_taint(taint: &Value) -> String {
     go_struct(&[
         ("Key", taint.text("key").into()),
         ("Value", taint.text("value").into()),
@@ -243,7 +245,7 @@ fn resources_errors(obj: &Value) -> Vec<FieldError> {
             if quantity::is_negative(amount) {
                 errors.push(FieldError::invalid(format!("{list}.{name}"), amount, validation::NOT_NEGATIVE));
             }
-            if is_counted(name) && !quantity::is_whole(amount) {
+            if is_counted(name) && !quantity::is_integer(amount) {
                 errors.push(FieldError::invalid(format!("{list}.{name}"), amount, "must be an integer"));
             }
         }
@@ -255,13 +257,13 @@ fn is_counted(name: &str) -> bool {
     COUNTED.contains(&name) || validation::is_extended_resource(name)
 }
 
-// upstream: the path is not that of the field.
+// upstream: the path in the error differs from the field's path.
 fn swap_error(obj: &Value) -> Option<FieldError> {
     let capacity = obj.int("status.nodeInfo.swap.capacity").filter(|&bytes| bytes <= 0)?;
     Some(FieldError::invalid("metadata.nodeSwapStatus.capacity", capacity, validation::POSITIVE))
 }
 
-/// Features are well-formed, sorted and unique.
+/// Declared features must be well-formed, sorted and unique.
 fn features_errors(features: &[&str]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (i, feature) in features.iter().enumerate() {
@@ -297,7 +299,7 @@ fn feature_name_error(name: &str) -> Option<String> {
     })
 }
 
-/// At most one CIDR per family.
+/// Pod CIDRs must be valid, at most one per IP family.
 fn pod_cidrs_errors(obj: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.podCIDRs";
     let cidrs = obj.texts(FIELD);
@@ -344,17 +346,17 @@ mod tests {
     const NONE: [&str; 0] = [];
 
     #[test]
-    fn pod_cidr_and_pod_cidrs_mirror_each_other_and_the_single_one_wins() {
+    fn pod_cidr_and_pod_cidrs_mirror_each_other_and_pod_cidr_takes_precedence() {
         let cases = [
             (json!({"podCIDR": "a"}), json!({"podCIDR": "a", "podCIDRs": ["a"]})),
             (json!({"podCIDRs": ["a", "b"]}), json!({"podCIDR": "a", "podCIDRs": ["a", "b"]})),
             (json!({"podCIDR": "a", "podCIDRs": ["b", "c"]}), json!({"podCIDR": "a", "podCIDRs": ["a"]})),
             (json!({}), json!({})),
         ];
-        for (given, wanted) in cases {
+        for (given, expected) in cases {
             let mut obj = json!({"spec": given});
             Node.apply_defaults(&mut obj);
-            assert_eq!(obj["spec"], wanted);
+            assert_eq!(obj["spec"], expected);
         }
     }
 
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_node_is_tainted_once() {
+    fn not_ready_taint_is_added_once() {
         let mut obj = json!({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}});
         add_not_ready_taint(&mut obj);
         add_not_ready_taint(&mut obj);
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_cidrs_are_one_of_each_family() {
+    fn pod_cidrs_have_at_most_one_of_each_ip_family() {
         let errors = |cidrs: &[&str]| texts(node_errors(&json!({"spec": {"podCIDRs": cidrs}})));
         assert_eq!(errors(&["10.244.1.0/24", "2001:db8::/64"]), NONE);
         assert_eq!(
@@ -426,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_not_negative_and_counts_are_whole() {
+    fn quantities_are_not_negative_and_counts_are_integers() {
         let capacity = json!({"cpu": "-1", "pods": "1500m", "memory": "500m", "ex.com/gpu": "500m"});
         let errors = texts(node_errors(&json!({"status": {"capacity": capacity}})));
         assert_eq!(
@@ -453,8 +455,8 @@ mod tests {
     }
 
     #[test]
-    fn provider_id_and_pod_cidrs_are_set_once() {
-        let changed = |new: Value, old: Value| texts(change_errors(&json!({"spec": new}), &json!({"spec": old})));
+    fn provider_id_and_pod_cidrs_are_immutable_once_set() {
+        let changed = |new: Value, old: Value| texts(immutable_errors(&json!({"spec": new}), &json!({"spec": old})));
         assert_eq!(changed(json!({"providerID": "x://1", "podCIDRs": ["10.0.0.0/24"]}), json!({})), NONE);
         assert_eq!(
             changed(json!({"providerID": "x://2"}), json!({"providerID": "x://1", "podCIDRs": ["10.0.0.0/24"]})),
@@ -471,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_may_not_leave_an_address_twice() {
+    fn update_rejects_duplicate_addresses() {
         let address = json!({"type": "InternalIP", "address": "10.0.0.1"});
         let node = json!({"status": {"addresses": [address, {"type": "InternalIP", "address": "10.0.0.2"}, address]}});
         assert_eq!(node_errors(&node), []);
@@ -482,13 +484,13 @@ mod tests {
     }
 
     #[test]
-    fn external_ids_and_odd_cidrs_draw_warnings() {
+    fn external_ids_and_non_canonical_cidrs_return_warnings() {
         let node = json!({"spec": {"externalID": "x", "podCIDRs": ["2001:DB8::/64"]}});
         assert_eq!(node_warnings(&node).len(), 2);
     }
 
     #[test]
-    fn a_node_is_schedulable_unless_it_says_otherwise() {
+    fn unschedulable_field_label_defaults_to_false() {
         assert_eq!(Node.field_value(&json!({"spec": {}}), "spec.unschedulable"), "false");
         assert_eq!(Node.field_value(&json!({"spec": {"unschedulable": true}}), "spec.unschedulable"), "true");
     }

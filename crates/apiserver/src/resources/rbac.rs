@@ -1,10 +1,10 @@
-//! Roles and the bindings that hand them out, for one namespace or for the whole cluster.
+//! RBAC: Role, ClusterRole, RoleBinding and ClusterRoleBinding.
 //!
-//! What they grant is decided in [`crate::auth`], and so is whether somebody may write one.
+//! [`crate::auth`] evaluates them, and prevents privilege escalation when they are written.
 
 use serde_json::Value;
 
-use super::check::{Findings, Path};
+use super::check::{ErrorList, Path};
 use super::{Strategy, WriteCx};
 use crate::auth;
 use crate::field_error::{FieldError, go_struct};
@@ -46,57 +46,57 @@ impl Strategy for Role {
 }
 
 fn validate_role(role: &Value, namespaced: bool) -> Vec<FieldError> {
-    let mut found = Findings::default();
+    let mut errors = ErrorList::default();
     let rules = Path::new("rules");
     for (i, rule) in role.list("rules").iter().enumerate() {
-        validate_rule(rule, namespaced, rules.index(i), &mut found);
+        validate_rule(rule, namespaced, rules.index(i), &mut errors);
     }
     if let Some(aggregation) = role.get("aggregationRule") {
-        validate_aggregation(aggregation, &mut found);
+        validate_aggregation(aggregation, &mut errors);
     }
-    // upstream: this check is of the newer, generated sort, whose errors come last.
+    // upstream: this is declarative validation, whose errors come last.
     for (i, rule) in role.list("rules").iter().enumerate() {
         if rule.list("verbs").is_empty() {
-            found.required(rules.index(i).child("verbs"), "");
+            errors.required(rules.index(i).child("verbs"), "");
         }
     }
-    found.into_errors()
+    errors.into_vec()
 }
 
-fn validate_rule(rule: &Value, namespaced: bool, at: Path<'_>, found: &mut Findings) {
+fn validate_rule(rule: &Value, namespaced: bool, at: Path<'_>, errors: &mut ErrorList) {
     let given = |field: &str| !rule.list(field).is_empty();
     if given("nonResourceURLs") {
-        let mut refuse = |detail: &str| {
-            found.invalid(at.child("nonResourceURLs"), rule.at("nonResourceURLs").clone(), detail);
+        let mut reject = |detail: &str| {
+            errors.invalid(at.child("nonResourceURLs"), rule.at("nonResourceURLs").clone(), detail);
         };
         if namespaced {
-            refuse("namespaced rules cannot apply to non-resource URLs");
+            reject("namespaced rules cannot apply to non-resource URLs");
         }
         if given("apiGroups") || given("resources") || given("resourceNames") {
-            refuse("rules cannot apply to both regular resources and non-resource URLs");
+            reject("rules cannot apply to both regular resources and non-resource URLs");
         }
         return;
     }
     if !given("apiGroups") {
-        found.required(at.child("apiGroups"), "resource rules must supply at least one api group");
+        errors.required(at.child("apiGroups"), "resource rules must supply at least one api group");
     }
     if !given("resources") {
-        found.required(at.child("resources"), "resource rules must supply at least one resource");
+        errors.required(at.child("resources"), "resource rules must supply at least one resource");
     }
 }
 
-fn validate_aggregation(aggregation: &Value, found: &mut Findings) {
+fn validate_aggregation(aggregation: &Value, errors: &mut ErrorList) {
     let at = Path::new("aggregationRule.clusterRoleSelectors");
     let selectors = aggregation.list("clusterRoleSelectors");
     if selectors.is_empty() {
-        found.required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        errors.required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil");
     }
     for (i, selector) in selectors.iter().enumerate() {
-        let errors = validation::label_selector(&at.index(i).to_string(), selector);
-        let sound = errors.is_empty();
-        found.extend(errors);
-        if !sound {
-            found.invalid(at.index(i), Value::Null, "invalid label selector.");
+        let selector_errors = validation::label_selector(&at.index(i).to_string(), selector);
+        let is_valid = selector_errors.is_empty();
+        errors.extend(selector_errors);
+        if !is_valid {
+            errors.invalid(at.index(i), Value::Null, "invalid label selector.");
         }
     }
 }
@@ -140,53 +140,53 @@ impl Strategy for Binding {
 }
 
 fn validate_binding(binding: &Value, old: Option<&Value>, namespaced: bool) -> Vec<FieldError> {
-    let mut found = Findings::default();
+    let mut errors = ErrorList::default();
     let reference = binding.at("roleRef");
     let at = Path::new("roleRef");
-    found.one_of(at.child("apiGroup"), reference.text("apiGroup"), &[GROUP]);
+    errors.one_of(at.child("apiGroup"), reference.text("apiGroup"), &[GROUP]);
     let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    found.one_of(at.child("kind"), reference.text("kind"), kinds);
+    errors.one_of(at.child("kind"), reference.text("kind"), kinds);
     let name = reference.text("name");
     if !name.is_empty() {
-        found.form(at.child("name"), name, validation::path_segment(name, false));
+        errors.invalid_each(at.child("name"), name, validation::path_segment(name, false));
     }
     let subjects = Path::new("subjects");
     for (i, subject) in binding.list("subjects").iter().enumerate() {
-        validate_subject(subject, namespaced, subjects.index(i), &mut found);
+        validate_subject(subject, namespaced, subjects.index(i), &mut errors);
     }
     if old.is_some_and(|old| old.at("roleRef") != reference) {
-        found.push(FieldError::invalid_as(at, shown_reference(reference), validation::FIELD_IMMUTABLE));
+        errors.push(FieldError::invalid_as(at, format_reference(reference), validation::FIELD_IMMUTABLE));
     }
-    // upstream: these checks are of the newer, generated sort, whose errors come last.
+    // upstream: these are declarative validations, whose errors come last.
     for (i, subject) in binding.list("subjects").iter().enumerate() {
         if subject.text("name").is_empty() {
-            found.required(subjects.index(i).child("name"), "");
+            errors.required(subjects.index(i).child("name"), "");
         }
     }
     if name.is_empty() {
-        found.required(at.child("name"), "");
+        errors.required(at.child("name"), "");
     }
-    found.into_errors()
+    errors.into_vec()
 }
 
-fn validate_subject(subject: &Value, namespaced: bool, at: Path<'_>, found: &mut Findings) {
+fn validate_subject(subject: &Value, namespaced: bool, at: Path<'_>, errors: &mut ErrorList) {
     let (name, group) = (subject.text("name"), subject.text("apiGroup"));
     match subject.text("kind") {
         "ServiceAccount" => {
             if !name.is_empty() {
-                found.form(at.child("name"), name, validation::dns_subdomain(name));
+                errors.invalid_each(at.child("name"), name, validation::dns_subdomain(name));
             }
-            found.one_of(at.child("apiGroup"), group, &[""]);
+            errors.one_of(at.child("apiGroup"), group, &[""]);
             if !namespaced && subject.text("namespace").is_empty() {
-                found.required(at.child("namespace"), "");
+                errors.required(at.child("namespace"), "");
             }
         }
-        "User" | "Group" => found.one_of(at.child("apiGroup"), group, &[GROUP]),
-        kind => found.one_of(at.child("kind"), kind, &["ServiceAccount", "User", "Group"]),
+        "User" | "Group" => errors.one_of(at.child("apiGroup"), group, &[GROUP]),
+        kind => errors.one_of(at.child("kind"), kind, &["ServiceAccount", "User", "Group"]),
     }
 }
 
-fn shown_reference(reference: &Value) -> String {
+fn format_reference(reference: &Value) -> String {
     go_struct(&[
         ("APIGroup", reference.text("apiGroup").into()),
         ("Kind", reference.text("kind").into()),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_need_verbs_and_something_to_apply_them_to() {
+    fn rules_need_verbs_and_resources() {
         let check = |rule: Value, namespaced: bool| texts(validate_role(&json!({"rules": [rule]}), namespaced));
         assert_eq!(
             check(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": []}), true),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_groups_get_their_group() {
+    fn api_group_of_users_and_groups_is_defaulted() {
         let got = binding("Role", json!([{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s"}]));
         assert_eq!(got["roleRef"]["apiGroup"], GROUP);
         assert_eq!(got["subjects"][0]["apiGroup"], GROUP);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_errors_of_bindings() {
+    fn binding_errors_match_the_recordings() {
         let got = binding("Bogus", json!([{"kind": "Bogus", "name": "x"}]));
         assert_eq!(
             texts(validate_binding(&got, None, true)),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_keeps_its_role() {
+    fn role_reference_is_immutable() {
         let old = binding("Role", json!([]));
         let mut new = old.clone();
         new["roleRef"]["name"] = "b".into();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_all_but_free() {
+    fn names_are_path_segments() {
         assert!(Role.validate_name("system:node:x", false).is_empty());
         assert!(!Role.validate_name("a/b", false).is_empty());
     }

@@ -1,10 +1,10 @@
-//! Secret: its data, and what the known types ask of it.
+//! Secret: data keys, size, and the required keys of the built-in types.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use super::configmap::{DATA_MAX, decoded_len, entries, frozen, key_errors};
+use super::configmap::{DATA_MAX, decoded_len, entries, immutable_errors, key_errors};
 use super::{Resource, Strategy, WriteCx, meta};
 use crate::field_error::FieldError;
 use crate::schema::json_error;
@@ -18,7 +18,7 @@ pub(crate) struct Secret;
 
 impl Strategy for Secret {
     fn apply_defaults(&self, obj: &mut Value) {
-        fold_string_data(obj);
+        merge_string_data(obj);
         if obj.text("type").is_empty() {
             obj.put("type", OPAQUE);
         }
@@ -44,8 +44,8 @@ impl Strategy for Secret {
     }
 }
 
-/// `stringData` is a way to write `data`: it wins over what is there and is never read back.
-fn fold_string_data(obj: &mut Value) {
+/// Merges the write-only `stringData` into `data`. `stringData` takes precedence.
+fn merge_string_data(obj: &mut Value) {
     let Some(Value::Object(texts)) = obj.take_at("stringData") else { return };
     if !obj.at("data").is_object() && !texts.is_empty() {
         obj.put("data", Value::Object(serde_json::Map::new()));
@@ -59,7 +59,7 @@ fn fold_string_data(obj: &mut Value) {
 fn update_errors(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(validation::immutable("type", new.at("type"), old.at("type")));
-    errors.extend(frozen(new, old, &["data"]));
+    errors.extend(immutable_errors(new, old, &["data"]));
     errors.extend(meta::validate_name(resource, new));
     errors.extend(secret_errors(new));
     errors
@@ -75,7 +75,7 @@ fn secret_errors(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What the type asks for. Types nobody knows ask for nothing.
+/// Validates the keys that the Secret's type requires. Custom types require none.
 fn type_errors(obj: &Value) -> Vec<FieldError> {
     let has = |key: &str| obj.at("data").get(key).is_some();
     let missing = |keys: &[&str]| keys.iter().filter(|k| !has(k)).map(|k| required(k)).collect();
@@ -83,7 +83,7 @@ fn type_errors(obj: &Value) -> Vec<FieldError> {
         "kubernetes.io/service-account-token" => account_name_error(obj).into_iter().collect(),
         "kubernetes.io/dockercfg" => docker_errors(obj, ".dockercfg"),
         "kubernetes.io/dockerconfigjson" => docker_errors(obj, ".dockerconfigjson"),
-        // Either may be empty, but one must be there.
+        // Either key may be empty, but one must be present.
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => missing(&["username", "password"]),
         "kubernetes.io/ssh-auth" if bytes_of(obj, "ssh-privatekey").is_empty() => vec![required("ssh-privatekey")],
         TLS => missing(&["tls.crt", "tls.key"]),
@@ -91,7 +91,7 @@ fn type_errors(obj: &Value) -> Vec<FieldError> {
     }
 }
 
-/// A warning about a TLS secret without PEM data. Whether certificate and key match is not checked.
+/// Returns a warning for a TLS Secret without PEM data. It does not check whether certificate and key match.
 fn missing_pem(obj: &Value) -> Option<String> {
     let lacks_pem = |key: &str| !String::from_utf8_lossy(&bytes_of(obj, key)).contains("-----BEGIN ");
     let (_, input) = [("tls.crt", "certificate"), ("tls.key", "key")].into_iter().find(|(key, _)| lacks_pem(key))?;
@@ -112,13 +112,13 @@ fn docker_errors(obj: &Value, key: &str) -> Vec<FieldError> {
     if obj.at("data").get(key).is_none() {
         return vec![required(key)];
     }
-    let error = not_an_object(&bytes_of(obj, key));
-    let told = |text| FieldError::invalid(format!("data[{key}]"), "<secret contents redacted>", text);
-    error.map(told).into_iter().collect()
+    let detail = json_object_error(&bytes_of(obj, key));
+    let to_error = |detail| FieldError::invalid(format!("data[{key}]"), "<secret contents redacted>", detail);
+    detail.map(to_error).into_iter().collect()
 }
 
-/// Go's words for why a text is not a JSON object.
-fn not_an_object(text: &[u8]) -> Option<String> {
+/// Returns Go's error message if the text is not a JSON object.
+fn json_object_error(text: &[u8]) -> Option<String> {
     let what = match serde_json::from_slice(text) {
         Ok(Value::Object(_) | Value::Null) => return None,
         Ok(Value::Array(_)) => "array",
@@ -130,7 +130,7 @@ fn not_an_object(text: &[u8]) -> Option<String> {
     Some(format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"))
 }
 
-/// The bytes of one entry of `data`.
+/// Decodes one entry of `data`.
 fn bytes_of(obj: &Value, key: &str) -> Vec<u8> {
     let text = obj.at("data").get(key).and_then(Value::as_str).unwrap_or_default();
     BASE64.decode(text).unwrap_or_default()
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn string_data_wins_and_disappears() {
+    fn string_data_is_merged_into_data() {
         let mut obj = json!({"data": {"k": "AA==", "l": "AQ=="}, "stringData": {"k": "new"}});
         Secret.apply_defaults(&mut obj);
         assert_eq!(obj, json!({"data": {"k": "bmV3", "l": "AQ=="}, "type": "Opaque"}));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn known_types_ask_for_their_keys() {
+    fn built_in_types_require_their_keys() {
         let cases: &[(&str, Value, &[&str])] = &[
             ("kubernetes.io/tls", json!({}), &["data[tls.crt]: Required value", "data[tls.key]: Required value"]),
             ("kubernetes.io/tls", json!({"tls.crt": "", "tls.key": ""}), &[]),
@@ -206,13 +206,13 @@ mod tests {
             ),
             ("ex.com/t", json!({}), &[]),
         ];
-        for (kind, data, wanted) in cases {
-            assert_eq!(texts(secret_errors(&json!({"type": kind, "data": data}))), *wanted, "{kind} {data}");
+        for (kind, data, expected) in cases {
+            assert_eq!(texts(secret_errors(&json!({"type": kind, "data": data}))), *expected, "{kind} {data}");
         }
     }
 
     #[test]
-    fn a_tls_secret_should_hold_pem() {
+    fn tls_secret_without_pem_returns_a_warning() {
         let secret = |certificate: &str, key: &str| json!({"data": {"tls.crt": BASE64.encode(certificate), "tls.key": BASE64.encode(key)}});
         let pem = "-----BEGIN CERTIFICATE-----";
         let warning = |input: &str| Some(format!("tls: failed to find any PEM data in {input} input"));
@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn size_is_that_of_the_decoded_data() {
+    fn size_limit_applies_to_the_decoded_data() {
         let obj = json!({"type": "Opaque", "data": {"k": BASE64.encode(vec![0; DATA_MAX + 1])}});
         assert_eq!(texts(secret_errors(&obj)), ["data: Too long: may not be more than 1048576 bytes"]);
     }
 
     #[test]
-    fn the_type_stays_and_immutable_data_is_frozen() {
+    fn type_and_immutable_data_cannot_change() {
         let old = json!({"type": "Opaque", "data": {"k": "dg=="}, "immutable": true});
         assert_eq!(
             changed(json!({"type": "x/y", "data": {"k": "dw=="}, "immutable": true}), old),

@@ -1,4 +1,4 @@
-//! Service accounts: names for programs, and the secrets that come with them.
+//! ServiceAccount: normalises references to Secrets.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Strategy for ServiceAccount {
     fn prepare_create(&self, _cx: &WriteCx<'_>, obj: &mut Value) {
-        bare_secret_names(obj);
+        strip_secret_references(obj);
     }
 
     fn prepare_update(&self, _cx: &WriteCx<'_>, new: &mut Value, _old: &Value) {
-        bare_secret_names(new);
+        strip_secret_references(new);
     }
 
     fn warnings(&self, _cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -30,8 +30,8 @@ impl Strategy for ServiceAccount {
     }
 }
 
-/// Only the name of a secret means anything here.
-fn bare_secret_names(account: &mut Value) {
+/// Removes everything but the name from references to Secrets.
+fn strip_secret_references(account: &mut Value) {
     for secret in account.list_mut("secrets").into_iter().flatten() {
         *secret = match secret.text("name") {
             "" => json!({}),
@@ -45,9 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_to_secrets_are_names() {
+    fn secret_references_keep_only_the_name() {
         let mut account = json!({"secrets": [{"name": "s", "namespace": "elsewhere"}, {"kind": "Secret"}]});
-        bare_secret_names(&mut account);
+        strip_secret_references(&mut account);
         assert_eq!(account, json!({"secrets": [{"name": "s"}, {}]}));
     }
 }

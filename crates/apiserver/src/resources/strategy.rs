@@ -1,6 +1,6 @@
-//! The rules of a kind, as the request path calls them.
+//! [`Strategy`]: the hooks of a kind that the request path calls.
 //!
-//! A write goes through these steps, in this order (the real server's):
+//! A write runs these steps, in the same order as kube-apiserver:
 //!
 //! ```text
 //! decode ─► apply_defaults ─► managed fields ─► admit_* ─► begin_* (allocations)
@@ -17,7 +17,7 @@ use crate::status::ApiResult;
 use crate::validation;
 use crate::value::Json;
 
-/// A write: where, by whom, and whether for real. What its steps may look at.
+/// Context of a write request, passed to every [`Strategy`] hook.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteCx<'a> {
     pub(crate) state: &'a State,
@@ -25,12 +25,12 @@ pub(crate) struct WriteCx<'a> {
     pub(crate) subresource: Option<&'a str>,
     pub(crate) namespace: &'a str,
     pub(crate) user: &'a User,
-    /// The name its changes are recorded under.
+    /// Field manager that the changes are recorded under.
     pub(crate) manager: &'a str,
     pub(crate) dry_run: bool,
 }
 
-/// Something taken (addresses, ports) that is given back unless the write goes through.
+/// Allocations (IP addresses, ports) that are released on drop unless the write is committed.
 pub(crate) struct Reservation {
     commit: Option<Box<dyn FnOnce() + Send>>,
     rollback: Option<Box<dyn FnOnce() + Send>>,
@@ -41,7 +41,7 @@ impl Reservation {
         Reservation { commit: Some(Box::new(commit)), rollback: Some(Box::new(rollback)) }
     }
 
-    /// The write went through.
+    /// Keeps the allocations. Call this once the write is stored.
     pub(crate) fn commit(mut self) {
         self.rollback = None;
         if let Some(commit) = self.commit.take() {
@@ -58,61 +58,61 @@ impl Drop for Reservation {
     }
 }
 
-/// How an object goes on DELETE.
+/// Deletion mode of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grace {
-    /// Removed at once (unless finalizers hold it).
+    /// Removed immediately, unless it has finalizers.
     Now,
-    /// Marked, and left for somebody to finish after so many seconds.
+    /// Marked with a deletionTimestamp. A second DELETE (the kubelet's) removes it after this grace period in seconds.
     Seconds(i64),
 }
 
-/// The rules of a kind. Objects are canonical: decoded by the schema, so types need no checking.
+/// The rules of a kind. Objects are canonical: the schema has decoded them, so hooks do not check types.
 pub(crate) trait Strategy: Sync {
-    /// Fills in defaults. Runs on everything that was decoded, before validation.
+    /// Fills in defaults. Runs on every decoded object, before validation.
     fn apply_defaults(&self, _obj: &mut Value) {}
 
-    /// Admission of a new object: may change it or refuse it.
+    /// Admission of a new object: may mutate or reject it.
     fn admit_create(&self, _cx: &WriteCx<'_>, _obj: &mut Value) -> ApiResult<()> {
         Ok(())
     }
 
-    /// Admission of a change.
+    /// Admission of an update: may mutate or reject it.
     fn admit_update(&self, _cx: &WriteCx<'_>, _new: &mut Value, _old: &Value) -> ApiResult<()> {
         Ok(())
     }
 
-    /// Whether the object may be deleted at all.
+    /// Admission of a deletion: may reject it.
     fn admit_delete(&self, _cx: &WriteCx<'_>, _old: &Value) -> ApiResult<()> {
         Ok(())
     }
 
-    /// Takes what a new object needs from shared pools. On a dry run nothing may stay taken.
+    /// Allocates what a new object needs from shared pools. A dry run must not keep allocations.
     fn begin_create(&self, _cx: &WriteCx<'_>, _obj: &mut Value) -> ApiResult<Option<Reservation>> {
         Ok(None)
     }
 
-    /// Takes and frees what a change needs; what is freed is freed on commit.
+    /// Allocates what an update needs and releases on commit what it no longer needs.
     fn begin_update(&self, _cx: &WriteCx<'_>, _new: &mut Value, _old: &Value) -> ApiResult<Option<Reservation>> {
         Ok(None)
     }
 
-    /// Resets what clients may not set on create. The default clears `status` of kinds with a status subresource.
+    /// Resets fields that clients may not set on create. The default clears `status` of kinds with a status subresource.
     fn prepare_create(&self, cx: &WriteCx<'_>, obj: &mut Value) {
         clear_status(cx, obj);
     }
 
-    /// Carries over what an update of the main resource may not change. The default keeps `status`.
+    /// Restores fields that an update of the main resource may not change. The default keeps `status`.
     fn prepare_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
         keep_status(cx, new, old);
     }
 
-    /// Carries over what an update of `/status` may not change: everything but status and metadata.
+    /// Restores fields that an update of `/status` may not change: everything but status and metadata.
     fn prepare_status_update(&self, _cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
         keep_all_but_status(new, old);
     }
 
-    /// All that is wrong with a new object, in the order it is told: metadata, then [`Strategy::validate_create`].
+    /// Returns all errors of a new object in the order they are reported: metadata, then [`Strategy::validate_create`].
     fn validate_new(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
         let mut errors = meta::validate_create(cx, obj);
         errors.extend(self.validate_create(cx, obj));
@@ -123,7 +123,7 @@ pub(crate) trait Strategy: Sync {
         Vec::new()
     }
 
-    /// Metadata (immutable fields, finalizers, labels) has been checked before this is called.
+    /// Validates an update. The caller has already validated metadata (immutable fields, finalizers, labels).
     fn validate_update(&self, _cx: &WriteCx<'_>, _new: &Value, _old: &Value) -> Vec<FieldError> {
         Vec::new()
     }
@@ -132,49 +132,50 @@ pub(crate) trait Strategy: Sync {
         Vec::new()
     }
 
-    /// What is wrong with a name; `prefix` is set for a generateName.
+    /// Returns the errors of a name. `prefix` is set for a generateName.
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
-        validation::dns_subdomain(validation::masked(name, prefix).as_ref())
+        validation::dns_subdomain(validation::mask_trailing_dash(name, prefix).as_ref())
     }
 
-    /// Texts for `Warning` headers.
+    /// Returns the texts for `Warning` headers.
     fn warnings(&self, _cx: &WriteCx<'_>, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 
-    /// How a DELETE with this grace period (if the client gave one) goes.
+    /// Returns the deletion mode. `requested` is the client's `gracePeriodSeconds`.
     fn deletion_grace(&self, _obj: &Value, _requested: Option<i64>) -> Grace {
         Grace::Now
     }
 
-    /// A first DELETE only marks objects of this kind, whatever holds them (Namespace).
+    /// True if the first DELETE only sets the deletionTimestamp, even without finalizers (Namespace).
     fn outlives_deletion(&self) -> bool {
         false
     }
 
-    /// Notes more than the time on an object that [`outlives`](Strategy::outlives_deletion) its deletion.
+    /// Sets further fields, besides the deletionTimestamp, of an object that [outlives](Strategy::outlives_deletion) its
+    /// first DELETE.
     fn mark_deleted(&self, _obj: &mut Value) {}
 
-    /// Whether others may depend on objects of this kind, so that a DELETE can say what becomes of them.
+    /// Whether objects of this kind can be owners, so that `propagationPolicy` applies to their deletion.
     fn has_dependents(&self) -> bool {
         true
     }
 
-    /// Something beside `metadata.finalizers` keeps a marked object (`spec.finalizers` of a Namespace).
-    fn is_held(&self, _obj: &Value) -> bool {
+    /// True if something other than `metadata.finalizers` blocks the removal (`spec.finalizers` of a Namespace).
+    fn has_spec_finalizers(&self, _obj: &Value) -> bool {
         false
     }
 
-    /// Gives back what an object held; called once, after it is gone.
-    fn released(&self, _state: &State, _obj: &Value) {}
+    /// Releases the object's allocations. Called once, after the object is removed.
+    fn after_delete(&self, _state: &State, _obj: &Value) {}
 
-    /// The field labels of this kind beside `metadata.name` and `metadata.namespace`; `None`: it has none of its own.
+    /// Field labels of this kind other than `metadata.name` and `metadata.namespace`; `None` if it has none of its own.
     fn field_labels(&self) -> Option<&'static [&'static str]> {
         None
     }
 
-    /// The value of one of [`Strategy::field_labels`] (as resolved by [`Strategy::field_alias`]). The default
-    /// reads the path of the same name.
+    /// Returns the value of one of [`Strategy::field_labels`], as resolved by [`Strategy::field_alias`]. The default reads
+    /// the path of the same name.
     fn field_value(&self, obj: &Value, label: &str) -> String {
         match obj.at(label) {
             Value::String(s) => s.clone(),
@@ -184,14 +185,14 @@ pub(crate) trait Strategy: Sync {
         }
     }
 
-    /// The stored label a client's spelling stands for (`spec.host` for `spec.nodeName`). A label is known if it is one
+    /// Resolves a label that a client sent to the stored one (`spec.host` to `spec.nodeName`). A label is known if it is one
     /// of [`Strategy::field_labels`] or has an alias.
     fn field_alias<'l>(&self, label: &'l str) -> &'l str {
         label
     }
 }
 
-/// Stored as it comes: no rules beyond metadata.
+/// Strategy without rules beyond metadata.
 pub(crate) struct Plain;
 
 impl Strategy for Plain {}
@@ -217,12 +218,12 @@ pub(crate) fn keep_status(cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
 
 pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else { return };
-    let kept = |key: &str| matches!(key, "metadata" | "status" | "kind" | "apiVersion");
-    new.retain(|key, _| kept(key));
-    new.extend(old.iter().filter(|(key, _)| !kept(key)).map(|(k, v)| (k.clone(), v.clone())));
+    let is_kept = |key: &str| matches!(key, "metadata" | "status" | "kind" | "apiVersion");
+    new.retain(|key, _| is_kept(key));
+    new.extend(old.iter().filter(|(key, _)| !is_kept(key)).map(|(k, v)| (k.clone(), v.clone())));
 }
 
-/// Puts back the top-level structs that are always written, after one was taken out.
+/// Restores top-level structs that are always serialised, even when empty.
 fn restore_always(resource: &Resource, obj: &mut Value) {
     if let Some(object) = obj.as_object_mut() {
         crate::schema::fill_always(resource.type_id(), object);

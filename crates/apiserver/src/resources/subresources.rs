@@ -1,19 +1,18 @@
-//! The parts of objects that have an address of their own and a kind of their own: `deployments/scale`,
-//! `pods/binding`, `pods/eviction` and `pods/log`.
+//! Subresources with a kind of their own: `deployments/scale`, `pods/binding`, `pods/eviction` and `pods/log`.
 //!
-//! Everything here works on values; reading, writing and deleting is up to the verbs.
+//! Functions here only transform values. The verbs read, write and delete objects.
 //!
 //! ```text
 //!  scale     GET: scale_of(deployment)     PUT, PATCH: scale_of ─► change ─► apply_scale ─► ordinary update
-//!  binding   POST: label_binding ─► bind(pod) ─► write (no further rules) ─► created()
-//!  eviction  POST: eviction_options ─► check_preconditions ─► mark_evicted ─► status update ─► DELETE ─► created()
+//!  binding   POST: label_binding ─► bind(pod) ─► write (no further validation) ─► created_status()
+//!  eviction  POST: eviction_options ─► check_preconditions ─► mark_evicted ─► status update ─► DELETE ─► created_status()
 //! ```
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::check::{Findings, Path};
+use super::check::{ErrorList, Path};
 use super::{Resource, label_selector, pod};
 use crate::field_error::FieldError;
 use crate::status::{ApiError, ApiResult, Named};
@@ -21,14 +20,14 @@ use crate::validation;
 use crate::value::Json;
 use crate::verbs::now;
 
-/// The answer to a POST that leaves nothing to show.
-pub(crate) fn created() -> Value {
+/// Status returned for a POST that creates no object.
+pub(crate) fn created_status() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
 // === Scale ===
 
-/// The scale of a deployment.
+/// Returns the Scale of a Deployment.
 pub(crate) fn scale_of(deployment: &Value) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -50,20 +49,20 @@ pub(crate) fn scale_of(deployment: &Value) -> Value {
     })
 }
 
-/// Changes a deployment to what its scale became. The scale's resourceVersion becomes the deployment's, so that
-/// the write it goes into notices when somebody else was faster.
+/// Applies a changed Scale to its Deployment. The Deployment takes the Scale's resourceVersion, so that the write that
+/// follows detects a conflicting update.
 pub(crate) fn apply_scale(deployment: &mut Value, scale: &Value) -> ApiResult<()> {
     let name = deployment.text("metadata.name").to_owned();
     let replicas = scale.int("spec.replicas").unwrap_or(0);
-    let mut found = Findings::default();
-    found.not_negative(Path::new("spec.replicas"), replicas);
-    let errors = found.into_errors();
+    let mut errors = ErrorList::default();
+    errors.not_negative(Path::new("spec.replicas"), replicas);
+    let errors = errors.into_vec();
     if !errors.is_empty() {
         return Err(ApiError::invalid(Named { group: "autoscaling", kind: "Scale" }, &name, &errors));
     }
-    let (wanted, found) = (scale.text("metadata.uid"), deployment.text("metadata.uid"));
-    if !wanted.is_empty() && wanted != found {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    let (expected, actual) = (scale.text("metadata.uid"), deployment.text("metadata.uid"));
+    if !expected.is_empty() && expected != actual {
+        let why = format!("Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}");
         return Err(ApiError::conflict(Named { group: "apps", kind: "deployments/scale" }, &name, &why));
     }
     deployment.put("spec.replicas", replicas);
@@ -71,7 +70,7 @@ pub(crate) fn apply_scale(deployment: &mut Value, scale: &Value) -> ApiResult<()
     Ok(())
 }
 
-/// What applying a scale says about the deployment: its name and version, and how many replicas it is to have.
+/// Converts an applied Scale to an apply configuration of the Deployment: identity, version and number of replicas.
 pub(crate) fn applied_scale(deployments: &Resource, scale: &Value) -> Value {
     let mut config = json!({"apiVersion": deployments.api_version(), "kind": deployments.kind});
     for field in ["name", "namespace", "uid", "resourceVersion"] {
@@ -87,22 +86,22 @@ pub(crate) fn applied_scale(deployments: &Resource, scale: &Value) -> Value {
 
 // === Binding ===
 
-/// Gives a binding the topology labels of the node it names, which the pod will then carry.
+/// Copies the topology labels of the target Node to a Binding. [`bind`] passes them on to the Pod.
 pub(crate) fn label_binding(binding: &mut Value, node_labels: &BTreeMap<String, String>) {
     if binding.text("target.kind") == "Node" {
         pod::copy_topology(binding, node_labels);
     }
 }
 
-/// Puts a pod on the node that a binding names.
+/// Assigns a Pod to the Node that a Binding names.
 pub(crate) fn bind(pod: &mut Value, binding: &Value) -> ApiResult<()> {
     let name = pod.text("metadata.name").to_owned();
     if binding.text("metadata.name") != name {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
     check_target(binding.at("target"))?;
-    check_identity(pod, binding)?;
-    if let Some(why) = cannot_be_bound(pod, &name) {
+    check_binding_preconditions(pod, binding)?;
+    if let Some(why) = binding_conflict(pod, &name) {
         return Err(ApiError::conflict(Named { group: "", kind: "pods/binding" }, &name, &why));
     }
     pod.put("spec.nodeName", binding.text("target.name"));
@@ -116,20 +115,22 @@ pub(crate) fn bind(pod: &mut Value, binding: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// upstream: these errors are not turned into a Status of their own, so they are plain 500s.
+/// upstream: these errors are not converted to an Invalid status, so they are plain 500s.
 fn check_target(target: &Value) -> ApiResult<()> {
-    let mut found = Findings::default();
+    let mut errors = ErrorList::default();
     let at = Path::new("target");
     let (kind, name) = (target.text("kind"), target.text("name"));
     if !matches!(kind, "" | "Node") {
-        found.one_of(at.child("kind"), kind, &["Node", "<empty>"]);
+        errors.one_of(at.child("kind"), kind, &["Node", "<empty>"]);
     }
     match name {
-        "" => found.required(at.child("name"), ""),
-        _ if matches!(kind, "" | "Node") => found.form(at.child("name"), name, validation::dns_subdomain(name)),
+        "" => errors.required(at.child("name"), ""),
+        _ if matches!(kind, "" | "Node") => {
+            errors.invalid_each(at.child("name"), name, validation::dns_subdomain(name))
+        }
         _ => {}
     }
-    let texts: Vec<String> = found.into_errors().iter().map(FieldError::to_string).collect();
+    let texts: Vec<String> = errors.into_vec().iter().map(FieldError::to_string).collect();
     match texts.as_slice() {
         [] => Ok(()),
         [one] => Err(ApiError::plain(one.as_str())),
@@ -137,16 +138,16 @@ fn check_target(target: &Value) -> ApiResult<()> {
     }
 }
 
-/// A binding may say which pod it means, and which state of it.
-fn check_identity(pod: &Value, binding: &Value) -> ApiResult<()> {
+/// Checks the preconditions of a Binding: UID and resourceVersion of the Pod.
+fn check_binding_preconditions(pod: &Value, binding: &Value) -> ApiResult<()> {
     for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-        let (wanted, found) = (binding.at("metadata").text(field), pod.at("metadata").text(field));
-        if !wanted.is_empty() && wanted != found {
+        let (expected, actual) = (binding.at("metadata").text(field), pod.at("metadata").text(field));
+        if !expected.is_empty() && expected != actual {
             let (namespace, name) = (pod.text("metadata.namespace"), pod.text("metadata.name"));
             let why = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: {word} in precondition: {wanted}, {word} in object meta: \
-                 {found}"
+                 AdditionalErrorMsg: Precondition failed: {word} in precondition: {expected}, {word} in object meta: \
+                 {actual}"
             );
             return Err(ApiError::conflict(Named { group: "", kind: "pods" }, name, &why));
         }
@@ -154,7 +155,7 @@ fn check_identity(pod: &Value, binding: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-fn cannot_be_bound(pod: &Value, name: &str) -> Option<String> {
+fn binding_conflict(pod: &Value, name: &str) -> Option<String> {
     let node = pod.text("spec.nodeName");
     if pod.has("metadata.deletionTimestamp") {
         Some(format!("pod {name} is being deleted, cannot be assigned to a host"))
@@ -179,7 +180,7 @@ fn merge(into: &mut Value, from: &Value, map: &str) {
 
 // === Eviction ===
 
-/// The DeleteOptions that an eviction of the pod `name` asks for; `dry_run` is what the request itself says.
+/// Returns the DeleteOptions of an Eviction of the Pod `name`. `dry_run` is the request's own parameter.
 pub(crate) fn eviction_options(name: &str, eviction: &Value, dry_run: bool) -> ApiResult<Value> {
     if eviction.text("metadata.name") != name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
@@ -206,25 +207,25 @@ pub(crate) fn eviction_options(name: &str, eviction: &Value, dry_run: bool) -> A
     Ok(options)
 }
 
-/// Whether the pod is the one, in the state, that the options of an eviction mean.
+/// Checks the preconditions in the DeleteOptions of an Eviction.
 pub(crate) fn check_preconditions(pod: &Value, options: &Value) -> ApiResult<()> {
     const CHECKS: [(&str, &str, &str); 2] =
         [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")];
     for (field, word, fate) in CHECKS {
-        let (wanted, found) = (options.at("preconditions").text(field), pod.at("metadata").text(field));
-        if !wanted.is_empty() && wanted != found {
+        let (expected, actual) = (options.at("preconditions").text(field), pod.at("metadata").text(field));
+        if !expected.is_empty() && expected != actual {
             let why = format!(
-                "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object \
+                "the {word} in the precondition ({expected}) does not match the {word} in record ({actual}). The object \
                  might have been {fate}"
             );
-            // upstream: names the kind where other conflicts name the resource.
+            // upstream: the message has the kind; other conflicts have the resource.
             return Err(ApiError::conflict(Named { group: "", kind: "Pod" }, pod.text("metadata.name"), &why));
         }
     }
     Ok(())
 }
 
-/// Notes on a pod that it is being evicted.
+/// Sets the `DisruptionTarget` condition of an evicted Pod.
 pub(crate) fn mark_evicted(pod: &mut Value) {
     if let Some(status) = pod.get_mut("status") {
         let why = ("EvictionByEvictionAPI", "Eviction API: evicting");
@@ -234,8 +235,8 @@ pub(crate) fn mark_evicted(pod: &mut Value) {
 
 // === Logs ===
 
-/// The node that has the logs of a container; `None` while the pod has no node. Without a name the only container
-/// is meant.
+/// Returns the Node that has the logs of a container; `None` while the Pod is not scheduled. An empty name selects the
+/// only container.
 pub(crate) fn log_source<'a>(pod: &'a Value, container: &str) -> ApiResult<Option<&'a str>> {
     let name = pod.text("metadata.name");
     let lists = ["initContainers", "containers", "ephemeralContainers"];
@@ -268,11 +269,11 @@ mod tests {
     }
 
     fn message(result: ApiResult<()>) -> String {
-        result.expect_err("refused").message
+        result.expect_err("rejected").message
     }
 
     #[test]
-    fn the_recorded_scale() {
+    fn scale_matches_the_recording() {
         assert_eq!(
             scale_of(&deployment()),
             json!({
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_changes_replicas_only() {
+    fn applying_a_scale_changes_only_replicas() {
         let mut object = deployment();
         let mut scale = scale_of(&object);
         scale["spec"]["replicas"] = 5.into();
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_scale_is_refused() {
+    fn invalid_scale_is_rejected() {
         let mut object = deployment();
         let mut scale = scale_of(&object);
         scale["spec"]["replicas"] = json!(-1);
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_puts_a_pod_on_a_node() {
+    fn binding_assigns_a_pod_to_a_node() {
         let (mut pod, mut binding) = pod_and_binding();
         label_binding(&mut binding, &BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "z".to_owned())]));
         assert_eq!(bind(&mut pod, &binding), Ok(()));
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_needs_the_right_pod_and_a_node() {
+    fn binding_checks_the_pod_and_the_target() {
         let (mut pod, mut binding) = pod_and_binding();
         binding["metadata"]["uid"] = "other".into();
         assert!(message(bind(&mut pod, &binding)).ends_with("UID in precondition: other, UID in object meta: u"));
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_carries_delete_options() {
+    fn eviction_returns_its_delete_options() {
         let eviction = json!({"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 5}});
         assert_eq!(eviction_options("p", &eviction, false), Ok(json!({"gracePeriodSeconds": 5})));
         assert_eq!(eviction_options("p", &eviction, true), Ok(json!({"gracePeriodSeconds": 5, "dryRun": ["All"]})));
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_may_mean_a_certain_pod() {
+    fn eviction_checks_preconditions() {
         let pod = json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "3"}});
         assert_eq!(check_preconditions(&pod, &json!({"preconditions": {"uid": "u"}})), Ok(()));
         assert_eq!(
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_those_of_one_container() {
+    fn logs_need_one_container() {
         let pod = |containers: Value| json!({"metadata": {"name": "p"}, "spec": {"containers": containers}});
         let one = pod(json!([{"name": "c"}]));
         assert_eq!(log_source(&one, ""), Ok(None));
@@ -387,19 +388,19 @@ mod tests {
             log_source(&pod(json!([{"name": "c"}, {"name": "d"}])), "").map_err(|e| e.message),
             Err("a container name must be specified for pod p, choose one of: [c d]".to_owned())
         );
-        let placed = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}});
-        assert_eq!(log_source(&placed, "c"), Ok(Some("n")));
+        let scheduled = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c"}]}});
+        assert_eq!(log_source(&scheduled, "c"), Ok(Some("n")));
     }
 
     #[test]
-    fn an_evicted_pod_says_so() {
+    fn evicted_pod_has_the_disruption_condition() {
         let mut pod = json!({"status": {"phase": "Running"}});
         mark_evicted(&mut pod);
         assert_eq!(pod["status"]["conditions"][0]["reason"], "EvictionByEvictionAPI");
     }
 
     #[test]
-    fn an_applied_scale_says_of_the_deployment_only_what_it_shows() {
+    fn applied_scale_has_only_identity_and_replicas() {
         let deployments = crate::resources::RESOURCES.iter().find(|r| r.plural == "deployments").unwrap();
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3},
             "metadata": {"name": "d", "labels": {"a": "b"}}, "status": {"replicas": 1}});

@@ -1,14 +1,14 @@
-//! Binary data as base64 text, read as leniently as Go reads it.
+//! Base64, decoded as leniently as Go does.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// Go does not mind bits set in the last character that no byte needs.
+/// Go ignores unused trailing bits in the last character.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&ALPHABET, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// The canonical base64 of a base64 text.
+/// Normalises base64 text to its canonical form.
 pub(super) fn canonical(text: &str) -> Result<String, String> {
     let corrupt = |at| format!("illegal base64 data at input byte {at}");
     if let Some(at) = corrupt_at(text.as_bytes()) {
@@ -26,7 +26,7 @@ fn is_line_break(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Where the real server sees the first problem. Line breaks may stand anywhere and count as positions.
+/// The position of the first invalid byte as Go reports it. Line breaks are allowed anywhere and count as positions.
 fn corrupt_at(text: &[u8]) -> Option<usize> {
     let skip_breaks = |at: usize| at + text.iter().skip(at).take_while(|b| is_line_break(**b)).count();
     let mut in_group = 0;
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_breaks_and_stray_bits_are_passed_over() {
+    fn line_breaks_and_trailing_bits_are_ignored() {
         for (text, want) in [("", ""), ("YWJj", "YWJj"), ("YW\nJj\r\n", "YWJj"), ("YWK=", "YWI="), ("YR=\n=", "YQ==")] {
             assert_eq!(canonical(text), Ok(want.to_owned()), "{text:?}");
         }
     }
 
     #[test]
-    fn the_first_bad_byte_is_named() {
+    fn errors_have_the_position_of_the_first_invalid_byte() {
         for (text, at) in [
             ("!!", 0),
             ("abc", 0),

@@ -1,10 +1,9 @@
-//! Turns JSON, YAML or an already parsed [`Value`] into the canonical form of a type.
+//! Decodes JSON, YAML or a parsed [`Value`] into the canonical form of a type.
 //!
-//! The real server decodes into Go structs and encodes them again; what a client reads back is
-//! shaped by that round trip. One pass over the input does the same here: it checks types, drops
-//! what the type does not know (and notes it, in document order, for strict validation), drops
-//! empty optional fields, adds the fields that are always written, and normalises times,
-//! quantities and base64.
+//! kube-apiserver decodes into Go structs and encodes them again, and clients see the result of that round trip. One pass
+//! over the input does the same here: it checks types, drops unknown fields (recording them, in document order, for strict
+//! validation), drops empty optional fields, adds the fields that are always serialized, and normalises times, quantities
+//! and base64.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,15 +15,15 @@ use serde_json::{Map, Value};
 use super::{Field, Ty, TypeId, bytes, go_types, schema, time};
 use crate::{go_text, quantity};
 
-/// No more strict issues than this are reported.
+/// Maximum number of reported strict decoding issues.
 pub(crate) const MAX_ISSUES: usize = 100;
 
-/// Something strict validation objects to.
+/// An issue that strict validation reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StrictIssue {
     Unknown(String),
     Duplicate(String),
-    /// A duplicate key found while reading YAML: line and key, the latter as Go prints it (quoted if it is text).
+    /// A duplicate key in YAML: line, and key as Go prints it (quoted if it is a string).
     YamlDuplicate(u64, String),
 }
 
@@ -38,7 +37,7 @@ impl fmt::Display for StrictIssue {
     }
 }
 
-/// All issues in one text, as a refusal by strict validation lists them.
+/// All issues in one message, as strict validation reports them.
 pub(crate) fn strict_summary(issues: &[StrictIssue]) -> String {
     let yaml = |issue: &&StrictIssue| matches!(issue, StrictIssue::YamlDuplicate(..));
     let lines: Vec<String> = issues.iter().filter(yaml).map(|issue| format!("\n  {issue}")).collect();
@@ -51,19 +50,19 @@ pub(crate) fn strict_summary(issues: &[StrictIssue]) -> String {
     parts.join(", ")
 }
 
-/// A decoded object and what strict validation has to say about the text it came from.
+/// A decoded object, with the strict validation issues of its input.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
     pub(crate) issues: Vec<StrictIssue>,
 }
 
-/// Why a text is not an object of the wanted type.
+/// Why an input is not an object of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// The text is not JSON (or YAML) at all.
+    /// The text is not JSON or YAML.
     Syntax(String),
-    /// It is, but a value has the wrong type or form.
+    /// A value has the wrong type or form.
     Type(String),
 }
 
@@ -75,12 +74,12 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// Brings an already parsed value into the canonical form of `id`.
+/// Converts a parsed value to the canonical form of `id`.
 pub(crate) fn decode(id: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     run(id, value).map_err(|e| DecodeError::Type(e.to_string()))
 }
 
-/// Like [`decode`], but takes the value apart instead of copying its texts.
+/// Like [`decode`], but moves strings out of the value instead of copying them.
 pub(crate) fn decode_owned(id: TypeId, value: Value) -> Result<Decoded, DecodeError> {
     run(id, value).map_err(|e| DecodeError::Type(e.to_string()))
 }
@@ -88,7 +87,7 @@ pub(crate) fn decode_owned(id: TypeId, value: Value) -> Result<Decoded, DecodeEr
 /// Decodes JSON text.
 pub(crate) fn decode_json(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     decode_text(id, text).map_err(|error| match serde_json::from_slice::<IgnoredAny>(text) {
-        // upstream: text that is not JSON is reported first, even if a value before it has the wrong type.
+        // upstream: a syntax error is reported first, even if an earlier value has the wrong type.
         Err(syntax) => DecodeError::Syntax(json_error(text, &syntax)),
         Ok(_) => DecodeError::Type(without_position(&error)),
     })
@@ -101,7 +100,7 @@ fn decode_text(id: TypeId, text: &[u8]) -> Result<Decoded, serde_json::Error> {
     Ok(decoded)
 }
 
-/// Decodes YAML text. As upstream, YAML becomes JSON first, so keys are visited in sorted order.
+/// Decodes YAML text. As upstream, YAML is converted to JSON first, so keys are visited in sorted order.
 pub(crate) fn decode_yaml(id: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     let (value, duplicates) = super::yaml::to_value(text).map_err(DecodeError::Syntax)?;
     let mut decoded = decode(id, &value)?;
@@ -116,8 +115,7 @@ fn run<'de, D: Deserializer<'de>>(id: TypeId, source: D) -> Result<Decoded, D::E
     Ok(Decoded { value, issues: cx.issues.into_inner() })
 }
 
-/// Describes why a text is not JSON. The common errors are worded as Go's `encoding/json` words them, the others as
-/// serde_json does.
+/// The message for a JSON syntax error: that of Go's `encoding/json` for common errors, that of serde_json for the rest.
 pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     let message = without_position(error);
     let context = match message.as_str() {
@@ -134,7 +132,7 @@ pub(crate) fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// serde_json appends " at line L column C" to errors of ours; Go has no such suffix.
+/// Removes the suffix " at line L column C" of serde_json, which Go does not have.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -143,7 +141,7 @@ fn without_position(error: &serde_json::Error) -> String {
     }
 }
 
-// === Where we are in the document ===
+// === Position in the document ===
 
 #[derive(Default)]
 struct Cx {
@@ -165,15 +163,15 @@ impl Cx {
         result
     }
 
-    /// Notes an issue, once.
-    fn note(&self, issue: StrictIssue) {
+    /// Records an issue unless it is a duplicate.
+    fn record(&self, issue: StrictIssue) {
         let mut issues = self.issues.borrow_mut();
         if issues.len() < MAX_ISSUES && !issues.contains(&issue) {
             issues.push(issue);
         }
     }
 
-    /// `spec.ports[0].name`, the way strict errors print it.
+    /// The path as strict errors print it: `spec.ports[0].name`.
     fn strict_path(&self, last: &str) -> String {
         let mut text = String::new();
         for step in self.path.borrow().iter() {
@@ -187,7 +185,7 @@ impl Cx {
         text
     }
 
-    /// Go's words for a value of the wrong type, which name the field as `ServicePort.spec.ports.port`.
+    /// Go's error for a value of the wrong type, which names the field as `ServicePort.spec.ports.port`.
     fn mismatch<E: de::Error>(&self, got: &str, ty: &Ty) -> E {
         let path = self.path.borrow();
         let fields: Vec<_> = path.iter().filter_map(Step::field).collect();
@@ -225,9 +223,9 @@ fn push_name(path: &mut String, name: &str) {
 
 struct TypedSeed<'a> {
     ty: &'a Ty,
-    /// The object itself, which also has `kind` and `apiVersion`.
+    /// Whether this is the top-level object, which also has `kind` and `apiVersion`.
     root: bool,
-    /// What an earlier field of the same name left behind: a struct or map given twice is read into twice.
+    /// The value of an earlier field with the same name: a duplicate struct or map is merged into the first one.
     start: Option<Map<String, Value>>,
     cx: &'a Cx,
 }
@@ -345,7 +343,7 @@ impl<'de> Visitor<'de> for TypedSeed<'_> {
     }
 }
 
-/// An object that is kept as it is, and not looked into.
+/// Keeps an object unchanged, without decoding its fields.
 fn visit_raw<'de, A: MapAccess<'de>>(mut map: A) -> Result<Value, A::Error> {
     let mut entries = Map::new();
     while let Some((key, value)) = map.next_entry::<String, Value>()? {
@@ -360,12 +358,12 @@ impl TypedSeed<'_> {
     }
 
     fn visit_entries<'de, A: MapAccess<'de>>(self, item: &Ty, mut map: A) -> Result<Value, A::Error> {
-        // Only what has fields inside needs the key for its path.
+        // Only values with nested fields need the key in their path.
         let deep = matches!(item, Ty::Struct(_) | Ty::Map(_) | Ty::List(_));
         let mut entries = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if entries.contains_key(&key) {
-                self.cx.note(StrictIssue::Duplicate(self.cx.strict_path(&key)));
+                self.cx.record(StrictIssue::Duplicate(self.cx.strict_path(&key)));
             }
             let seed = TypedSeed { ty: item, root: false, start: None, cx: self.cx };
             let step = Step::Key(if deep { key.clone() } else { String::new() });
@@ -385,19 +383,19 @@ impl TypedSeed<'_> {
         let mut seen: Vec<&'static str> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let Some(field) = ty.field(&key).or_else(|| type_meta(self.root, &key)) else {
-                self.cx.note(StrictIssue::Unknown(self.cx.strict_path(&key)));
+                self.cx.record(StrictIssue::Unknown(self.cx.strict_path(&key)));
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             if seen.contains(&field.name) {
-                self.cx.note(StrictIssue::Duplicate(self.cx.strict_path(&key)));
+                self.cx.record(StrictIssue::Duplicate(self.cx.strict_path(&key)));
             }
             seen.push(field.name);
             let start = earlier(&mut object, &key);
             let seed = TypedSeed { ty: &field.ty, root: false, start, cx: self.cx };
             let step = Step::Field { owner: ty.short_name(), name: field.name };
             let value = self.cx.within(step, || map.next_value_seed(seed))?;
-            match keeps(field, &value) {
+            match is_serialized(field, &value) {
                 true => object.insert(key, value),
                 false => object.remove(&key),
             };
@@ -407,14 +405,14 @@ impl TypedSeed<'_> {
     }
 }
 
-/// `kind` and `apiVersion`, which only the object itself has.
+/// `kind` and `apiVersion`, which only the top-level object has.
 fn type_meta(root: bool, key: &str) -> Option<&'static Field> {
     static FIELDS: LazyLock<[Field; 2]> =
         LazyLock::new(|| ["kind", "apiVersion"].map(|name| Field::new(name, Ty::String)));
     FIELDS.iter().find(|field| root && field.name == key)
 }
 
-/// The object an earlier field of the same name holds.
+/// Takes the object of an earlier field with the same name.
 fn earlier(object: &mut Map<String, Value>, key: &str) -> Option<Map<String, Value>> {
     match object.get_mut(key).map(Value::take) {
         Some(Value::Object(earlier)) => Some(earlier),
@@ -422,23 +420,23 @@ fn earlier(object: &mut Map<String, Value>, key: &str) -> Option<Map<String, Val
     }
 }
 
-// === What Go would write ===
+// === Serialization rules of Go ===
 
-/// Whether a given value of this field is written again.
-pub(super) fn keeps(field: &Field, value: &Value) -> bool {
+/// Whether Go would serialize this value of the field.
+pub(super) fn is_serialized(field: &Field, value: &Value) -> bool {
     match value {
         Value::Null => false,
         _ if field.always || field.pointer => true,
         Value::String(s) => !s.is_empty(),
         Value::Number(n) => n.as_f64() != Some(0.0),
         Value::Bool(b) => *b,
-        // upstream: an empty list of managed fields is a request of its own: it clears them.
+        // upstream: an empty list of managed fields is kept, because it clears them.
         Value::Array(items) => !items.is_empty() || field.name == "managedFields",
         Value::Object(entries) => !entries.is_empty(),
     }
 }
 
-/// Adds the fields that are written whether or not they were given.
+/// Adds the fields that are serialized even if they are not set.
 pub(crate) fn fill_always(id: TypeId, object: &mut Map<String, Value>) {
     for field in schema().get(id).fields.iter().filter(|f| f.always) {
         if !object.contains_key(field.name) {
@@ -448,7 +446,7 @@ pub(crate) fn fill_always(id: TypeId, object: &mut Map<String, Value>) {
     }
 }
 
-/// The zero value of a type, as Go writes it.
+/// The zero value of a type, as Go serializes it.
 pub(crate) fn zero(ty: &Ty) -> Value {
     match ty {
         Ty::String | Ty::Bytes => "".into(),
@@ -474,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_optional_fields_go_and_structs_that_are_always_written_come() {
+    fn empty_optional_fields_are_dropped_and_required_structs_are_added() {
         let got = decoded("core/v1.Service", json!({"kind": "Service", "spec": {"selector": {}, "ports": []}}));
         assert_eq!(got, json!({"kind": "Service", "metadata": {}, "spec": {}, "status": {"loadBalancer": {}}}));
     }
@@ -485,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_issues_keep_document_order_and_are_told_once() {
+    fn strict_issues_keep_document_order_and_are_reported_once() {
         let text = r#"{"spec":{"foo":1,"ports":[{"port":80,"prot":"TCP"}]},"zip":1,"zip":2,
             "metadata":{"name":"a","name":"b"},"kind":"Service","kind":"Service"}"#;
         assert_eq!(
@@ -503,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_in_yaml_are_one_error_of_several_lines() {
+    fn yaml_duplicates_are_one_error_with_several_lines() {
         let text = b"metadata: {name: a}\ndata: {k: '1', k: '2'}\nbogus: 1\ndata: {}\n";
         let decoded = decode_yaml(schema().id("core/v1.ConfigMap"), text).unwrap();
         assert_eq!(
@@ -514,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_or_map_given_twice_is_read_into_twice() {
+    fn duplicate_structs_and_maps_are_merged() {
         let text = r#"{"metadata":{"name":"a","labels":{"x":"1"}},"data":{"a":"1"},
             "metadata":{"labels":{"y":"2"},"namespace":"n"},"data":{"b":"2"}}"#;
         let decoded = decode_json(schema().id("core/v1.ConfigMap"), text.as_bytes()).unwrap();
@@ -524,13 +522,13 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_is_told_before_wrong_types() {
+    fn syntax_errors_are_reported_before_wrong_types() {
         let error = decode_json(schema().id("core/v1.ConfigMap"), br#"{"metadata":{"name":5}} x"#).unwrap_err();
         assert_eq!(error, DecodeError::Syntax("invalid character 'x' after top-level value".into()));
     }
 
     #[test]
-    fn common_syntax_errors_have_the_words_of_go() {
+    fn common_syntax_errors_have_the_messages_of_go() {
         for (text, want) in [
             ("{bad", "invalid character 'b' looking for beginning of object key string"),
             ("", "unexpected end of JSON input"),

@@ -1,16 +1,15 @@
-//! Writes a canonical value with its fields in the order of their type, as upstream's encoder does.
+//! Serializes a canonical value with its fields in declaration order, as upstream does.
 //!
-//! A [`Value`] keeps its keys sorted, which is as good JSON as any other; only what readers compare as text needs
-//! more.
+//! A [`Value`] sorts its keys, which is valid JSON; only output that clients compare as text needs declaration order.
 
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::{Ty, TypeId, schema};
 
-/// An object of type `id` as JSON.
+/// Serializes an object of type `id` as JSON.
 pub(crate) fn ordered_json(id: TypeId, value: &Value) -> String {
-    // Writing a Value into memory cannot fail.
+    // Serializing a Value to memory cannot fail.
     serde_json::to_string(&InOrder { ty: &Ty::Struct(id), value }).unwrap_or_default()
 }
 
@@ -38,7 +37,7 @@ impl Serialize for InOrder<'_> {
 fn write_struct<S: Serializer>(id: TypeId, object: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
     let ty = schema().get(id);
     let mut map = serializer.serialize_map(Some(object.len()))?;
-    // The two fields that every object has, and no type lists.
+    // Every object has these two fields, and the type table does not list them.
     for name in ["kind", "apiVersion"].into_iter().filter(|name| ty.field(name).is_none()) {
         if let Some(value) = object.get(name) {
             map.serialize_entry(name, value)?;
@@ -58,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fields_come_in_the_order_of_their_type() {
+    fn fields_are_serialized_in_declaration_order() {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectRulesReview",

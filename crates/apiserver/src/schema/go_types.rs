@@ -1,4 +1,4 @@
-//! The Go types behind the schema's, as messages about wrong JSON types name them.
+//! Go type names for messages about wrong JSON types.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pub(super) fn of(ty: &Ty) -> String {
         Ty::Double => "float64".into(),
         Ty::Bytes => "[]uint8".into(),
         Ty::Quantity => "resource.Quantity".into(),
-        // These read themselves from a number or a string.
+        // Their custom unmarshalers decode a number or a string first.
         Ty::Int32 | Ty::IntOrString => "int32".into(),
         Ty::String | Ty::Time | Ty::MicroTime => "string".into(),
         Ty::Raw => "runtime.RawExtension".into(),
@@ -30,7 +30,7 @@ pub(super) fn of(ty: &Ty) -> String {
     }
 }
 
-/// The declared type of a field, or of a value `depth` lists or maps inside it, where that has a name of its own.
+/// The declared Go type of a field, or of a value nested `depth` lists or maps inside it, if it is a named type.
 pub(crate) fn declared(owner: &str, field: &str, depth: usize) -> Option<&'static str> {
     let ty = DECLARED.get(format!("{owner}.{field}").as_str())?;
     (0..depth).try_fold(*ty, |ty, _| ty.strip_prefix("[]").or_else(|| ty.strip_prefix("map[string]")))
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn items_have_the_type_inside_the_list() {
+    fn list_items_have_the_element_type() {
         assert_eq!(declared("ServiceSpec", "type", 0), Some("v1.ServiceType"));
         assert_eq!(declared("ServiceSpec", "ipFamilies", 0), Some("[]v1.IPFamily"));
         assert_eq!(declared("ServiceSpec", "ipFamilies", 1), Some("v1.IPFamily"));

@@ -1,8 +1,8 @@
-//! The types of the API, as data.
+//! The API types as data.
 //!
-//! One table (`types.txt`) says of every field what its JSON and protobuf forms are, when it is
-//! written, how patches merge it and who may own it. Decoding, patching, server-side apply,
-//! protobuf transcoding and the OpenAPI documents all read this table, so they cannot disagree.
+//! One table (`types.txt`) has the JSON and protobuf form of every field, when it is serialized, how patches merge it and
+//! its list or map type for server-side apply. Decoding, patching, server-side apply, protobuf transcoding and the OpenAPI
+//! documents all read this table, so they cannot disagree.
 //!
 //! ```text
 //!  types.txt ──► Schema ──┬─► decode     JSON / YAML / Value ──► canonical Value
@@ -34,10 +34,10 @@ pub(crate) use protobuf::decode_protobuf;
 #[cfg(test)]
 pub(crate) use protobuf::encode as protobuf_encode;
 
-/// A type's place in the [`Schema`].
+/// Index of a type in the [`Schema`].
 pub(crate) type TypeId = usize;
 
-/// What a value is made of.
+/// Type of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ty {
     String,
@@ -49,33 +49,33 @@ pub(crate) enum Ty {
     Bytes,
     Quantity,
     IntOrString,
-    /// RFC 3339, whole seconds.
+    /// RFC 3339 with second precision.
     Time,
-    /// RFC 3339, six digits of fraction.
+    /// RFC 3339 with microsecond precision.
     MicroTime,
-    /// Any JSON, carried as it is.
+    /// Any JSON, kept unchanged.
     Raw,
     /// A `fieldsV1` tree.
     Fields,
-    /// A list of strings that is a message of its own on the wire (`ExtraValue`).
+    /// A list of strings that is a separate protobuf message (`ExtraValue`).
     Strings,
     Struct(TypeId),
     List(Box<Ty>),
     Map(Box<Ty>),
 }
 
-/// How strategic merge patch treats a field.
+/// Strategic merge patch rule of a field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PatchRule {
     pub(crate) merge: bool,
     pub(crate) retain_keys: bool,
-    /// An object is replaced as a whole.
+    /// The object is replaced, not merged.
     pub(crate) replace: bool,
-    /// The key of list items; `None` on a merged list of primitives.
+    /// The merge key of list items; `None` for a merged list of primitives.
     pub(crate) key: Option<&'static str>,
 }
 
-/// How server-side apply sees a list.
+/// List type for server-side apply.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ListKind {
     #[default]
@@ -89,25 +89,25 @@ pub(crate) enum ListKind {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) ty: Ty,
-    /// Written even when it holds the zero value.
+    /// Serialized even if it has the zero value.
     pub(crate) always: bool,
-    /// Optional with a meaning for "given, but zero".
+    /// A Go pointer: unset differs from the zero value.
     pub(crate) pointer: bool,
     pub(crate) required: bool,
     pub(crate) patch: PatchRule,
     pub(crate) list: ListKind,
-    /// The list kind is declared, not assumed.
+    /// Whether the list type is declared, not assumed.
     pub(crate) list_declared: bool,
     pub(crate) atomic_map: bool,
     pub(crate) default: Option<Value>,
 }
 
-/// What a protobuf field number stands for.
+/// Target of a protobuf field number.
 #[derive(Debug, Clone)]
 pub(crate) enum Wire {
     /// Index into [`Struct::fields`].
     Field(usize),
-    /// A nested message whose fields stand in this type's JSON object.
+    /// A nested message whose fields are inlined into this type's JSON object.
     Inline(TypeId),
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Wire {
 pub(crate) struct Struct {
     /// `core/v1.Service`.
     pub(crate) name: &'static str,
-    /// All fields as JSON shows them, inlined ones included.
+    /// All JSON fields, including inlined ones.
     pub(crate) fields: Vec<Field>,
     pub(crate) atomic: bool,
     by_name: HashMap<&'static str, usize>,
@@ -129,7 +129,7 @@ impl Struct {
         self.by_name.get(name).map(|&i| &self.fields[i])
     }
 
-    /// What this protobuf field number stands for.
+    /// The target of a protobuf field number.
     pub(crate) fn wire(&self, number: u32) -> Option<&Wire> {
         self.by_number.get(&number)
     }
@@ -155,17 +155,17 @@ pub(crate) fn schema() -> &'static Schema {
 }
 
 impl Schema {
-    /// The struct behind an id.
+    /// The struct with this ID.
     pub(crate) fn get(&self, id: TypeId) -> &Struct {
         &self.structs[id]
     }
 
-    /// Looks a type up by its full name, `core/v1.Service`.
+    /// Finds a type by its full name, `core/v1.Service`.
     pub(crate) fn find(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
     }
 
-    /// Like [`Schema::find`] for names that stand in this crate's own tables.
+    /// Like [`Schema::find`], for names from this crate's own tables.
     pub(crate) fn id(&self, name: &str) -> TypeId {
         match self.find(name) {
             Some(id) => id,
@@ -306,7 +306,7 @@ fn parse_type(text: &str, names: &HashMap<&'static str, TypeId>) -> Ty {
     }
 }
 
-/// Lifts inlined fields into the struct that inlines them.
+/// Adds inlined fields to the struct that inlines them.
 fn flatten(name: &'static str, id: TypeId, raw: &[RawStruct]) -> Struct {
     let mut fields = Vec::new();
     let mut by_number = HashMap::new();
@@ -316,16 +316,16 @@ fn flatten(name: &'static str, id: TypeId, raw: &[RawStruct]) -> Struct {
     }
     for &(number, inlined) in &raw[id].inlined {
         by_number.insert(number, Wire::Inline(inlined));
-        lift(inlined, raw, &mut fields);
+        add_inlined(inlined, raw, &mut fields);
     }
     by_number.remove(&0);
     let by_name = fields.iter().enumerate().map(|(i, f)| (f.name, i)).collect();
     Struct { name, fields, atomic: raw[id].atomic, by_name, by_number }
 }
 
-fn lift(id: TypeId, raw: &[RawStruct], into: &mut Vec<Field>) {
+fn add_inlined(id: TypeId, raw: &[RawStruct], into: &mut Vec<Field>) {
     into.extend(raw[id].fields.iter().map(|(_, f)| f.clone()));
     for &(_, nested) in &raw[id].inlined {
-        lift(nested, raw, into);
+        add_inlined(nested, raw, into);
     }
 }

@@ -1,8 +1,8 @@
-//! Times as the API reads and writes them: RFC 3339 with whole seconds (`Time`) or with exactly six digits of
-//! fraction (`MicroTime`), always in UTC.
+//! Parses and formats API times: RFC 3339 with second precision (`Time`) or exactly six fractional digits (`MicroTime`),
+//! always in UTC.
 //!
-//! What is accepted, and the words for what is not, are those of the parser the real server uses: it walks a layout
-//! element by element and names the element it could not match.
+//! Accepted input and error messages are those of Go's `time.Parse`, which matches a layout element by element and names
+//! the first element that does not match.
 
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime};
@@ -11,36 +11,36 @@ use serde_json::Value;
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-/// The time that counts as "not set".
+/// Go's zero time, which counts as unset.
 const UNSET: DateTime = DateTime::constant(1, 1, 1, 0, 0, 0, 0);
 
-/// Reads an RFC 3339 time and writes it in UTC with whole seconds.
+/// Parses an RFC 3339 time and formats it in UTC with second precision.
 pub(super) fn seconds(text: &str) -> Result<Value, String> {
     Ok(write_seconds(parse(text, false)?))
 }
 
-/// Reads a time with exactly six digits of fraction and writes it in UTC.
+/// Parses a time with exactly six fractional digits and formats it in UTC.
 pub(super) fn micros(text: &str) -> Result<Value, String> {
     Ok(write_micros(parse(text, true)?))
 }
 
-/// A time from its protobuf form, without the fraction.
+/// Formats a protobuf timestamp with second precision.
 pub(super) fn seconds_from_unix(seconds: i64) -> Result<Value, String> {
     from_unix(seconds, 0).map(write_seconds)
 }
 
-/// A time from its protobuf form, cut to microseconds.
+/// Formats a protobuf timestamp, truncated to microseconds.
 pub(super) fn micros_from_unix(seconds: i64, nanos: i32) -> Result<Value, String> {
     from_unix(seconds, nanos - nanos % 1000).map(write_micros)
 }
 
 fn from_unix(seconds: i64, nanos: i32) -> Result<DateTime, String> {
     let at = EPOCH.checked_add(SignedDuration::from_secs(seconds));
-    within_years(at.and_then(|at| at.checked_add(SignedDuration::from_nanos(nanos.into()))).ok())
+    check_year(at.and_then(|at| at.checked_add(SignedDuration::from_nanos(nanos.into()))).ok())
 }
 
-/// A year needs four digits and no sign to be read again.
-fn within_years(at: Option<DateTime>) -> Result<DateTime, String> {
+/// Rejects years that do not have four digits, because they cannot be parsed again.
+fn check_year(at: Option<DateTime>) -> Result<DateTime, String> {
     at.filter(|at| at.year() >= 0).ok_or_else(|| "year is outside of range [0,9999]".to_owned())
 }
 
@@ -64,44 +64,44 @@ fn date_and_time(at: DateTime) -> String {
 }
 
 fn parse(text: &str, micros: bool) -> Result<DateTime, String> {
-    let mut walk = Walk { text, rest: text, layout: if micros { MICROS_LAYOUT } else { SECONDS_LAYOUT } };
-    let year = walk.year()?;
-    walk.literal("-")?;
-    let month = walk.number("01", 2, 1..=12, "month")?;
-    walk.literal("-")?;
-    let day = walk.number("02", 2, 0..=99, "day")?;
-    walk.literal("T")?;
-    let hour = walk.number("15", 1, 0..=23, "hour")?;
-    walk.literal(":")?;
-    let minute = walk.number("04", 2, 0..=59, "minute")?;
-    walk.literal(":")?;
-    let second = walk.number("05", 2, 0..=59, "second")?;
-    let nanos = if micros { walk.six_digits()? } else { walk.optional_fraction() };
-    let offset = walk.offset()?;
-    if !walk.rest.is_empty() {
-        return Err(walk.refused(&format!(": extra text: {}", quote(walk.rest))));
+    let mut parser = Parser { text, rest: text, layout: if micros { MICROS_LAYOUT } else { SECONDS_LAYOUT } };
+    let year = parser.year()?;
+    parser.literal("-")?;
+    let month = parser.number("01", 2, 1..=12, "month")?;
+    parser.literal("-")?;
+    let day = parser.number("02", 2, 0..=99, "day")?;
+    parser.literal("T")?;
+    let hour = parser.number("15", 1, 0..=23, "hour")?;
+    parser.literal(":")?;
+    let minute = parser.number("04", 2, 0..=59, "minute")?;
+    parser.literal(":")?;
+    let second = parser.number("05", 2, 0..=59, "second")?;
+    let nanos = if micros { parser.six_digits()? } else { parser.optional_fraction() };
+    let offset = parser.offset()?;
+    if !parser.rest.is_empty() {
+        return Err(parser.parse_error(&format!(": extra text: {}", quote(parser.rest))));
     }
-    let date = Date::new(year, month, day).map_err(|_| walk.refused(": day out of range"))?;
+    let date = Date::new(year, month, day).map_err(|_| parser.parse_error(": day out of range"))?;
     let local = date.at(hour, minute, second, nanos);
-    within_years(local.checked_sub(SignedDuration::from_secs(offset)).ok())
+    check_year(local.checked_sub(SignedDuration::from_secs(offset)).ok())
 }
 
-/// The text on its way along the layout.
-struct Walk<'a> {
+/// Parser state: the rest of the text to match against the layout.
+struct Parser<'a> {
     text: &'a str,
     rest: &'a str,
     layout: &'static str,
 }
 
-impl<'a> Walk<'a> {
-    fn refused(&self, why: &str) -> String {
+impl<'a> Parser<'a> {
+    fn parse_error(&self, why: &str) -> String {
         format!("parsing time {}{why}", quote(self.text))
     }
 
-    /// The element of the layout that the rest of the text does not match.
+    /// The error for a layout element that does not match the rest of the text.
     fn unmatched(&self, element: &str) -> String {
         let rest = quote(self.rest);
-        self.refused(&format!(" as {}: cannot parse {rest} as {}", quote(self.layout), quote(element)))
+        self.parse_error(&format!(" as {}: cannot parse {rest} as {}", quote(self.layout), quote(element)))
     }
 
     fn literal(&mut self, element: &str) -> Result<(), String> {
@@ -113,22 +113,22 @@ impl<'a> Walk<'a> {
         self.digits(4).and_then(|d| d.parse().ok()).ok_or_else(|| self.unmatched("2006"))
     }
 
-    /// One or two digits within a range; `least` digits must be there.
+    /// Parses one or two digits within a range; at least `min_digits` are required.
     fn number(
         &mut self,
         element: &str,
-        least: usize,
+        min_digits: usize,
         range: std::ops::RangeInclusive<i8>,
         name: &str,
     ) -> Result<i8, String> {
-        let digits = self.digits(2).or_else(|| self.digits(least)).ok_or_else(|| self.unmatched(element))?;
+        let digits = self.digits(2).or_else(|| self.digits(min_digits)).ok_or_else(|| self.unmatched(element))?;
         match digits.parse() {
             Ok(number) if range.contains(&number) => Ok(number),
-            _ => Err(self.refused(&format!(": {name} out of range"))),
+            _ => Err(self.parse_error(&format!(": {name} out of range"))),
         }
     }
 
-    /// Takes exactly so many digits, if they are there.
+    /// Takes exactly `count` digits, if present.
     fn digits(&mut self, count: usize) -> Option<&'a str> {
         let (digits, rest) = self.rest.split_at_checked(count)?;
         if !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
         Some(digits)
     }
 
-    /// A fraction the layout has no place for is accepted after the seconds.
+    /// Parses a fraction after the seconds, which Go accepts even if the layout has none.
     fn optional_fraction(&mut self) -> i32 {
         let Some(fraction) = self.rest.strip_prefix(['.', ',']) else { return 0 };
         let length = fraction.bytes().take_while(u8::is_ascii_digit).count();
@@ -175,17 +175,17 @@ impl<'a> Walk<'a> {
             return Ok(0);
         }
         let (sign, hours, minutes, rest) = split_offset(self.rest).ok_or_else(|| self.unmatched("Z07:00"))?;
-        // upstream: 24 hours and 60 minutes pass.
+        // upstream: 24 hours and 60 minutes are accepted.
         let range = [(hours > 24, "hour"), (minutes > 60, "minute")];
         if let Some((_, unit)) = range.into_iter().find(|(out, _)| *out) {
-            return Err(self.refused(&format!(": time zone offset {unit} out of range")));
+            return Err(self.parse_error(&format!(": time zone offset {unit} out of range")));
         }
         self.rest = rest;
         Ok(sign * (hours * 60 + minutes) * 60)
     }
 }
 
-/// `+02:00` as sign, hours and minutes, and what follows it.
+/// Splits `+02:00` into sign, hours, minutes and the remaining text.
 fn split_offset(text: &str) -> Option<(i64, i64, i64, &str)> {
     let (offset, rest) = text.split_at_checked(6)?;
     let sign = match offset.as_bytes().first()? {
@@ -201,7 +201,7 @@ fn split_offset(text: &str) -> Option<(i64, i64, i64, &str)> {
     Some((sign, hours.parse().ok()?, minutes.parse().ok()?, rest))
 }
 
-/// Go's time package quotes byte by byte.
+/// Quotes a string byte by byte, as Go's time package does.
 fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for byte in text.bytes() {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (text, want) in [
             ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
             ("2026-01-02T05:04:05+02:00", "2026-01-02T03:04:05Z"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_element_that_does_not_match_is_named() {
+    fn errors_name_the_first_element_that_does_not_match() {
         let cannot = |text: &str, layout: &str, rest: &str, element: &str| {
             Err::<Value, String>(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {element:?}"))
         };
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_range_are_named() {
+    fn errors_name_the_number_out_of_range() {
         for (text, why) in [
             ("2026-13-02T03:04:05Z", ": month out of range"),
             ("2026-02-30T03:04:05Z", ": day out of range"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn unix_times_lose_what_json_cannot_show() {
+    fn unix_times_are_truncated_to_the_json_precision() {
         assert_eq!(seconds_from_unix(0), Ok("1970-01-01T00:00:00Z".into()));
         assert_eq!(seconds_from_unix(-62_135_596_800), Ok(Value::Null));
         assert_eq!(micros_from_unix(1, 1999), Ok("1970-01-01T00:00:01.000001Z".into()));

@@ -1,6 +1,6 @@
 //! Field selectors: `metadata.name=a,status.phase!=Running`.
 //!
-//! A value may hold `,`, `=` and `\` if each is escaped with `\`. Which fields there are is the kind's business.
+//! A value may contain `,`, `=` and `\` if each is escaped with `\`. Each kind defines its selectable fields.
 
 use crate::resources::Resource;
 use crate::status::{ApiError, ApiResult};
@@ -25,17 +25,17 @@ struct Term {
 impl FieldSelector {
     /// Parses the `fieldSelector` parameter for one resource.
     pub(crate) fn parse(resource: &Resource, text: &str) -> ApiResult<FieldSelector> {
-        FieldSelector::read(text)?.known_to(resource)
+        FieldSelector::parse_unchecked(text)?.for_resource(resource)
     }
 
-    /// Parses the `fieldSelector` parameter, whatever fields it names.
-    pub(crate) fn read(text: &str) -> ApiResult<FieldSelector> {
+    /// Parses the `fieldSelector` parameter without checking its fields.
+    pub(crate) fn parse_unchecked(text: &str) -> ApiResult<FieldSelector> {
         parse_terms(text).map(|terms| FieldSelector { terms }).map_err(ApiError::bad_request)
     }
 
-    /// The same in the kind's own labels, if it has them all.
-    pub(crate) fn known_to(self, resource: &Resource) -> ApiResult<FieldSelector> {
-        let own = |term: Term| Ok(Term { label: known_label(resource, &term.label)?, ..term });
+    /// Maps the fields to the kind's own labels; fails if the kind does not support one.
+    pub(crate) fn for_resource(self, resource: &Resource) -> ApiResult<FieldSelector> {
+        let own = |term: Term| Ok(Term { label: resource_label(resource, &term.label)?, ..term });
         let terms: Result<_, String> = self.terms.into_iter().map(own).collect();
         terms.map(|terms| FieldSelector { terms }).map_err(ApiError::bad_request)
     }
@@ -53,13 +53,13 @@ impl FieldSelector {
         self.terms.iter().all(|term| (field(object, &term.label) == term.value) == term.equal)
     }
 
-    /// The one name `metadata.name=X` asks for.
+    /// The name in `metadata.name=NAME`.
     pub(crate) fn exact_name(&self) -> Option<&str> {
         self.terms.iter().find(|term| term.equal && term.label == NAME).map(|term| term.value.as_str())
     }
 }
 
-/// The value of a label; one the object does not have is empty.
+/// The value of a field label; empty if the object does not have it.
 fn field<'o>(object: &'o Stored, label: &str) -> &'o str {
     match label {
         NAME => &object.key.name,
@@ -68,22 +68,22 @@ fn field<'o>(object: &'o Stored, label: &str) -> &'o str {
     }
 }
 
-/// The label a client's spelling stands for, if the kind has it.
-fn known_label(resource: &Resource, label: &str) -> Result<String, String> {
+/// The kind's field label for the label in a request.
+fn resource_label(resource: &Resource, label: &str) -> Result<String, String> {
     let Some(own) = resource.strategy.field_labels() else {
         return match label {
             NAME | NAMESPACE => Ok(label.to_owned()),
             _ => Err(format!("{label:?} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"")),
         };
     };
-    let meant = resource.strategy.field_alias(label);
-    let known = meant == NAME || (meant == NAMESPACE && resource.namespaced) || own.contains(&meant);
-    if known { Ok(meant.to_owned()) } else { Err(format!("field label not supported: {label}")) }
+    let alias = resource.strategy.field_alias(label);
+    let known = alias == NAME || (alias == NAMESPACE && resource.namespaced) || own.contains(&alias);
+    if known { Ok(alias.to_owned()) } else { Err(format!("field label not supported: {label}")) }
 }
 
 fn parse_terms(text: &str) -> Result<Vec<Term>, String> {
     let mut parts = split_terms(text);
-    // upstream: terms are looked at in sorted order, which decides what error comes first.
+    // upstream: terms are processed in sorted order, which determines the first error.
     parts.sort_unstable();
     parts.retain(|part| !part.is_empty());
     parts.into_iter().map(|part| parse_term(text, part)).collect()
@@ -106,7 +106,7 @@ fn parse_term(selector: &str, term: &str) -> Result<Term, String> {
     Ok(Term { label: label.to_owned(), value: unescape(value)?, equal })
 }
 
-/// The label, whether the value is to be equal, and the value, split at the first operator there is.
+/// Splits a term at the first operator into label, whether the value must be equal, and value.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
     let at = OPERATORS.iter().filter_map(|(operator, _)| term.find(operator)).min()?;
@@ -123,7 +123,7 @@ fn unescape(value: &str) -> Result<String, String> {
                 Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
                 other => return Err(invalid_escape(other)),
             },
-            // upstream: the character is shown as its number.
+            // upstream: the character is printed as its code point.
             ',' | '=' => {
                 let code = u32::from(c);
                 return Err(format!("invalid field selector: unescaped character in value: {code}"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_the_words_of_the_api() {
+    fn errors_match_upstream_messages() {
         let unknown = "is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
         for (plural, selector, want) in [
             ("configmaps", "metadata.uid=x", format!("\"metadata.uid\" {unknown}")),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_is_recognised() {
+    fn an_exact_name_is_extracted() {
         let exact = |text| FieldSelector::parse(resource("configmaps"), text).unwrap().exact_name().map(str::to_owned);
         assert_eq!(exact("metadata.name=a"), Some("a".to_owned()));
         assert_eq!(exact("metadata.namespace=n,metadata.name==b"), Some("b".to_owned()));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_match_by_key_and_by_the_fields_of_their_kind() {
+    fn objects_match_by_key_and_by_field_labels() {
         let secret =
             json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "n"}, "type": "t,u"});
         for (selector, want) in [
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_selected_by_the_names_of_either_address_wherever_they_were_written() {
+    fn events_are_selected_by_the_labels_of_either_api_group() {
         let addresses = ["", "events.k8s.io"].map(|group| crate::resources::find(group, "v1", "events").unwrap());
         let event = json!({
             "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e", "namespace": "n"},
@@ -235,19 +235,19 @@ mod tests {
         let common = ["metadata.name=e", "reason=R", "type="];
         let core = ["involvedObject.kind=Node,involvedObject.name=a", "reportingComponent=c"];
         let new = ["regarding.kind=Node,regarding.name=a", "reportingController=c"];
-        for written in addresses {
+        for written_as in addresses {
             let store = Store::new();
-            let stored = store.put(written.storage, Expect::Absent, Draft::new(written, &event)).unwrap();
-            for (read, own, foreign) in [(addresses[0], core, new), (addresses[1], new, core)] {
+            let stored = store.put(written_as.storage, Expect::Absent, Draft::new(written_as, &event)).unwrap();
+            for (read_as, own, foreign) in [(addresses[0], core, new), (addresses[1], new, core)] {
                 for selector in common.iter().chain(&own) {
-                    assert!(FieldSelector::parse(read, selector).unwrap().matches(&stored), "{selector}");
+                    assert!(FieldSelector::parse(read_as, selector).unwrap().matches(&stored), "{selector}");
                     let other = format!("{selector}x");
-                    assert!(!FieldSelector::parse(read, &other).unwrap().matches(&stored), "{other}");
+                    assert!(!FieldSelector::parse(read_as, &other).unwrap().matches(&stored), "{other}");
                 }
                 for selector in foreign {
                     let label = selector.split('=').next().unwrap();
-                    let refused = FieldSelector::parse(read, selector).unwrap_err().message;
-                    assert_eq!(refused, format!("field label not supported: {label}"));
+                    let rejected = FieldSelector::parse(read_as, selector).unwrap_err().message;
+                    assert_eq!(rejected, format!("field label not supported: {label}"));
                 }
             }
         }

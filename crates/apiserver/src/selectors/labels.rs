@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! selector    = requirement { "," requirement }
-//! requirement = key                                    is there
-//!             | "!" key                                is not there
+//! requirement = key                                    the label exists
+//!             | "!" key                                the label does not exist
 //!             | key ("=" | "==" | "!=") [value]
 //!             | key ("in" | "notin") "(" [value] { "," [value] } ")"
 //!             | key (">" | "<") integer
 //! ```
 //!
-//! All requirements must hold; `!=` and `notin` hold for objects without the label, too.
+//! All requirements must match; `!=` and `notin` also match objects without the label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,12 +53,12 @@ impl LabelSelector {
     }
 
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|r| r.test.holds(labels.get(&r.key)))
+        self.requirements.iter().all(|r| r.test.matches(labels.get(&r.key)))
     }
 }
 
 impl Test {
-    fn holds(&self, value: Option<&String>) -> bool {
+    fn matches(&self, value: Option<&String>) -> bool {
         let number = || value.and_then(|v| v.parse::<i64>().ok());
         match self {
             Test::Exists => value.is_some(),
@@ -71,10 +71,10 @@ impl Test {
     }
 }
 
-// === Words and signs ===
+// === Lexer ===
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sign {
+enum Token {
     Word,
     Not,
     Equal,
@@ -91,65 +91,65 @@ enum Sign {
 
 #[derive(Debug, Clone, Copy)]
 struct Item<'a> {
-    sign: Sign,
+    token: Token,
     text: &'a str,
 }
 
 impl Item<'_> {
-    /// `in` and `notin` are words wherever no operator can stand.
+    /// `in` and `notin` are words where no operator is expected.
     fn as_operand(self) -> Self {
-        match self.sign {
-            Sign::In | Sign::NotIn => Item { sign: Sign::Word, ..self },
+        match self.token {
+            Token::In | Token::NotIn => Item { token: Token::Word, ..self },
             _ => self,
         }
     }
 }
 
-const END: Item<'static> = Item { sign: Sign::End, text: "" };
+const END: Item<'static> = Item { token: Token::End, text: "" };
 
 fn scan(text: &str) -> Vec<Item<'_>> {
     let mut items = Vec::new();
-    let mut rest = skip_blanks(text);
+    let mut rest = skip_whitespace(text);
     while !rest.is_empty() {
         let (item, tail) = next_item(rest);
         items.push(item);
-        rest = skip_blanks(tail);
+        rest = skip_whitespace(tail);
     }
     items
 }
 
-fn skip_blanks(text: &str) -> &str {
-    text.trim_start_matches(is_blank)
+fn skip_whitespace(text: &str) -> &str {
+    text.trim_start_matches(is_whitespace)
 }
 
-fn is_blank(c: char) -> bool {
+fn is_whitespace(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\0')
 }
 
 fn next_item(text: &str) -> (Item<'_>, &str) {
-    const SIGNS: [(&str, Sign); 9] = [
-        ("==", Sign::Equal),
-        ("!=", Sign::NotEqual),
-        ("=", Sign::Equal),
-        ("!", Sign::Not),
-        (">", Sign::Above),
-        ("<", Sign::Below),
-        (",", Sign::Comma),
-        ("(", Sign::Open),
-        (")", Sign::Close),
+    const TOKENS: [(&str, Token); 9] = [
+        ("==", Token::Equal),
+        ("!=", Token::NotEqual),
+        ("=", Token::Equal),
+        ("!", Token::Not),
+        (">", Token::Above),
+        ("<", Token::Below),
+        (",", Token::Comma),
+        ("(", Token::Open),
+        (")", Token::Close),
     ];
-    if let Some((sign_text, sign)) = SIGNS.into_iter().find(|(sign, _)| text.starts_with(sign)) {
-        let (text, tail) = text.split_at(sign_text.len());
-        return (Item { sign, text }, tail);
+    if let Some((token_text, token)) = TOKENS.into_iter().find(|(token, _)| text.starts_with(token)) {
+        let (text, tail) = text.split_at(token_text.len());
+        return (Item { token, text }, tail);
     }
-    let end = text.find(|c| is_blank(c) || "=!(),><".contains(c)).unwrap_or(text.len());
+    let end = text.find(|c| is_whitespace(c) || "=!(),><".contains(c)).unwrap_or(text.len());
     let (word, tail) = text.split_at(end);
-    let sign = match word {
-        "in" => Sign::In,
-        "notin" => Sign::NotIn,
-        _ => Sign::Word,
+    let token = match word {
+        "in" => Token::In,
+        "notin" => Token::NotIn,
+        _ => Token::Word,
     };
-    (Item { sign, text: word }, tail)
+    (Item { token, text: word }, tail)
 }
 
 // === Requirements ===
@@ -174,15 +174,15 @@ impl<'a> Parser<'a> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                Item { sign: Sign::End, .. } => return Ok(requirements),
-                Item { sign: Sign::Word | Sign::Not, .. } => {}
+                Item { token: Token::End, .. } => return Ok(requirements),
+                Item { token: Token::Word | Token::Not, .. } => {}
                 other => return Err(format!("found '{}', expected: !, identifier, or 'end of string'", other.text)),
             }
             let requirement = self.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?;
             requirements.push(requirement);
             match self.next() {
-                Item { sign: Sign::End, .. } => return Ok(requirements),
-                Item { sign: Sign::Comma, .. } => self.expect_another()?,
+                Item { token: Token::End, .. } => return Ok(requirements),
+                Item { token: Token::Comma, .. } => self.expect_another()?,
                 other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text)),
             }
         }
@@ -190,18 +190,18 @@ impl<'a> Parser<'a> {
 
     fn expect_another(&self) -> Result<(), String> {
         match self.peek() {
-            Item { sign: Sign::Word | Sign::Not, .. } => Ok(()),
+            Item { token: Token::Word | Token::Not, .. } => Ok(()),
             other => Err(format!("found '{}', expected: identifier after ','", other.text)),
         }
     }
 
     fn requirement(&mut self) -> Result<Requirement, String> {
-        let negated = self.peek().sign == Sign::Not;
+        let negated = self.peek().token == Token::Not;
         if negated {
             self.next();
         }
         let key = self.key()?;
-        let ends = matches!(self.peek().sign, Sign::End | Sign::Comma);
+        let ends = matches!(self.peek().token, Token::End | Token::Comma);
         let test = match (negated, ends) {
             (true, _) => Test::Absent,
             (false, true) => Test::Exists,
@@ -212,12 +212,12 @@ impl<'a> Parser<'a> {
 
     fn key(&mut self) -> Result<&'a str, String> {
         let item = self.next();
-        if item.sign != Sign::Word {
+        if item.token != Token::Word {
             return Err(format!("found '{}', expected: identifier", item.text));
         }
         match validation::qualified_name(item.text) {
             errors if errors.is_empty() => Ok(item.text),
-            // upstream: the path of the key is missing.
+            // upstream: the field path of the key is nil.
             errors => Err(FieldError::invalid("<nil>", item.text, errors.join("; ")).to_string()),
         }
     }
@@ -225,49 +225,49 @@ impl<'a> Parser<'a> {
     fn comparison(&mut self, key: &str) -> Result<Test, String> {
         let operator = self.items.get(self.at).copied().unwrap_or(END);
         self.at += 1;
-        let values = match operator.sign {
-            Sign::In | Sign::NotIn => self.values()?,
-            Sign::Equal | Sign::NotEqual | Sign::Above | Sign::Below => BTreeSet::from([self.value()?]),
+        let values = match operator.token {
+            Token::In | Token::NotIn => self.values()?,
+            Token::Equal | Token::NotEqual | Token::Above | Token::Below => BTreeSet::from([self.value()?]),
             _ => return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", operator.text)),
         };
         let mut errors = Vec::new();
         let mut limit = 0;
-        if matches!(operator.sign, Sign::Above | Sign::Below) {
+        if matches!(operator.token, Token::Above | Token::Below) {
             match integer(&values) {
                 Ok(number) => limit = number,
                 Err(error) => errors.push(error),
             }
         }
         errors.extend(invalid_values(key, &values));
-        refuse(&errors)?;
-        Ok(match operator.sign {
-            Sign::In | Sign::Equal => Test::In(values),
-            Sign::Above => Test::Above(limit),
-            Sign::Below => Test::Below(limit),
+        to_result(&errors)?;
+        Ok(match operator.token {
+            Token::In | Token::Equal => Test::In(values),
+            Token::Above => Test::Above(limit),
+            Token::Below => Test::Below(limit),
             _ => Test::NotIn(values),
         })
     }
 
-    /// The value after `=` and the like; none is an empty one.
+    /// The value after an operator such as `=`; a missing value is empty.
     fn value(&mut self) -> Result<String, String> {
-        if matches!(self.peek().sign, Sign::End | Sign::Comma) {
+        if matches!(self.peek().token, Token::End | Token::Comma) {
             return Ok(String::new());
         }
         match self.next() {
-            Item { sign: Sign::Word, text } => Ok(text.to_owned()),
+            Item { token: Token::Word, text } => Ok(text.to_owned()),
             other => Err(format!("found '{}', expected: identifier", other.text)),
         }
     }
 
-    /// The values in parentheses; an empty place between commas is an empty value.
+    /// The values in parentheses; nothing between two commas is an empty value.
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
         match self.next() {
-            Item { sign: Sign::Open, .. } => {}
+            Item { token: Token::Open, .. } => {}
             other => return Err(format!("found '{}' expected: '('", other.text)),
         }
         match self.peek() {
-            Item { sign: Sign::Word | Sign::Comma, .. } => self.value_list(),
-            Item { sign: Sign::Close, .. } => {
+            Item { token: Token::Word | Token::Comma, .. } => self.value_list(),
+            Item { token: Token::Close, .. } => {
                 self.next();
                 Ok(BTreeSet::from([String::new()]))
             }
@@ -280,15 +280,15 @@ impl<'a> Parser<'a> {
         loop {
             let item = self.next();
             let after = self.peek();
-            match (item.sign, after.sign) {
-                (Sign::Word, Sign::Comma | Sign::Close) => drop(values.insert(item.text.to_owned())),
-                (Sign::Word, _) => return Err(format!("found '{}', expected: ',' or ')'", after.text)),
-                (Sign::Comma, Sign::Comma | Sign::Close) => drop(values.insert(String::new())),
-                (Sign::Comma, _) if values.is_empty() => drop(values.insert(String::new())),
-                (Sign::Comma, _) => {}
+            match (item.token, after.token) {
+                (Token::Word, Token::Comma | Token::Close) => drop(values.insert(item.text.to_owned())),
+                (Token::Word, _) => return Err(format!("found '{}', expected: ',' or ')'", after.text)),
+                (Token::Comma, Token::Comma | Token::Close) => drop(values.insert(String::new())),
+                (Token::Comma, _) if values.is_empty() => drop(values.insert(String::new())),
+                (Token::Comma, _) => {}
                 _ => return Err(format!("found '{}', expected: ',', or identifier", item.text)),
             }
-            if after.sign == Sign::Close {
+            if after.token == Token::Close {
                 self.next();
                 return Ok(values);
             }
@@ -310,7 +310,7 @@ fn invalid_values(key: &str, values: &BTreeSet<String>) -> Vec<FieldError> {
         .collect()
 }
 
-fn refuse(errors: &[FieldError]) -> Result<(), String> {
+fn to_result(errors: &[FieldError]) -> Result<(), String> {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     match texts.as_slice() {
         [] => Ok(()),
@@ -323,7 +323,7 @@ fn refuse(errors: &[FieldError]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The names of the recorded objects that match: a and b have app=x, c has app=y, i counts from 0.
+    /// The names of the recorded objects that match: a and b have app=x, c has app=y; label i is 0, 1 and 2.
     fn matched(selector: &str) -> String {
         let selector = LabelSelector::parse(selector).unwrap();
         let objects = [("a", "x", "0"), ("b", "x", "1"), ("c", "y", "2")];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_pick_the_recorded_objects() {
+    fn selectors_match_the_recorded_objects() {
         for (selector, want) in [
             ("", "abc"),
             ("app==x", "ab"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_the_words_of_the_api() {
+    fn errors_match_upstream_messages() {
         let key_form = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
                         an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
                         validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_values_are_listed_with_their_place() {
+    fn invalid_values_are_listed_with_their_index() {
         let message = LabelSelector::parse("k in (-b,a,_c)").unwrap_err().message;
         assert!(
             message.starts_with("unable to parse requirement: [values[0][k]: Invalid value: \"-b\": a valid label")

@@ -1,4 +1,4 @@
-//! Label and field selectors: parsing with the API's words for what is wrong, and matching.
+//! Label and field selectors: parsing with upstream's error messages, and matching.
 
 mod fields;
 mod labels;

@@ -1,19 +1,19 @@
-//! The objects, their one revision counter, and a bounded history that watches replay.
+//! In-memory store: all objects, one revision counter, and a bounded history that watches replay.
 //!
 //! ```text
-//!            ┌ objects   BTreeMap<Key, Arc<Stored>>       what is
+//!            ┌ objects   BTreeMap<Key, Arc<Stored>>       current state
 //! Collection ┤
-//!            └ history   VecDeque<Arc<Change>>            what happened, oldest first
-//!                  ▲ position of each watcher (no queue per watcher, so memory does not grow with them)
+//!            └ history   VecDeque<Arc<Change>>            changes, oldest first
+//!                  ▲ position of each watcher (no queue per watcher, so memory does not grow with their number)
 //! ```
 //!
-//! * One lock guards everything; nothing is parsed or serialised under it. A write arrives as a [`Draft`] whose
-//!   bytes are ready but for the revision, which is spliced in.
-//! * An object is its serialised bytes. The same allocation is the body of a GET, an item of a list and the line
+//! * One lock guards everything; nothing is parsed or serialised under it. A write arrives as a [`Draft`] that is serialised
+//!   except for its revision.
+//! * An object is stored as its serialised bytes. The same allocation is the body of a GET, an item of a list and the line
 //!   of a watch event, shared by all readers.
-//! * The state at an older revision is the present state with the later changes undone, for as long as history
-//!   reaches back; then it is gone (410).
-//! * A watcher that falls behind the history is told so and must list again.
+//! * The state at an older revision is the current state with later changes undone, as far as the history reaches back;
+//!   older revisions are gone (410).
+//! * A watcher that falls behind the history gets [`Read::Lagged`] and must list again.
 
 mod object;
 
@@ -28,49 +28,49 @@ pub(crate) use object::{Draft, Key, Stored, Verb};
 
 use crate::resources::RESOURCES;
 
-/// How much history a collection keeps.
+/// Maximum history of a collection, in changes and bytes.
 const HISTORY_CHANGES: usize = 10_000;
 const HISTORY_BYTES: usize = 40 << 20;
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) verb: Verb,
-    /// The object after the change; of a deletion, its last state with the revision of the deletion.
+    /// The object after the change; for a deletion, its last state with the revision of the deletion.
     pub(crate) object: Arc<Stored>,
     pub(crate) previous: Option<Arc<Stored>>,
 }
 
-/// What a write expects to find.
+/// Precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
     Absent,
     Revision(u64),
 }
 
-/// Why a write was not taken.
+/// Why a write failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum WriteError {
     Exists,
     Missing,
-    /// Somebody else wrote in between.
+    /// Another client modified the object.
     Changed,
 }
 
-/// A consistent view of (part of) a collection.
+/// A consistent view of a collection or a part of it.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) revision: u64,
     pub(crate) objects: Vec<Arc<Stored>>,
 }
 
-/// The wanted revision is no longer (or never was) available; `oldest` is the first that is.
+/// The requested revision is not available, or no longer; `oldest` is the oldest available revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooOld {
     pub(crate) oldest: u64,
 }
 
-/// A watcher's place in the history of one collection.
+/// The position of a watcher in the history of a collection.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     storage: &'static str,
@@ -78,12 +78,12 @@ pub(crate) struct Subscription {
     signal: watch::Receiver<u64>,
 }
 
-/// What a watcher finds when it looks.
+/// Result of reading a subscription.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// Changes in order; with `caught_up` set, nothing up to that revision is missing.
+    /// Changes in order. If `caught_up` is set, the watcher has all changes up to that revision.
     Changes { changes: Vec<Arc<Change>>, caught_up: Option<u64> },
-    /// History moved on past this watcher.
+    /// The watcher fell behind the history.
     Lagged,
 }
 
@@ -107,8 +107,8 @@ struct Collection {
     history: VecDeque<Arc<Change>>,
     /// The position of the first change in `history`.
     first: u64,
-    /// Changes up to this revision are no longer in `history`.
-    forgotten: u64,
+    /// Changes up to this revision were removed from `history`.
+    compacted: u64,
     bytes: usize,
     /// The revision of the latest change.
     version: u64,
@@ -137,12 +137,12 @@ impl Store {
         self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest revision of anything.
+    /// The current revision of the store.
     pub(crate) fn revision(&self) -> u64 {
         self.read().revision
     }
 
-    /// The revision of the latest change in one collection; lets caches see whether they are stale.
+    /// The revision of the latest change in a collection, for cache invalidation.
     pub(crate) fn version(&self, storage: &str) -> u64 {
         self.read().collection(storage).version
     }
@@ -155,18 +155,18 @@ impl Store {
         self.read().collection(storage).objects.get(&Key::new(namespace, name)).cloned()
     }
 
-    /// Everything in a collection, or in one namespace of it, in key order.
+    /// Lists a collection, or one namespace of it, in key order.
     pub(crate) fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
         let inner = self.read();
         Snapshot { revision: inner.revision, objects: inner.collection(storage).range(namespace).cloned().collect() }
     }
 
-    /// The same as it was at an older revision.
+    /// Lists a collection as it was at an older revision.
     pub(crate) fn list_at(&self, storage: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, TooOld> {
         let inner = self.read();
         let collection = inner.collection(storage);
-        if revision < collection.forgotten || revision > inner.revision {
-            return Err(TooOld { oldest: collection.forgotten });
+        if revision < collection.compacted || revision > inner.revision {
+            return Err(TooOld { oldest: collection.compacted });
         }
         if revision >= collection.version {
             return Ok(Snapshot { revision, objects: collection.range(namespace).cloned().collect() });
@@ -183,15 +183,15 @@ impl Store {
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
     }
 
-    /// Follows the revision as it grows.
+    /// Subscribes to the current revision.
     pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// Waits until the store has reached a revision; answers the present one.
-    pub(crate) async fn reached(&self, revision: u64, patience: Duration) -> Result<(), u64> {
+    /// Waits until the store reaches a revision; returns the current revision after the timeout.
+    pub(crate) async fn reached(&self, revision: u64, timeout: Duration) -> Result<(), u64> {
         let mut signal = self.revision.subscribe();
-        let reached = tokio::time::timeout(patience, signal.wait_for(|now| *now >= revision)).await;
+        let reached = tokio::time::timeout(timeout, signal.wait_for(|now| *now >= revision)).await;
         match reached {
             Ok(_) => Ok(()),
             Err(_) => Err(self.revision()),
@@ -203,15 +203,15 @@ impl Store {
 
 impl Store {
     /// Creates or replaces an object.
-    pub(crate) fn put(&self, storage: &'static str, expect: Expect, draft: Draft) -> Result<Arc<Stored>, Refused> {
+    pub(crate) fn put(&self, storage: &'static str, expect: Expect, draft: Draft) -> Result<Arc<Stored>, WriteError> {
         let mut inner = self.write();
         let revision = inner.revision + 1;
         let collection = inner.collection_mut(storage);
         let previous = collection.objects.get(draft.key()).cloned();
         match (expect, &previous) {
-            (Expect::Absent, Some(_)) => return Err(Refused::Exists),
-            (Expect::Revision(_), None) => return Err(Refused::Missing),
-            (Expect::Revision(wanted), Some(found)) if found.revision != wanted => return Err(Refused::Changed),
+            (Expect::Absent, Some(_)) => return Err(WriteError::Exists),
+            (Expect::Revision(_), None) => return Err(WriteError::Missing),
+            (Expect::Revision(wanted), Some(found)) if found.revision != wanted => return Err(WriteError::Changed),
             _ => {}
         }
         let verb = if previous.is_some() { Verb::Modified } else { Verb::Added };
@@ -220,18 +220,18 @@ impl Store {
         let end = collection.record(Change { verb, object: object.clone(), previous });
         inner.revision = revision;
         drop(inner);
-        self.announce(storage, end, revision);
+        self.notify(storage, end, revision);
         Ok(object)
     }
 
-    /// Removes an object; answers its last state with the revision of the deletion.
-    pub(crate) fn delete(&self, storage: &'static str, key: &Key, expected: u64) -> Result<Arc<Stored>, Refused> {
+    /// Deletes an object; returns its last state with the revision of the deletion.
+    pub(crate) fn delete(&self, storage: &'static str, key: &Key, expected: u64) -> Result<Arc<Stored>, WriteError> {
         let mut inner = self.write();
         let revision = inner.revision + 1;
         let collection = inner.collection_mut(storage);
         let previous = match collection.objects.get(key) {
-            None => return Err(Refused::Missing),
-            Some(found) if found.revision != expected => return Err(Refused::Changed),
+            None => return Err(WriteError::Missing),
+            Some(found) if found.revision != expected => return Err(WriteError::Changed),
             Some(found) => found.clone(),
         };
         collection.objects.remove(key);
@@ -240,18 +240,18 @@ impl Store {
         let end = collection.record(change);
         inner.revision = revision;
         drop(inner);
-        self.announce(storage, end, revision);
+        self.notify(storage, end, revision);
         Ok(object)
     }
 
-    fn announce(&self, storage: &str, end: u64, revision: u64) {
+    fn notify(&self, storage: &str, end: u64, revision: u64) {
         self.revision.send_modify(|now| *now = revision.max(*now));
         if let Some(signal) = self.signals.get(storage) {
             signal.send_modify(|now| *now = end.max(*now));
         }
     }
 
-    /// Forgets all history before now.
+    /// Removes the history of all collections.
     pub(crate) fn compact(&self) {
         let mut inner = self.write();
         let revision = inner.revision;
@@ -259,7 +259,7 @@ impl Store {
             collection.first += collection.history.len() as u64;
             collection.history.clear();
             collection.bytes = 0;
-            collection.forgotten = revision;
+            collection.compacted = revision;
         }
     }
 }
@@ -267,18 +267,18 @@ impl Store {
 // === Watching ===
 
 impl Store {
-    /// A place right after `revision`.
+    /// Subscribes to the changes after `revision`.
     pub(crate) fn subscribe(&self, storage: &'static str, revision: u64) -> Result<Subscription, TooOld> {
         let inner = self.read();
         let collection = inner.collection(storage);
-        if revision < collection.forgotten {
-            return Err(TooOld { oldest: collection.forgotten });
+        if revision < collection.compacted {
+            return Err(TooOld { oldest: collection.compacted });
         }
         let skipped = collection.history.partition_point(|c| c.object.revision <= revision);
         Ok(self.subscription(storage, collection.first + skipped as u64))
     }
 
-    /// What there is now, and a place right after it.
+    /// Lists a collection and subscribes to the changes after the list.
     pub(crate) fn list_and_subscribe(
         &self,
         storage: &'static str,
@@ -299,15 +299,15 @@ impl Store {
         Subscription { storage, position, signal }
     }
 
-    /// The next changes for this watcher, at most `most`; an empty batch if there are none.
-    pub(crate) fn next_changes(&self, subscription: &mut Subscription, most: usize) -> Read {
+    /// Returns the next changes for this watcher, at most `limit`.
+    pub(crate) fn next_changes(&self, subscription: &mut Subscription, limit: usize) -> Read {
         let inner = self.read();
         let collection = inner.collection(subscription.storage);
         if subscription.position < collection.first {
             return Read::Lagged;
         }
         let skip = (subscription.position - collection.first) as usize;
-        let changes: Vec<_> = collection.history.iter().skip(skip).take(most).cloned().collect();
+        let changes: Vec<_> = collection.history.iter().skip(skip).take(limit).cloned().collect();
         subscription.position += changes.len() as u64;
         let at_end = subscription.position == collection.first + collection.history.len() as u64;
         Read::Changes { changes, caught_up: at_end.then_some(inner.revision) }
@@ -315,17 +315,17 @@ impl Store {
 }
 
 impl Subscription {
-    /// Waits until there may be something new.
+    /// Waits until there may be new changes.
     pub(crate) async fn changed(&mut self) {
         let position = self.position;
-        // The sender lives as long as the store; if it is gone there is nothing left to wait for.
+        // The sender lives as long as the store; without it no change can follow.
         if self.signal.wait_for(|end| *end > position).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-// === Inside ===
+// === Internals ===
 
 impl Inner {
     fn collection(&self, storage: &str) -> &Collection {
@@ -355,7 +355,7 @@ impl Collection {
             .take_while(move |o| namespace.is_none_or(|ns| *o.key.namespace == *ns))
     }
 
-    /// Appends to the history and answers the position after it.
+    /// Appends a change to the history and returns the position after it.
     fn record(&mut self, change: Change) -> u64 {
         self.version = change.object.revision;
         self.bytes += change.object.size();
@@ -363,7 +363,7 @@ impl Collection {
         while self.history.len() > HISTORY_CHANGES || self.bytes > HISTORY_BYTES {
             let Some(oldest) = self.history.pop_front() else { break };
             self.bytes -= oldest.object.size();
-            self.forgotten = oldest.object.revision;
+            self.compacted = oldest.object.revision;
             self.first += 1;
         }
         self.first + self.history.len() as u64
@@ -399,7 +399,7 @@ mod tests {
         store.delete(MAPS, &found.key, found.revision).unwrap().revision
     }
 
-    fn shown(snapshot: &Snapshot) -> Vec<String> {
+    fn describe(snapshot: &Snapshot) -> Vec<String> {
         snapshot
             .objects
             .iter()
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_state_is_the_present_one_with_later_changes_undone() {
+    fn an_older_state_is_the_current_one_with_later_changes_undone() {
         let store = Store::new();
         put(&store, "a", "1");
         let first = put(&store, "b", "1");
@@ -416,23 +416,23 @@ mod tests {
         delete(&store, "b");
         let second = put(&store, "c", "1");
         put(&store, "b", "3");
-        let at = |revision| shown(&store.list_at(MAPS, Some("n"), revision).unwrap());
+        let at = |revision| describe(&store.list_at(MAPS, Some("n"), revision).unwrap());
         assert_eq!(at(first), ["a=1", "b=1"]);
         assert_eq!(at(second), ["a=2", "c=1"]);
         assert_eq!(at(store.revision()), ["a=2", "b=3", "c=1"]);
-        assert_eq!(shown(&store.list_at(MAPS, Some("other"), second).unwrap()), Vec::<String>::new());
+        assert_eq!(describe(&store.list_at(MAPS, Some("other"), second).unwrap()), Vec::<String>::new());
     }
 
     #[test]
-    fn a_write_that_expects_another_state_is_refused() {
+    fn a_write_with_a_failed_precondition_is_rejected() {
         let store = Store::new();
         let revision = put(&store, "a", "1");
-        let refused = |expect, name: &str| store.put(MAPS, expect, draft("n", name, "x")).unwrap_err();
-        assert_eq!(refused(Expect::Absent, "a"), Refused::Exists);
-        assert_eq!(refused(Expect::Revision(revision + 1), "a"), Refused::Changed);
-        assert_eq!(refused(Expect::Revision(1), "b"), Refused::Missing);
-        assert_eq!(store.revision(), revision, "a refused write takes no revision");
-        assert_eq!(store.delete(MAPS, &Key::new("n", "a"), 1).unwrap_err(), Refused::Changed);
+        let rejected = |expect, name: &str| store.put(MAPS, expect, draft("n", name, "x")).unwrap_err();
+        assert_eq!(rejected(Expect::Absent, "a"), WriteError::Exists);
+        assert_eq!(rejected(Expect::Revision(revision + 1), "a"), WriteError::Changed);
+        assert_eq!(rejected(Expect::Revision(1), "b"), WriteError::Missing);
+        assert_eq!(store.revision(), revision, "a failed write does not increment the revision");
+        assert_eq!(store.delete(MAPS, &Key::new("n", "a"), 1).unwrap_err(), WriteError::Changed);
     }
 
     fn read(store: &Store, subscription: &mut Subscription) -> Option<Vec<(Verb, u64)>> {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_reads_each_change_once_from_where_it_started() {
+    fn a_watcher_reads_each_change_once_from_its_start() {
         let store = Store::new();
         let start = put(&store, "a", "1");
         let changed = put(&store, "a", "2");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_forgets_history_but_not_objects() {
+    fn compaction_removes_history_but_not_objects() {
         let store = Store::new();
         let old = put(&store, "a", "1");
         put(&store, "a", "2");
@@ -468,14 +468,14 @@ mod tests {
         let floor = store.revision();
         assert_eq!(store.subscribe(MAPS, old).unwrap_err(), TooOld { oldest: floor });
         assert!(store.list_at(MAPS, None, old).is_err());
-        assert_eq!(read(&store, &mut behind), None, "what it had not read is gone");
+        assert_eq!(read(&store, &mut behind), None, "the changes it had not read are compacted");
         let next = put(&store, "a", "3");
         assert_eq!(read(&store, &mut caught_up), Some(vec![(Verb::Modified, next)]));
-        assert_eq!(shown(&store.list(MAPS, None)), ["a=3"]);
+        assert_eq!(describe(&store.list(MAPS, None)), ["a=3"]);
     }
 
     #[test]
-    fn history_is_bounded_and_says_how_far_it_reaches() {
+    fn history_is_bounded() {
         let store = Store::new();
         let first = put(&store, "a", "0");
         let mut slow = store.subscribe(MAPS, first).unwrap();
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_for_a_revision_ends_when_it_comes_or_patience_does() {
+    async fn waiting_for_a_revision_ends_when_it_is_reached_or_times_out() {
         let store = Arc::new(Store::new());
         let wanted = store.revision() + 1;
         let waiting = tokio::spawn({

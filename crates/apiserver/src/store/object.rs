@@ -1,4 +1,4 @@
-//! A stored object: its bytes, and the little that is read from it often.
+//! A stored object: its serialised bytes and the fields that are read often.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::resources::Resource;
 use crate::value::Json;
 
-/// The address of an object within its collection; cluster-scoped objects have an empty namespace.
+/// Key of an object in its collection; cluster-scoped objects have an empty namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: Box<str>,
@@ -23,7 +23,7 @@ impl Key {
     }
 }
 
-/// Keys are in the order of `NAMESPACE/NAME`, so that `a-b/x` comes before `a/x`.
+/// Keys are ordered as `NAMESPACE/NAME`, so `a-b/x` precedes `a/x`.
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> Ordering {
         if self.namespace == other.namespace {
@@ -40,7 +40,7 @@ impl PartialOrd for Key {
     }
 }
 
-/// What happened to an object.
+/// Type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Added,
@@ -71,25 +71,25 @@ impl Verb {
 /// The end of a watch event's line.
 pub(crate) const LINE_END: &str = "}\n";
 
-/// An object in the store. Its bytes are kept as the line of the watch event that announced it.
+/// An object in the store. Its bytes are stored as the line of its watch event.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) key: Key,
     pub(crate) revision: u64,
     pub(crate) uid: Box<str>,
     pub(crate) labels: BTreeMap<String, String>,
-    /// The kind's own field labels and their values.
+    /// The selectable fields of the kind with their values.
     pub(crate) fields: Box<[(&'static str, String)]>,
-    /// The uids of its owners.
+    /// The UIDs of its owners.
     pub(crate) owners: Box<[Box<str>]>,
-    /// Marked for deletion.
+    /// Whether it has a deletionTimestamp.
     pub(crate) deleting: bool,
-    /// How `line` announces it.
+    /// The event type in `line`.
     verb: Verb,
     line: Bytes,
-    /// Where the object stands in `line`.
+    /// Position of the object in `line`.
     object: Range<usize>,
-    /// Where the revision's digits stand in `line`.
+    /// Position of the revision's digits in `line`.
     digits: Range<usize>,
     /// The length of `{"kind":…,"apiVersion":…,`.
     type_prefix: usize,
@@ -101,12 +101,12 @@ impl Stored {
         self.line.slice(self.object.clone())
     }
 
-    /// What follows `{` when the object stands in a list, where `kind` and `apiVersion` are left out.
+    /// The bytes after `{` for a list item, which omits `kind` and `apiVersion`.
     pub(crate) fn item_tail(&self) -> Bytes {
         self.line.slice(self.object.start + self.type_prefix..self.object.end)
     }
 
-    /// The object as a watch event; shared where it is the event that announced this state.
+    /// The line of a watch event for this object; shared if the event type is that of the stored line.
     pub(crate) fn line_of(&self, verb: Verb) -> Bytes {
         if self.verb == verb {
             return self.line.clone();
@@ -119,7 +119,7 @@ impl Stored {
         line.freeze()
     }
 
-    /// The object, parsed.
+    /// Parses the object.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.line[self.object.clone()]).unwrap_or_default()
     }
@@ -128,12 +128,12 @@ impl Stored {
         self.line.len()
     }
 
-    /// This state under the revision of its deletion.
+    /// This state with the revision of its deletion.
     pub(super) fn tombstone(&self, revision: u64) -> Stored {
         self.at_revision(revision, Verb::Deleted)
     }
 
-    /// This state under another revision, announced as `verb`.
+    /// This state with another revision and event type.
     pub(crate) fn at_revision(&self, revision: u64, verb: Verb) -> Stored {
         let draft = Draft {
             key: self.key.clone(),
@@ -150,7 +150,7 @@ impl Stored {
     }
 }
 
-/// An object ready to be stored, but for its revision.
+/// An object to store, serialised except for its revision.
 #[derive(Debug)]
 pub(crate) struct Draft {
     key: Key,
@@ -165,7 +165,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Serialises an object in its stored form.
+    /// Serialises an object.
     pub(crate) fn new(resource: &Resource, object: &Value) -> Draft {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(b"{\"kind\":");
@@ -200,7 +200,7 @@ impl Draft {
         &self.key
     }
 
-    /// The object without a revision, to compare with what is stored.
+    /// Whether the object equals a stored one, ignoring the revision.
     pub(crate) fn equals(&self, stored: &Stored) -> bool {
         stored.line[stored.object.start..stored.digits.start] == self.head[..]
             && stored.line[stored.digits.end..stored.object.end] == self.tail[..]
@@ -236,7 +236,7 @@ impl Draft {
     }
 }
 
-/// `,"key":value` for each.
+/// Writes `,"key":value` for each member.
 fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a String, &'a Value)>) {
     for (key, value) in members {
         out.push(b',');
@@ -247,7 +247,7 @@ fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a Strin
 }
 
 fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    // Writing a Value or a string into memory cannot fail.
+    // Serialising a Value or a string to memory cannot fail.
     let _ = serde_json::to_writer(out, value);
 }
 

@@ -1,11 +1,11 @@
-//! How long ago something was, in the few characters a column has for it.
+//! Human-readable ages for table columns, in kubectl's format.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::value::Json;
 
-/// The moment all ages of one table are counted to.
+/// Reference time for all ages of one table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock(Timestamp);
 
@@ -14,7 +14,7 @@ impl Clock {
         Clock(now)
     }
 
-    /// The age of a timestamp, `<unknown>` where there is none.
+    /// Returns the age of a timestamp, `<unknown>` if there is none.
     pub(super) fn since(self, time: &Value) -> String {
         match timestamp(time) {
             Some(then) => self.elapsed(then),
@@ -22,42 +22,42 @@ impl Clock {
         }
     }
 
-    /// The age of a moment.
+    /// Returns the time since `then`.
     pub(super) fn elapsed(self, then: Timestamp) -> String {
         duration(self.0.duration_since(then).as_secs())
     }
 
-    /// The age of the object.
+    /// Returns the age of the object.
     pub(super) fn age(self, object: &Value) -> Value {
         self.since(object.at("metadata.creationTimestamp")).into()
     }
 }
 
-/// A time as objects carry it; unset and unreadable are the same.
+/// Parses a timestamp field. Returns `None` if it is unset or invalid.
 pub(super) fn timestamp(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// The largest two units that matter at this length, or one where the second would be noise.
+/// Formats a duration with its largest unit, and the next smaller one where that is significant.
 fn duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
-        // A second of disagreement between two clocks is no error.
+        // One second of clock skew is not an error.
         () if seconds < -1 => "<invalid>".to_owned(),
         () if seconds < 0 => "0s".to_owned(),
         () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 10 => two_units(minutes, "m", seconds % 60, "s"),
         () if minutes < 180 => format!("{minutes}m"),
-        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 8 => two_units(hours, "h", minutes % 60, "m"),
         () if hours < 48 => format!("{hours}h"),
-        () if hours < 8 * 24 => two(days, "d", hours % 24, "h"),
+        () if hours < 8 * 24 => two_units(days, "d", hours % 24, "h"),
         () if days < 2 * 365 => format!("{days}d"),
-        () if days < 8 * 365 => two(days / 365, "y", days % 365, "d"),
+        () if days < 8 * 365 => two_units(days / 365, "y", days % 365, "d"),
         () => format!("{}y", days / 365),
     }
 }
 
-fn two(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
+fn two_units(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit}{small}{small_unit}") }
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_lose_detail_as_they_grow() {
+    fn longer_durations_have_coarser_units() {
         const MINUTE: i64 = 60;
         const HOUR: i64 = 3600;
         const DAY: i64 = 24 * HOUR;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_time_has_an_unknown_age() {
+    fn unset_timestamp_has_an_unknown_age() {
         let clock = Clock::at("2024-01-01T00:01:00Z".parse().unwrap());
         assert_eq!(clock.since(&Value::Null), "<unknown>");
         assert_eq!(clock.since(&"2024-01-01T00:00:00Z".into()), "60s");

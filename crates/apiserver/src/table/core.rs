@@ -1,4 +1,4 @@
-//! Kinds whose row is little more than a name: namespaces, config maps, secrets, service accounts, leases.
+//! Printers of Namespace, ConfigMap, Secret, ServiceAccount and Lease.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use super::{AGE, NAME, Printer, name, text};
 use crate::value::Json;
 
 pub(super) static NAMESPACE: Printer =
-    Printer::new(&[NAME, text("Status", "The phase of the namespace's life."), AGE], |namespace, clock| {
+    Printer::new(&[NAME, text("Status", "Phase of the namespace: Active or Terminating."), AGE], |namespace, clock| {
         vec![name(namespace), namespace.text("status.phase").into(), clock.age(namespace)]
     });
 
 pub(super) static CONFIG_MAP: Printer =
-    Printer::new(&[NAME, text("Data", "How many entries there are, text and binary."), AGE], |map, clock| {
+    Printer::new(&[NAME, text("Data", "Number of entries, text and binary."), AGE], |map, clock| {
         vec![name(map), (entries(map, "data") + entries(map, "binaryData")).into(), clock.age(map)]
     });
 
 pub(super) static SECRET: Printer = Printer::new(
-    &[NAME, text("Type", "What the entries are for."), text("Data", "How many entries there are."), AGE],
+    &[NAME, text("Type", "Type of the secret."), text("Data", "Number of entries."), AGE],
     |secret, clock| vec![name(secret), secret.text("type").into(), entries(secret, "data").into(), clock.age(secret)],
 );
 
@@ -24,7 +24,7 @@ pub(super) static SERVICE_ACCOUNT: Printer =
     Printer::new(&[NAME, AGE], |account, clock| vec![name(account), clock.age(account)]);
 
 pub(super) static LEASE: Printer =
-    Printer::new(&[NAME, text("Holder", "Who holds the lease."), AGE], |lease, clock| {
+    Printer::new(&[NAME, text("Holder", "Identity of the current lease holder."), AGE], |lease, clock| {
         vec![name(lease), lease.text("spec.holderIdentity").into(), clock.age(lease)]
     });
 
@@ -40,7 +40,7 @@ mod tests {
     use crate::table::age::Clock;
 
     #[test]
-    fn data_counts_text_and_binary_entries() {
+    fn data_column_counts_text_and_binary_entries() {
         let clock = Clock::at("2024-01-01T00:00:00Z".parse().unwrap());
         let map = json!({"metadata": {"name": "a"}, "data": {"a": "1"}, "binaryData": {"b": "AA=="}});
         assert_eq!((CONFIG_MAP.cells)(&map, clock), [json!("a"), json!(2), json!("<unknown>")]);

@@ -1,4 +1,4 @@
-//! Endpoints and endpoint slices.
+//! Printers of Endpoints and EndpointSlice.
 
 use serde_json::Value;
 
@@ -6,16 +6,16 @@ use super::{AGE, NAME, Printer, first_three, name, or, text};
 use crate::value::Json;
 
 pub(super) static ENDPOINTS: Printer =
-    Printer::new(&[NAME, text("Endpoints", "Addresses and ports that are ready."), AGE], |endpoints, clock| {
+    Printer::new(&[NAME, text("Endpoints", "Ready addresses and ports."), AGE], |endpoints, clock| {
         vec![name(endpoints), subsets(endpoints).into(), clock.age(endpoints)]
     });
 
 pub(super) static ENDPOINT_SLICE: Printer = Printer::new(
     &[
         NAME,
-        text("AddressType", "What kind of addresses the slice holds."),
-        text("Ports", "The ports every endpoint offers."),
-        text("Endpoints", "The addresses."),
+        text("AddressType", "Address type of the endpoints: IPv4, IPv6 or FQDN."),
+        text("Ports", "Ports of every endpoint."),
+        text("Endpoints", "Addresses of the endpoints."),
         AGE,
     ],
     |slice, clock| {
@@ -32,20 +32,20 @@ pub(super) static ENDPOINT_SLICE: Printer = Printer::new(
 fn subsets(endpoints: &Value) -> String {
     match endpoints.list("subsets") {
         [] => "<none>".to_owned(),
-        subsets => first_three(&subsets.iter().flat_map(points).collect::<Vec<_>>()),
+        subsets => first_three(&subsets.iter().flat_map(address_ports).collect::<Vec<_>>()),
     }
 }
 
-/// Every ready address with every port; bare addresses where there are no ports.
-fn points(subset: &Value) -> Vec<String> {
+/// Returns every ready address with every port, or addresses alone if there are no ports.
+fn address_ports(subset: &Value) -> Vec<String> {
     let addresses = || subset.list("addresses").iter().map(|a| a.text("ip"));
     match subset.list("ports") {
         [] => addresses().map(str::to_owned).collect(),
-        ports => ports.iter().flat_map(|port| addresses().map(|ip| point(ip, port))).collect(),
+        ports => ports.iter().flat_map(|port| addresses().map(|ip| address_port(ip, port))).collect(),
     }
 }
 
-fn point(ip: &str, port: &Value) -> String {
+fn address_port(ip: &str, port: &Value) -> String {
     let port = port.int("port").unwrap_or(0);
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_pair_addresses_with_ports() {
+    fn endpoints_column_combines_addresses_and_ports() {
         let cases = [
             (json!([]), "<none>"),
             (json!([{"notReadyAddresses": [{"ip": "10.0.0.1"}]}]), ""),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_show_three_addresses_and_ports() {
+    fn slice_columns_have_at_most_three_addresses_and_ports() {
         let slice = json!({
             "endpoints": [{"addresses": ["a", "b"]}, {"addresses": ["c"]}, {"addresses": ["d"]}],
             "ports": [{"name": "x", "port": 80}, {"name": "y"}, {}]});

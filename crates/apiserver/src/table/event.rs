@@ -1,4 +1,4 @@
-//! Events, in the form of either group.
+//! Printers of Event in both API groups.
 
 use serde_json::Value;
 
@@ -6,24 +6,24 @@ use super::age::Clock;
 use super::{Column, NAME, Printer, name, or, text, wide};
 use crate::value::Json;
 
-pub(super) static CORE: Printer = Printer::new(COLUMNS, |event, clock| cells(event, &CORE_FORM, clock));
-pub(super) static NEW: Printer = Printer::new(COLUMNS, |event, clock| cells(event, &NEW_FORM, clock));
+pub(super) static CORE: Printer = Printer::new(COLUMNS, |event, clock| cells(event, &CORE_FIELDS, clock));
+pub(super) static NEW: Printer = Printer::new(COLUMNS, |event, clock| cells(event, &NEW_FIELDS, clock));
 
 const COLUMNS: &[Column] = &[
-    text("Last Seen", "How long ago it was last observed."),
-    text("Type", "Normal or Warning."),
-    text("Reason", "The machine-readable cause."),
-    text("Object", "The kind and name it is about."),
-    wide("Subobject", "The part of the object it is about."),
-    wide("Source", "Which component reported it, and from where."),
-    text("Message", "What happened, in words."),
-    wide("First Seen", "How long ago it was first observed."),
-    wide("Count", "How often it was observed."),
+    text("Last Seen", "Time since the event was last observed."),
+    text("Type", "Type of the event: Normal or Warning."),
+    text("Reason", "Machine-readable reason."),
+    text("Object", "Kind and name of the object the event is about."),
+    wide("Subobject", "Field of the object the event is about."),
+    wide("Source", "Component that reported the event, and its host or instance."),
+    text("Message", "Human-readable description."),
+    wide("First Seen", "Time since the event was first observed."),
+    wide("Count", "Number of times the event was observed."),
     Column { priority: 1, ..NAME },
 ];
 
-/// Where the two groups keep the same facts.
-struct Form {
+/// Field names of an Event in one of the API groups.
+struct FieldNames {
     object: &'static str,
     message: &'static str,
     first: &'static str,
@@ -33,7 +33,7 @@ struct Form {
     reporter: &'static str,
 }
 
-static CORE_FORM: Form = Form {
+static CORE_FIELDS: FieldNames = FieldNames {
     object: "involvedObject",
     message: "message",
     first: "firstTimestamp",
@@ -43,7 +43,7 @@ static CORE_FORM: Form = Form {
     reporter: "reportingComponent",
 };
 
-static NEW_FORM: Form = Form {
+static NEW_FIELDS: FieldNames = FieldNames {
     object: "regarding",
     message: "note",
     first: "deprecatedFirstTimestamp",
@@ -53,40 +53,40 @@ static NEW_FORM: Form = Form {
     reporter: "reportingController",
 };
 
-fn cells(event: &Value, form: &Form, clock: Clock) -> Vec<Value> {
-    let first = first_set([event.at(form.first), event.at("eventTime")]);
-    let object = event.at(form.object);
+fn cells(event: &Value, fields: &FieldNames, clock: Clock) -> Vec<Value> {
+    let first = first_set([event.at(fields.first), event.at("eventTime")]);
+    let object = event.at(fields.object);
     vec![
-        clock.since(last_seen(event, form, first)).into(),
+        clock.since(last_seen(event, fields, first)).into(),
         event.text("type").into(),
         event.text("reason").into(),
         target(object).into(),
         object.text("fieldPath").into(),
-        source(event, form).into(),
-        event.text(form.message).trim().into(),
+        source(event, fields).into(),
+        event.text(fields.message).trim().into(),
         clock.since(first).into(),
-        occurrences(event, form).into(),
+        occurrences(event, fields).into(),
         name(event),
     ]
 }
 
 fn first_set(times: [&Value; 2]) -> &Value {
-    let [time, otherwise] = times;
-    if time.is_null() { otherwise } else { time }
+    let [time, fallback] = times;
+    if time.is_null() { fallback } else { time }
 }
 
-fn last_seen<'a>(event: &'a Value, form: &Form, first: &'a Value) -> &'a Value {
+fn last_seen<'a>(event: &'a Value, fields: &FieldNames, first: &'a Value) -> &'a Value {
     match event.has("series") {
         true => event.at("series.lastObservedTime"),
-        false => first_set([event.at(form.last), first]),
+        false => first_set([event.at(fields.last), first]),
     }
 }
 
-fn occurrences(event: &Value, form: &Form) -> i64 {
+fn occurrences(event: &Value, fields: &FieldNames) -> i64 {
     match event.has("series") {
         true => event.int("series.count").unwrap_or(0),
-        // An event that happened once need not count.
-        false => event.int(form.count).filter(|&n| n != 0).unwrap_or(1),
+        // An event without a count happened once.
+        false => event.int(fields.count).filter(|&n| n != 0).unwrap_or(1),
     }
 }
 
@@ -98,9 +98,9 @@ fn target(object: &Value) -> String {
     }
 }
 
-fn source(event: &Value, form: &Form) -> String {
-    let source = event.at(form.source);
-    let component = or(source.text("component"), event.text(form.reporter));
+fn source(event: &Value, fields: &FieldNames) -> String {
+    let source = event.at(fields.source);
+    let component = or(source.text("component"), event.text(fields.reporter));
     match or(source.text("host"), event.text("reportingInstance")) {
         "" => component.to_owned(),
         instance => format!("{component}, {instance}"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_event_counts_from_its_timestamps() {
+    fn core_event_uses_its_timestamps() {
         let event = json!({
             "metadata": {"name": "a"}, "type": "Normal", "reason": "R", "message": " M\n", "count": 5,
             "involvedObject": {"kind": "Service", "name": "s", "fieldPath": "spec"}, "source": {"component": "x"},
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_event_counts_from_its_event_time() {
+    fn new_event_uses_its_event_time() {
         let event = json!({
             "metadata": {"name": "a"}, "type": "Normal", "reason": "R", "note": "M",
             "regarding": {"kind": "Node"}, "eventTime": "2024-01-01T00:00:30.500000Z",

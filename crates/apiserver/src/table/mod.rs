@@ -1,12 +1,11 @@
-//! `Table` output: the columns kubectl prints.
+//! `Table` output: the columns that kubectl prints.
 //!
-//! A [`Printer`] per kind says which columns there are and how an object fills them; this file puts rows,
-//! headers and the object of each row together. It decides nothing about *when* a table is wanted: content
-//! negotiation and `includeObject` are read by the request path.
+//! A [`Printer`] per kind defines the columns and converts an object to cells. This file assembles rows, column
+//! definitions and the object of each row. The request path handles content negotiation and `includeObject`.
 //!
 //! ```text
-//!  render ──► printer(resource, object) ──► columns   once, unless a watch has sent them already
-//!                                      └──► cells     per object, by the kind's own module
+//!  render ──► printer(resource, object) ──► columns   once per list or watch
+//!                                      └──► cells     per object, in the module of the kind
 //! ```
 
 mod age;
@@ -26,7 +25,7 @@ use crate::resources::{self, Resource};
 use crate::value::Json;
 use age::Clock;
 
-/// What `includeObject` asks for.
+/// Value of the `includeObject` parameter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Include {
     #[default]
@@ -35,8 +34,8 @@ pub(crate) enum Include {
     None,
 }
 
-/// A `Table` of these objects (each with `kind` and `apiVersion`). `metadata` is the list's; `with_columns` is false
-/// for all but the first event of a watch. `version` is `v1` or `v1beta1`.
+/// Renders objects, each with `kind` and `apiVersion`, as a `Table`. `metadata` is that of the list. `with_columns` is
+/// false for all but the first event of a watch. `version` is `v1` or `v1beta1`.
 pub(crate) fn render(
     resource: &Resource,
     objects: &[Value],
@@ -53,16 +52,16 @@ pub(crate) fn render(
         "apiVersion": meta_version(version),
         "metadata": metadata,
         "columnDefinitions": if with_columns { header(printer.columns) } else { Value::Null },
-        // upstream: the fallback printer leaves an empty list of rows unset.
+        // upstream: the fallback printer leaves empty rows unset.
         "rows": if rows.is_empty() && std::ptr::eq(printer, &FALLBACK) { Value::Null } else { Value::Array(rows) },
     })
 }
 
-/// How the objects of one kind are shown.
+/// Columns of a kind, and the conversion of an object to cells.
 struct Printer {
     columns: &'static [Column],
     cells: fn(&Value, Clock) -> Vec<Value>,
-    /// What a row says about its object beside the cells.
+    /// Returns the `conditions` of a row.
     conditions: Option<fn(&Value) -> Option<Value>>,
 }
 
@@ -72,7 +71,7 @@ impl Printer {
     }
 }
 
-/// A column's definition.
+/// Definition of a column.
 struct Column {
     name: &'static str,
     ty: &'static str,
@@ -90,23 +89,24 @@ const fn number(name: &'static str, description: &'static str) -> Column {
     Column { ty: "integer", ..text(name, description) }
 }
 
-/// A column for `-o wide` only.
+/// Defines a column for `-o wide` only.
 const fn wide(name: &'static str, description: &'static str) -> Column {
     Column { priority: 1, ..text(name, description) }
 }
 
-const NAME: Column = Column { format: "name", ..text("Name", "What the object is called; unique for its kind.") };
-const AGE: Column = text("Age", "How long ago the object was made.");
+const NAME: Column =
+    Column { format: "name", ..text("Name", "Name of the object, unique for its kind and namespace.") };
+const AGE: Column = text("Age", "Time since the object was created.");
 
-/// Kinds without columns of their own.
+/// Printer of kinds without columns of their own.
 static FALLBACK: Printer =
-    Printer::new(&[NAME, Column { ty: "date", ..text("Created At", "When the object was made.") }], |object, _| {
+    Printer::new(&[NAME, Column { ty: "date", ..text("Created At", "Creation time of the object.") }], |object, _| {
         let created = object.at("metadata.creationTimestamp").as_str().unwrap_or("0001-01-01T00:00:00Z");
         vec![name(object), created.into()]
     });
 
-/// The printer of a resource; answers of another kind than the resource's own (the review a subresource returns)
-/// fall back, except for scales.
+/// Returns the printer of a resource. Responses of another kind, such as a TokenRequest, use [`FALLBACK`], except for
+/// Scale.
 fn printer(resource: &Resource, first: Option<&Value>) -> &'static Printer {
     match first.map(|object| object.text("kind")) {
         Some("Scale") => return &workload::SCALE,
@@ -162,7 +162,7 @@ fn row(printer: &Printer, object: &Value, include: Include, version: &str, clock
 fn row_object(object: &Value, include: Include, version: &str) -> Value {
     match include {
         Include::Object => object.clone(),
-        // A watcher that waits for the end of the initial events has to find the mark on the bookmark.
+        // The bookmark that ends the initial events keeps its metadata: the client needs the annotation.
         Include::None if !ends_initial_events(object) => Value::Null,
         _ => json!({
             "kind": "PartialObjectMetadata",
@@ -180,29 +180,29 @@ fn meta_version(version: &str) -> String {
     format!("meta.k8s.io/{version}")
 }
 
-// --- pieces of cells ---
+// === Cell helpers ===
 
 fn name(object: &Value) -> Value {
     object.text("metadata.name").into()
 }
 
-/// A count, 0 where it is absent.
+/// Returns a number, 0 if absent.
 fn count(object: &Value, path: &str) -> Value {
     object.int(path).unwrap_or(0).into()
 }
 
-fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
-    if text.is_empty() { otherwise } else { text }
+fn or<'a>(text: &'a str, fallback: &'a str) -> &'a str {
+    if text.is_empty() { fallback } else { text }
 }
 
-/// `k=v,k=v`, or `<none>`.
+/// Formats labels as `k=v,k=v`, or `<none>`.
 fn labels(map: Option<&Map<String, Value>>) -> String {
     let pairs: Vec<String> =
         map.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     or(&pairs.join(","), "<none>").to_owned()
 }
 
-/// The first three of a list and how many were left out.
+/// Formats the first three items and the number of omitted ones.
 fn first_three(items: &[String]) -> String {
     let shown: Vec<&str> = items.iter().take(3).map(String::as_str).collect();
     match items.len().saturating_sub(3) {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_columns_of_its_own_shows_name_and_creation() {
+    fn fallback_printer_has_name_and_creation_time() {
         let table = render(roles(), &[role()], json!({"resourceVersion": "7"}), Include::Metadata, true, "v1");
         assert_eq!(names(&table), ["Name", "Created At"]);
         assert_eq!(table["columnDefinitions"][1]["type"], "date");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_object_follows_include_object_and_version() {
+    fn row_object_follows_include_object_and_version() {
         let object = |include, version| {
             let table = render(roles(), &[role()], json!({}), include, true, version);
             table["rows"][0]["object"].clone()
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bookmark_that_ends_the_initial_events_keeps_its_metadata() {
+    fn bookmark_that_ends_the_initial_events_keeps_its_metadata() {
         let services = find("", "v1", "services").unwrap();
         let bookmark = json!({"kind": "Service", "apiVersion": "v1", "metadata": {
             "resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}});
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_has_columns_and_no_rows() {
+    fn empty_list_has_columns_and_no_rows() {
         let services = find("", "v1", "services").unwrap();
         let table = render(services, &[], json!({}), Include::Metadata, true, "v1");
         assert_eq!(names(&table).len(), 7);
@@ -281,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_kind_falls_back() {
+    fn response_of_another_kind_uses_the_fallback_printer() {
         let accounts = find("", "v1", "serviceaccounts").unwrap();
-        let answer =
+        let response =
             json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {"name": "a"}});
-        let table = render(accounts, &[answer], json!({}), Include::None, true, "v1");
+        let table = render(accounts, &[response], json!({}), Include::None, true, "v1");
         assert_eq!(table["rows"][0]["cells"], json!(["a", "0001-01-01T00:00:00Z"]));
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Printer of Node.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ pub(super) static NODE: Printer = Printer::new(COLUMNS, cells);
 
 const COLUMNS: &[Column] = &[
     NAME,
-    text("Status", "Whether the node reports ready, and whether new pods may go there."),
-    text("Roles", "The roles its labels give it."),
+    text("Status", "Readiness of the node, and whether it is cordoned."),
+    text("Roles", "Roles of the node, from its labels."),
     AGE,
-    text("Version", "The version of its kubelet."),
-    wide("Internal-IP", "The first address inside the cluster's network."),
-    wide("External-IP", "The first address that is reachable from outside."),
-    wide("OS-Image", "The operating system it reports."),
-    wide("Kernel-Version", "The kernel it reports, and the processor architecture."),
-    wide("Container-Runtime", "The container runtime it reports."),
+    text("Version", "Kubelet version."),
+    wide("Internal-IP", "First internal IP address."),
+    wide("External-IP", "First external IP address."),
+    wide("OS-Image", "Operating system image of the node."),
+    wide("Kernel-Version", "Kernel version and CPU architecture of the node."),
+    wide("Container-Runtime", "Container runtime version of the node."),
 ];
 
 fn cells(node: &Value, clock: Clock) -> Vec<Value> {
@@ -40,7 +40,7 @@ fn cells(node: &Value, clock: Clock) -> Vec<Value> {
 }
 
 fn status(node: &Value) -> String {
-    // upstream: of several conditions of one type the last one counts.
+    // upstream: if several conditions have the same type, the last one is used.
     let ready = node.list("status.conditions").iter().rfind(|c| c.text("type") == "Ready");
     let ready = match ready.map(|c| c.text("status")) {
         Some("True") => "Ready",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_node_shows_what_is_not_known() {
+    fn node_without_status_has_unknown_cells() {
         let row = row(json!({"metadata": {"name": "a"}}));
         let expected = json!([
             "a",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reporting_node_shows_roles_addresses_and_versions() {
+    fn node_with_status_has_roles_addresses_and_versions() {
         let row = row(json!({
             "metadata": {"name": "a", "labels": {
                 "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/b": "",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordoned_node_that_is_not_ready_says_both() {
+    fn status_of_a_cordoned_and_not_ready_node() {
         for ready in ["False", "Unknown"] {
             let node = json!({"spec": {"unschedulable": true},
                               "status": {"conditions": [{"type": "Ready", "status": ready}]}});

@@ -1,8 +1,8 @@
-//! Pods. Their status column is told from the states of the containers, not from the phase alone.
+//! Printer of Pod. The status column is derived from the container states, not from the phase alone.
 //!
 //! ```text
-//!  phase or reason ──► init containers, up to the first that is not done ──► "Init:…", stop
-//!                                                                    └──► containers ──► waiting, exit, Running
+//!  phase or reason ──► init containers, up to the first incomplete one ──► "Init:…", stop
+//!                                                                  └──► containers ──► waiting, exit, Running
 //!                  ──► being deleted ──► "Terminating"
 //! ```
 
@@ -17,21 +17,21 @@ pub(super) static POD: Printer = Printer { columns: COLUMNS, cells, conditions: 
 
 const COLUMNS: &[Column] = &[
     NAME,
-    text("Ready", "Ready containers, of all that keep running."),
-    text("Status", "What the containers are doing, in a word."),
-    text("Restarts", "How often containers were restarted, and how long ago."),
+    text("Ready", "Number of ready containers and of all containers, including sidecars."),
+    text("Status", "Status of the pod, from the states of its containers."),
+    text("Restarts", "Number of container restarts, and the time since the last one."),
     AGE,
-    wide("IP", "The pod's first address."),
-    wide("Node", "The node it runs on."),
-    wide("Nominated Node", "The node it will get once room has been made there."),
-    wide("Readiness Gates", "Conditions that readiness waits for: met, of all."),
+    wide("IP", "First IP address of the pod."),
+    wide("Node", "Node of the pod."),
+    wide("Nominated Node", "Node that the pod will be scheduled to after preemption."),
+    wide("Readiness Gates", "Number of readiness gates that are true, and of all."),
 ];
 
 fn cells(pod: &Value, clock: Clock) -> Vec<Value> {
     let summary = Summary::of(pod);
     vec![
         name(pod),
-        format!("{}/{}", summary.ready, lasting_containers(pod)).into(),
+        format!("{}/{}", summary.ready, long_running_containers(pod)).into(),
         summary.status.into(),
         summary.restarts.cell(clock).into(),
         clock.age(pod),
@@ -42,7 +42,7 @@ fn cells(pod: &Value, clock: Clock) -> Vec<Value> {
     ]
 }
 
-/// Lets kubectl leave out pods that have run their course.
+/// Returns the row condition by which kubectl recognises completed Pods.
 fn conditions(pod: &Value) -> Option<Value> {
     let message = match pod.text("status.phase") {
         "Succeeded" => "The pod has completed successfully.",
@@ -53,8 +53,8 @@ fn conditions(pod: &Value) -> Option<Value> {
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// Containers that are meant to run as long as the pod does.
-fn lasting_containers(pod: &Value) -> usize {
+/// Returns the number of containers that run for the lifetime of the Pod, including sidecars.
+fn long_running_containers(pod: &Value) -> usize {
     let sidecars = pod.list("spec.initContainers").iter().filter(|c| restarts_always(c)).count();
     pod.list("spec.containers").len() + sidecars
 }
@@ -84,7 +84,7 @@ fn readiness_gates(pod: &Value) -> String {
     format!("{met}/{}", gates.len())
 }
 
-/// How often containers were restarted, and when last.
+/// Number of container restarts, and the time of the last one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -105,7 +105,7 @@ impl Restarts {
     }
 }
 
-/// What the containers add up to.
+/// Summary of all containers.
 struct Summary {
     status: String,
     ready: usize,
@@ -114,7 +114,7 @@ struct Summary {
 
 impl Summary {
     fn of(pod: &Value) -> Summary {
-        let mut summary = Summary { status: own_status(pod), ready: 0, restarts: Restarts::default() };
+        let mut summary = Summary { status: pod_status(pod), ready: 0, restarts: Restarts::default() };
         let initializing = summary.add_init_containers(pod);
         if !initializing || is_true(pod, "Initialized") {
             summary.add_containers(pod);
@@ -125,15 +125,15 @@ impl Summary {
         summary
     }
 
-    /// Goes through the init containers up to the first that is not done; true if there is one. While the pod
-    /// initialises all their restarts count, later those of sidecars only.
+    /// Adds the init containers up to the first incomplete one. Returns true if there is one. While the Pod initialises,
+    /// restarts of all init containers count, afterwards only those of sidecars.
     fn add_init_containers(&mut self, pod: &Value) -> bool {
-        let mut of_sidecars = Restarts::default();
+        let mut sidecar_restarts = Restarts::default();
         for (i, container) in pod.list("status.initContainerStatuses").iter().enumerate() {
             let sidecar = is_sidecar(pod, container.text("name"));
             self.restarts.add(container);
             if sidecar {
-                of_sidecars.add(container);
+                sidecar_restarts.add(container);
             }
             if container.int("state.terminated.exitCode") == Some(0) {
                 continue;
@@ -144,17 +144,17 @@ impl Summary {
             }
             self.status = init_status(container, i, pod.list("spec.initContainers").len());
             if is_true(pod, "Initialized") {
-                self.restarts = of_sidecars;
+                self.restarts = sidecar_restarts;
             }
             return true;
         }
-        self.restarts = of_sidecars;
+        self.restarts = sidecar_restarts;
         false
     }
 
     fn add_containers(&mut self, pod: &Value) {
         let (mut running, mut error) = (false, None);
-        // Backwards, so that the first container with something to say has the last word.
+        // In reverse order, so that the first container with a status takes precedence.
         for container in pod.list("status.containerStatuses").iter().rev() {
             self.restarts.add(container);
             let state = container.at("state");
@@ -176,8 +176,8 @@ impl Summary {
     }
 }
 
-/// What the pod says of itself.
-fn own_status(pod: &Value) -> String {
+/// Returns the status of the Pod itself, without its containers.
+fn pod_status(pod: &Value) -> String {
     let gated = pod
         .list("status.conditions")
         .iter()
@@ -188,7 +188,7 @@ fn own_status(pod: &Value) -> String {
     or(pod.text("status.reason"), pod.text("status.phase")).to_owned()
 }
 
-/// What an init container that is not done tells of the pod.
+/// Returns the Pod status for an incomplete init container.
 fn init_status(container: &Value, index: usize, of: usize) -> String {
     let state = container.at("state");
     if state.has("terminated") {
@@ -208,7 +208,7 @@ fn exit_status(terminated: &Value) -> String {
     }
 }
 
-/// One container has completed: what of the others?
+/// Returns the status of a Pod of which at least one container has completed.
 fn completed_status(running: bool, pod_ready: bool, error: Option<String>) -> String {
     match error {
         _ if running && pod_ready => "Running".to_owned(),
@@ -233,12 +233,12 @@ fn deletion_status(pod: &Value) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Ready, status and restarts of a pod with two containers, an init container and a sidecar.
-    fn shown(status: Value) -> [String; 3] {
-        shown_pod(json!({"metadata": {"name": "a"}, "status": status}))
+    /// Returns the cells Ready, Status and Restarts of a Pod with two containers, an init container and a sidecar.
+    fn columns(status: Value) -> [String; 3] {
+        pod_columns(json!({"metadata": {"name": "a"}, "status": status}))
     }
 
-    fn shown_pod(mut pod: Value) -> [String; 3] {
+    fn pod_columns(mut pod: Value) -> [String; 3] {
         pod["spec"] = json!({"containers": [{"name": "c"}, {"name": "d"}],
                              "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}]});
         let cells = cells(&pod, Clock::at("2024-01-01T00:01:00Z".parse().unwrap()));
@@ -254,28 +254,28 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_nobody_reported_on_shows_its_phase() {
-        assert_eq!(shown(json!({"phase": "Pending"})), ["0/3", "Pending", "0"]);
-        assert_eq!(shown(json!({"phase": "Failed", "reason": "Evicted"})), ["0/3", "Evicted", "0"]);
+    fn pod_without_container_statuses_has_its_phase_or_reason() {
+        assert_eq!(columns(json!({"phase": "Pending"})), ["0/3", "Pending", "0"]);
+        assert_eq!(columns(json!({"phase": "Failed", "reason": "Evicted"})), ["0/3", "Evicted", "0"]);
     }
 
     #[test]
-    fn a_gated_pod_says_so() {
+    fn gated_pod_has_status_scheduling_gated() {
         let status = json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]});
-        assert_eq!(shown(status)[1], "SchedulingGated");
+        assert_eq!(columns(status)[1], "SchedulingGated");
     }
 
     #[test]
-    fn running_containers_are_counted_and_their_restarts_dated() {
+    fn running_containers_and_restarts_are_counted() {
         let mut restarted = running(2);
         restarted["lastState"] = json!({"terminated": {"exitCode": 1, "finishedAt": "2024-01-01T00:00:00Z"}});
         let status = json!({"phase": "Running", "containerStatuses": [running(1), restarted]});
-        assert_eq!(shown(status), ["2/3", "Running", "3 (60s ago)"]);
+        assert_eq!(columns(status), ["2/3", "Running", "3 (60s ago)"]);
     }
 
     #[test]
-    fn the_first_container_with_trouble_names_it() {
+    fn status_is_that_of_the_first_failing_container() {
         let waiting = |reason| json!({"ready": false, "restartCount": 0, "state": {"waiting": {"reason": reason}}});
         let cases = [
             (json!([waiting("ImagePullBackOff"), waiting("Other")]), "ImagePullBackOff"),
@@ -286,19 +286,19 @@ mod tests {
             (json!([{"state": {"terminated": {"exitCode": 137, "signal": 9}}}]), "Signal:9"),
         ];
         for (containers, text) in cases {
-            assert_eq!(shown(json!({"phase": "Running", "containerStatuses": containers}))[1], text, "{containers}");
+            assert_eq!(columns(json!({"phase": "Running", "containerStatuses": containers}))[1], text, "{containers}");
         }
     }
 
     #[test]
-    fn a_ready_pod_with_a_completed_container_runs() {
+    fn ready_pod_with_a_completed_container_is_running() {
         let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
                             "containerStatuses": [exited(0, "Completed"), running(0)]});
-        assert_eq!(shown(status), ["1/3", "Running", "0"]);
+        assert_eq!(columns(status), ["1/3", "Running", "0"]);
     }
 
     #[test]
-    fn init_containers_hide_the_others_until_they_are_done() {
+    fn incomplete_init_containers_take_precedence() {
         let named = |name: &str, mut container: Value| {
             container["name"] = name.into();
             container
@@ -313,12 +313,12 @@ mod tests {
         ];
         for (containers, expected) in cases {
             let status = json!({"phase": "Pending", "initContainerStatuses": containers});
-            assert_eq!(shown(status), expected, "{containers}");
+            assert_eq!(columns(status), expected, "{containers}");
         }
     }
 
     #[test]
-    fn a_started_sidecar_counts_like_a_container() {
+    fn started_sidecar_counts_as_a_container() {
         let mut sidecar = running(4);
         sidecar["name"] = "s".into();
         sidecar["started"] = true.into();
@@ -327,13 +327,13 @@ mod tests {
         init["restartCount"] = 9.into();
         let status = json!({"phase": "Running", "initContainerStatuses": [init, sidecar],
                             "containerStatuses": [running(0), running(0)]});
-        assert_eq!(shown(status), ["3/3", "Running", "4"]);
+        assert_eq!(columns(status), ["3/3", "Running", "4"]);
     }
 
     #[test]
-    fn a_pod_being_deleted_terminates_unless_it_is_over_or_lost() {
+    fn deleted_pod_is_terminating_unless_completed_or_lost() {
         let deleted = |status: Value| {
-            shown_pod(json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "status": status}))[1].clone()
+            pod_columns(json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "status": status}))[1].clone()
         };
         assert_eq!(deleted(json!({"phase": "Running"})), "Terminating");
         assert_eq!(deleted(json!({"phase": "Succeeded"})), "Succeeded");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_gates_count_the_conditions_that_hold() {
+    fn readiness_gates_count_true_conditions() {
         let pod = json!({
             "spec": {"readinessGates": [{"conditionType": "x"}, {"conditionType": "y"}]},
             "status": {"conditions": [{"type": "x", "status": "True"}, {"type": "y", "status": "False"}]}});
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_over_marks_its_row() {
+    fn row_of_a_completed_pod_has_a_condition() {
         assert_eq!(conditions(&json!({"status": {"phase": "Failed"}})).unwrap()[0]["reason"], "Failed");
         assert_eq!(conditions(&json!({"status": {"phase": "Running"}})), None);
     }

@@ -1,4 +1,4 @@
-//! Role bindings of both scopes.
+//! Printer of RoleBinding and ClusterRoleBinding.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ pub(super) static BINDING: Printer = Printer::new(COLUMNS, cells);
 
 const COLUMNS: &[Column] = &[
     NAME,
-    text("Role", "The kind and name of the role that is granted."),
+    text("Role", "Kind and name of the role."),
     AGE,
-    wide("Users", "Users it is granted to."),
-    wide("Groups", "Groups it is granted to."),
-    wide("ServiceAccounts", "Service accounts it is granted to."),
+    wide("Users", "Users bound to the role."),
+    wide("Groups", "Groups bound to the role."),
+    wide("ServiceAccounts", "Service accounts bound to the role."),
 ];
 
 fn cells(binding: &Value, clock: Clock) -> Vec<Value> {
@@ -31,9 +31,9 @@ fn cells(binding: &Value, clock: Clock) -> Vec<Value> {
     ]
 }
 
-fn subjects(binding: &Value, kind: &str, show: impl Fn(&Value) -> String) -> String {
+fn subjects(binding: &Value, kind: &str, format: impl Fn(&Value) -> String) -> String {
     let of_kind = binding.list("subjects").iter().filter(|s| s.text("kind") == kind);
-    of_kind.map(show).collect::<Vec<_>>().join(", ")
+    of_kind.map(format).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Services.
+//! Printer of Service.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ pub(super) static SERVICE: Printer = Printer::new(COLUMNS, cells);
 
 const COLUMNS: &[Column] = &[
     NAME,
-    text("Type", "How far the service is exposed."),
-    text("Cluster-IP", "The first virtual address inside the cluster."),
-    text("External-IP", "Where it can be reached from outside."),
-    text("Port(s)", "Its ports, with node port where there is one, and protocol."),
+    text("Type", "Type of the service."),
+    text("Cluster-IP", "First cluster IP."),
+    text("External-IP", "External IP addresses and hostnames."),
+    text("Port(s)", "Ports with node port, if any, and protocol."),
     AGE,
-    wide("Selector", "Labels of the pods behind it."),
+    wide("Selector", "Labels of the pods that the service selects."),
 ];
 
 fn cells(service: &Value, clock: Clock) -> Vec<Value> {
@@ -45,7 +45,7 @@ fn external(service: &Value) -> String {
     }
 }
 
-/// Each ingress point's address, or else its name.
+/// Returns the IP address of each ingress point, or its hostname if it has none.
 fn load_balancer(service: &Value) -> BTreeSet<&str> {
     let ingress = service.list("status.loadBalancer.ingress").iter();
     ingress.map(|point| or(point.text("ip"), point.text("hostname"))).filter(|point| !point.is_empty()).collect()
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_external_column_depends_on_the_type() {
+    fn external_ip_column_depends_on_the_type() {
         let cases = [
             (json!({"spec": {"type": "ClusterIP"}}), "<none>"),
             (json!({"spec": {"type": "NodePort", "externalIPs": ["192.0.2.8", "192.0.2.1"]}}), "192.0.2.8,192.0.2.1"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn ingress_points_are_sorted_and_come_before_external_ips() {
+    fn ingress_points_are_sorted_and_precede_external_ips() {
         let service = json!({
             "spec": {"type": "LoadBalancer", "externalIPs": ["192.0.2.0"]},
             "status": {"loadBalancer": {"ingress": [
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_shows_ports_and_selector() {
+    fn row_has_ports_and_selector() {
         let service = json!({"metadata": {"name": "a"}, "spec": {
             "type": "NodePort", "clusterIPs": ["10.96.0.7", "fd00::7"], "selector": {"b": "2", "a": "1"},
             "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]}});

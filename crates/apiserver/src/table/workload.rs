@@ -1,4 +1,4 @@
-//! Deployments, daemon sets and the scale of either.
+//! Printers of Deployment, DaemonSet, Scale and PodDisruptionBudget.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ use crate::value::Json;
 pub(super) static DEPLOYMENT: Printer = Printer::new(
     &[
         NAME,
-        text("Ready", "Ready replicas, of those wanted."),
-        text("Up-to-date", "Replicas made from the current template."),
-        text("Available", "Replicas that have been ready for long enough."),
+        text("Ready", "Number of ready and of desired replicas."),
+        text("Up-to-date", "Number of replicas created from the current template."),
+        text("Available", "Number of replicas ready for at least minReadySeconds."),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -24,11 +24,11 @@ pub(super) static DEPLOYMENT: Printer = Printer::new(
 pub(super) static DAEMON_SET: Printer = Printer::new(
     &[
         NAME,
-        number("Desired", "Nodes that should run the pod."),
-        number("Current", "Nodes that should run the pod and have it."),
-        number("Ready", "Nodes whose pod is ready."),
-        number("Up-to-date", "Nodes whose pod is made from the current template."),
-        number("Available", "Nodes whose pod has been ready for long enough."),
+        number("Desired", "Number of nodes that should run the pod."),
+        number("Current", "Number of nodes that should run the pod and do."),
+        number("Ready", "Number of nodes with a ready pod."),
+        number("Up-to-date", "Number of nodes with a pod created from the current template."),
+        number("Available", "Number of nodes with a pod ready for at least minReadySeconds."),
         text("Node Selector", "Labels of the nodes that should run the pod."),
         AGE,
         CONTAINERS,
@@ -40,10 +40,10 @@ pub(super) static DAEMON_SET: Printer = Printer::new(
 
 pub(super) static SCALE: Printer = Printer::new(
     &[
-        // upstream: the one name column that is not marked as a name.
+        // upstream: this name column does not have the format `name`.
         Column { format: "", ..NAME },
-        number("Desired", "Replicas wanted."),
-        number("Available", "Replicas seen."),
+        number("Desired", "Number of desired replicas."),
+        number("Available", "Number of observed replicas."),
         AGE,
     ],
     |scale, clock| vec![name(scale), count(scale, "spec.replicas"), count(scale, "status.replicas"), clock.age(scale)],
@@ -52,9 +52,9 @@ pub(super) static SCALE: Printer = Printer::new(
 pub(super) static DISRUPTION_BUDGET: Printer = Printer::new(
     &[
         NAME,
-        text("Min Available", "Pods that must stay available."),
-        text("Max Unavailable", "Pods that may be unavailable."),
-        number("Allowed Disruptions", "Pods that may be disrupted now."),
+        text("Min Available", "Minimum number or percentage of available pods."),
+        text("Max Unavailable", "Maximum number or percentage of unavailable pods."),
+        number("Allowed Disruptions", "Number of pods that may be disrupted now."),
         AGE,
     ],
     |budget, clock| {
@@ -68,16 +68,16 @@ pub(super) static DISRUPTION_BUDGET: Printer = Printer::new(
     },
 );
 
-const CONTAINERS: Column = wide("Containers", "The containers of the template.");
-const IMAGES: Column = wide("Images", "The images of the template.");
-const SELECTOR: Column = wide("Selector", "Labels of the pods that belong to it.");
+const CONTAINERS: Column = wide("Containers", "Container names of the template.");
+const IMAGES: Column = wide("Images", "Container images of the template.");
+const SELECTOR: Column = wide("Selector", "Label selector of the pods.");
 
 fn deployment(deployment: &Value, clock: Clock) -> Vec<Value> {
     let ready = deployment.int("status.readyReplicas").unwrap_or(0);
-    let wanted = deployment.int("spec.replicas").unwrap_or(0);
+    let desired = deployment.int("spec.replicas").unwrap_or(0);
     vec![
         name(deployment),
-        format!("{ready}/{wanted}").into(),
+        format!("{ready}/{desired}").into(),
         count(deployment, "status.updatedReplicas"),
         count(deployment, "status.availableReplicas"),
         clock.age(deployment),
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_compares_ready_with_wanted() {
+    fn deployment_has_ready_and_desired_replicas() {
         let object = json!({"metadata": {"name": "a"}, "spec": spec(), "status": {"readyReplicas": 1}});
         assert_eq!(row(&DEPLOYMENT, object), json!(["a", "1/3", 0, 0, "<unknown>", "c,d", "i,j", "a=b"]));
     }
 
     #[test]
-    fn a_daemon_set_counts_nodes() {
+    fn daemon_set_counts_nodes() {
         let object = json!({"metadata": {"name": "a"}, "spec": spec(), "status": {
             "desiredNumberScheduled": 5, "currentNumberScheduled": 4, "numberReady": 3, "updatedNumberScheduled": 2,
             "numberAvailable": 1}});
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_shows_wanted_and_seen() {
+    fn scale_has_desired_and_observed_replicas() {
         let object = json!({"metadata": {"name": "a"}, "spec": {"replicas": 3}, "status": {"replicas": 2}});
         assert_eq!(row(&SCALE, object), json!(["a", 3, 2, "<unknown>"]));
     }

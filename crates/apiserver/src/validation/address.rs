@@ -1,9 +1,8 @@
-//! IP addresses and CIDRs in object fields.
+//! Validation of IP addresses and CIDRs in object fields.
 //!
-//! Two rules are in use. Fields older than strict checking accept any spelling that is not ambiguous
-//! ([`is_valid_ip_legacy`], [`is_valid_cidr_legacy`]) and warn about odd ones; newer fields insist on the canonical
-//! spelling ([`is_valid_ip`]). Both read the text generously first, to tell "not an address" from "an address spelled
-//! with leading zeros".
+//! There are two rules. Fields older than strict validation accept any unambiguous notation ([`is_valid_ip_legacy`],
+//! [`is_valid_cidr_legacy`]) and warn about non-canonical ones; newer fields require the canonical notation
+//! ([`is_valid_ip`]). Both parse leniently first, to distinguish an invalid address from an address with leading zeros.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +10,7 @@ use ipnet::IpNet;
 
 use crate::field_error::FieldError;
 
-/// An address and prefix length as given: bits behind the prefix are kept.
+/// An address and prefix length as written, with bits beyond the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cidr {
     pub(crate) address: IpAddr,
@@ -19,7 +18,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    /// The network the address lies in.
+    /// The network that contains the address.
     pub(crate) fn network(&self) -> Option<IpNet> {
         IpNet::new(self.address, self.prefix).ok().map(|net| net.trunc())
     }
@@ -29,21 +28,21 @@ impl Cidr {
     }
 }
 
-// === Reading ===
+// === Parsing ===
 
-/// Reads an address, tolerating leading zeros. An IPv4 address in IPv6 clothes counts as IPv4.
+/// Parses an address and accepts leading zeros. An IPv4-mapped IPv6 address becomes IPv4.
 pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     parse_uncanonical(text).map(|ip| ip.to_canonical())
 }
 
-/// Reads a CIDR, tolerating leading zeros.
+/// Parses a CIDR and accepts leading zeros.
 pub(crate) fn parse_cidr(text: &str) -> Option<Cidr> {
     let (address, length) = text.split_once('/')?;
     let address = parse_uncanonical(address)?;
     let digits = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
-    let prefix: u8 = digits.then(|| without_zeros(length).parse().ok())??;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    (prefix <= most).then_some(Cidr { address, prefix })
+    let prefix: u8 = digits.then(|| without_leading_zeros(length).parse().ok())??;
+    let max_prefix = if address.is_ipv4() { 32 } else { 128 };
+    (prefix <= max_prefix).then_some(Cidr { address, prefix })
 }
 
 fn parse_uncanonical(text: &str) -> Option<IpAddr> {
@@ -54,7 +53,7 @@ fn parse_uncanonical(text: &str) -> Option<IpAddr> {
 }
 
 fn parse_v4(text: &str) -> Option<Ipv4Addr> {
-    let octets: Vec<&str> = text.split('.').map(without_zeros).collect();
+    let octets: Vec<&str> = text.split('.').map(without_leading_zeros).collect();
     octets.join(".").parse().ok()
 }
 
@@ -64,20 +63,20 @@ fn parse_v6(text: &str) -> Option<Ipv6Addr> {
 }
 
 fn trimmed_group(group: &str) -> String {
-    group.split('.').map(without_zeros).collect::<Vec<_>>().join(".")
+    group.split('.').map(without_leading_zeros).collect::<Vec<_>>().join(".")
 }
 
-/// The digits without leading zeros; a lone zero stays.
-fn without_zeros(digits: &str) -> &str {
+/// The digits without leading zeros; a single zero is kept.
+fn without_leading_zeros(digits: &str) -> &str {
     match digits.trim_start_matches('0') {
         "" if !digits.is_empty() => "0",
         rest => rest,
     }
 }
 
-// === Checking ===
+// === Validation ===
 
-/// Checks an address of a field that predates strict checking. Values the old object had pass unseen.
+/// Validates an address in a field that predates strict validation. Values of the old object are not validated.
 pub(crate) fn is_valid_ip_legacy(field: &str, value: &str, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&value) {
         return Vec::new();
@@ -98,7 +97,7 @@ pub(crate) fn is_valid_ip_legacy(field: &str, value: &str, old: &[&str]) -> Vec<
     }
 }
 
-/// Checks an address that must be in canonical form.
+/// Validates an address that must be in canonical form.
 pub(crate) fn is_valid_ip(field: &str, value: &str) -> Vec<FieldError> {
     let errors = is_valid_ip_legacy(field, value, &[]);
     let canonical = parse_ip(value).map(|ip| ip.to_string());
@@ -110,7 +109,7 @@ pub(crate) fn is_valid_ip(field: &str, value: &str) -> Vec<FieldError> {
     }
 }
 
-/// Checks a CIDR of a field that predates strict checking. Values the old object had pass unseen.
+/// Validates a CIDR in a field that predates strict validation. Values of the old object are not validated.
 pub(crate) fn is_valid_cidr_legacy(field: &str, value: &str, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&value) {
         return Vec::new();
@@ -127,7 +126,7 @@ pub(crate) fn is_valid_cidr_legacy(field: &str, value: &str, old: &[&str]) -> Ve
     vec![FieldError::invalid(field, value, detail)]
 }
 
-/// Checks that an address can be the end of a connection from elsewhere. Also reports what is no address at all.
+/// Validates an endpoint address, which other machines must be able to reach.
 pub(crate) fn endpoint_ip(field: &str, value: &str) -> Vec<FieldError> {
     let Some(ip) = parse_ip(value) else {
         return vec![FieldError::invalid(field, value, "must be a valid IP address")];
@@ -166,9 +165,9 @@ fn is_link_local_multicast(ip: IpAddr) -> bool {
     }
 }
 
-// === Warning ===
+// === Warnings ===
 
-/// A warning about a valid address in an odd spelling; only IPv6 has any.
+/// A warning about a valid IPv6 address in non-canonical notation.
 pub(crate) fn ip_warning(field: &str, value: &str) -> Option<String> {
     let ip: Ipv6Addr = value.parse().ok()?;
     let canonical = ip.to_string();
@@ -176,7 +175,7 @@ pub(crate) fn ip_warning(field: &str, value: &str) -> Option<String> {
         .then(|| format!("{field}: IPv6 address {value:?} should be in RFC 5952 canonical format ({canonical:?})"))
 }
 
-/// A warning about a valid CIDR in an odd spelling; only IPv6 has any.
+/// A warning about a valid IPv6 CIDR in non-canonical notation.
 pub(crate) fn cidr_warning(field: &str, value: &str) -> Option<String> {
     let (address, length) = value.split_once('/')?;
     let address: Ipv6Addr = address.parse().ok()?;
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_tolerates_leading_zeros() {
+    fn leading_zeros_are_accepted_by_the_parser() {
         assert_eq!(parse_ip("010.002.003.004"), "10.2.3.4".parse().ok());
         assert_eq!(parse_ip("2001:0db8:00000::0001"), "2001:db8::1".parse().ok());
         assert_eq!(parse_ip("::ffff:1.2.3.4"), "1.2.3.4".parse().ok());
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_checked_in_steps() {
+    fn address_errors_are_specific() {
         let cases: &[(&str, &[&str])] = &[
             ("10.1.2.3", &[]),
             ("FE80:0:0:0:0:0:0:0abc", &[]),
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn cidrs_are_checked_in_steps() {
+    fn cidr_errors_are_specific() {
         let cases: &[(&str, &[&str])] = &[
             ("10.244.0.0/24", &[]),
             ("2001:DB8::/64", &[]),
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_must_be_reachable_from_elsewhere() {
+    fn endpoints_must_be_reachable_from_other_machines() {
         let cases: &[(&str, &[&str])] = &[
             ("10.1.2.3", &[]),
             ("bad", &["must be a valid IP address"]),
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_spellings_of_ipv6_draw_a_warning() {
+    fn non_canonical_ipv6_notation_causes_a_warning() {
         assert_eq!(ip_warning("f", "10.0.0.1"), None);
         assert_eq!(
             ip_warning("f", "2001:DB8::1").as_deref(),

@@ -6,22 +6,22 @@ use super::{Call, create_object, created};
 use crate::auth;
 use crate::http::body::{self, Expected};
 use crate::http::query::WriteOptions;
-use crate::http::respond::Answer;
+use crate::http::respond::ResponseContent;
 use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
 
-pub(super) fn create(call: &mut Call) -> ApiResult<Answer> {
+pub(super) fn create(call: &mut Call) -> ApiResult<ResponseContent> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let resource = call.resource();
     let api_version = resource.api_version();
     let expected = Expected::resource(resource, &api_version);
     let mut warnings = Vec::new();
     let mut object = body::decode_object(&call.headers, &call.body, expected, options.field_validation, &mut warnings)?;
-    settle_namespace(&mut object, &call.path.namespace)?;
+    check_body_namespace(&mut object, &call.path.namespace)?;
     if resource.is_virtual() {
         let value = auth::review(&call.state, resource, &call.path.namespace, &call.user, object)?;
         call.warnings.append(&mut warnings);
-        return Ok(Answer::Plain { code: StatusCode::CREATED, value });
+        return Ok(ResponseContent::Plain { code: StatusCode::CREATED, value });
     }
     let manager = call.manager(options.field_manager.as_deref());
     let object = create_object(&call.writer(&manager, options.dry_run), object, false, &mut warnings);
@@ -29,8 +29,8 @@ pub(super) fn create(call: &mut Call) -> ApiResult<Answer> {
     Ok(created(object?))
 }
 
-/// The namespace of the body, if it names one, is the one of the path. Where the path has none it is passed over.
-pub(super) fn settle_namespace(object: &mut serde_json::Value, namespace: &str) -> ApiResult<()> {
+/// Checks that the namespace of the body, if set, is that of the path. For cluster-scoped resources it is removed.
+pub(super) fn check_body_namespace(object: &mut serde_json::Value, namespace: &str) -> ApiResult<()> {
     let given = object.text("metadata.namespace");
     if given.is_empty() || given == namespace {
         return Ok(());

@@ -1,8 +1,8 @@
 //! DELETE of one object or of a collection.
 //!
 //! ```text
-//! held by finalizers, a grace period or its kind? ──yes──► mark (deletionTimestamp), MODIFIED, answer the object
-//!                 └─no──► remove, DELETED, answer the object or a Status
+//! held by finalizers, a grace period or its kind? ──yes──► set deletionTimestamp, MODIFIED, return the object
+//!                 └─no──► delete, DELETED, return the object or a Status
 //! ```
 
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use super::{Call, list, ok, update};
 use crate::field_error::FieldError;
 use crate::http::body;
 use crate::http::query::{ListOptions, Query, dry_run_errors};
-use crate::http::respond::{Answer, Object};
-use crate::resources::{Grace, Resource, WriteCx, of_storage};
+use crate::http::respond::{Object, ResponseContent};
+use crate::resources::{Grace, Resource, WriteCx, find_storage};
 use crate::status::{ApiError, ApiResult, Named};
-use crate::store::{Draft, Expect, Refused, Stored};
+use crate::store::{Draft, Expect, Stored, WriteError};
 use crate::value::Json;
 
-/// How to delete.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace: Option<i64>,
     pub(crate) policy: Option<Propagation>,
-    /// The old way to say what becomes of dependents; `policy` follows from it.
+    /// The deprecated form of the propagation policy; sets `policy`.
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
-    /// The object is thought to be unreadable.
-    pub(crate) unsafely: bool,
+    /// Delete an object that cannot be read from storage.
+    pub(crate) ignore_read_errors: bool,
 }
 
-/// What becomes of dependents.
+/// Propagation policy: how dependents are garbage collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Foreground,
@@ -44,19 +44,19 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What DELETE did.
+/// Result of a DELETE.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// It is gone; this is its last state.
+    /// The object is deleted; this is its last state.
     Gone(Object),
-    /// It is marked and waits for somebody.
+    /// The object has a deletionTimestamp and waits for finalizers or its grace period.
     Marked(Object),
 }
 
 const DELETE_OPTIONS: Named<'static> = Named { group: "meta.k8s.io", kind: "DeleteOptions" };
 
 impl DeleteOptions {
-    /// From the body; without one, from the query.
+    /// Reads the options from the body or, without one, from the query.
     fn parse(call: &Call) -> ApiResult<DeleteOptions> {
         let mut given = body::decode_delete_options(&call.headers, &call.body)?;
         if given.is_null() {
@@ -65,7 +65,7 @@ impl DeleteOptions {
         DeleteOptions::checked(&given)
     }
 
-    /// From a decoded `DeleteOptions` object whose form is in order.
+    /// Validates a decoded `DeleteOptions` object.
     fn checked(given: &Value) -> ApiResult<DeleteOptions> {
         let errors = errors(given);
         match errors.is_empty() {
@@ -74,7 +74,7 @@ impl DeleteOptions {
         }
     }
 
-    /// From a decoded `DeleteOptions` object; what makes no sense counts as absent.
+    /// Reads a decoded `DeleteOptions` object; invalid values count as absent.
     pub(crate) fn from_value(given: &Value) -> DeleteOptions {
         let orphan = given.at("orphanDependents").as_bool();
         let policy = Propagation::parse(given.text("propagationPolicy"));
@@ -86,7 +86,7 @@ impl DeleteOptions {
             uid: text("preconditions.uid"),
             resource_version: text("preconditions.resourceVersion"),
             dry_run: !given.list("dryRun").is_empty(),
-            unsafely: given.at(UNSAFE) == true,
+            ignore_read_errors: given.at(UNSAFE) == true,
         }
     }
 }
@@ -102,7 +102,7 @@ impl Propagation {
     }
 }
 
-/// What is wrong with the form of `DeleteOptions`.
+/// Validation errors of `DeleteOptions`.
 fn errors(given: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(policy) = given.at("propagationPolicy").as_str() {
@@ -120,7 +120,7 @@ fn errors(given: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// An option for objects that cannot be read. There are none here, but it is checked as if there were.
+/// The option to delete objects that cannot be read. This server has none, but validates the option.
 const UNSAFE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 fn unsafe_errors(given: &Value) -> Vec<FieldError> {
@@ -143,8 +143,8 @@ fn from_query(query: &Query) -> ApiResult<Value> {
     if let Some(orphan) = query.optional_flag("orphanDependents") {
         given["orphanDependents"] = orphan.into();
     }
-    if let Some(unsafely) = query.optional_flag(UNSAFE) {
-        given[UNSAFE] = unsafely.into();
+    if let Some(ignore_read_errors) = query.optional_flag(UNSAFE) {
+        given[UNSAFE] = ignore_read_errors.into();
     }
     let dry_run = query.all("dryRun");
     if !dry_run.is_empty() {
@@ -153,32 +153,32 @@ fn from_query(query: &Query) -> ApiResult<Value> {
     Ok(given)
 }
 
-// === The verbs ===
+// === Verbs ===
 
-pub(super) fn delete(call: &mut Call) -> ApiResult<Answer> {
+pub(super) fn delete(call: &mut Call) -> ApiResult<ResponseContent> {
     let options = DeleteOptions::parse(call)?;
-    if options.unsafely {
-        return Err(unsafe_refusal(call));
+    if options.ignore_read_errors {
+        return Err(unsafe_deletion_error(call));
     }
     let write = call.writer("", options.dry_run);
     match delete_object(&write, &call.path.name, &options)? {
-        // upstream: only the old option tells that the object is still there.
+        // upstream: only the deprecated option returns 202 for an object that still exists.
         Deleted::Marked(object) if options.orphan_dependents == Some(false) => {
-            Ok(Answer::Object { code: StatusCode::ACCEPTED, object })
+            Ok(ResponseContent::Object { code: StatusCode::ACCEPTED, object })
         }
         Deleted::Marked(object) => Ok(ok(object)),
         Deleted::Gone(object) if call.resource().returns_deleted => Ok(ok(object)),
         Deleted::Gone(object) => {
             let uid = object.into_value(call.resource()).text("metadata.uid").to_owned();
-            Ok(Answer::Plain { code: StatusCode::OK, value: success(call.resource(), &call.path.name, &uid) })
+            Ok(ResponseContent::Plain { code: StatusCode::OK, value: success(call.resource(), &call.path.name, &uid) })
         }
     }
 }
 
-/// Every object here can be read, so that none may be deleted as one that cannot.
-fn unsafe_refusal(call: &Call) -> ApiError {
+/// The error for an unsafe deletion: every object of this server is readable, so none may be deleted that way.
+fn unsafe_deletion_error(call: &Call) -> ApiError {
     const VERB: &str = "unsafe-delete-ignore-read-errors";
-    if update::may(call, VERB).is_err() {
+    if update::authorize_verb(call, VERB).is_err() {
         let why = format!("not permitted to do {VERB:?}, reason: ");
         return ApiError::forbidden(call.resource().named(), &call.path.name, &why);
     }
@@ -199,11 +199,11 @@ fn success(resource: &Resource, name: &str, uid: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// Deletes every match and answers the list as it was; with a limit only the first page of it.
-pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
+/// Deletes all matching objects, or the first page of them if there is a limit, and returns them as a list.
+pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<ResponseContent> {
     let list_options = ListOptions::parse(call.resource(), &call.query)?;
     let options = DeleteOptions::parse(call)?;
-    if options.unsafely {
+    if options.ignore_read_errors {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
         return Err(ApiError::invalid(DELETE_OPTIONS, "", &[FieldError::invalid(UNSAFE, true, why)]));
     }
@@ -216,12 +216,12 @@ pub(super) async fn delete_collection(call: &mut Call) -> ApiResult<Answer> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Answer::List(found))
+    Ok(ResponseContent::List(found))
 }
 
 // === One object ===
 
-/// Deletes one object, or marks it.
+/// Deletes an object, or sets its deletionTimestamp.
 pub(crate) fn delete_object(write: &WriteCx<'_>, name: &str, options: &DeleteOptions) -> ApiResult<Deleted> {
     loop {
         let storage = write.resource.storage;
@@ -233,8 +233,8 @@ pub(crate) fn delete_object(write: &WriteCx<'_>, name: &str, options: &DeleteOpt
         write.resource.strategy.admit_delete(write, &value)?;
         match try_delete(write, &current, value, options) {
             Ok(deleted) => return Ok(deleted),
-            Err(Refused::Missing) => return Err(ApiError::not_found(write.resource.named(), name)),
-            // Somebody wrote in between: look again.
+            Err(WriteError::Missing) => return Err(ApiError::not_found(write.resource.named(), name)),
+            // Another client modified the object: retry.
             Err(_) => {}
         }
     }
@@ -246,7 +246,7 @@ fn check_preconditions(resource: &Resource, name: &str, current: &Stored, option
         ("UID", options.uid.as_deref(), &current.uid, "deleted and then recreated"),
         ("ResourceVersion", options.resource_version.as_deref(), &version, "modified"),
     ];
-    for (word, wanted, found, fate) in checks {
+    for (word, wanted, found, cause) in checks {
         let Some(wanted) = wanted.filter(|wanted| *wanted != found) else { continue };
         if resource.strategy.outlives_deletion() {
             let why = format!("Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}");
@@ -254,46 +254,46 @@ fn check_preconditions(resource: &Resource, name: &str, current: &Stored, option
         }
         let why = format!(
             "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object \
-             might have been {fate}"
+             might have been {cause}"
         );
-        // upstream: these conflicts name the Kind, not the plural.
+        // upstream: these conflicts name the kind, not the plural.
         return Err(ApiError::conflict(Named { group: resource.group, kind: resource.kind }, name, &why));
     }
     Ok(())
 }
 
-/// One attempt on the state `current`; `Refused` if somebody else was faster.
+/// Attempts a deletion of the state `current`; fails if another client modified the object.
 fn try_delete(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
     value: Value,
     options: &DeleteOptions,
-) -> Result<Deleted, Refused> {
+) -> Result<Deleted, WriteError> {
     let strategy = write.resource.strategy;
     let marked = value.has("metadata.deletionTimestamp");
     if strategy.outlives_deletion() && !marked {
-        return mark_only(write, current, value, options);
+        return mark_namespace(write, current, value, options);
     }
-    if strategy.is_held(&value) {
+    if strategy.has_spec_finalizers(&value) {
         return Ok(Deleted::Marked(Object::Stored(current.clone())));
     }
     let pending = value.int("metadata.deletionGracePeriodSeconds").unwrap_or(0);
     match strategy.deletion_grace(&value, options.grace) {
         Grace::Seconds(seconds) if !marked => delete_after(write, current, value, seconds, options),
-        Grace::Seconds(_) if pending != 0 => hasten(write, current, value, pending, options),
+        Grace::Seconds(_) if pending != 0 => shorten_grace_period(write, current, value, pending, options),
         _ => delete_now(write, current, value, options),
     }
 }
 
-/// A namespace is marked, and stays until it is let go.
-fn mark_only(
+/// Sets the deletionTimestamp of a namespace, which exists until its finalizers are removed.
+fn mark_namespace(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     options: &DeleteOptions,
-) -> Result<Deleted, Refused> {
+) -> Result<Deleted, WriteError> {
     let policy = match options.orphan_dependents {
-        // upstream: the old way to ask for the background means the foreground here.
+        // upstream: for a namespace, `orphanDependents: false` means foreground deletion.
         Some(false) => Some(Propagation::Foreground),
         _ => options.policy,
     };
@@ -303,13 +303,13 @@ fn mark_only(
     mark(write, current, value)
 }
 
-/// Removes an object that nothing holds, and marks any other as one whose time is over.
+/// Deletes an object without finalizers; otherwise sets its deletionTimestamp with a grace period of 0.
 fn delete_now(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     options: &DeleteOptions,
-) -> Result<Deleted, Refused> {
+) -> Result<Deleted, WriteError> {
     set_policy(write, &mut value, options);
     if value.list("metadata.finalizers").is_empty() {
         return remove(write, current, value);
@@ -317,7 +317,7 @@ fn delete_now(
     let now = Timestamp::now();
     let marked = deletion_time(&value);
     if marked.is_none() {
-        raise_generation(&mut value);
+        increment_generation(&mut value);
     }
     if marked.is_none_or(|time| time > now) {
         value.put("metadata.deletionTimestamp", time_text(now));
@@ -326,36 +326,36 @@ fn delete_now(
     mark(write, current, value)
 }
 
-/// Marks an object that has some seconds left, if only none.
+/// Sets the deletionTimestamp of an object with a grace period, which may be 0.
 fn delete_after(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     seconds: i64,
     options: &DeleteOptions,
-) -> Result<Deleted, Refused> {
+) -> Result<Deleted, WriteError> {
     set_policy(write, &mut value, options);
-    raise_generation(&mut value);
+    increment_generation(&mut value);
     value.put("metadata.deletionTimestamp", time_text(after(Timestamp::now(), seconds)));
     value.put("metadata.deletionGracePeriodSeconds", seconds);
     mark_or_remove(write, current, value, seconds)
 }
 
-/// A second deletion may leave an object less time than the first, never more.
-fn hasten(
+/// Shortens the grace period: a second deletion cannot extend it.
+fn shorten_grace_period(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
     mut value: Value,
     pending: i64,
     options: &DeleteOptions,
-) -> Result<Deleted, Refused> {
+) -> Result<Deleted, WriteError> {
     let wanted = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
     let Some(seconds) = wanted.filter(|seconds| *seconds < pending) else {
         return Ok(Deleted::Marked(Object::Stored(current.clone())));
     };
     let now = Timestamp::now();
-    let asked = deletion_time(&value).map_or(now, |end| after(end, -pending));
-    let end = after(asked, seconds);
+    let requested_at = deletion_time(&value).map_or(now, |end| after(end, -pending));
+    let end = after(requested_at, seconds);
     let (end, left) = if end < now { (now, seconds.min(1)) } else { (end, seconds) };
     set_policy(write, &mut value, options);
     value.put("metadata.deletionTimestamp", time_text(end));
@@ -363,8 +363,13 @@ fn hasten(
     mark_or_remove(write, current, value, left)
 }
 
-/// A kind with a grace period is marked even when that period is none.
-fn mark_or_remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value, seconds: i64) -> Result<Deleted, Refused> {
+/// Sets the deletionTimestamp, then deletes the object if its grace period is 0 and it has no finalizers.
+fn mark_or_remove(
+    write: &WriteCx<'_>,
+    current: &Arc<Stored>,
+    value: Value,
+    seconds: i64,
+) -> Result<Deleted, WriteError> {
     if seconds != 0 || !value.list("metadata.finalizers").is_empty() {
         return mark(write, current, value);
     }
@@ -374,11 +379,11 @@ fn mark_or_remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value, seco
     }
 }
 
-fn mark(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+fn mark(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, WriteError> {
     if write.dry_run {
         return Ok(Deleted::Marked(Object::Value(value)));
     }
-    let draft = Draft::new(of_storage(write.resource.storage), &value);
+    let draft = Draft::new(find_storage(write.resource.storage), &value);
     if draft.equals(current) {
         return Ok(Deleted::Marked(Object::Stored(current.clone())));
     }
@@ -386,16 +391,16 @@ fn mark(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Dele
     Ok(Deleted::Marked(Object::Stored(stored)))
 }
 
-fn remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, Refused> {
+fn remove(write: &WriteCx<'_>, current: &Arc<Stored>, value: Value) -> Result<Deleted, WriteError> {
     if write.dry_run {
         return Ok(Deleted::Gone(Object::Value(value)));
     }
-    let gone = write.state.store.delete(write.resource.storage, &current.key, current.revision)?;
-    write.resource.strategy.released(write.state, &value);
-    Ok(Deleted::Gone(Object::Stored(gone)))
+    let deleted = write.state.store.delete(write.resource.storage, &current.key, current.revision)?;
+    write.resource.strategy.after_delete(write.state, &value);
+    Ok(Deleted::Gone(Object::Stored(deleted)))
 }
 
-/// Brings the finalizers in line with the policy; a kind without dependents knows none.
+/// Sets the finalizers of the propagation policy; kinds without dependents have none.
 fn set_policy(write: &WriteCx<'_>, value: &mut Value, options: &DeleteOptions) {
     let policy = match write.resource.strategy.has_dependents() {
         true => options.policy,
@@ -404,7 +409,7 @@ fn set_policy(write: &WriteCx<'_>, value: &mut Value, options: &DeleteOptions) {
     set_finalizers(value, policy);
 }
 
-/// The finalizers that stand for a propagation policy.
+/// Sets the finalizers that implement a propagation policy.
 fn set_finalizers(value: &mut Value, policy: Option<Propagation>) {
     let Some(policy) = policy else { return };
     let (add, drop) = match policy {
@@ -423,16 +428,16 @@ fn set_finalizers(value: &mut Value, policy: Option<Propagation>) {
         }
     }
     match finalizers.is_empty() {
-        true => drop_field(value),
+        true => remove_finalizers(value),
         false => value.put("metadata.finalizers", finalizers),
     }
 }
 
-fn drop_field(value: &mut Value) {
+fn remove_finalizers(value: &mut Value) {
     value.take_at("metadata.finalizers");
 }
 
-fn raise_generation(value: &mut Value) {
+fn increment_generation(value: &mut Value) {
     if let Some(generation) = value.int("metadata.generation").filter(|g| *g > 0) {
         value.put("metadata.generation", generation + 1);
     }

@@ -13,13 +13,13 @@ use super::{Call, ok};
 use crate::field_error::FieldError;
 use crate::go_text;
 use crate::http::query::{ListOptions, Match};
-use crate::http::respond::{Answer, List, Object};
+use crate::http::respond::{List, Object, ResponseContent};
 use crate::patch::json_kind;
 use crate::status::{ApiError, ApiResult};
 use crate::store::{Key, Snapshot, Stored};
 use crate::value::Json;
 
-/// upstream: Go does not mind bits left over at the end.
+/// upstream: Go ignores unused trailing bits.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -27,15 +27,15 @@ const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// How long a reader waits for a revision that is yet to come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// Maximum time that a read waits for a future revision.
+pub(super) const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. \
     You can start a new list without the continue parameter, or use the continue token in this response to retrieve \
     the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that \
     were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
+pub(super) async fn get(call: &mut Call) -> ApiResult<ResponseContent> {
     if let Some(text) = call.query.get("resourceVersion").filter(|v| !v.is_empty()) {
         let revision = parse_version(text).map_err(ApiError::plain)?;
         reach(call, revision).await?;
@@ -43,12 +43,12 @@ pub(super) async fn get(call: &mut Call) -> ApiResult<Answer> {
     Ok(ok(Object::Stored(call.stored_or_404()?)))
 }
 
-pub(super) async fn list(call: &mut Call) -> ApiResult<Answer> {
+pub(super) async fn list(call: &mut Call) -> ApiResult<ResponseContent> {
     let options = ListOptions::parse(call.resource(), &call.query)?;
-    Ok(Answer::List(page(call, &options).await?))
+    Ok(ResponseContent::List(page(call, &options).await?))
 }
 
-/// The objects that `options` ask for, as far as their limit goes.
+/// One page of the objects that `options` select.
 pub(super) async fn page(call: &Call, options: &ListOptions) -> ApiResult<List> {
     if options.continue_token.is_empty() && !options.resource_version.is_empty() {
         let revision = parse_version(&options.resource_version)
@@ -63,18 +63,18 @@ pub(super) fn parse_version(text: &str) -> Result<u64, String> {
     go_text::parse_uint(text).map_err(|why| FieldError::invalid("resourceVersion", text, why).to_string())
 }
 
-/// Waits a little for a revision that is yet to come.
+/// Waits for a future revision, up to the timeout.
 pub(super) async fn reach(call: &Call, revision: u64) -> ApiResult<()> {
-    let reached = call.state.store.reached(revision, PATIENCE).await;
+    let reached = call.state.store.reached(revision, REVISION_TIMEOUT).await;
     reached.map_err(|current| ApiError::too_large_resource_version(revision, current))
 }
 
-/// The namespace a collection request is about.
+/// The namespace of a collection request; `None` for all namespaces.
 pub(super) fn namespace(call: &Call) -> Option<&str> {
     Some(call.path.namespace.as_str()).filter(|ns| !ns.is_empty())
 }
 
-/// The objects a collection request starts from (no selectors, no paging yet).
+/// The objects of a collection request, before selectors and paging.
 fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
     let (store, storage) = (&call.state.store, call.resource().storage);
     match exact_version(options) {
@@ -85,7 +85,7 @@ fn snapshot(call: &Call, options: &ListOptions) -> ApiResult<Snapshot> {
     }
 }
 
-/// upstream: a limited list at a resourceVersion is meant exactly, unless it says otherwise.
+/// upstream: a list with limit and resourceVersion is served from exactly that version, unless resourceVersionMatch is set.
 fn exact_version(options: &ListOptions) -> Option<u64> {
     let revision = options.resource_version.parse().ok().filter(|r| *r != 0)?;
     match options.version_match {
@@ -97,11 +97,11 @@ fn exact_version(options: &ListOptions) -> Option<u64> {
 
 // === Paging ===
 
-/// Where a list goes on, and at which revision.
+/// The position and revision at which a list continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ContinueToken {
     v: String,
-    /// -1: at the newest state.
+    /// -1: the latest state.
     rv: i64,
     /// The first key not yet listed, relative to the collection.
     start: String,
@@ -110,7 +110,7 @@ pub(crate) struct ContinueToken {
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 impl ContinueToken {
-    /// Goes on right after `key`.
+    /// A token that continues after `key`.
     fn after(key: &Key, namespaced: bool, revision: i64) -> ContinueToken {
         let start = if namespaced || key.namespace.is_empty() {
             format!("/{}\0", key.name)
@@ -140,13 +140,13 @@ impl ContinueToken {
         if token.start.is_empty() {
             return Err(invalid("encoded start key empty (version meta.k8s.io/v1)".into()));
         }
-        match token.is_clean() {
+        match token.is_within_collection() {
             true => Ok(token),
             false => Err(invalid(token.start)),
         }
     }
 
-    /// What is absent or null is empty.
+    /// Absent and null fields are empty.
     fn from_value(value: &Value) -> Result<ContinueToken, String> {
         if !value.is_object() && !value.is_null() {
             let found = json_kind(value);
@@ -165,8 +165,8 @@ impl ContinueToken {
         Ok(ContinueToken { v: text("v")?, rv, start: text("start")? })
     }
 
-    /// The key stays below its collection: no empty, `.` or `..` parts.
-    fn is_clean(&self) -> bool {
+    /// Whether the key stays within its collection: it has no empty, `.` or `..` parts.
+    fn is_within_collection(&self) -> bool {
         let start = self.start.strip_prefix('/').unwrap_or(&self.start);
         start.is_empty() || !start.split('/').any(|part| matches!(part, "" | "." | ".."))
     }
@@ -187,7 +187,7 @@ fn wrong_field(found: &str, name: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field continueToken.{name} of type {wanted}")
 }
 
-/// Where Go stops reading base64.
+/// Go's error for invalid base64.
 fn base64_error(error: &DecodeError, length: usize) -> String {
     let at = match error {
         DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => *at,
@@ -196,7 +196,7 @@ fn base64_error(error: &DecodeError, length: usize) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
-/// A list in the making.
+/// A page of a list while it is built.
 struct Page {
     found: Snapshot,
     first: usize,
@@ -205,7 +205,7 @@ struct Page {
 
 impl Page {
     async fn start(call: &Call, options: &ListOptions) -> ApiResult<Page> {
-        // upstream: answers from the cache ("0") are never cut into pages.
+        // upstream: lists from the cache (resourceVersion "0") are not paged.
         let limit = if options.resource_version == "0" || options.limit == 0 { usize::MAX } else { options.limit };
         if options.continue_token.is_empty() {
             return Ok(Page { found: snapshot(call, options)?, first: 0, limit });
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_on_right_after_the_last_key() {
+    fn a_token_continues_after_the_last_key() {
         let last = Key::new("ns", "b");
         let token = ContinueToken::after(&last, false, 7);
         let decoded = ContinueToken::decode(&token.encode()).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_token_is_told_in_the_words_of_the_api() {
+    fn invalid_tokens_are_rejected_with_upstream_messages() {
         let token = |text: &str| BASE64.encode(text);
         for (given, want) in [
             ("e30=".to_owned(), "illegal base64 data at input byte 3"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_in_the_order_of_their_whole_text() {
+    fn keys_are_ordered_by_namespace_and_name_joined() {
         let mut keys = ["pa/b", "pa-b/a", "pb/a", "pa/a", "pa/a.b", "pa/a-b"].map(|key| {
             let (namespace, name) = key.split_once('/').unwrap();
             Key::new(namespace, name)
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_plain_numbers() {
+    fn versions_are_unsigned_integers() {
         assert_eq!(parse_version("7"), Ok(7));
         for (text, why) in
             [("+7", "invalid syntax"), ("", "invalid syntax"), ("99999999999999999999", "value out of range")]
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_accepted_without_the_slash() {
+    fn tokens_are_accepted_without_the_leading_slash() {
         let token = ContinueToken::decode("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Miwic3RhcnQiOiJhXHUwMDAwIn0").unwrap();
         assert_eq!(token.key(Some("n"), true), Key::new("n", "a\0"));
     }

@@ -1,4 +1,4 @@
-//! What a request does: one module per verb, all generic over the resource.
+//! The verbs: one module per verb, generic over the resource.
 
 mod create;
 mod delete;
@@ -18,14 +18,14 @@ use serde_json::Value;
 pub(crate) use delete::{DeleteOptions, Deleted, Propagation, delete_object};
 #[cfg(test)]
 pub(crate) use list::ContinueToken;
-pub(crate) use write::{Raced, create_object, now, update_object};
+pub(crate) use write::{UpdateError, create_object, now, update_object};
 
 use crate::auth::User;
 use crate::go_text;
-use crate::http::negotiate::{Offer, Wants};
+use crate::http::negotiate::{Negotiated, Offer};
 use crate::http::path::ResourcePath;
 use crate::http::query::Query;
-use crate::http::respond::{self, Answer, Body, Object};
+use crate::http::respond::{self, Body, Object, ResponseContent};
 use crate::limits::Client;
 use crate::resources::{Resource, WriteCx};
 use crate::state::State;
@@ -33,7 +33,7 @@ use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::validation;
 
-/// A request about a resource: authenticated, authorised, its body read.
+/// A resource request that is authenticated and authorised and whose body is read.
 pub(crate) struct Call {
     pub(crate) state: Arc<State>,
     pub(crate) path: ResourcePath,
@@ -43,11 +43,11 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
-    /// A fault rule wants the watch to break off in the middle of a line.
-    pub(crate) tear_watch: bool,
+    /// Whether a fault rule truncates the watch in the middle of a line.
+    pub(crate) truncate_watch: bool,
 }
 
-/// What a method means for a path; the word that authorisation knows it by.
+/// The API verb of a method on a path, as in authorization.
 pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> ApiResult<&'static str> {
     let collection = path.name.is_empty();
     let verb = match *method {
@@ -68,8 +68,8 @@ pub(crate) fn verb_of(method: &Method, path: &ResourcePath, query: &Query) -> Ap
         Some(sub) => sub.verbs.contains(&verb),
         None => path.resource.allows(verb),
     };
-    let everywhere = path.resource.namespaced && path.namespace.is_empty();
-    if !offered || (everywhere && !matches!(verb, "list" | "watch")) {
+    let all_namespaces = path.resource.namespaced && path.namespace.is_empty();
+    if !offered || (all_namespaces && !matches!(verb, "list" | "watch")) {
         return Err(ApiError::method_not_allowed());
     }
     Ok(verb)
@@ -80,7 +80,7 @@ impl Call {
         self.path.resource
     }
 
-    /// Answers the request; with the answer come the texts for `Warning` headers.
+    /// Runs the verb. Returns the response and the texts for `Warning` headers.
     pub(crate) async fn run(
         mut self,
         verb: &'static str,
@@ -92,13 +92,13 @@ impl Call {
             _ => {
                 let weight = self.weight();
                 let work = move || (self.write(verb), self.warnings);
-                return client.work(weight, work).await.unwrap_or_else(|refused| (Err(refused), Vec::new()));
+                return client.work(weight, work).await.unwrap_or_else(|rejected| (Err(rejected), Vec::new()));
             }
         };
         (outcome, self.warnings)
     }
 
-    /// How much there is to work on: what was sent, and what it changes.
+    /// Approximate cost of a write: the size of the body and of the stored object.
     fn weight(&self) -> usize {
         let stored = if self.resource().is_virtual() { None } else { self.stored() };
         self.body.len() + stored.map_or(0, |stored| stored.size())
@@ -106,21 +106,21 @@ impl Call {
 
     async fn read(&mut self, verb: &str) -> ApiResult<Response<Body>> {
         let offer = if verb == "list" { Offer::List } else { Offer::Object };
-        let wants = Wants::negotiate(&self.headers, &self.query, offer)?;
+        let negotiated = Negotiated::negotiate(&self.headers, &self.query, offer)?;
         self.check_name()?;
-        let answer = match (verb, self.path.subresource) {
+        let content = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
             ("list", _) => list::list(self).await?,
             ("deletecollection", _) => delete::delete_collection(self).await?,
             _ => list::get(self).await?,
         };
-        self.answer(&wants, answer)
+        self.respond(&negotiated, content)
     }
 
     fn write(&mut self, verb: &str) -> ApiResult<Response<Body>> {
-        let wants = Wants::negotiate(&self.headers, &self.query, Offer::Object)?;
+        let negotiated = Negotiated::negotiate(&self.headers, &self.query, Offer::Object)?;
         self.check_name()?;
-        let answer = match (verb, self.path.subresource) {
+        let content = match (verb, self.path.subresource) {
             (_, Some(sub)) if special::handles(sub.name) => special::run(self, sub.name, verb)?,
             ("create", _) => create::create(self)?,
             ("update", _) => update::update(self)?,
@@ -128,15 +128,15 @@ impl Call {
             ("delete", _) => delete::delete(self)?,
             _ => return Err(ApiError::method_not_allowed()),
         };
-        self.answer(&wants, answer)
+        self.respond(&negotiated, content)
     }
 
-    fn answer(&self, wants: &Wants, answer: Answer) -> ApiResult<Response<Body>> {
-        let include = wants.include(&self.query)?;
-        respond::answer(self.resource(), wants, include, &self.headers, answer)
+    fn respond(&self, negotiated: &Negotiated, content: ResponseContent) -> ApiResult<Response<Body>> {
+        let include = negotiated.include(&self.query)?;
+        respond::to_response(self.resource(), negotiated, include, &self.headers, content)
     }
 
-    /// Names that could not stand in a path of the store.
+    /// Rejects names that are not valid path segments.
     fn check_name(&self) -> ApiResult<()> {
         let name = self.path.name.as_str();
         let errors = validation::path_segment(name, false);
@@ -155,8 +155,8 @@ impl Call {
         self.stored().ok_or_else(|| ApiError::not_found(self.resource().named(), &self.path.name))
     }
 
-    /// The object in the form of this request's resource.
-    fn seen(&self, stored: &Stored) -> Value {
+    /// The object in the API version of this request's resource.
+    fn to_view(&self, stored: &Stored) -> Value {
         match self.resource().view {
             Some(view) => (view.from_stored)(stored.value()),
             None => stored.value(),
@@ -167,16 +167,16 @@ impl Call {
         self.path.subresource.map(|s| s.name)
     }
 
-    /// The name changes are recorded under: the given one, or the start of the User-Agent.
+    /// The field manager: the given one, or the User-Agent up to the first slash.
     fn manager(&self, given: Option<&str>) -> String {
-        const LONGEST: usize = 128;
+        const MAX_LENGTH: usize = 128;
         match given {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => {
                 let agent = self.headers.get(http::header::USER_AGENT).map(http::HeaderValue::as_bytes);
                 let agent = String::from_utf8_lossy(agent.unwrap_or_default());
                 let mut name: String = agent.chars().take_while(|c| *c != '/').filter(|c| !c.is_control()).collect();
-                name.truncate(name.floor_char_boundary(LONGEST));
+                name.truncate(name.floor_char_boundary(MAX_LENGTH));
                 name
             }
         }
@@ -195,10 +195,10 @@ impl Call {
     }
 }
 
-fn ok(object: Object) -> Answer {
-    Answer::Object { code: StatusCode::OK, object }
+fn ok(object: Object) -> ResponseContent {
+    ResponseContent::Object { code: StatusCode::OK, object }
 }
 
-fn created(object: Object) -> Answer {
-    Answer::Object { code: StatusCode::CREATED, object }
+fn created(object: Object) -> ResponseContent {
+    ResponseContent::Object { code: StatusCode::CREATED, object }
 }

@@ -1,33 +1,33 @@
-//! PATCH: reads, patches, writes, and starts over if somebody was faster.
+//! PATCH: reads, patches and writes the object, and retries on a conflict.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Call, Raced, create, create_object, ok, update, update_object};
+use super::{Call, UpdateError, create, create_object, ok, update, update_object};
 use crate::fields;
 use crate::http::body::{self, Expected};
 use crate::http::negotiate::{PatchType, patch_type};
 use crate::http::query::{FieldValidation, WriteOptions};
-use crate::http::respond::Answer;
-use crate::patch::{Attempt, Patch, PatchKind};
+use crate::http::respond::ResponseContent;
+use crate::patch::{AppliedPatch, Patch, PatchKind};
 use crate::resources::meta;
 use crate::schema::{self, StrictIssue};
 use crate::status::{ApiError, ApiResult};
 use crate::store::Stored;
 use crate::value::Json;
 
-pub(super) fn patch(call: &mut Call) -> ApiResult<Answer> {
+pub(super) fn patch(call: &mut Call) -> ApiResult<ResponseContent> {
     let kind = patch_type(&call.headers)?;
     let options = WriteOptions::parse(&call.query, "PatchOptions", kind == PatchType::Apply)?;
     let manager = call.manager(options.field_manager.as_deref());
     let mut warnings = Vec::new();
-    let answer = match patch_kind(kind) {
+    let result = match patch_kind(kind) {
         None => apply(call, &options, &manager, &mut warnings),
         Some(kind) => modify(call, kind, &options, &manager, &mut warnings),
     };
     call.warnings.append(&mut warnings);
-    answer
+    result
 }
 
 /// The patch types that only change values; `None` is server-side apply.
@@ -48,21 +48,21 @@ fn modify(
     options: &WriteOptions,
     manager: &str,
     warnings: &mut Vec<String>,
-) -> ApiResult<Answer> {
+) -> ApiResult<ResponseContent> {
     let patch = Patch::parse(kind, &call.body)?;
     let write = call.writer(manager, options.dry_run);
     let api_version = call.resource().api_version();
     let expected = Expected::resource(call.resource(), &api_version);
     loop {
         let current = call.stored_or_404()?;
-        let old = call.seen(&current);
+        let old = call.to_view(&current);
         let mut new = patched(expected, &patch, &old, options.field_validation, warnings)?;
         check_patched(call, &mut new, &current)?;
-        warnings.extend(meta::tidy_patched(&mut new));
+        warnings.extend(meta::dedup_patched_owner_references(&mut new));
         match update_object(&write, &current, &old, new, false, warnings) {
             Ok(object) => return Ok(ok(object)),
-            Err(Raced::Refused(error)) => return Err(error),
-            Err(Raced::Again) => warnings.clear(),
+            Err(UpdateError::Rejected(error)) => return Err(error),
+            Err(UpdateError::Conflict) => warnings.clear(),
         }
     }
 }
@@ -77,78 +77,78 @@ pub(super) fn patched(
 ) -> ApiResult<Value> {
     let ty = expected.ty;
     let mut raw = patch.apply(ty, old)?;
-    let attempt = Attempt { patch, ty, current: old };
+    let attempt = AppliedPatch { patch, ty, current: old };
     if let Some(why) = changed_type(&raw, expected) {
         return Err(attempt.invalid(&why));
     }
-    let untouched = patch.set_untouched_aside(&mut raw);
-    let decoded = schema::decode_owned(ty, raw).map_err(|error| attempt.undecodable(&error))?;
+    let untouched = patch.split_untouched(&mut raw);
+    let decoded = schema::decode_owned(ty, raw).map_err(|error| attempt.decode_error(&error))?;
     if validation != FieldValidation::Ignore {
         let issues = attempt.strict_issues(&decoded.issues);
         match validation {
-            FieldValidation::Strict if !issues.is_empty() => return Err(attempt.not_strict(&issues)),
+            FieldValidation::Strict if !issues.is_empty() => return Err(attempt.strict_error(&issues)),
             _ => warnings.extend(issues),
         }
     }
     let mut new = decoded.value;
-    untouched.put_back(&mut new);
+    untouched.merge_into(&mut new);
     new.put("kind", expected.kind);
     new.put("apiVersion", expected.api_version);
     Ok(new)
 }
 
-/// Why a patch that changed the type of the object cannot pass. Taking it away is no change.
+/// The error for a patch that changes apiVersion or kind. Removing them is allowed.
 fn changed_type(raw: &Value, expected: Expected<'_>) -> Option<String> {
     let is = |key: &str, text: &str| raw.get(key).is_some_and(|value| value == text);
     if is("kind", expected.kind) && is("apiVersion", expected.api_version) {
         return None;
     }
-    if let Some(why) = body::type_complaint(raw.to_string().as_bytes()) {
+    if let Some(why) = body::type_meta_error(raw.to_string().as_bytes()) {
         return Some(why);
     }
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
     let (version, kind) = (or(raw.text("apiVersion"), expected.api_version), or(raw.text("kind"), expected.kind));
-    body::other_type(&version, &kind, expected)
+    body::type_mismatch(&version, &kind, expected)
 }
 
 fn check_patched(call: &Call, new: &mut Value, current: &Stored) -> ApiResult<()> {
-    create::settle_namespace(new, &call.path.namespace)?;
+    create::check_body_namespace(new, &call.path.namespace)?;
     update::check_name(new, &call.path.name)?;
     update::check_version(call, new, current)
 }
 
 // === Server-side apply ===
 
-fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<String>) -> ApiResult<Answer> {
+fn apply(call: &Call, options: &WriteOptions, manager: &str, warnings: &mut Vec<String>) -> ApiResult<ResponseContent> {
     let (applied, issues) = applied_object(&call.body)?;
     let write = call.writer(manager, options.dry_run);
     let now = super::now();
     loop {
         let current: Option<Arc<Stored>> = call.stored();
-        let old = current.as_ref().map(|c| call.seen(c));
+        let old = current.as_ref().map(|c| call.to_view(c));
         let mut new = fields::apply(write.writer(&now), old.as_ref(), &applied, options.force.unwrap_or(false))?;
-        settle_duplicates(&issues, options.field_validation, warnings)?;
+        check_duplicates(&issues, options.field_validation, warnings)?;
         check_applied(call, &mut new, current.as_deref())?;
         new.take_at("metadata.resourceVersion");
-        let result = match (current, old) {
+        let outcome = match (current, old) {
             (Some(current), Some(old)) => update_object(&write, &current, &old, new, true, warnings).map(ok),
             _ if call.path.subresource.is_some() => {
                 Err(ApiError::not_found(call.resource().named(), &call.path.name).into())
             }
             _ => {
-                update::may_create(call)?;
-                update::first_or_again(call, create_object(&write, new, true, warnings))
+                update::authorize_create(call)?;
+                update::created_or_conflict(call, create_object(&write, new, true, warnings))
             }
         };
-        match result {
-            Ok(answer) => return Ok(answer),
-            Err(Raced::Refused(error)) => return Err(error),
-            Err(Raced::Again) => warnings.clear(),
+        match outcome {
+            Ok(result) => return Ok(result),
+            Err(UpdateError::Rejected(error)) => return Err(error),
+            Err(UpdateError::Conflict) => warnings.clear(),
         }
     }
 }
 
-/// The body of an apply: YAML (and so also JSON), and keys that stand in it twice.
+/// Parses the body of an apply patch, YAML or JSON. Returns the object and its duplicate keys.
 pub(super) fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)> {
     let (value, issues) =
         schema::yaml::to_value(body).map_err(|e| ApiError::bad_request(format!("error encoding patch: {e}")))?;
@@ -165,7 +165,7 @@ pub(super) fn applied_object(body: &[u8]) -> ApiResult<(Value, Vec<StrictIssue>)
     }
 }
 
-pub(super) fn settle_duplicates(
+pub(super) fn check_duplicates(
     issues: &[StrictIssue],
     validation: FieldValidation,
     warnings: &mut Vec<String>,
@@ -183,12 +183,12 @@ pub(super) fn settle_duplicates(
     }
 }
 
-/// Checks the result of an apply against the address and the present state.
+/// Checks the result of an apply against the request path and the current state.
 fn check_applied(call: &Call, new: &mut Value, current: Option<&Stored>) -> ApiResult<()> {
     match (current, new.text("metadata.uid")) {
         (Some(current), _) => check_patched(call, new, current),
         (None, "") => {
-            create::settle_namespace(new, &call.path.namespace)?;
+            create::check_body_namespace(new, &call.path.namespace)?;
             update::check_name(new, &call.path.name)
         }
         (None, uid) => {

@@ -1,7 +1,7 @@
-//! Watching a collection: a stream of events from a place in its history.
+//! Watch of a collection: a stream of events from a position in its history.
 //!
-//! A watcher holds a position, not a queue. It takes the next changes from the store, keeps those its selectors let
-//! through, and writes lines that are shared with every other watcher of the same form.
+//! A watcher has a position, not a queue. It reads the next changes from the store, keeps those that match its selectors, and
+//! writes lines that are shared with all watchers of the same representation.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::Call;
 use super::list::{namespace, parse_version, reach};
-use crate::connections::EndsBy;
-use crate::http::negotiate::{Shape, Wants};
+use crate::connections::ResponseDeadline;
+use crate::http::negotiate::{Negotiated, Shape};
 use crate::http::query::ListOptions;
 use crate::http::respond::{self, Body, Object, partial};
 use crate::resources::Resource;
@@ -30,28 +30,29 @@ use crate::store::{Change, Read, Snapshot, Stored, Subscription, Verb};
 use crate::table::{self, Include};
 use crate::value::Json;
 
-/// How many changes are taken from the store at a time.
+/// Maximum number of changes read from the store at once.
 const BATCH: usize = 64;
 
-/// A busy watch sends at most this often; what comes in between goes out together. The first event after a pause is
-/// sent at once. Without this every change would cost every watcher a packet of its own.
-const PACE: Duration = Duration::from_millis(5);
+/// Minimum interval between two sends of a busy watch; changes in between are batched. The first event after a pause is sent
+/// immediately. Without batching, every change would cost every watcher a separate packet.
+const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How often a client that asked for bookmarks gets one.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Interval of bookmarks for clients that requested them.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a watch lasts if the client does not say: 30 to 60 minutes, spread so that not all end at once.
-const SHORTEST: u64 = 1800;
+/// Minimum timeout of a watch in seconds if the client sets none: 30 to 60 minutes, randomised so that watches do not all end
+/// at once.
+const MIN_TIMEOUT_SECONDS: u64 = 1800;
 
 pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
-    let wants = Wants::negotiate_watch(&call.headers, &call.query)?;
+    let negotiated = Negotiated::negotiate_watch(&call.headers, &call.query)?;
     let options = options(call)?;
-    let include = wants.include(&call.query)?;
+    let include = negotiated.include(&call.query)?;
     let start = start(call, &options).await?;
-    let watcher = Watcher::new(call, wants.shape, include, options, start);
+    let watcher = Watcher::new(call, negotiated.shape, include, options, start);
     let mut response = respond::response(StatusCode::OK, "application/json");
-    // The watcher ends in time if its client reads; for one that does not, somebody else has to look at the clock.
-    response.extensions_mut().insert(EndsBy(watcher.deadline));
+    // The watcher enforces its deadline only while the client reads; for other clients the connection has to enforce it.
+    response.extensions_mut().insert(ResponseDeadline(watcher.deadline));
     *response.body_mut() = respond::stream_body(stream::unfold(watcher, |mut watcher| async move {
         let item = watcher.next().await?;
         Some((item, watcher))
@@ -59,7 +60,7 @@ pub(super) async fn watch(call: &mut Call) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-/// What the query asks for; the old paths also name an object.
+/// The options of the query; the deprecated `/watch/` paths also name an object.
 fn options(call: &Call) -> ApiResult<ListOptions> {
     let mut options = ListOptions::parse(call.resource(), &call.query)?;
     let name = call.path.name.as_str();
@@ -74,14 +75,14 @@ fn options(call: &Call) -> ApiResult<ListOptions> {
     Ok(options)
 }
 
-/// Where a watch begins.
+/// Start of a watch.
 enum Start {
-    /// What there is, then changes.
+    /// The current objects, then changes.
     Snapshot(Snapshot, Subscription),
     /// Changes after a revision.
     After(u64, Subscription),
-    /// One ERROR event, then the end.
-    Refused(ApiError),
+    /// One ERROR event, then the stream ends.
+    Failed(ApiError),
 }
 
 async fn start(call: &Call, options: &ListOptions) -> ApiResult<Start> {
@@ -93,7 +94,7 @@ async fn start(call: &Call, options: &ListOptions) -> ApiResult<Start> {
     match options.send_initial_events {
         Some(true) => {
             if let Err(error) = reach(call, revision).await {
-                return Ok(Start::Refused(error));
+                return Ok(Start::Failed(error));
             }
             let (snapshot, subscription) = store.list_and_subscribe(storage, namespace(call));
             return Ok(Start::Snapshot(snapshot, subscription));
@@ -112,7 +113,7 @@ async fn start(call: &Call, options: &ListOptions) -> ApiResult<Start> {
         Ok(subscription) => Ok(Start::After(revision, subscription)),
         Err(too_old) => {
             let message = format!("too old resource version: {revision} ({})", too_old.oldest);
-            Ok(Start::Refused(ApiError::expired(message)))
+            Ok(Start::Failed(ApiError::expired(message)))
         }
     }
 }
@@ -122,32 +123,32 @@ struct Watcher {
     resource: &'static Resource,
     namespace: Option<String>,
     options: ListOptions,
-    form: Form,
+    representation: Representation,
     subscription: Option<Subscription>,
-    /// What there was at the start and is still to be sent; made into lines one by one.
+    /// The initial objects that are still to be sent; serialised one by one.
     initial: std::vec::IntoIter<Arc<Stored>>,
-    /// Initial events come first, and their end is to be marked.
-    marks_end: bool,
-    /// Changes up to here are not for this watcher.
+    /// Whether to send a bookmark after the initial events.
+    send_initial_end: bool,
+    /// Changes up to this revision are skipped.
     after: u64,
     /// Lines ready to be sent.
     ready: VecDeque<Bytes>,
     deadline: Instant,
     bookmark_at: Instant,
-    /// When changes were last taken.
+    /// Time of the last read of changes.
     sent_at: Instant,
     cuts: signal::Receiver<u64>,
-    /// Break off in the middle of the next line.
-    tear: bool,
+    /// Close the connection in the middle of the next line.
+    truncate: bool,
     ended: bool,
 }
 
 impl Watcher {
     fn new(call: &Call, shape: Shape, include: Include, options: ListOptions, start: Start) -> Watcher {
         let seconds = match options.timeout_seconds {
-            // upstream: less than nothing is over at once.
+            // upstream: a negative timeout ends the watch immediately.
             Some(seconds) if seconds != 0 => u64::try_from(seconds).unwrap_or(0),
-            _ => SHORTEST + u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * SHORTEST / 256,
+            _ => MIN_TIMEOUT_SECONDS + u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * MIN_TIMEOUT_SECONDS / 256,
         };
         let begin = Instant::now();
         let mut cuts = call.state.watch_cuts.subscribe();
@@ -156,18 +157,18 @@ impl Watcher {
             state: call.state.clone(),
             resource: call.resource(),
             namespace: namespace(call).map(str::to_owned),
-            form: Form { resource: call.resource(), shape, include, columns_sent: false },
-            marks_end: options.send_initial_events == Some(true) && options.bookmarks,
+            representation: Representation { resource: call.resource(), shape, include, columns_sent: false },
+            send_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
             options,
             subscription: None,
             initial: Vec::new().into_iter(),
             after: 0,
             ready: VecDeque::new(),
             deadline: begin + Duration::from_secs(seconds.min(1 << 31)),
-            bookmark_at: begin + BOOKMARK_EVERY,
-            sent_at: begin - PACE,
+            bookmark_at: begin + BOOKMARK_INTERVAL,
+            sent_at: begin - BATCH_INTERVAL,
             cuts,
-            tear: call.tear_watch,
+            truncate: call.truncate_watch,
             ended: false,
         };
         watcher.begin(start);
@@ -176,7 +177,7 @@ impl Watcher {
 
     fn begin(&mut self, start: Start) {
         match start {
-            Start::Refused(error) => {
+            Start::Failed(error) => {
                 self.ready.push_back(error_line(&error));
                 self.ended = true;
             }
@@ -192,11 +193,11 @@ impl Watcher {
         }
     }
 
-    /// The next piece of the stream; `None` at its end.
+    /// The next chunk of the stream; `None` at its end.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             if let Some(line) = self.ready.pop_front() {
-                return Some(self.sent(line));
+                return Some(self.chunk_of(line));
             }
             if self.ended {
                 return None;
@@ -212,20 +213,20 @@ impl Watcher {
     fn next_initial(&mut self) -> Option<Bytes> {
         let options = &self.options;
         if let Some(object) = self.initial.find(|o| options.matches(o)) {
-            return Some(self.form.line(Verb::Added, &object));
+            return Some(self.representation.line(Verb::Added, &object));
         }
-        let marks_end = std::mem::take(&mut self.marks_end);
+        let send_initial_end = std::mem::take(&mut self.send_initial_end);
         let after = self.after;
-        marks_end.then(|| self.bookmark(after, true))
+        send_initial_end.then(|| self.bookmark(after, true))
     }
 
-    /// A line, or half of it and an error if the watch is to be torn.
-    fn sent(&mut self, line: Bytes) -> io::Result<Bytes> {
-        if !self.tear {
+    /// Returns the line, or half of it and then an error if a fault rule truncates the watch.
+    fn chunk_of(&mut self, line: Bytes) -> io::Result<Bytes> {
+        if !self.truncate {
             return Ok(line);
         }
         if self.ended {
-            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "torn on request"));
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "truncated by a fault rule"));
         }
         self.ended = true;
         let half = line.slice(..line.len() / 2);
@@ -234,7 +235,7 @@ impl Watcher {
         Ok(half)
     }
 
-    /// Takes what is new, or waits until something is.
+    /// Reads new changes, or waits for them.
     async fn advance(&mut self) {
         let Some(subscription) = self.subscription.as_mut() else {
             self.ended = true;
@@ -244,7 +245,7 @@ impl Watcher {
             Read::Lagged => self.ended = true,
             Read::Changes { changes, caught_up } if changes.is_empty() => {
                 self.wait(caught_up).await;
-                tokio::time::sleep_until(self.sent_at + PACE).await;
+                tokio::time::sleep_until(self.sent_at + BATCH_INTERVAL).await;
             }
             Read::Changes { changes, .. } => {
                 self.sent_at = Instant::now();
@@ -263,15 +264,15 @@ impl Watcher {
         tokio::select! {
             () = subscription.changed() => {}
             _ = self.cuts.changed() => self.ended = true,
-            () = tokio::time::sleep_until(wake) => self.time_passed(caught_up),
+            () = tokio::time::sleep_until(wake) => self.on_timer(caught_up),
         }
     }
 
-    fn time_passed(&mut self, caught_up: Option<u64>) {
+    fn on_timer(&mut self, caught_up: Option<u64>) {
         let now = Instant::now();
         self.ended = now >= self.deadline;
         if self.options.bookmarks {
-            self.bookmark_at = now + BOOKMARK_EVERY;
+            self.bookmark_at = now + BOOKMARK_INTERVAL;
             if let Some(revision) = caught_up {
                 let bookmark = self.bookmark(revision, false);
                 self.ready.push_back(bookmark);
@@ -279,23 +280,23 @@ impl Watcher {
         }
     }
 
-    /// The event a change is for this watcher, if it is one.
+    /// The event of a change for this watcher, if it matches.
     fn event(&mut self, change: &Change) -> Option<Bytes> {
         let object = &change.object;
         if object.revision <= self.after || self.namespace.as_deref().is_some_and(|ns| *ns != *object.key.namespace) {
             return None;
         }
-        let was = change.previous.as_deref().is_some_and(|p| self.options.matches(p));
-        let is = change.verb != Verb::Deleted && self.options.matches(object);
-        match (was, is) {
+        let matched_before = change.previous.as_deref().is_some_and(|p| self.options.matches(p));
+        let matches_now = change.verb != Verb::Deleted && self.options.matches(object);
+        match (matched_before, matches_now) {
             (false, false) => None,
-            (false, true) => Some(self.form.line(Verb::Added, object)),
-            (true, true) => Some(self.form.line(Verb::Modified, object)),
-            (true, false) if change.verb == Verb::Deleted => Some(self.form.line(Verb::Deleted, object)),
-            // It left the selection: shown as it last was inside, with the revision at which it left.
+            (false, true) => Some(self.representation.line(Verb::Added, object)),
+            (true, true) => Some(self.representation.line(Verb::Modified, object)),
+            (true, false) if change.verb == Verb::Deleted => Some(self.representation.line(Verb::Deleted, object)),
+            // The object no longer matches: send its last matching state with the revision of this change.
             (true, false) => {
                 let last = change.previous.as_deref()?.at_revision(object.revision, Verb::Deleted);
-                Some(self.form.line(Verb::Deleted, &Arc::new(last)))
+                Some(self.representation.line(Verb::Deleted, &Arc::new(last)))
             }
         }
     }
@@ -305,12 +306,12 @@ impl Watcher {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = self.form.shaped(bare_object(self.resource, metadata));
+        let object = self.representation.shape_object(bare_object(self.resource, metadata));
         line("BOOKMARK", &object)
     }
 }
 
-/// An object with nothing but metadata, and the fields its type always has.
+/// An object with only metadata and the fields that its type always has.
 fn bare_object(resource: &Resource, metadata: Value) -> Value {
     let text = json!({"metadata": metadata}).to_string();
     let mut object = schema::decode_json(resource.type_id(), text.as_bytes()).map_or_else(|_| json!({}), |d| d.value);
@@ -327,24 +328,24 @@ fn error_line(error: &ApiError) -> Bytes {
     line("ERROR", &error.to_status())
 }
 
-/// How events are written for one watcher.
-struct Form {
+/// Representation of events for one watcher.
+struct Representation {
     resource: &'static Resource,
     shape: Shape,
     include: Include,
     columns_sent: bool,
 }
 
-impl Form {
+impl Representation {
     fn line(&mut self, verb: Verb, object: &Arc<Stored>) -> Bytes {
         match (&self.shape, self.resource.view) {
             (Shape::Object, None) => object.line_of(verb),
-            _ => line(verb.event_type(), &self.shaped(self.seen(object))),
+            _ => line(verb.event_type(), &self.shape_object(self.to_view(object))),
         }
     }
 
-    /// The object in the shape the watcher asked for; a Table names its columns only once.
-    fn shaped(&mut self, object: Value) -> Value {
+    /// The object in the negotiated representation; a Table has its columns only in the first event.
+    fn shape_object(&mut self, object: Value) -> Value {
         match &self.shape {
             Shape::Object => object,
             Shape::Partial { version, .. } => partial(&object, version),
@@ -356,7 +357,7 @@ impl Form {
         }
     }
 
-    fn seen(&self, object: &Arc<Stored>) -> Value {
+    fn to_view(&self, object: &Arc<Stored>) -> Value {
         Object::Stored(object.clone()).into_value(self.resource)
     }
 }
@@ -367,7 +368,7 @@ mod tests {
     use crate::resources::RESOURCES;
 
     #[test]
-    fn a_bookmark_has_the_fields_its_type_always_has() {
+    fn a_bookmark_has_the_required_fields_of_its_type() {
         let bare = |plural: &str| {
             let resource = RESOURCES.iter().find(|r| r.plural == plural).unwrap();
             bare_object(resource, json!({"resourceVersion": "5"}))

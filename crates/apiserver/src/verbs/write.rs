@@ -1,4 +1,4 @@
-//! Creating and updating: the steps every write goes through, whoever asks.
+//! Create and update: the steps of every write.
 
 use std::sync::Arc;
 
@@ -10,46 +10,46 @@ use crate::go_text;
 use crate::http::respond::Object;
 use crate::resources::{self, WriteCx, meta};
 use crate::status::{ApiError, ApiResult, Named};
-use crate::store::{Draft, Expect, Refused, Stored};
+use crate::store::{Draft, Expect, Stored, WriteError};
 use crate::value::Json;
 
-/// Why an update was not made.
+/// Why an update failed.
 #[derive(Debug)]
-pub(crate) enum Raced {
-    /// Somebody else wrote in between: read again and try again.
-    Again,
-    Refused(ApiError),
+pub(crate) enum UpdateError {
+    /// Another client modified the object: read it again and retry.
+    Conflict,
+    Rejected(ApiError),
 }
 
-impl From<ApiError> for Raced {
-    fn from(error: ApiError) -> Raced {
-        Raced::Refused(error)
+impl From<ApiError> for UpdateError {
+    fn from(error: ApiError) -> UpdateError {
+        UpdateError::Rejected(error)
     }
 }
 
-/// The present time as the API writes it.
+/// The current time in API format.
 pub(crate) fn now() -> String {
     time_text(Timestamp::now())
 }
 
-/// A time as the API writes it: in UTC, in whole seconds.
+/// A time in API format: UTC with second precision.
 pub(super) fn time_text(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl WriteCx<'_> {
     fn invalid(&self, name: &str, errors: &[crate::field_error::FieldError]) -> ApiError {
-        // upstream: validation is about the stored kind, whatever view of it was written.
-        ApiError::invalid(resources::of_storage(self.resource.storage).named_kind(), name, errors)
+        // upstream: validation errors name the stored kind, regardless of the API version of the request.
+        ApiError::invalid(resources::find_storage(self.resource.storage).named_kind(), name, errors)
     }
 
     pub(crate) fn writer<'a>(&'a self, now: &'a str) -> Writer<'a> {
         Writer { manager: self.manager, resource: self.resource, subresource: self.subresource, now }
     }
 
-    /// The object as it is stored, serialised.
+    /// Serialises the object in its stored version.
     fn draft(&self, object: &Value) -> Draft {
-        let storage = resources::of_storage(self.resource.storage);
+        let storage = resources::find_storage(self.resource.storage);
         match self.resource.view {
             Some(view) => Draft::new(storage, &(view.to_stored)(object.clone())),
             None => Draft::new(storage, object),
@@ -59,7 +59,7 @@ impl WriteCx<'_> {
 
 // === Create ===
 
-/// Creates a decoded object. With `owned` its managed fields are already set (server-side apply).
+/// Creates a decoded object. `owned`: its managed fields are already set (server-side apply).
 pub(crate) fn create_object(
     write: &WriteCx<'_>,
     mut obj: Value,
@@ -69,23 +69,23 @@ pub(crate) fn create_object(
     let strategy = write.resource.strategy;
     strategy.apply_defaults(&mut obj);
     let given_version = obj.take_at("metadata.resourceVersion");
-    stamp(write, &mut obj);
+    set_server_metadata(write, &mut obj);
     if !owned {
         fields::record_update(write.writer(&now()), None, &mut obj)?;
     }
-    check_namespace(write, admitted_name(&obj))?;
+    check_namespace(write, name_for_errors(&obj))?;
     strategy.admit_create(write, &mut obj)?;
     let generated = name_from_prefix(&mut obj);
     let reservation = strategy.begin_create(write, &mut obj)?;
     strategy.prepare_create(write, &mut obj);
-    warnings.extend(meta::tidy(&mut obj));
+    warnings.extend(meta::dedup_owner_references(&mut obj));
     let errors = strategy.validate_new(write, &obj);
     if !errors.is_empty() {
         return Err(write.invalid(obj.text("metadata.name"), &errors));
     }
     warnings.extend(strategy.warnings(write, &obj, None));
     if let Some(version) = given_version {
-        settle_given_version(write, &mut obj, version)?;
+        check_given_version(write, &mut obj, version)?;
     }
     let object = insert(write, obj, generated)?;
     if let Some(reservation) = reservation.filter(|_| !write.dry_run) {
@@ -94,10 +94,10 @@ pub(crate) fn create_object(
     Ok(object)
 }
 
-/// A new object has no version yet. What is no version (0, or no number) is ignored.
+/// Rejects a new object with a resourceVersion. 0 and values that are not numbers are ignored.
 ///
-/// upstream: a dry run does not look at it, and shows it again.
-fn settle_given_version(write: &WriteCx<'_>, obj: &mut Value, version: Value) -> ApiResult<()> {
+/// upstream: a dry run does not check the version and returns it.
+fn check_given_version(write: &WriteCx<'_>, obj: &mut Value, version: Value) -> ApiResult<()> {
     let is_version = version.as_str().is_some_and(|text| matches!(go_text::parse_uint(text), Ok(1..)));
     if write.dry_run {
         obj.put("metadata.resourceVersion", version);
@@ -107,8 +107,8 @@ fn settle_given_version(write: &WriteCx<'_>, obj: &mut Value, version: Value) ->
     Ok(())
 }
 
-/// Sets what the server owns.
-fn stamp(write: &WriteCx<'_>, obj: &mut Value) {
+/// Sets the metadata that the server owns.
+fn set_server_metadata(write: &WriteCx<'_>, obj: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         obj.take_at(&format!("metadata.{field}"));
     }
@@ -121,21 +121,21 @@ fn stamp(write: &WriteCx<'_>, obj: &mut Value) {
     }
 }
 
-/// Stores the new object; a generated name that is taken is drawn again.
+/// Stores the new object; generates another name if a generated one exists.
 fn insert(write: &WriteCx<'_>, mut obj: Value, generated: bool) -> ApiResult<Object> {
-    const DRAWS: usize = 8;
-    for draw in 0..DRAWS {
-        let refused = match try_insert(write, &obj) {
+    const ATTEMPTS: usize = 8;
+    for attempt in 0..ATTEMPTS {
+        let error = match try_insert(write, &obj) {
             Ok(object) => return Ok(object),
-            Err(refused) => refused,
+            Err(error) => error,
         };
-        if !generated || draw + 1 == DRAWS {
-            return Err(refused);
+        if !generated || attempt + 1 == ATTEMPTS {
+            return Err(error);
         }
         obj.take_at("metadata.name");
         name_from_prefix(&mut obj);
     }
-    Err(ApiError::plain("no free name was found"))
+    Err(ApiError::plain("no unique name could be generated"))
 }
 
 fn try_insert(write: &WriteCx<'_>, obj: &Value) -> ApiResult<Object> {
@@ -158,10 +158,10 @@ fn try_insert(write: &WriteCx<'_>, obj: &Value) -> ApiResult<Object> {
 
 fn already_exists(write: &WriteCx<'_>, obj: &Value, found: Option<&Stored>) -> ApiError {
     let name = obj.text("metadata.name");
-    // upstream: a prefix is enough for this, even if the client gave a name as well.
+    // upstream: a generateName is enough for this, even if the client also set a name.
     let mut error = match obj.text("metadata.generateName") {
         "" => ApiError::already_exists(write.resource.named(), name),
-        _ => ApiError::name_not_unique(resources::of_storage(write.resource.storage).named(), name),
+        _ => ApiError::name_not_unique(resources::find_storage(write.resource.storage).named(), name),
     };
     if found.is_some_and(|found| found.deleting) {
         error.message = format!("object is being deleted: {}", error.message);
@@ -169,7 +169,7 @@ fn already_exists(write: &WriteCx<'_>, obj: &Value, found: Option<&Stored>) -> A
     error
 }
 
-/// Makes a name out of `generateName`; says whether it did.
+/// Generates a name from `generateName`; returns whether it did.
 fn name_from_prefix(obj: &mut Value) -> bool {
     let prefix = obj.text("metadata.generateName");
     if prefix.is_empty() || !obj.text("metadata.name").is_empty() {
@@ -180,18 +180,18 @@ fn name_from_prefix(obj: &mut Value) -> bool {
     true
 }
 
-/// The prefix, cut to fit, and five letters and digits that cannot form words.
+/// The truncated prefix and five random characters from an alphabet without vowels.
 pub(crate) fn generate_name(prefix: &str) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    const LONGEST_PREFIX: usize = 58;
+    const MAX_PREFIX: usize = 58;
     let random = uuid::Uuid::new_v4().into_bytes();
-    let head: String = prefix.chars().take(LONGEST_PREFIX).collect();
+    let head: String = prefix.chars().take(MAX_PREFIX).collect();
     let tail = random.iter().take(5).map(|b| char::from(ALPHABET[usize::from(*b) % ALPHABET.len()]));
     head.chars().chain(tail).collect()
 }
 
-/// The name that a refusal knows an object by before it has one.
-fn admitted_name(obj: &Value) -> &str {
+/// The name for errors about an object that may not have a name yet.
+fn name_for_errors(obj: &Value) -> &str {
     match (obj.text("metadata.name"), obj.text("metadata.generateName")) {
         ("", "") => "Unknown",
         ("", prefix) => prefix,
@@ -199,7 +199,7 @@ fn admitted_name(obj: &Value) -> &str {
     }
 }
 
-/// Refuses new content in a namespace that is absent or on its way out.
+/// Rejects new content in a namespace that does not exist or is terminating.
 pub(super) fn check_namespace(write: &WriteCx<'_>, name: &str) -> ApiResult<()> {
     if !write.resource.namespaced {
         return Ok(());
@@ -223,8 +223,8 @@ pub(super) fn check_namespace(write: &WriteCx<'_>, name: &str) -> ApiResult<()> 
 
 // === Update ===
 
-/// Writes `new` over `old`, the present state `current` in this resource's form. With `owned` its managed fields are
-/// already set (server-side apply).
+/// Replaces `old`, which is `current` in the API version of this resource, with `new`. `owned`: its managed fields are already
+/// set (server-side apply).
 pub(crate) fn update_object(
     write: &WriteCx<'_>,
     current: &Arc<Stored>,
@@ -232,7 +232,7 @@ pub(crate) fn update_object(
     mut new: Value,
     owned: bool,
     warnings: &mut Vec<String>,
-) -> Result<Object, Raced> {
+) -> Result<Object, UpdateError> {
     let strategy = write.resource.strategy;
     strategy.apply_defaults(&mut new);
     if !write.resource.namespaced {
@@ -248,7 +248,7 @@ pub(crate) fn update_object(
         Some("status") => strategy.prepare_status_update(write, &mut new, old),
         _ => strategy.prepare_update(write, &mut new, old),
     }
-    warnings.extend(meta::tidy(&mut new));
+    warnings.extend(meta::dedup_owner_references(&mut new));
     validate_update(write, &new, old)?;
     warnings.extend(strategy.warnings(write, &new, Some(old)));
     let object = replace(write, current, old, new)?;
@@ -258,11 +258,11 @@ pub(crate) fn update_object(
     Ok(object)
 }
 
-/// Metadata that an update cannot change and need not repeat.
+/// Copies metadata that an update cannot change and may omit.
 fn carry_over(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         let path = format!("metadata.{field}");
-        // A grace period that is said to be another is left for validation to find.
+        // Validation rejects a changed grace period.
         let keeps_new = match field {
             "deletionTimestamp" => !old.has(&path),
             "deletionGracePeriodSeconds" => new.has(&path),
@@ -297,13 +297,18 @@ fn validate_update(write: &WriteCx<'_>, new: &Value, old: &Value) -> ApiResult<(
     }
 }
 
-/// Stores the new state, unless it is the old one, or is the end of the object.
-pub(super) fn replace(write: &WriteCx<'_>, current: &Arc<Stored>, old: &Value, new: Value) -> Result<Object, Raced> {
-    if is_finished(write, &new) {
-        return finish(write, current, new);
+/// Stores the new state, or deletes the object if nothing holds it; does nothing if the state is unchanged.
+pub(super) fn replace(
+    write: &WriteCx<'_>,
+    current: &Arc<Stored>,
+    old: &Value,
+    new: Value,
+) -> Result<Object, UpdateError> {
+    if can_be_deleted(write, &new) {
+        return delete_finished(write, current, new);
     }
     let draft = write.draft(&new);
-    if draft.equals(current) || fields::same_but_for_times(old, &new) {
+    if draft.equals(current) || fields::equal_ignoring_times(old, &new) {
         return Ok(Object::Stored(current.clone()));
     }
     if write.dry_run {
@@ -311,30 +316,30 @@ pub(super) fn replace(write: &WriteCx<'_>, current: &Arc<Stored>, old: &Value, n
     }
     match write.state.store.put(write.resource.storage, Expect::Revision(current.revision), draft) {
         Ok(stored) => Ok(Object::Stored(stored)),
-        Err(Refused::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
-        Err(_) => Err(Raced::Again),
+        Err(WriteError::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
+        Err(_) => Err(UpdateError::Conflict),
     }
 }
 
-/// Marked for deletion, and nothing holds it any more.
-fn is_finished(write: &WriteCx<'_>, obj: &Value) -> bool {
+/// Whether the object is being deleted and nothing holds it any more.
+fn can_be_deleted(write: &WriteCx<'_>, obj: &Value) -> bool {
     obj.has("metadata.deletionTimestamp")
         && obj.list("metadata.finalizers").is_empty()
         && obj.int("metadata.deletionGracePeriodSeconds").unwrap_or(0) == 0
-        && !write.resource.strategy.is_held(obj)
+        && !write.resource.strategy.has_spec_finalizers(obj)
 }
 
-/// The update that lets go of an object removes it; the answer is its last state.
-fn finish(write: &WriteCx<'_>, current: &Arc<Stored>, new: Value) -> Result<Object, Raced> {
+/// Deletes an object whose last finalizer was removed; returns its last state.
+fn delete_finished(write: &WriteCx<'_>, current: &Arc<Stored>, new: Value) -> Result<Object, UpdateError> {
     if write.dry_run {
         return Ok(Object::Value(new));
     }
     match write.state.store.delete(write.resource.storage, &current.key, current.revision) {
         Ok(_) => {
-            write.resource.strategy.released(write.state, &new);
+            write.resource.strategy.after_delete(write.state, &new);
             Ok(Object::Value(new))
         }
-        Err(Refused::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
-        Err(_) => Err(Raced::Again),
+        Err(WriteError::Missing) => Err(ApiError::not_found(write.resource.named(), new.text("metadata.name")).into()),
+        Err(_) => Err(UpdateError::Conflict),
     }
 }

@@ -1,4 +1,4 @@
-//! Connections of clients that are careless, slow or wordy.
+//! Connections of clients that are idle, slow or do not read responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use tokio_rustls::client::TlsStream;
 
 use crate::Failure;
 
-/// Long for a header field, and short of the mebibyte that a head may take.
+/// A long header value, below the limit of 1 MiB for all headers.
 const LONG: usize = 700 << 10;
 
-/// The authority, the certificate and the key of a kubeconfig.
+/// The CA certificate, client certificate and client key of a kubeconfig.
 fn credentials(kubeconfig: &str) -> Result<[Vec<u8>; 3], Failure> {
     let decoded = |name: &str| {
         let lines = kubeconfig.lines().map(str::trim);
         let text =
-            lines.filter_map(|line| line.strip_prefix(name)).next().ok_or("the kubeconfig lacks a credential")?;
+            lines.filter_map(|line| line.strip_prefix(name)).next().ok_or("the kubeconfig has no credentials")?;
         Ok::<_, Failure>(base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text)?)
     };
     let [authority, certificate, key] =
@@ -38,7 +38,7 @@ fn credentials(kubeconfig: &str) -> Result<[Vec<u8>; 3], Failure> {
     Ok([authority?, certificate?, key?])
 }
 
-/// A connection of the administrator, on which nothing has been said yet.
+/// A new connection of the administrator, without any request.
 async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Failure> {
     connect_as(server, protocol, &server.kubeconfig()).await
 }
@@ -74,43 +74,47 @@ async fn server_with(connections: ConnectionLimits) -> Result<ApiServer, Failure
     Ok(ApiServer::start(Options { connections, ..Options::default() }).await?)
 }
 
-/// Waits until this many connections are left, and no longer than a machine that is very busy needs.
-async fn until_left(server: &ApiServer, count: usize) {
-    let left = async {
+/// Waits until the server has this number of open connections.
+async fn until_open(server: &ApiServer, count: usize) {
+    let closed = async {
         while server.connections() != count {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(30), left).await.is_ok(), "{} are left", server.connections());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(30), closed).await.is_ok(),
+        "{} connections are open",
+        server.connections()
+    );
 }
 
 #[tokio::test]
-async fn a_client_that_forgets_tls_is_told() -> Result<(), Failure> {
+async fn a_client_without_tls_gets_an_error_response() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let mut stream = TcpStream::connect(server.address()).await?;
     stream.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n").await?;
-    let mut answer = vec![0; 200];
-    let length = stream.read(&mut answer).await?;
-    let answer = String::from_utf8_lossy(&answer[..length]);
-    assert!(answer.starts_with("HTTP/1.0 400 Bad Request"), "{answer}");
-    assert!(answer.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{answer}");
+    let mut response = vec![0; 200];
+    let length = stream.read(&mut response).await?;
+    let response = String::from_utf8_lossy(&response[..length]);
+    assert!(response.starts_with("HTTP/1.0 400 Bad Request"), "{response}");
+    assert!(response.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{response}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_large_head_is_read_over_http_1() -> Result<(), Failure> {
+async fn large_headers_are_accepted_over_http_1() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let mut stream = connect(&server, b"http/1.1").await?;
     let request = format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "a".repeat(LONG));
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = [0; 15];
-    stream.read_exact(&mut answer).await?;
-    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 200 OK");
+    let mut response = [0; 15];
+    stream.read_exact(&mut response).await?;
+    assert_eq!(String::from_utf8_lossy(&response), "HTTP/1.1 200 OK");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_large_head_is_read_over_http_2() -> Result<(), Failure> {
+async fn large_headers_are_accepted_over_http_2() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let mut sender = http2(connect(&server, b"h2").await?).await?;
     let request = Request::get(format!("{}/livez", server.url())).header("x-long", "a".repeat(LONG));
@@ -121,12 +125,12 @@ async fn a_large_head_is_read_over_http_2() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_its_watch_holds_nobody_up() -> Result<(), Failure> {
+async fn a_client_that_never_reads_its_watch_does_not_block_other_clients() -> Result<(), Failure> {
     const WRITES: usize = 300;
     let server = ApiServer::start(Options::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "kube-public");
-    let mut idler = connect(&server, b"http/1.1").await?;
-    idler.write_all(b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+    let mut unread = connect(&server, b"http/1.1").await?;
+    unread.write_all(b"GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n").await?;
     let mut reader = maps.watch(&WatchParams::default(), "0").await?.boxed();
 
     let data = "x".repeat(40 << 10);
@@ -146,32 +150,33 @@ async fn a_client_that_never_reads_its_watch_holds_nobody_up() -> Result<(), Fai
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends() -> Result<(), Failure> {
-    let server = server_with(ConnectionLimits { idle: Duration::from_millis(300), ..Default::default() }).await?;
+async fn an_idle_connection_is_closed() -> Result<(), Failure> {
+    let server =
+        server_with(ConnectionLimits { idle_timeout: Duration::from_millis(300), ..Default::default() }).await?;
     let silent = [connect(&server, b"h2").await?, connect(&server, b"http/1.1").await?];
     let mut sender = http2(connect(&server, b"h2").await?).await?;
     let request = || Request::get(format!("{}/livez", server.url())).body(Full::default());
     assert_eq!(sender.send_request(request()?).await?.status(), StatusCode::OK);
-    until_left(&server, 0).await;
+    until_open(&server, 0).await;
     drop(silent);
     Ok(())
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_new_ones() -> Result<(), Failure> {
-    const MOST: usize = 8;
-    let server = server_with(ConnectionLimits { most: MOST, ..Default::default() }).await?;
+async fn idle_connections_are_evicted_for_new_ones() -> Result<(), Failure> {
+    const LIMIT: usize = 8;
+    let server = server_with(ConnectionLimits { max_connections: LIMIT, ..Default::default() }).await?;
     let maps: Api<ConfigMap> = Api::namespaced(server.client().await?, "kube-public");
     let mut watch = maps.watch(&WatchParams::default(), "0").await?.boxed();
     let mut idle = Vec::new();
-    for n in 0..5 * MOST {
+    for n in 0..5 * LIMIT {
         idle.push(connect(&server, [&b"h2"[..], b"http/1.1"][n % 2]).await?);
-        assert!(server.connections() <= MOST);
+        assert!(server.connections() <= LIMIT);
     }
     let mut sender = http2(connect(&server, b"h2").await?).await?;
     let request = Request::get(format!("{}/livez", server.url())).body(Full::default())?;
     assert_eq!(sender.send_request(request).await?.status(), StatusCode::OK);
-    // The one that was busy all the time is still there.
+    // The connection with the open watch was not evicted.
     let map = serde_json::from_value(json!({"metadata": {"name": "still-there"}}))?;
     Api::<ConfigMap>::namespaced(server.in_process_client(), "kube-public")
         .create(&PostParams::default(), &map)
@@ -187,9 +192,10 @@ async fn idle_connections_make_room_for_new_ones() -> Result<(), Failure> {
     tokio::time::timeout(Duration::from_secs(30), seen).await?
 }
 
-/// A server with more to watch than the buffers between it and a client hold.
-async fn wordy_server() -> Result<ApiServer, Failure> {
-    let server = server_with(ConnectionLimits { sending: Duration::from_millis(300), ..Default::default() }).await?;
+/// A server with more data to watch than the socket buffers hold.
+async fn server_with_large_objects() -> Result<ApiServer, Failure> {
+    let server =
+        server_with(ConnectionLimits { send_timeout: Duration::from_millis(300), ..Default::default() }).await?;
     let maps: Api<ConfigMap> = Api::namespaced(server.in_process_client(), "kube-public");
     for n in 0..20 {
         let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"x": "x".repeat(900 << 10)}});
@@ -199,60 +205,60 @@ async fn wordy_server() -> Result<ApiServer, Failure> {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_never_read_does_not_outlive_its_time() -> Result<(), Failure> {
-    let server = wordy_server().await?;
+async fn a_watch_that_is_never_read_ends_at_its_timeout() -> Result<(), Failure> {
+    let server = server_with_large_objects().await?;
     let path = "/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=1";
     let mut plain = connect(&server, b"http/1.1").await?;
     plain.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await?;
     let mut sender = http2(connect(&server, b"h2").await?).await?;
     let unread = sender.send_request(Request::get(format!("{}{path}", server.url())).body(Full::default())?).await?;
     assert_eq!((unread.status(), server.connections()), (StatusCode::OK, 2));
-    until_left(&server, 0).await;
+    until_open(&server, 0).await;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_list_that_is_never_read_is_cut_off() -> Result<(), Failure> {
-    let server = wordy_server().await?;
+async fn a_list_that_is_never_read_is_closed() -> Result<(), Failure> {
+    let server = server_with_large_objects().await?;
     let mut plain = connect(&server, b"http/1.1").await?;
     plain.write_all(b"GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\n\r\n").await?;
-    until_left(&server, 1).await;
-    until_left(&server, 0).await;
+    until_open(&server, 1).await;
+    until_open(&server, 0).await;
     Ok(())
 }
 
-/// Sends a body as a client does that looks at the answer only afterwards; the status, or where it was broken off.
+/// Sends a body slowly and reads the response only afterwards. Returns the status code, or an error if the stream was reset.
 async fn post_slowly(server: &ApiServer, kubeconfig: &str, parts: usize) -> Result<u16, Failure> {
     let part = Bytes::from_static(&[b' '; 8 << 10]);
     let (mut client, connection) = h2::client::handshake(connect_as(server, b"h2", kubeconfig).await?).await?;
     tokio::spawn(connection);
     let request = Request::post(format!("{}/api/v1/namespaces/default/configmaps", server.url()));
-    let (answer, mut body) =
+    let (response, mut body) =
         client.send_request(request.header("content-type", "application/json").body(())?, false)?;
     for _ in 0..parts {
         body.reserve_capacity(part.len());
-        let room = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
-        room.ok_or("the stream was broken off while the body was sent")??;
+        let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
+        capacity.ok_or("the stream was reset while the body was sent")??;
         body.send_data(part.clone(), false)?;
     }
     body.send_data(Bytes::new(), true)?;
-    Ok(answer.await?.status().as_u16())
+    Ok(response.await?.status().as_u16())
 }
 
 #[tokio::test]
-async fn a_body_that_is_refused_is_not_broken_off() -> Result<(), Failure> {
+async fn a_rejected_request_gets_a_response_after_its_body() -> Result<(), Failure> {
     let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
     let server = ApiServer::start(options).await?;
     let kubeconfig = server.kubeconfig_for("jane", &[])?;
     for parts in [1, 2, 40, 300] {
-        let answer = post_slowly(&server, &kubeconfig, parts).await;
-        assert_eq!(answer.map_err(|error| error.to_string()), Ok(403), "{parts} parts");
+        let response = post_slowly(&server, &kubeconfig, parts).await;
+        assert_eq!(response.map_err(|error| error.to_string()), Ok(403), "{parts} parts");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_great_many_errors_cost_little_and_hold_nobody_up() -> Result<(), Failure> {
+async fn the_number_of_validation_errors_in_a_response_is_limited() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let labels: serde_json::Map<_, _> = (0..40_000).map(|n| (format!("-bad/key/{n}"), json!(""))).collect();
     let body = Bytes::from(json!({"metadata": {"name": "a", "labels": labels}}).to_string());
@@ -260,10 +266,10 @@ async fn a_great_many_errors_cost_little_and_hold_nobody_up() -> Result<(), Fail
     let post = || Request::post(format!("{}/api/v1/namespaces/default/configmaps", server.url()));
     let bad = (0..4).map(|_| post().body(Full::new(body.clone()))).collect::<Result<Vec<_>, _>>()?;
     let bad: Vec<_> = bad.into_iter().map(|request| sender.send_request(request)).collect();
-    for answer in futures::future::join_all(bad).await {
-        let answer = answer?;
-        assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
-        let text = answer.into_body().collect().await?.to_bytes();
+    for response in futures::future::join_all(bad).await {
+        let response = response?;
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+        let text = response.into_body().collect().await?.to_bytes();
         let status: serde_json::Value = serde_json::from_slice(&text)?;
         assert!(status["message"].as_str().is_some_and(|message| message.ends_with("further errors are not listed]")));
         let causes = status["details"]["causes"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! DELETE in all its forms, request by request.
+//! Tests of DELETE requests and their options.
 
 use bowline_apiserver::{ApiServer, Options};
 use http::{Method, Request};
@@ -11,17 +11,17 @@ use crate::Failure;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server on which nothing acts by itself.
-struct Quiet {
+/// A server without controllers.
+struct TestServer {
     _server: ApiServer,
     client: Client,
 }
 
-impl Quiet {
-    async fn start() -> Result<Quiet, Failure> {
+impl TestServer {
+    async fn start() -> Result<TestServer, Failure> {
         let server = ApiServer::start(Options { built_in_controllers: false, ..Options::default() }).await?;
         let client = server.client().await?;
-        Ok(Quiet { _server: server, client })
+        Ok(TestServer { _server: server, client })
     }
 
     async fn send(&self, method: Method, path: &str, body: Value) -> Result<(u16, Value), Failure> {
@@ -35,7 +35,7 @@ impl Quiet {
     async fn post(&self, path: &str, body: Value) -> Result<Value, Failure> {
         match self.send(Method::POST, path, body).await? {
             (201, object) => Ok(object),
-            (code, refusal) => Err(format!("{path}: {code} {refusal}").into()),
+            (code, error) => Err(format!("{path}: {code} {error}").into()),
         }
     }
 
@@ -57,8 +57,8 @@ fn held(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_second_deletion_changes_the_policy() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+async fn a_second_deletion_changes_the_propagation_policy() -> Result<(), Failure> {
+    let server = TestServer::start().await?;
     server.post(MAPS, held("a")).await?;
     let path = format!("{MAPS}/a");
     let steps = [
@@ -74,15 +74,15 @@ async fn a_second_deletion_changes_the_policy() -> Result<(), Failure> {
     }
     server.post(MAPS, map("b")).await?;
     server.delete(&format!("{MAPS}/b?propagationPolicy=Orphan"), Value::Null).await?;
-    let (_, answer) = server.delete(&format!("{MAPS}/b?propagationPolicy=Background"), Value::Null).await?;
-    assert_eq!(answer["status"], "Success", "nothing holds it any more");
+    let (_, response) = server.delete(&format!("{MAPS}/b?propagationPolicy=Background"), Value::Null).await?;
+    assert_eq!(response["status"], "Success", "no finalizer is left");
     assert_eq!(server.code(&format!("{MAPS}/b")).await?, 404);
     Ok(())
 }
 
 #[tokio::test]
 async fn a_limited_collection_is_deleted_page_by_page() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+    let server = TestServer::start().await?;
     for name in ["a", "b", "c"] {
         server.post(MAPS, map(name)).await?;
     }
@@ -99,19 +99,19 @@ async fn a_limited_collection_is_deleted_page_by_page() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_body_speaks_for_the_query() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+async fn delete_options_in_the_body_override_the_query() -> Result<(), Failure> {
+    let server = TestServer::start().await?;
     server.post(MAPS, map("a")).await?;
     let path = format!("{MAPS}/a?dryRun=All&propagationPolicy=Orphan");
-    let (_, answer) = server.delete(&path, json!({"propagationPolicy": "Background"})).await?;
-    assert_eq!(answer["status"], "Success");
+    let (_, response) = server.delete(&path, json!({"propagationPolicy": "Background"})).await?;
+    assert_eq!(response["status"], "Success");
     assert_eq!(server.code(&format!("{MAPS}/a")).await?, 404);
     Ok(())
 }
 
 #[tokio::test]
-async fn options_that_make_no_sense_are_refused() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+async fn invalid_delete_options_are_rejected() -> Result<(), Failure> {
+    let server = TestServer::start().await?;
     server.post(MAPS, map("a")).await?;
     let unsafely = "ignoreStoreReadErrorWithClusterBreakingPotential";
     let cases = [
@@ -132,15 +132,15 @@ async fn options_that_make_no_sense_are_refused() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_pods_time_is_only_ever_cut_short() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+async fn the_grace_period_of_a_pod_can_only_be_shortened() -> Result<(), Failure> {
+    let server = TestServer::start().await?;
     server.post("/api/v1/namespaces/default/serviceaccounts", map("default")).await?;
     let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
     server.post(PODS, json!({"metadata": {"name": "a"}, "spec": spec})).await?;
     let path = format!("{PODS}/a");
-    for (asked, left) in [(None, 30), (None, 30), (Some(40), 30), (Some(10), 10), (Some(-1), 1), (Some(0), 0)] {
-        let (_, pod) = server.delete(&path, json!({"gracePeriodSeconds": asked})).await?;
-        assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], left, "{asked:?}");
+    for (requested, left) in [(None, 30), (None, 30), (Some(40), 30), (Some(10), 10), (Some(-1), 1), (Some(0), 0)] {
+        let (_, pod) = server.delete(&path, json!({"gracePeriodSeconds": requested})).await?;
+        assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], left, "{requested:?}");
         assert_eq!(pod["metadata"]["generation"], 2);
     }
     assert_eq!(server.code(&path).await?, 404);
@@ -148,12 +148,12 @@ async fn a_pods_time_is_only_ever_cut_short() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_namespace_is_marked_and_takes_nothing_new() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+async fn a_terminating_namespace_rejects_new_content() -> Result<(), Failure> {
+    let server = TestServer::start().await?;
     server.post("/api/v1/namespaces", map("a")).await?;
     server.post("/api/v1/namespaces/a/serviceaccounts", map("bot")).await?;
-    let (code, refusal) = server.delete("/api/v1/namespaces/a", json!({"preconditions": {"uid": "x"}})).await?;
-    assert_eq!((code, &refusal["details"]["kind"]), (409, &json!("namespaces")));
+    let (code, error) = server.delete("/api/v1/namespaces/a", json!({"preconditions": {"uid": "x"}})).await?;
+    assert_eq!((code, &error["details"]["kind"]), (409, &json!("namespaces")));
     let (code, marked) = server.delete("/api/v1/namespaces/a", json!({"orphanDependents": false})).await?;
     assert_eq!((code, &marked["metadata"]["finalizers"]), (202, &json!(["foregroundDeletion"])));
     assert_eq!(marked["metadata"].get("deletionGracePeriodSeconds"), None);
@@ -162,19 +162,19 @@ async fn a_namespace_is_marked_and_takes_nothing_new() -> Result<(), Failure> {
         ("serviceaccounts/bot/token", json!({"spec": {}}), "bot"),
         ("pods/p/eviction", json!({"metadata": {"name": "p"}}), "p"),
     ];
-    for (place, body, name) in posts {
-        let (code, refusal) = server.send(Method::POST, &format!("/api/v1/namespaces/a/{place}"), body).await?;
-        assert_eq!((code, &refusal["details"]["name"]), (403, &json!(name)), "{place}");
+    for (path, body, name) in posts {
+        let (code, error) = server.send(Method::POST, &format!("/api/v1/namespaces/a/{path}"), body).await?;
+        assert_eq!((code, &error["details"]["name"]), (403, &json!(name)), "{path}");
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn events_have_no_dependents() -> Result<(), Failure> {
-    let server = Quiet::start().await?;
+    let server = TestServer::start().await?;
     let events = "/api/v1/namespaces/default/events";
     server.post(events, json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}})).await?;
-    let (_, answer) = server.delete(&format!("{events}/e?propagationPolicy=Orphan"), Value::Null).await?;
-    assert_eq!(answer["status"], "Success");
+    let (_, response) = server.delete(&format!("{events}/e?propagationPolicy=Orphan"), Value::Null).await?;
+    assert_eq!(response["status"], "Success");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: every verb, and what is refused.
+//! Tests of PodDisruptionBudgets: every verb, and validation.
 
 use bowline_apiserver::{ApiServer, Options};
 use futures::StreamExt as _;
@@ -18,26 +18,30 @@ async fn budgets() -> Result<(ApiServer, Api<PodDisruptionBudget>), Failure> {
     Ok((server, budgets))
 }
 
-/// The message of a refusal, whose code is 422.
-fn refusal<T: std::fmt::Debug>(answer: kube::Result<T>) -> String {
-    match answer {
+/// The message of a 422 error.
+fn rejection<T: std::fmt::Debug>(result: kube::Result<T>) -> String {
+    match result {
         Err(kube::Error::Api(status)) if status.code == 422 => status.message,
-        other => format!("not refused: {other:?}"),
+        other => format!("not rejected: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_budget_is_created_read_changed_watched_and_deleted() -> Result<(), Failure> {
+async fn a_budget_supports_all_verbs() -> Result<(), Failure> {
     let (_server, budgets) = budgets().await?;
     let selector = json!({"matchLabels": {"app": "bowline"}});
-    let made =
+    let created =
         budgets.create(&PostParams::default(), &budget(json!({"maxUnavailable": 1, "selector": selector}))?).await?;
-    assert_eq!(made.metadata.generation, Some(1));
-    assert_eq!(made.status.and_then(|status| status.disruptions_allowed), Some(0), "counts are there from the start");
-    let version = made.metadata.resource_version.unwrap_or_default();
+    assert_eq!(created.metadata.generation, Some(1));
+    assert_eq!(
+        created.status.and_then(|status| status.disruptions_allowed),
+        Some(0),
+        "the status has counts from the start"
+    );
+    let version = created.metadata.resource_version.unwrap_or_default();
     let mut watch = std::pin::pin!(budgets.watch(&WatchParams::default(), &version).await?);
 
-    // The selector is replaced as a whole, unlike other objects in a strategic merge patch.
+    // A strategic merge patch replaces the whole selector, unlike other objects.
     let patch = json!({"spec": {"selector": {"matchLabels": {"role": "standby"}}}});
     let patched = budgets.patch("crew", &PatchParams::default(), &Patch::Strategic(patch)).await?;
     let labels = patched.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.clone());
@@ -56,14 +60,17 @@ async fn a_budget_is_created_read_changed_watched_and_deleted() -> Result<(), Fa
         (Some(1), Some(2))
     );
     let mut wanted = budgets.get("crew").await?;
-    assert_eq!(serde_json::to_value(&wanted.spec)?["maxUnavailable"], 1, "/status changes the status alone");
+    assert_eq!(serde_json::to_value(&wanted.spec)?["maxUnavailable"], 1, "/status changes only the status");
     wanted.status = None;
     wanted.metadata.resource_version = None;
     let unconditional = budgets.replace("crew", &PostParams::default(), &wanted).await;
-    assert!(refusal(unconditional).contains("metadata.resourceVersion: Invalid value"), "a PUT names what it is about");
+    assert!(
+        rejection(unconditional).contains("metadata.resourceVersion: Invalid value"),
+        "a PUT requires a resourceVersion"
+    );
     wanted.metadata.resource_version = seen.metadata.resource_version;
     let put = budgets.replace("crew", &PostParams::default(), &wanted).await?;
-    assert_eq!(put.status.and_then(|status| status.disruptions_allowed), Some(1), "a PUT leaves the status alone");
+    assert_eq!(put.status.and_then(|status| status.disruptions_allowed), Some(1), "a PUT does not change the status");
 
     assert_eq!(budgets.list(&ListParams::default()).await?.items.len(), 1);
     budgets.delete("crew", &DeleteParams::default()).await?;
@@ -72,7 +79,7 @@ async fn a_budget_is_created_read_changed_watched_and_deleted() -> Result<(), Fa
 }
 
 #[tokio::test]
-async fn a_budget_that_makes_no_sense_is_refused() -> Result<(), Failure> {
+async fn an_invalid_budget_is_rejected() -> Result<(), Failure> {
     let (_server, budgets) = budgets().await?;
     let cases = [
         (json!({"minAvailable": 1, "maxUnavailable": 1}), "minAvailable and maxUnavailable cannot be both set"),
@@ -80,13 +87,13 @@ async fn a_budget_that_makes_no_sense_is_refused() -> Result<(), Failure> {
         (json!({"maxUnavailable": -1}), "spec.maxUnavailable: Invalid value: -1"),
         (json!({"unhealthyPodEvictionPolicy": "Never"}), "supported values: \"AlwaysAllow\", \"IfHealthyBudget\""),
     ];
-    for (spec, says) in cases {
-        let message = refusal(budgets.create(&PostParams::default(), &budget(spec)?).await);
-        assert!(message.contains(says), "{message}");
+    for (spec, expected) in cases {
+        let message = rejection(budgets.create(&PostParams::default(), &budget(spec)?).await);
+        assert!(message.contains(expected), "{message}");
     }
     budgets.create(&PostParams::default(), &budget(json!({"minAvailable": "50%"}))?).await?;
     let status = json!({"status": {"disruptionsAllowed": -1}});
-    let message = refusal(budgets.patch_status("crew", &PatchParams::default(), &Patch::Merge(status)).await);
+    let message = rejection(budgets.patch_status("crew", &PatchParams::default(), &Patch::Merge(status)).await);
     assert!(message.contains("status.disruptionsAllowed: Invalid value: -1"), "{message}");
     Ok(())
 }

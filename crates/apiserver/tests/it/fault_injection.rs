@@ -1,4 +1,4 @@
-//! The test knobs, as a client feels them.
+//! Tests of fault injection and debug endpoints through clients.
 
 use std::time::{Duration, Instant};
 
@@ -28,24 +28,24 @@ fn rule(verb: &str, effect: Effect) -> FaultRule {
 }
 
 #[tokio::test]
-async fn a_rule_fails_the_requests_it_names_and_no_others() -> Result<(), Failure> {
+async fn a_rule_affects_only_matching_requests() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     let effect = Effect::Status { code: StatusCode::CONFLICT, message: "not today".into(), retry_after: None };
     server.faults().add(FaultRule { times: Some(1), ..rule("create", effect) });
-    let refused = maps.create(&PostParams::default(), &config_map("a")?).await;
-    match refused {
+    let rejected = maps.create(&PostParams::default(), &config_map("a")?).await;
+    match rejected {
         Err(kube::Error::Api(status)) => {
             assert_eq!((status.code, status.reason.as_str(), status.message.as_str()), (409, "Conflict", "not today"));
         }
-        other => return Err(format!("expected a refusal, got {other:?}").into()),
+        other => return Err(format!("expected an error, got {other:?}").into()),
     }
-    assert!(maps.get_opt("a").await?.is_none(), "a refused request is not carried out");
+    assert!(maps.get_opt("a").await?.is_none(), "a rejected request is not processed");
     maps.create(&PostParams::default(), &config_map("a")?).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_delayed_request_is_carried_out_later() -> Result<(), Failure> {
+async fn a_delayed_request_is_processed_later() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(rule("list", Effect::Latency(Duration::from_millis(300))));
     let begin = Instant::now();
@@ -55,18 +55,18 @@ async fn a_delayed_request_is_carried_out_later() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_reset_connection_gives_no_answer() -> Result<(), Failure> {
+async fn a_reset_connection_returns_no_response() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(rule("create", Effect::Reset));
-    let refused = maps.create(&PostParams::default(), &config_map("a")?).await;
-    assert!(matches!(refused, Err(e) if !matches!(e, kube::Error::Api(_))));
+    let rejected = maps.create(&PostParams::default(), &config_map("a")?).await;
+    assert!(matches!(rejected, Err(e) if !matches!(e, kube::Error::Api(_))));
     server.faults().clear();
     assert!(maps.get_opt("a").await?.is_none());
     Ok(())
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_is_lost_is_carried_out() -> Result<(), Failure> {
+async fn a_request_with_a_lost_response_is_processed() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(FaultRule { times: Some(1), ..rule("create", Effect::AnswerLost) });
     let outcome_unknown = maps.create(&PostParams::default(), &config_map("a")?).await;
@@ -76,7 +76,7 @@ async fn a_request_whose_answer_is_lost_is_carried_out() -> Result<(), Failure> 
 }
 
 #[tokio::test]
-async fn a_torn_watch_line_loses_nothing() -> Result<(), Failure> {
+async fn a_watcher_recovers_from_partial_watch_lines() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     server.faults().add(FaultRule { times: Some(2), ..rule("watch", Effect::PartialWatchLine) });
     let stream = watcher(maps.clone(), watcher::Config::default()).default_backoff().applied_objects();
@@ -106,7 +106,7 @@ async fn a_torn_watch_line_loses_nothing() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn compaction_makes_old_versions_expire() -> Result<(), Failure> {
+async fn old_resource_versions_expire_after_compaction() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     let old = maps.create(&PostParams::default(), &config_map("a")?).await?.resource_version().unwrap_or_default();
     maps.create(&PostParams::default(), &config_map("b")?).await?;
@@ -120,7 +120,7 @@ async fn compaction_makes_old_versions_expire() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn the_knobs_answer_over_http() -> Result<(), Failure> {
+async fn debug_endpoints_work_over_http() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     let client = server.client().await?;
     let rule = json!({"verb": "get", "effect": {"status": {"code": 503}}, "times": 1}).to_string();
@@ -131,13 +131,13 @@ async fn the_knobs_answer_over_http() -> Result<(), Failure> {
         client.request_text(post(path, String::new())?).await?;
     }
     client.request_text(post("/debug/seed", "7".into())?).await?;
-    let broken = client.request_text(post("/debug/faults", "{\"effect\": 5}".into())?).await;
-    assert!(matches!(broken, Err(kube::Error::Api(status)) if status.code == 400));
+    let invalid = client.request_text(post("/debug/faults", "{\"effect\": 5}".into())?).await;
+    assert!(matches!(invalid, Err(kube::Error::Api(status)) if status.code == 400));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_bearer_token_stands_for_its_user() -> Result<(), Failure> {
+async fn a_static_bearer_token_authenticates_its_user() -> Result<(), Failure> {
     let (server, _) = server().await?;
     server.add_token("s3cret", "jane", &["dev"]);
     let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&server.kubeconfig())?;
@@ -155,7 +155,7 @@ async fn a_bearer_token_stands_for_its_user() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_how_they_were_answered() -> Result<(), Failure> {
+async fn requests_are_counted_by_verb_and_status_code() -> Result<(), Failure> {
     let (server, maps) = server().await?;
     let effect = Effect::Status { code: StatusCode::CONFLICT, message: "not today".into(), retry_after: None };
     server.faults().add(FaultRule { times: Some(1), ..rule("create", effect) });

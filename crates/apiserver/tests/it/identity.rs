@@ -1,4 +1,4 @@
-//! Who a client is, by the certificate that the server made for it.
+//! Tests of client identity from client certificates.
 
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::Failure;
 
 #[tokio::test]
-async fn a_certificate_holds_every_group() -> Result<(), Failure> {
+async fn a_client_certificate_contains_every_group() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let cases: [&[&str]; 3] =
         [&[], &["solo"], &["system:serviceaccounts", "grün, O=\"x\"", "system:serviceaccounts:kube-system"]];
@@ -27,7 +27,7 @@ async fn a_certificate_holds_every_group() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_binding_to_any_of_the_groups_counts() -> Result<(), Failure> {
+async fn a_binding_to_any_group_of_the_user_applies() -> Result<(), Failure> {
     let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
     let server = ApiServer::start(options).await?;
     let bindings: Api<ClusterRoleBinding> = Api::all(server.client().await?);

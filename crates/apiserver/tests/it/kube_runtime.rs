@@ -1,4 +1,4 @@
-//! kube's runtime against the server, with watches cut and history compacted under it: nothing is lost.
+//! Tests of kube-runtime against the server while watches are closed and history is compacted: no event is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn config_map(name: &str, value: &str) -> Result<ConfigMap, Failure> {
     Ok(serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": value}}))?)
 }
 
-/// Creates, changes and deletes, while somebody cuts watches and (perhaps) compacts history.
+/// Creates, updates and deletes objects while watches are closed and, optionally, history is compacted.
 async fn churn(server: &ApiServer, maps: &Api<ConfigMap>, compact: bool) -> Result<(), Failure> {
     for round in 0..120 {
         let name = format!("c{}", round % 10);
@@ -55,18 +55,18 @@ async fn names_and_versions(maps: &Api<ConfigMap>) -> Result<BTreeMap<String, St
     Ok(list.iter().map(|m| (m.name_any(), m.resource_version().unwrap_or_default())).collect())
 }
 
-/// Waits until a reflected store holds exactly what the server lists.
+/// Waits until a reflector store has exactly the objects that the server lists.
 async fn converges(store: &reflector::Store<ConfigMap>, maps: &Api<ConfigMap>) -> Result<(), Failure> {
-    let wanted = names_and_versions(maps).await?;
+    let expected = names_and_versions(maps).await?;
     for _ in 0..300 {
         let seen: BTreeMap<_, _> =
             store.state().iter().map(|m| (m.name_any(), m.resource_version().unwrap_or_default())).collect();
-        if seen == wanted {
+        if seen == expected {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Err(format!("the store never became {wanted:?}; it has {} objects", store.state().len()).into())
+    Err(format!("the store did not converge to {expected:?}: it has {} objects", store.state().len()).into())
 }
 
 async fn reflects(config: watcher::Config, compact: bool) -> Result<(), Failure> {
@@ -83,17 +83,17 @@ async fn reflects(config: watcher::Config, compact: bool) -> Result<(), Failure>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reflector_survives_cuts_and_compaction() -> Result<(), Failure> {
+async fn a_reflector_survives_closed_watches_and_compaction() -> Result<(), Failure> {
     reflects(watcher::Config::default(), true).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reflector_with_streaming_lists_survives_cuts_and_compaction() -> Result<(), Failure> {
+async fn a_reflector_with_streaming_lists_survives_closed_watches_and_compaction() -> Result<(), Failure> {
     reflects(watcher::Config::default().streaming_lists(), true).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_sees_every_write_although_its_watches_are_cut() -> Result<(), Failure> {
+async fn a_watcher_observes_every_write_despite_closed_watches() -> Result<(), Failure> {
     let (server, client) = server().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     maps.create(&PostParams::default(), &config_map("counted", "0")?).await?;
@@ -135,10 +135,10 @@ async fn a_watcher_sees_every_write_although_its_watches_are_cut() -> Result<(),
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Reconciling(String);
+struct ReconcileError(String);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_reconciles_everything_although_watches_are_cut() -> Result<(), Failure> {
+async fn a_controller_reconciles_every_object_despite_closed_watches() -> Result<(), Failure> {
     let (server, client) = server().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
     let reconcile = |map: Arc<ConfigMap>, client: Arc<Client>| async move {
@@ -150,7 +150,7 @@ async fn a_controller_reconciles_everything_although_watches_are_cut() -> Result
         match applied {
             Ok(_) => Ok(Action::await_change()),
             Err(kube::Error::Api(e)) if e.code == 404 => Ok(Action::await_change()),
-            Err(e) => Err(Reconciling(e.to_string())),
+            Err(e) => Err(ReconcileError(e.to_string())),
         }
     };
     let running = tokio::spawn(
@@ -185,31 +185,31 @@ async fn a_controller_reconciles_everything_although_watches_are_cut() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_finalizer_helper_holds_an_object_until_it_is_cleaned_up() -> Result<(), Failure> {
+async fn the_finalizer_helper_blocks_deletion_until_cleanup() -> Result<(), Failure> {
     const FINALIZER: &str = "example.com/held";
     let (server, client) = server().await?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     let cleaned = Arc::new(Mutex::new(Vec::new()));
     maps.create(&PostParams::default(), &config_map("held", "1")?).await?;
 
-    let pass = |object: Arc<ConfigMap>| {
+    let reconcile = |object: Arc<ConfigMap>| {
         let (maps, cleaned) = (maps.clone(), cleaned.clone());
         async move {
             finalizer(&maps, FINALIZER, object, |event| async move {
                 if let (FinalizerEvent::Cleanup(map), Ok(mut cleaned)) = (event, cleaned.lock()) {
                     cleaned.push(map.name_any());
                 }
-                Result::<Action, Reconciling>::Ok(Action::await_change())
+                Result::<Action, ReconcileError>::Ok(Action::await_change())
             })
             .await
         }
     };
-    pass(Arc::new(maps.get("held").await?)).await?;
+    reconcile(Arc::new(maps.get("held").await?)).await?;
     assert_eq!(maps.get("held").await?.finalizers(), [FINALIZER]);
     maps.delete("held", &DeleteParams::default()).await?;
     let marked = maps.get("held").await?;
     assert!(marked.metadata.deletion_timestamp.is_some());
-    pass(Arc::new(marked)).await?;
+    reconcile(Arc::new(marked)).await?;
     assert_eq!(*cleaned.lock().map_err(|_| "poisoned")?, ["held"]);
     assert!(maps.get_opt("held").await?.is_none());
     server.shutdown().await;
@@ -217,7 +217,7 @@ async fn the_finalizer_helper_holds_an_object_until_it_is_cleaned_up() -> Result
 }
 
 #[tokio::test]
-async fn a_client_within_the_process_needs_no_socket() -> Result<(), Failure> {
+async fn an_in_process_client_needs_no_socket() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(server.in_process_client(), "default");
     maps.create(&PostParams::default(), &config_map("a", "1")?).await?;

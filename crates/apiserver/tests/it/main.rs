@@ -1,6 +1,6 @@
-//! Tests of the server through its clients, in one program: linking is most of the cost of a test program.
+//! Tests of the server through its clients, in one binary because linking dominates the build time of test binaries.
 //!
-//! Each test starts a server of its own on a random port, so that all of them can share a process.
+//! Each test starts its own server on a random port, so all tests can share a process.
 
 mod connections;
 mod controllers;

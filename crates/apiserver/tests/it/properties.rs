@@ -1,5 +1,5 @@
-//! Random writes from several clients at once: versions grow, no update is lost, and every watcher's replayed state
-//! is the final list.
+//! Property tests with concurrent random writes: resource versions increase, no update is lost, and a replayed watch ends in
+//! the state of the final list.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use serde_json::json;
 
 use crate::Failure;
 
-/// One thing a client does to one of a few objects.
+/// An operation of a client on one of a few objects.
 #[derive(Debug, Clone)]
 enum Step {
     Create(u8),
-    /// Reads, adds one, writes with the version it read; starts over on a conflict.
+    /// Reads the object, increments its counter and writes it with the version read; retries on a conflict.
     Increment(u8),
     Label(u8, u8),
     Delete(u8),
-    /// Changes nothing.
+    /// A patch that changes nothing.
     Repeat(u8),
 }
 
@@ -44,8 +44,8 @@ fn name(object: u8) -> String {
     format!("o{object}")
 }
 
-/// Runs one client's steps; answers how often each object was incremented since it was last created, by uid.
-async fn play(maps: Api<ConfigMap>, steps: Vec<Step>) -> Result<BTreeMap<String, u64>, Failure> {
+/// Runs the steps of one client. Returns the number of increments by object UID.
+async fn run_client(maps: Api<ConfigMap>, steps: Vec<Step>) -> Result<BTreeMap<String, u64>, Failure> {
     let mut increments = BTreeMap::new();
     for step in steps {
         match step {
@@ -76,7 +76,7 @@ async fn play(maps: Api<ConfigMap>, steps: Vec<Step>) -> Result<BTreeMap<String,
     Ok(increments)
 }
 
-/// Absent, present already, or changed in between: all in the game.
+/// Ignores the expected errors: not found, already exists and conflict.
 fn ignore_expected<T>(result: Result<T, kube::Error>) -> Result<Option<T>, Failure> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -100,7 +100,7 @@ async fn increment(maps: &Api<ConfigMap>, name: &str) -> Result<Option<String>, 
     }
 }
 
-/// Replays a watch from `version` until it has caught up with the list's version.
+/// Replays a watch from `version` until it has caught up with the version of the list.
 async fn replay(maps: &Api<ConfigMap>, version: &str, until: u64) -> Result<BTreeMap<String, ConfigMap>, Failure> {
     let parameters = WatchParams::default().timeout(1);
     let mut events = std::pin::pin!(maps.watch(&parameters, version).await?);
@@ -109,11 +109,11 @@ async fn replay(maps: &Api<ConfigMap>, version: &str, until: u64) -> Result<BTre
         let Some(event) = events.try_next().await? else { break };
         match event {
             WatchEvent::Added(map) | WatchEvent::Modified(map) => {
-                last = grown(last, &map)?;
+                last = check_increasing(last, &map)?;
                 state.insert(map.name_any(), map);
             }
             WatchEvent::Deleted(map) => {
-                last = grown(last, &map)?;
+                last = check_increasing(last, &map)?;
                 state.remove(&map.name_any());
             }
             WatchEvent::Bookmark(_) => {}
@@ -123,23 +123,23 @@ async fn replay(maps: &Api<ConfigMap>, version: &str, until: u64) -> Result<BTre
     Ok(state)
 }
 
-fn grown(last: u64, map: &ConfigMap) -> Result<u64, Failure> {
+fn check_increasing(last: u64, map: &ConfigMap) -> Result<u64, Failure> {
     let version: u64 = map.resource_version().unwrap_or_default().parse()?;
     if version <= last {
-        return Err(format!("version {version} came after {last}").into());
+        return Err(format!("version {version} follows {last}").into());
     }
     Ok(version)
 }
 
-async fn holds(clients: Vec<Vec<Step>>) -> Result<(), Failure> {
+async fn check_properties(clients: Vec<Vec<Step>>) -> Result<(), Failure> {
     let options = Options { built_in_controllers: false, ..Options::default() };
     let server = ApiServer::start(options).await?;
     let start = maps(server.in_process_client()).list(&ListParams::default()).await?;
     let start = start.metadata.resource_version.unwrap_or_default();
 
-    let playing = clients.into_iter().map(|steps| tokio::spawn(play(maps(server.in_process_client()), steps)));
+    let tasks = clients.into_iter().map(|steps| tokio::spawn(run_client(maps(server.in_process_client()), steps)));
     let mut increments: BTreeMap<String, u64> = BTreeMap::new();
-    for result in futures::future::join_all(playing).await {
+    for result in futures::future::join_all(tasks).await {
         for (uid, count) in result?? {
             *increments.entry(uid).or_insert(0) += count;
         }
@@ -148,16 +148,16 @@ async fn holds(clients: Vec<Vec<Step>>) -> Result<(), Failure> {
     let list = maps.list(&ListParams::default()).await?;
     let until: u64 = list.iter().filter_map(|m| m.resource_version()?.parse().ok()).max().unwrap_or(0);
     let last: u64 = list.metadata.resource_version.clone().unwrap_or_default().parse()?;
-    assert!(until <= last, "an object is newer than the list it is in");
+    assert!(until <= last, "an object is newer than its list");
 
     for map in &list {
-        let shown: u64 = map.data.as_ref().and_then(|d| d.get("n")).map_or(Ok(0), |n| n.parse())?;
-        let made = increments.get(&map.uid().unwrap_or_default()).copied().unwrap_or(0);
-        assert_eq!(shown, made, "updates of {} were lost", map.name_any());
+        let counted: u64 = map.data.as_ref().and_then(|d| d.get("n")).map_or(Ok(0), |n| n.parse())?;
+        let expected = increments.get(&map.uid().unwrap_or_default()).copied().unwrap_or(0);
+        assert_eq!(counted, expected, "updates of {} were lost", map.name_any());
     }
-    let wanted: BTreeMap<_, _> = list.iter().map(|m| (m.name_any(), m.clone())).collect();
+    let listed: BTreeMap<_, _> = list.iter().map(|m| (m.name_any(), m.clone())).collect();
     let seen = replay(&maps, &start, last).await?;
-    assert_eq!(seen, wanted, "a replayed watch differs from the list");
+    assert_eq!(seen, listed, "a replayed watch differs from the list");
     Ok(())
 }
 
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn concurrent_writes_lose_nothing(clients in prop::collection::vec(prop::collection::vec(step(), 1..25), 1..5)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        if let Err(error) = runtime.block_on(holds(clients)) {
+        if let Err(error) = runtime.block_on(check_properties(clients)) {
             return Err(TestCaseError::fail(error.to_string()));
         }
     }

@@ -1,4 +1,4 @@
-//! Access reviews: may this user (or the one who asks) do that?
+//! Access reviews: SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview.
 
 use std::collections::BTreeMap;
 
@@ -18,36 +18,36 @@ const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttri
 pub(super) fn subject(state: &State, review: Value) -> ApiResult<Value> {
     let mut errors = check_spec(&review);
     errors.extend(check_metadata(&review, &["managedFields"], "must be empty"));
-    answer(state, &user_of(&review), review, errors)
+    evaluate(state, &user_of(&review), review, errors)
 }
 
-/// LocalSubjectAccessReview: the same within one namespace.
+/// LocalSubjectAccessReview, which is limited to one namespace.
 pub(super) fn local(state: &State, review: Value) -> ApiResult<Value> {
     let mut errors = check_spec(&review);
     errors.extend(check_metadata(&review, &["managedFields", "namespace"], "must be empty except for namespace"));
-    let asked = review.text("spec.resourceAttributes.namespace");
-    if review.has("spec.resourceAttributes") && asked != review.text("metadata.namespace") {
+    let requested = review.text("spec.resourceAttributes.namespace");
+    if review.has("spec.resourceAttributes") && requested != review.text("metadata.namespace") {
         let field = "spec.resourceAttributes.namespace";
-        errors.push(FieldError::invalid(field, asked, "must match metadata.namespace"));
+        errors.push(FieldError::invalid(field, requested, "must match metadata.namespace"));
     }
     if review.has("spec.nonResourceAttributes") {
         let (field, why) = ("spec.nonResourceAttributes", "disallowed on this kind of request");
         errors.push(FieldError::invalid(field, path_attributes(&review), why));
     }
-    answer(state, &user_of(&review), review, errors)
+    evaluate(state, &user_of(&review), review, errors)
 }
 
 /// SelfSubjectAccessReview.
-pub(super) fn own(state: &State, user: &User, review: Value) -> ApiResult<Value> {
+pub(super) fn self_subject(state: &State, user: &User, review: Value) -> ApiResult<Value> {
     let mut errors = check_attributes(&review);
     errors.extend(selectors::validate(&review));
     errors.extend(check_metadata(&review, &["managedFields"], "must be empty"));
-    answer(state, user, review, errors)
+    evaluate(state, user, review, errors)
 }
 
-fn answer(state: &State, user: &User, mut review: Value, errors: Vec<FieldError>) -> ApiResult<Value> {
+fn evaluate(state: &State, user: &User, mut review: Value, errors: Vec<FieldError>) -> ApiResult<Value> {
     if !errors.is_empty() {
-        // upstream: the kind is not known at this place.
+        // upstream: the kind is unknown here, so the error has none.
         let what = Named { group: "authorization.k8s.io", kind: "" };
         return Err(ApiError::invalid(what, "", &errors));
     }
@@ -63,7 +63,7 @@ fn answer(state: &State, user: &User, mut review: Value, errors: Vec<FieldError>
     Ok(review)
 }
 
-// === Reading ===
+// === Parsing ===
 
 fn user_of(review: &Value) -> User {
     let texts = |path: &str| review.texts(path).into_iter().map(str::to_owned).collect();
@@ -95,7 +95,7 @@ fn attributes(review: &Value) -> Attributes {
     }
 }
 
-// === Checking ===
+// === Validation ===
 
 fn check_spec(review: &Value) -> Vec<FieldError> {
     let mut errors = check_attributes(review);
@@ -113,7 +113,7 @@ fn check_attributes(review: &Value) -> Vec<FieldError> {
     }
 }
 
-/// upstream: shown under the names its internal type has.
+/// upstream: the error prints the field names of the internal type.
 fn path_attributes(review: &Value) -> Value {
     match review.at("spec.nonResourceAttributes") {
         Value::Null => Value::Null,
@@ -139,12 +139,12 @@ mod tests {
         post(&state(), &jane, plural, json!({"spec": spec})).unwrap()["status"].clone()
     }
 
-    fn refusal(plural: &str, body: Value) -> String {
+    fn rejection(plural: &str, body: Value) -> String {
         post(&state(), &user("jane", &[]), plural, body).unwrap_err().message
     }
 
     #[test]
-    fn reviews_answer_as_recorded() {
+    fn reviews_return_the_recorded_status() {
         let nodes = json!({"verb": "get", "resource": "nodes"});
         let discovery = r#"RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated""#;
         let api = json!({"verb": "get", "path": "/api"});
@@ -172,13 +172,13 @@ mod tests {
                 json!({"allowed": false}),
             ),
         ];
-        for (plural, spec, wanted) in cases {
-            assert_eq!(status(plural, spec.clone()), wanted, "{plural} {spec}");
+        for (plural, spec, expected) in cases {
+            assert_eq!(status(plural, spec.clone()), expected, "{plural} {spec}");
         }
     }
 
     #[test]
-    fn reviews_that_ask_nothing_are_refused_as_recorded() {
+    fn incomplete_reviews_are_rejected_as_recorded() {
         const ONE: &str = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         let head = ".authorization.k8s.io \"\" is invalid: ";
         let cases = [
@@ -205,28 +205,28 @@ mod tests {
             ),
         ];
         for (plural, spec, message) in cases {
-            assert_eq!(refusal(plural, json!({"spec": spec})), format!("{head}{message}"));
+            assert_eq!(rejection(plural, json!({"spec": spec})), format!("{head}{message}"));
         }
     }
 
     #[test]
-    fn a_review_has_no_metadata() {
+    fn review_metadata_must_be_empty() {
         let spec = json!({"user": "x", "nonResourceAttributes": {"path": "/", "verb": "get"}});
         let body = json!({"metadata": {"name": "x", "uid": "7"}, "spec": spec});
         assert_eq!(
-            refusal("subjectaccessreviews", body),
+            rejection("subjectaccessreviews", body),
             ".authorization.k8s.io \"\" is invalid: metadata: Invalid value: {\"name\":\"x\"}: must be empty"
         );
         let elsewhere = json!({"metadata": {"namespace": "m"}, "spec": spec});
         assert_eq!(
-            refusal("localsubjectaccessreviews", elsewhere),
+            rejection("localsubjectaccessreviews", elsewhere),
             "the namespace of the provided object does not match the namespace sent on the request"
         );
     }
 
     #[test]
-    fn selectors_are_checked_and_then_ignored() {
-        let ask = |selectors: Value| {
+    fn selectors_are_validated_and_then_ignored() {
+        let review = |selectors: Value| {
             let mut spec = json!({"resourceAttributes": {"verb": "list", "resource": "nodes"}});
             for (key, value) in selectors.as_object().unwrap() {
                 spec["resourceAttributes"][key] = value.clone();
@@ -250,8 +250,8 @@ mod tests {
             (json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "In"}]}}), no_values),
         ];
         for (selectors, message) in cases {
-            let refused = refusal("selfsubjectaccessreviews", ask(selectors));
-            assert_eq!(refused, format!(".authorization.k8s.io \"\" is invalid: {message}"));
+            let rejected = rejection("selfsubjectaccessreviews", review(selectors));
+            assert_eq!(rejected, format!(".authorization.k8s.io \"\" is invalid: {message}"));
         }
         let odd = json!({"key": "a", "operator": "Near", "values": ["b"]});
         let cases = [
@@ -263,9 +263,9 @@ mod tests {
             (json!({"labelSelector": {"requirements": [odd]}}), Some("labelSelector ignored")),
         ];
         for (selectors, problem) in cases {
-            let answer = post(&state(), &user("jane", &[]), "selfsubjectaccessreviews", ask(selectors)).unwrap();
-            let wanted = problem.map_or(Value::Null, |p| format!("{path}{p} due to parse error").into());
-            assert_eq!(answer["status"].get("evaluationError").cloned().unwrap_or_default(), wanted);
+            let response = post(&state(), &user("jane", &[]), "selfsubjectaccessreviews", review(selectors)).unwrap();
+            let expected = problem.map_or(Value::Null, |p| format!("{path}{p} due to parse error").into());
+            assert_eq!(response["status"].get("evaluationError").cloned().unwrap_or_default(), expected);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The kinds that are posted and answered but never stored: who is this, and may they?
+//! Token, access and self reviews: kinds that support only create and are never stored.
 //!
-//! They answer from the same tables as every request does.
+//! Reviews use the same authentication and authorization code as requests.
 
 mod access;
 mod selectors;
@@ -8,8 +8,8 @@ mod selectors;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::authenticate::recognise_token;
-use super::policy::Dangling;
+use super::authenticate::authenticate_token;
+use super::policy::RoleRefError;
 use super::rule::Rule;
 use super::{User, joined};
 use crate::options::AuthorizationMode;
@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::value::Json;
 
-/// Answers the kinds that are only posted: token, access and self reviews. `review` is decoded and canonical.
+/// Evaluates a token, access or self review and returns it with its status. `review` is decoded and canonical.
 pub(crate) fn review(
     state: &State,
     resource: &'static Resource,
@@ -26,20 +26,20 @@ pub(crate) fn review(
     user: &User,
     mut review: Value,
 ) -> ApiResult<Value> {
-    settle_metadata(resource, namespace, &mut review)?;
+    prepare_metadata(resource, namespace, &mut review)?;
     match resource.kind {
         "TokenReview" => token_review(state, review),
         "SelfSubjectReview" => Ok(self_review(user, review)),
         "SelfSubjectRulesReview" => rules_review(state, user, review),
         "SubjectAccessReview" => access::subject(state, review),
         "LocalSubjectAccessReview" => access::local(state, review),
-        "SelfSubjectAccessReview" => access::own(state, user, review),
+        "SelfSubjectAccessReview" => access::self_subject(state, user, review),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-/// What the request path does to the metadata of everything that is created.
-fn settle_metadata(resource: &Resource, namespace: &str, review: &mut Value) -> ApiResult<()> {
+/// Prepares the metadata as every create request does.
+fn prepare_metadata(resource: &Resource, namespace: &str, review: &mut Value) -> ApiResult<()> {
     for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         review.take_at(&format!("metadata.{key}"));
     }
@@ -67,7 +67,7 @@ fn token_review(state: &State, mut review: Value) -> ApiResult<Value> {
     if audiences.is_empty() {
         audiences = state.auth.audiences().to_vec();
     }
-    let status = match recognise_token(state, token, &audiences) {
+    let status = match authenticate_token(state, token, &audiences) {
         Ok(found) => json!({"authenticated": true, "user": found.user.to_info(), "audiences": found.audiences}),
         Err(error) => json!({"error": error, "user": {}}),
     };
@@ -90,7 +90,7 @@ fn rules_review(state: &State, user: &User, review: Value) -> ApiResult<Value> {
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    // upstream: the answer is a new object that does not repeat the question.
+    // upstream: the response is a new object without the spec of the request.
     Ok(json!({
         "kind": review["kind"],
         "apiVersion": review["apiVersion"],
@@ -103,7 +103,7 @@ fn rules_review(state: &State, user: &User, review: Value) -> ApiResult<Value> {
 fn rules_status(state: &State, user: &User, namespace: &str) -> Value {
     let policy = state.auth.policy(state);
     let everything = Rule::full_authority();
-    let (rules, dangling) = match state.auth.mode {
+    let (rules, errors) = match state.auth.mode {
         AuthorizationMode::AlwaysAllow => (everything.iter().collect(), Vec::new()),
         AuthorizationMode::Rbac => policy.rules_for(user, namespace),
     };
@@ -112,8 +112,8 @@ fn rules_status(state: &State, user: &User, namespace: &str) -> Value {
         "nonResourceRules": rules.iter().filter_map(|rule| rule.url_rule()).collect::<Vec<_>>(),
         "incomplete": false,
     });
-    if !dangling.is_empty() {
-        let texts: Vec<String> = dangling.iter().map(Dangling::for_authorizer).collect();
+    if !errors.is_empty() {
+        let texts: Vec<String> = errors.iter().map(RoleRefError::authorizer_message).collect();
         status["evaluationError"] = joined(&texts).into();
     }
     status
@@ -122,10 +122,10 @@ fn rules_status(state: &State, user: &User, namespace: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::fixture::{account, allow, open_state, remove, state, token, user};
+    use crate::auth::fixture::{account, allow, always_allow_state, remove, state, token, user};
     use crate::resources::find;
 
-    /// Posts a review as `who` and answers what it came to.
+    /// Creates a review as user `who` and returns the response.
     pub(super) fn post(state: &State, who: &User, plural: &str, body: Value) -> ApiResult<Value> {
         let group =
             if plural.contains("access") || plural.contains("rules") { "authorization" } else { "authentication" };
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_good_token_is_reviewed_as_recorded() {
+    fn a_valid_token_is_reviewed_as_recorded() {
         let state = state();
         account(&state, "n", "bot");
         let body = json!({"spec": {"token": token(&state, "n", "bot")}});
-        let answer = post(&state, &User::default(), "tokenreviews", body).unwrap();
-        let id = &answer["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"];
+        let response = post(&state, &User::default(), "tokenreviews", body).unwrap();
+        let id = &response["status"]["user"]["extra"]["authentication.kubernetes.io/credential-id"];
         assert_eq!(
-            answer["status"],
+            response["status"],
             json!({
                 "audiences": ["https://kubernetes.default.svc"],
                 "authenticated": true,
@@ -154,11 +154,11 @@ mod tests {
                 },
             })
         );
-        assert_eq!(answer["metadata"], json!({}));
+        assert_eq!(response["metadata"], json!({}));
     }
 
     #[test]
-    fn a_bad_token_is_reviewed_as_recorded() {
+    fn an_invalid_token_is_reviewed_as_recorded() {
         let state = state();
         account(&state, "n", "bot");
         let good = token(&state, "n", "bot");
@@ -168,32 +168,32 @@ mod tests {
             (json!({"token": good, "audiences": ["other"]}), elsewhere),
         ];
         for (spec, error) in cases {
-            let answer = post(&state, &User::default(), "tokenreviews", json!({"spec": spec})).unwrap();
-            assert_eq!(answer["status"], json!({"error": error, "user": {}}));
-            assert_eq!(answer["spec"], spec);
+            let response = post(&state, &User::default(), "tokenreviews", json!({"spec": spec})).unwrap();
+            assert_eq!(response["status"], json!({"error": error, "user": {}}));
+            assert_eq!(response["spec"], spec);
         }
-        let refused = post(&state, &User::default(), "tokenreviews", json!({"spec": {}})).unwrap_err();
-        assert_eq!(refused, ApiError::bad_request("token is required for TokenReview in authentication"));
+        let rejected = post(&state, &User::default(), "tokenreviews", json!({"spec": {}})).unwrap_err();
+        assert_eq!(rejected, ApiError::bad_request("token is required for TokenReview in authentication"));
     }
 
     #[test]
-    fn everybody_may_learn_who_they_are() {
+    fn any_user_may_create_a_self_subject_review() {
         let jane = user("jane", &["dev"]);
-        let answer = post(&state(), &jane, "selfsubjectreviews", json!({"metadata": {"name": "x"}})).unwrap();
-        assert_eq!(answer["status"], json!({"userInfo": {"username": "jane", "groups": ["dev"]}}));
-        let metadata = answer.map("metadata").unwrap();
+        let response = post(&state(), &jane, "selfsubjectreviews", json!({"metadata": {"name": "x"}})).unwrap();
+        assert_eq!(response["status"], json!({"userInfo": {"username": "jane", "groups": ["dev"]}}));
+        let metadata = response.map("metadata").unwrap();
         assert_eq!(metadata.keys().collect::<Vec<_>>(), ["creationTimestamp"]);
     }
 
     #[test]
-    fn ones_own_rules_are_listed() {
+    fn a_rules_review_lists_the_rules_of_the_user() {
         let state = state();
         allow(&state, "n", "jane", json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}));
         let jane = user("jane", &["system:unauthenticated"]);
-        let answer = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {"namespace": "n"}})).unwrap();
-        assert_eq!((&answer["spec"], &answer["metadata"]), (&json!({}), &json!({})));
+        let response = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {"namespace": "n"}})).unwrap();
+        assert_eq!((&response["spec"], &response["metadata"]), (&json!({}), &json!({})));
         assert_eq!(
-            answer["status"],
+            response["status"],
             json!({
                 "incomplete": false,
                 "nonResourceRules": [{
@@ -204,21 +204,21 @@ mod tests {
             })
         );
         remove(&state, "roles", "n", "for-jane");
-        let answer = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {"namespace": "n"}})).unwrap();
-        let problem = r#"role.rbac.authorization.k8s.io "for-jane" not found"#;
-        assert_eq!(answer["status"]["evaluationError"], problem);
-        let refused = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {}})).unwrap_err();
-        assert_eq!(refused, ApiError::bad_request("no namespace on request"));
+        let response = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {"namespace": "n"}})).unwrap();
+        let error = r#"role.rbac.authorization.k8s.io "for-jane" not found"#;
+        assert_eq!(response["status"]["evaluationError"], error);
+        let rejected = post(&state, &jane, "selfsubjectrulesreviews", json!({"spec": {}})).unwrap_err();
+        assert_eq!(rejected, ApiError::bad_request("no namespace on request"));
     }
 
     #[test]
-    fn without_rules_everything_is_listed() {
+    fn always_allow_lists_full_authority() {
         let body = json!({"spec": {"namespace": "n"}});
-        let answer = post(&open_state(), &user("jane", &[]), "selfsubjectrulesreviews", body).unwrap();
+        let response = post(&always_allow_state(), &user("jane", &[]), "selfsubjectrulesreviews", body).unwrap();
         assert_eq!(
-            answer["status"]["resourceRules"],
+            response["status"]["resourceRules"],
             json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
         );
-        assert_eq!(answer["status"]["nonResourceRules"], json!([{"nonResourceURLs": ["*"], "verbs": ["*"]}]));
+        assert_eq!(response["status"]["nonResourceRules"], json!([{"nonResourceURLs": ["*"], "verbs": ["*"]}]));
     }
 }

@@ -1,5 +1,5 @@
-//! The selectors in access reviews. The rules here do not look at them, but they are checked, and the answer says
-//! when one could not be understood.
+//! Field and label selectors in access reviews. RBAC ignores them, but the API validates them, and the status reports
+//! selectors that cannot be parsed.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::value::Json;
 
 const BASE: &str = "spec.resourceAttributes";
 
-/// What is wrong with the form of the selectors.
+/// Validates the form of the selectors.
 pub(super) fn validate(review: &Value) -> Vec<FieldError> {
     let mut errors = validate_selector(review, "fieldSelector", field_requirement);
     errors.extend(validate_selector(review, "labelSelector", label_requirement));
@@ -64,7 +64,7 @@ fn label_requirement(item: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Operators this server does not know are let through: newer clients may.
+/// Unknown operators are accepted, because newer clients may send them.
 fn operator(item: &Value, path: &str) -> Option<FieldError> {
     let none = item.list("values").is_empty();
     let field = format!("{path}.values");
@@ -79,34 +79,34 @@ fn operator(item: &Value, path: &str) -> Option<FieldError> {
     }
 }
 
-/// Says which selectors were ignored, wholly or in part.
+/// Names the selectors that are ignored, fully or partially.
 pub(super) fn evaluation_error(review: &Value) -> String {
     type Parses = fn(&str) -> bool;
     type Supports = fn(&Value) -> bool;
-    let understood: [(&str, Parses, Supports); 2] = [
+    let selectors: [(&str, Parses, Supports); 2] = [
         ("fieldSelector", is_field_selector, is_supported_field_requirement),
         ("labelSelector", |raw| LabelSelector::parse(raw).is_ok(), |item| is_known_operator(item.text("operator"))),
     ];
-    let mut problems = Vec::new();
-    for (name, parses, supported) in understood {
+    let mut errors = Vec::new();
+    for (name, parses, supported) in selectors {
         let path = format!("{BASE}.{name}");
         let (raw, items) = (review.at(&path).text("rawSelector"), review.at(&path).list("requirements"));
-        let good = items.iter().filter(|item| supported(item)).count();
+        let supported_count = items.iter().filter(|item| supported(item)).count();
         match () {
-            () if !items.is_empty() && good == items.len() => {}
-            () if good > 0 => problems.push(format!("{path} partially ignored due to parse error")),
-            () if !items.is_empty() || !parses(raw) => problems.push(format!("{path} ignored due to parse error")),
+            () if !items.is_empty() && supported_count == items.len() => {}
+            () if supported_count > 0 => errors.push(format!("{path} partially ignored due to parse error")),
+            () if !items.is_empty() || !parses(raw) => errors.push(format!("{path} ignored due to parse error")),
             () => {}
         }
     }
-    problems.join("; ")
+    errors.join("; ")
 }
 
 fn is_known_operator(operator: &str) -> bool {
     matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist")
 }
 
-/// Only comparison with one value has a meaning for fields.
+/// Field requirements support only comparison with one value.
 fn is_supported_field_requirement(item: &Value) -> bool {
     matches!(item.text("operator"), "In" | "NotIn") && item.list("values").len() == 1
 }
@@ -120,7 +120,7 @@ fn is_field_selector(text: &str) -> bool {
     })
 }
 
-/// Splits at commas that no backslash protects.
+/// Splits at commas that are not escaped by a backslash.
 fn terms(text: &str) -> Vec<&str> {
     let mut escaped = false;
     text.split(|c: char| {
@@ -131,7 +131,7 @@ fn terms(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// A backslash may stand before itself, a comma or `=`; the latter two need one.
+/// A backslash may escape itself, a comma or `=`; commas and `=` must be escaped.
 fn is_field_value(value: &str) -> bool {
     let mut chars = value.chars();
     while let Some(c) = chars.next() {

@@ -1,22 +1,23 @@
-//! The rules of DaemonSets.
+//! DaemonSet strategy.
 
 use serde_json::{Value, json};
 
 use super::default;
 use crate::field_error::FieldError;
-use crate::resources::check::{Findings, Path};
+use crate::resources::check::{ErrorList, Path};
 use crate::resources::strategy::{clear_status, keep_all_but_status, keep_status};
 use crate::resources::{Strategy, WriteCx, pod};
 use crate::value::Json;
 
 pub(crate) struct DaemonSet;
 
-/// upstream: the number of the template was once a field of the spec; `apps/v1` shows it as an annotation.
+/// upstream: the template generation was a field of the spec in earlier API versions; `apps/v1` has it as an annotation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 impl Strategy for DaemonSet {
     fn apply_defaults(&self, obj: &mut Value) {
-        // Whoever writes a DaemonSet without it takes it over, as upstream: there it is a number that is never absent.
+        // Sets the annotation even if the request omits it, and so makes its manager an owner of it. upstream: the
+        // internal type has a number that is never absent.
         let generation = template_generation(obj);
         set_template_generation(obj, generation);
         let Some(spec) = obj.get_mut("spec") else { return };
@@ -55,22 +56,22 @@ impl Strategy for DaemonSet {
     }
 
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        let mut found = Findings::default();
-        validate_spec(obj.at("spec"), &mut found);
-        found.into_errors()
+        let mut errors = ErrorList::default();
+        validate_spec(obj.at("spec"), &mut errors);
+        errors.into_vec()
     }
 
     fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut found = Findings::default();
-        found.extend(super::selector_unchanged(new, old));
-        validate_spec(new.at("spec"), &mut found);
-        found.into_errors()
+        let mut errors = ErrorList::default();
+        errors.extend(super::selector_immutable_error(new, old));
+        validate_spec(new.at("spec"), &mut errors);
+        errors.into_vec()
     }
 }
 
-/// The metadata of an object where it stands alone, in tables and partial objects.
+/// Returns the metadata of an object for tables and PartialObjectMetadata.
 ///
-/// upstream: these are made before the number of a DaemonSet's template becomes an annotation.
+/// upstream: these are built before the template generation of a DaemonSet becomes an annotation.
 pub(crate) fn partial_metadata(object: &Value) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     if object.text("kind") != "DaemonSet" {
@@ -99,10 +100,10 @@ fn set_template_generation(obj: &mut Value, generation: i64) {
     }
 }
 
-fn validate_spec(spec: &Value, found: &mut Findings) {
-    super::validate_spec(spec, "daemonset", found);
+fn validate_spec(spec: &Value, errors: &mut ErrorList) {
+    super::validate_spec(spec, "daemonset", errors);
     let kind = spec.text("updateStrategy.type");
-    found.one_of(Path::new("spec.updateStrategy.type"), kind, &["RollingUpdate", "OnDelete"]);
+    errors.one_of(Path::new("spec.updateStrategy.type"), kind, &["RollingUpdate", "OnDelete"]);
 }
 
 #[cfg(test)]
@@ -124,16 +125,16 @@ mod tests {
         })
     }
 
-    fn complaints(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    fn messages(change: impl FnOnce(&mut Value)) -> Vec<String> {
         let mut spec = minimal();
         change(&mut spec);
-        let mut found = Findings::default();
-        validate_spec(daemon_set(spec).at("spec"), &mut found);
-        found.into_errors().iter().map(ToString::to_string).collect()
+        let mut errors = ErrorList::default();
+        validate_spec(daemon_set(spec).at("spec"), &mut errors);
+        errors.into_vec().iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_recorded_defaults_are_filled_in() {
+    fn defaults_match_the_recording() {
         let got = daemon_set(minimal());
         assert_eq!(
             got["spec"]["updateStrategy"],
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_the_template_is_an_annotation() {
+    fn template_generation_is_an_annotation() {
         let mut object = daemon_set(minimal());
         assert_eq!(object["metadata"]["annotations"], json!({TEMPLATE_GENERATION: "0"}));
         set_template_generation(&mut object, 2);
@@ -153,18 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_selects_the_template() {
-        assert_eq!(complaints(|_| ()), Vec::<String>::new());
-        assert_eq!(complaints(|spec| spec["template"]["metadata"]["labels"] = json!({})).len(), 1);
+    fn selector_must_match_the_template() {
+        assert_eq!(messages(|_| ()), Vec::<String>::new());
+        assert_eq!(messages(|spec| spec["template"]["metadata"]["labels"] = json!({})).len(), 1);
         assert_eq!(
-            complaints(|spec| spec["selector"] = json!({})),
+            messages(|spec| spec["selector"] = json!({})),
             ["spec.selector: Invalid value: {}: empty selector is invalid for daemonset"]
         );
     }
 
     #[test]
-    fn an_unknown_strategy_is_refused() {
-        let got = complaints(|spec| spec["updateStrategy"] = json!({"type": "Odd"}));
+    fn unknown_update_strategy_is_rejected() {
+        let got = messages(|spec| spec["updateStrategy"] = json!({"type": "Odd"}));
         assert_eq!(
             got,
             ["spec.updateStrategy.type: Unsupported value: \"Odd\": supported values: \"RollingUpdate\", \"OnDelete\""]

@@ -1,10 +1,10 @@
-//! The rules of Deployments.
+//! Deployment strategy.
 
 use serde_json::{Value, json};
 
 use super::default;
 use crate::field_error::FieldError;
-use crate::resources::check::{Findings, Path};
+use crate::resources::check::{ErrorList, Path};
 use crate::resources::strategy::{clear_status, keep_all_but_status, keep_status};
 use crate::resources::{Strategy, WriteCx, pod};
 use crate::value::Json;
@@ -37,7 +37,7 @@ impl Strategy for Deployment {
     fn prepare_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) {
         keep_status(cx, new, old);
         pod::drop_disabled_in_template(new);
-        // Annotations count too: a deployment hands them on to its replica sets.
+        // Annotations count too, because a Deployment copies them to its ReplicaSets.
         let differs = |path: &str| new.at(path) != old.at(path);
         let changed = differs("spec") || differs("metadata.annotations");
         pod::bump_generation(new, old, changed);
@@ -54,28 +54,28 @@ impl Strategy for Deployment {
     }
 
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        let mut found = Findings::default();
-        validate_spec(obj.at("spec"), &mut found);
-        found.into_errors()
+        let mut errors = ErrorList::default();
+        validate_spec(obj.at("spec"), &mut errors);
+        errors.into_vec()
     }
 
     fn validate_update(&self, cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_create(cx, new);
-        errors.extend(super::selector_unchanged(new, old));
+        errors.extend(super::selector_immutable_error(new, old));
         errors
     }
 }
 
-fn validate_spec(spec: &Value, found: &mut Findings) {
+fn validate_spec(spec: &Value, errors: &mut ErrorList) {
     let at = Path::new("spec");
-    found.not_negative(at.child("replicas"), spec.int("replicas").unwrap_or(0));
-    super::validate_spec(spec, "deployment", found);
+    errors.not_negative(at.child("replicas"), spec.int("replicas").unwrap_or(0));
+    super::validate_spec(spec, "deployment", errors);
     let strategy = at.child("strategy");
     let kind = spec.text("strategy.type");
-    found.one_of(strategy.child("type"), kind, &["Recreate", "RollingUpdate"]);
+    errors.one_of(strategy.child("type"), kind, &["Recreate", "RollingUpdate"]);
     if kind == "Recreate" && spec.has("strategy.rollingUpdate") {
         let detail = "may not be specified when strategy `type` is 'Recreate'";
-        found.forbidden(strategy.child("rollingUpdate"), detail);
+        errors.forbidden(strategy.child("rollingUpdate"), detail);
     }
 }
 
@@ -98,16 +98,16 @@ mod tests {
         })
     }
 
-    fn complaints(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    fn messages(change: impl FnOnce(&mut Value)) -> Vec<String> {
         let mut spec = minimal();
         change(&mut spec);
-        let mut found = Findings::default();
-        validate_spec(deployment(spec).at("spec"), &mut found);
-        found.into_errors().iter().map(ToString::to_string).collect()
+        let mut errors = ErrorList::default();
+        validate_spec(deployment(spec).at("spec"), &mut errors);
+        errors.into_vec().iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_recorded_defaults_are_filled_in() {
+    fn defaults_match_the_recording() {
         assert_eq!(
             deployment(minimal())["spec"],
             json!({
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn recreating_has_no_rolling_update() {
+    fn recreate_strategy_rejects_rolling_update() {
         let recreated = deployment({
             let mut spec = minimal();
             spec["strategy"] = json!({"type": "Recreate"});
             spec
         });
         assert_eq!(recreated["spec"]["strategy"], json!({"type": "Recreate"}));
-        let both = complaints(|spec| {
+        let both = messages(|spec| {
             spec["strategy"] = json!({"type": "Recreate", "rollingUpdate": {"maxSurge": 1}});
         });
         assert_eq!(
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_selects_the_template() {
+    fn selector_must_match_the_template() {
         let mismatch = "spec.template.metadata.labels: Invalid value: {\"a\":\"c\"}: `selector` does not match \
                         template `labels`";
-        assert_eq!(complaints(|_| ()), Vec::<String>::new());
-        assert_eq!(complaints(|spec| spec["template"]["metadata"]["labels"]["a"] = "c".into()), [mismatch]);
+        assert_eq!(messages(|_| ()), Vec::<String>::new());
+        assert_eq!(messages(|spec| spec["template"]["metadata"]["labels"]["a"] = "c".into()), [mismatch]);
         assert_eq!(
-            complaints(|spec| {
+            messages(|spec| {
                 spec.take_at("selector");
             }),
             [
@@ -159,21 +159,21 @@ mod tests {
             ]
         );
         assert_eq!(
-            complaints(|spec| spec["selector"] = json!({})),
+            messages(|spec| spec["selector"] = json!({})),
             ["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]
         );
-        let invalid = complaints(|spec| spec["selector"]["matchLabels"]["a"] = "not a label".into());
+        let invalid = messages(|spec| spec["selector"]["matchLabels"]["a"] = "not a label".into());
         assert_eq!(invalid.len(), 1);
     }
 
     #[test]
-    fn replicas_and_restart_policy_are_checked() {
+    fn replicas_and_restart_policy_are_validated() {
         assert_eq!(
-            complaints(|spec| spec["replicas"] = json!(-1)),
+            messages(|spec| spec["replicas"] = json!(-1)),
             ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
         );
         assert_eq!(
-            complaints(|spec| spec["template"]["spec"]["restartPolicy"] = "Never".into()),
+            messages(|spec| spec["template"]["spec"]["restartPolicy"] = "Never".into()),
             ["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""]
         );
     }

@@ -1,4 +1,4 @@
-//! EndpointSlice: a bounded piece of a Service's endpoints, of one address family.
+//! EndpointSlice: a bounded subset of a Service's endpoints, of one address type.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -22,28 +22,28 @@ const CONTROLLERS: &[&str] = &["endpointslice-controller.k8s.io", "endpointslice
 
 pub(crate) struct EndpointSlice;
 
-/// Where endpoints may be.
+/// Whether endpoints may have loopback addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// Where others can reach them.
-    Elsewhere,
-    /// There, or at loopback addresses of this machine.
-    Here,
+enum Loopback {
+    /// Rejected, as upstream does.
+    Rejected,
+    /// Allowed: endpoints are processes on this machine.
+    Allowed,
 }
 
-impl Reach {
-    fn of(cx: &WriteCx<'_>) -> Reach {
-        if cx.state.options.loopback_endpoints { Reach::Here } else { Reach::Elsewhere }
+impl Loopback {
+    fn of(cx: &WriteCx<'_>) -> Loopback {
+        if cx.state.options.loopback_endpoints { Loopback::Allowed } else { Loopback::Rejected }
     }
 
     fn allows(self, address: Option<IpAddr>) -> bool {
-        self == Reach::Here && address.is_some_and(|address| address.is_loopback())
+        self == Loopback::Allowed && address.is_some_and(|address| address.is_loopback())
     }
 }
 
 impl Strategy for EndpointSlice {
     fn apply_defaults(&self, obj: &mut Value) {
-        // upstream: storage does not tell empty lists from absent ones.
+        // upstream: storage does not distinguish empty lists from absent ones.
         for list in ["endpoints", "ports"] {
             if obj.at(list).is_array() && obj.list(list).is_empty() {
                 obj.put(list, Value::Null);
@@ -72,11 +72,11 @@ impl Strategy for EndpointSlice {
     }
 
     fn validate_create(&self, cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        slice_errors(obj, None, Reach::of(cx))
+        slice_errors(obj, None, Loopback::of(cx))
     }
 
     fn validate_update(&self, cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-        update_errors(cx.resource, new, old, Reach::of(cx))
+        update_errors(cx.resource, new, old, Loopback::of(cx))
     }
 
     fn warnings(&self, _cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -89,36 +89,36 @@ impl Strategy for EndpointSlice {
     }
 }
 
-// === Preparing ===
+// === Preparation ===
 
-/// Everything but metadata counts, and of that the labels: consumers select by them.
+/// Whether an update increments the generation: any change outside metadata, or of the labels, by which consumers select.
 fn is_changed(new: &Value, old: &Value) -> bool {
     ["addressType", "endpoints", "ports", "metadata.labels"].iter().any(|field| new.at(field) != old.at(field))
 }
 
-/// The topology map of the beta API is shown but not written any more.
+/// Drops the topology map of the beta API, which is read-only in `v1`.
 fn drop_topology(obj: &mut Value) {
     for endpoint in obj.list_mut("endpoints").into_iter().flatten() {
         endpoint.take_at("deprecatedTopology");
     }
 }
 
-// === Checking ===
+// === Validation ===
 
-fn update_errors(resource: &Resource, new: &Value, old: &Value, reach: Reach) -> Vec<FieldError> {
+fn update_errors(resource: &Resource, new: &Value, old: &Value, loopback: Loopback) -> Vec<FieldError> {
     let mut errors = meta::validate_name(resource, new);
-    errors.extend(slice_errors(new, Some(old), reach));
+    errors.extend(slice_errors(new, Some(old), loopback));
     errors
 }
 
-/// upstream: some checks are generated from the type and their findings come last.
-fn slice_errors(new: &Value, old: Option<&Value>, reach: Reach) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = unknown_type(new, old).into_iter().collect();
+/// upstream: errors of declarative validation come last.
+fn slice_errors(new: &Value, old: Option<&Value>, loopback: Loopback) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = unknown_type_error(new, old).into_iter().collect();
     errors.extend(ports_errors(new.list("ports")));
     let unchanged = old.is_some_and(|old| old.at("endpoints") == new.at("endpoints"));
-    // What was once accepted may stay, even if it would not be accepted today.
+    // Unchanged endpoints stay valid even if current validation would reject them.
     if !unchanged {
-        errors.extend(endpoints_errors(new, reach));
+        errors.extend(endpoints_errors(new, loopback));
     }
     errors.extend(type_errors(new, old));
     if !unchanged {
@@ -127,14 +127,15 @@ fn slice_errors(new: &Value, old: Option<&Value>, reach: Reach) -> Vec<FieldErro
     errors
 }
 
-/// A changed address type that is unknown too is told by hand, before the generated checks tell of the change.
-fn unknown_type(new: &Value, old: Option<&Value>) -> Option<FieldError> {
+/// Reports an address type that is both changed and unknown. upstream: handwritten validation reports it, before
+/// declarative validation reports the change.
+fn unknown_type_error(new: &Value, old: Option<&Value>) -> Option<FieldError> {
     let kind = new.text("addressType");
     let changed = old.is_some_and(|old| old.text("addressType") != kind);
-    (changed && !kind.is_empty() && !ADDRESS_TYPES.contains(&kind)).then(|| not_a_type(kind))
+    (changed && !kind.is_empty() && !ADDRESS_TYPES.contains(&kind)).then(|| unsupported_type(kind))
 }
 
-fn not_a_type(kind: &str) -> FieldError {
+fn unsupported_type(kind: &str) -> FieldError {
     FieldError::not_supported("addressType", kind, ADDRESS_TYPES)
 }
 
@@ -148,7 +149,7 @@ fn type_errors(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         Some(old) if old.text("addressType") != kind => {
             errors.push(FieldError::invalid("addressType", Value::Null, validation::FIELD_IMMUTABLE));
         }
-        None if !kind.is_empty() && !ADDRESS_TYPES.contains(&kind) => errors.push(not_a_type(kind)),
+        None if !kind.is_empty() && !ADDRESS_TYPES.contains(&kind) => errors.push(unsupported_type(kind)),
         _ => {}
     }
     errors
@@ -168,21 +169,21 @@ fn address_count_errors(obj: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn endpoints_errors(obj: &Value, reach: Reach) -> Vec<FieldError> {
+fn endpoints_errors(obj: &Value, loopback: Loopback) -> Vec<FieldError> {
     let endpoints = obj.list("endpoints");
     if endpoints.len() > ENDPOINTS_MAX {
         return vec![FieldError::too_many("endpoints", endpoints.len(), ENDPOINTS_MAX)];
     }
     let kind = obj.text("addressType");
     let numbered = endpoints.iter().enumerate();
-    numbered.flat_map(|(i, endpoint)| endpoint_errors(&format!("endpoints[{i}]"), endpoint, kind, reach)).collect()
+    numbered.flat_map(|(i, endpoint)| endpoint_errors(&format!("endpoints[{i}]"), endpoint, kind, loopback)).collect()
 }
 
-fn endpoint_errors(field: &str, endpoint: &Value, kind: &str, reach: Reach) -> Vec<FieldError> {
+fn endpoint_errors(field: &str, endpoint: &Value, kind: &str, loopback: Loopback) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let list = format!("{field}.addresses");
     for (i, address) in endpoint.texts("addresses").into_iter().enumerate() {
-        errors.extend(address_errors(&list, i, address, kind, reach));
+        errors.extend(address_errors(&list, i, address, kind, loopback));
     }
     if let Some(node) = endpoint.at("nodeName").as_str() {
         errors.extend(validation::invalid_each(&format!("{field}.nodeName"), node, validation::dns_subdomain(node)));
@@ -195,7 +196,7 @@ fn endpoint_errors(field: &str, endpoint: &Value, kind: &str, reach: Reach) -> V
     errors
 }
 
-fn address_errors(list: &str, i: usize, address: &str, kind: &str, reach: Reach) -> Vec<FieldError> {
+fn address_errors(list: &str, i: usize, address: &str, kind: &str, loopback: Loopback) -> Vec<FieldError> {
     let field = format!("{list}[{i}]");
     let (errors, of_family): (_, fn(&IpAddr) -> bool) = match kind {
         "IPv4" => (address::is_valid_ip_legacy(&field, address, &[]), IpAddr::is_ipv4),
@@ -211,19 +212,20 @@ fn address_errors(list: &str, i: usize, address: &str, kind: &str, reach: Reach)
     if !parsed.is_some_and(|ip| of_family(&ip)) {
         errors.push(FieldError::invalid(list, address, format!("must be an {kind} address")));
     }
-    if !reach.allows(parsed) {
+    if !loopback.allows(parsed) {
         errors.extend(address::endpoint_ip(&field, address));
     }
     errors
 }
 
-/// Says what is wrong with a name.
-type NameForm = fn(&str) -> Vec<String>;
+/// Returns the errors of a name.
+type NameValidator = fn(&str) -> Vec<String>;
 
 fn hints_errors(field: &str, hints: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let lists: [(&str, NameForm); 2] = [("forZones", validation::label_value), ("forNodes", validation::dns_subdomain)];
-    for (list, form) in lists {
+    let lists: [(&str, NameValidator); 2] =
+        [("forZones", validation::label_value), ("forNodes", validation::dns_subdomain)];
+    for (list, validate) in lists {
         let (field, hints) = (format!("{field}.{list}"), hints.list(list));
         if hints.len() > HINTS_MAX {
             errors.push(FieldError::too_many(field, hints.len(), HINTS_MAX));
@@ -234,7 +236,7 @@ fn hints_errors(field: &str, hints: &Value) -> Vec<FieldError> {
             if hints.iter().take(i).any(|earlier| earlier.text("name") == name) {
                 errors.push(FieldError::duplicate(field.as_str(), name));
             }
-            errors.extend(validation::invalid_each(&field, name, form(name)));
+            errors.extend(validation::invalid_each(&field, name, validate(name)));
         }
     }
     errors
@@ -260,14 +262,15 @@ fn ports_errors(ports: &[Value]) -> Vec<FieldError> {
     errors
 }
 
-/// An empty protocol, unlike an absent one, has not been defaulted: it is just another unknown one.
+/// An empty protocol is unsupported: only an absent one is defaulted.
 fn protocol_error(port_field: &str, port: &Value) -> Option<FieldError> {
     let protocol = port.text("protocol");
     (!validation::PROTOCOLS.contains(&protocol))
         .then(|| FieldError::not_supported(format!("{port_field}.protocol"), protocol, validation::PROTOCOLS))
 }
 
-/// Odd spellings of addresses; the controllers' own writes are known to have none.
+/// Warns of non-canonical addresses. Slices of the built-in controllers are skipped, because their addresses are
+/// canonical.
 fn address_warnings(obj: &Value) -> Vec<String> {
     let writer = obj.at("metadata.labels").get(MANAGED_BY).and_then(Value::as_str);
     if writer.is_some_and(|writer| CONTROLLERS.contains(&writer)) {
@@ -293,31 +296,39 @@ mod tests {
     }
 
     fn created(obj: &Value) -> Vec<String> {
-        slice_errors(obj, None, Reach::Elsewhere).iter().map(ToString::to_string).collect()
+        slice_errors(obj, None, Loopback::Rejected).iter().map(ToString::to_string).collect()
     }
 
     fn changed(new: &Value, old: &Value) -> Vec<String> {
-        slice_errors(new, Some(old), Reach::Elsewhere).iter().map(ToString::to_string).collect()
+        slice_errors(new, Some(old), Loopback::Rejected).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn ports_get_a_name_and_a_protocol_and_empty_lists_go() {
+    fn port_names_and_protocols_are_defaulted_and_empty_lists_become_null() {
         let mut obj = json!({"endpoints": [], "ports": [{"port": 80}]});
         EndpointSlice.apply_defaults(&mut obj);
         assert_eq!(obj, json!({"endpoints": null, "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}));
     }
 
     #[test]
-    fn endpoints_can_be_on_this_machine_if_the_server_says_so() {
+    fn loopback_endpoints_need_the_server_option() {
         let loopback = slice("IPv4", &["127.128.0.2"]);
-        assert_eq!(slice_errors(&loopback, None, Reach::Elsewhere).len(), 1);
-        assert_eq!(slice_errors(&loopback, None, Reach::Here), []);
-        assert_eq!(slice_errors(&slice("IPv4", &["169.254.0.1"]), None, Reach::Here).len(), 1, "but nowhere else");
-        assert_eq!(slice_errors(&slice("IPv6", &["127.128.0.2"]), None, Reach::Here).len(), 1, "nor of another family");
+        assert_eq!(slice_errors(&loopback, None, Loopback::Rejected).len(), 1);
+        assert_eq!(slice_errors(&loopback, None, Loopback::Allowed), []);
+        assert_eq!(
+            slice_errors(&slice("IPv4", &["169.254.0.1"]), None, Loopback::Allowed).len(),
+            1,
+            "link-local addresses stay rejected"
+        );
+        assert_eq!(
+            slice_errors(&slice("IPv6", &["127.128.0.2"]), None, Loopback::Allowed).len(),
+            1,
+            "the family must match"
+        );
     }
 
     #[test]
-    fn addresses_are_of_the_slice_s_type() {
+    fn addresses_match_the_address_type() {
         let cases: &[(&str, &str, &[&str])] = &[
             ("IPv4", "10.1.2.3", &[]),
             (
@@ -355,8 +366,8 @@ mod tests {
             ),
             ("", "x", &["addressType: Required value"]),
         ];
-        for (kind, address, wanted) in cases {
-            assert_eq!(created(&slice(kind, &[address])), *wanted, "{kind} {address}");
+        for (kind, address, expected) in cases {
+            assert_eq!(created(&slice(kind, &[address])), *expected, "{kind} {address}");
         }
     }
 
@@ -388,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_few_unique_and_well_formed() {
+    fn hints_are_validated() {
         let mut obj = slice("IPv4", &["10.1.2.3"]);
         obj["endpoints"][0]["hints"] = json!({"forZones": [{"name": "a"}, {"name": "a"}], "forNodes": [{"name": "N"}]});
         let found = created(&obj);
@@ -397,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_type_stays() {
+    fn address_type_is_immutable() {
         let old = slice("IPv4", &["10.1.2.3"]);
         let mut new = json!({"addressType": "IPv6", "endpoints": null, "ports": null});
         assert_eq!(changed(&new, &old), ["addressType: Invalid value: null: field is immutable"]);
@@ -412,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_content_count_as_a_change_and_annotations_do_not() {
+    fn labels_and_content_increment_the_generation_and_annotations_do_not() {
         let old = slice("IPv4", &["10.1.2.3"]);
         let mut new = old.clone();
         new["metadata"]["annotations"] = json!({"a": "b"});
@@ -423,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_topology_map_is_not_written() {
+    fn deprecated_topology_is_dropped() {
         let mut obj =
             json!({"endpoints": [{"addresses": ["10.1.2.3"], "deprecatedTopology": {"kubernetes.io/hostname": "n"}}]});
         drop_topology(&mut obj);

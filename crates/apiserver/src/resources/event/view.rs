@@ -1,10 +1,10 @@
-//! The two forms of an event: the same facts under other names.
+//! Conversion between the two forms of an Event, which differ in field names.
 
 use serde_json::{Map, Value};
 
 use crate::schema::{fill_always, schema};
 
-/// The name of a field under `core/v1` and under `events.k8s.io/v1`, where they differ.
+/// Field names under `core/v1` and `events.k8s.io/v1`, where they differ.
 const RENAMED: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -15,10 +15,10 @@ const RENAMED: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Fields that one form always writes and the other leaves out when they are empty.
-const SHOWN_BY_CORE_ONLY: &[&str] = &["reportingController", "reportingInstance"];
+/// Fields that `core/v1` always serialises and `events.k8s.io/v1` omits when empty.
+const OMITTED_IF_EMPTY: &[&str] = &["reportingController", "reportingInstance"];
 
-/// From the `events.k8s.io/v1` form to the stored one. The stored form itself passes unchanged.
+/// Converts the `events.k8s.io/v1` form to the stored one. An object in the stored form is returned unchanged.
 pub(super) fn to_core(event: Value) -> Value {
     let Value::Object(mut event) = event else { return event };
     let renames = RENAMED.iter().map(|(core, new)| (*new, *core));
@@ -28,18 +28,18 @@ pub(super) fn to_core(event: Value) -> Value {
     {
         series.remove("count");
     }
-    dressed(event, "v1", "core/v1.Event")
+    finish(event, "v1", "core/v1.Event")
 }
 
-/// From the stored form to the `events.k8s.io/v1` one.
+/// Converts the stored form to the `events.k8s.io/v1` one.
 pub(super) fn from_core(event: Value) -> Value {
     let Value::Object(mut event) = event else { return event };
     rename(&mut event, RENAMED.iter().copied());
-    event.retain(|key, value| !(SHOWN_BY_CORE_ONLY.contains(&key.as_str()) && *value == ""));
+    event.retain(|key, value| !(OMITTED_IF_EMPTY.contains(&key.as_str()) && *value == ""));
     if let Some(Value::Object(series)) = event.get_mut("series") {
         series.entry("count").or_insert_with(|| 0.into());
     }
-    dressed(event, "events.k8s.io/v1", "events/v1.Event")
+    finish(event, "events.k8s.io/v1", "events/v1.Event")
 }
 
 fn rename<'a>(event: &mut Map<String, Value>, names: impl Iterator<Item = (&'a str, &'a str)>) {
@@ -50,10 +50,10 @@ fn rename<'a>(event: &mut Map<String, Value>, names: impl Iterator<Item = (&'a s
     }
 }
 
-/// Names the form and adds what it always writes.
-fn dressed(mut event: Map<String, Value>, api_version: &str, ty: &str) -> Value {
-    if let Some(stated) = event.get_mut("apiVersion") {
-        *stated = api_version.into();
+/// Sets the apiVersion and adds the fields that the form always serialises.
+fn finish(mut event: Map<String, Value>, api_version: &str, ty: &str) -> Value {
+    if let Some(value) = event.get_mut("apiVersion") {
+        *value = api_version.into();
     }
     fill_always(schema().id(ty), &mut event);
     Value::Object(event)
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_view_renames_and_leaves_out_empty_reporters() {
+    fn view_renames_fields_and_omits_empty_reporters() {
         let new = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "eventTime": null,
             "regarding": {"kind": "Service"}, "note": "M", "deprecatedCount": 1, "reason": "R",
@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn the_stored_form_passes_unchanged() {
+    fn stored_form_is_returned_unchanged() {
         assert_eq!(to_core(core()), core());
     }
 
     #[test]
-    fn a_series_without_a_count_shows_zero_in_the_view_only() {
+    fn series_without_a_count_is_zero_in_the_view_only() {
         let mut event = core();
         event["series"] = json!({"lastObservedTime": null});
         let viewed = from_core(event.clone());

@@ -1,6 +1,6 @@
-//! What the cluster adds to a new pod, and why it may refuse it.
+//! Pod admission.
 //!
-//! The steps stand in for upstream's admission plugins of the same names, in the order they run there:
+//! The steps implement upstream's admission plugins of the same names, in upstream's order:
 //! ServiceAccount, Priority, DefaultTolerationSeconds, RuntimeClass, PodTopologyLabels.
 
 use serde_json::{Value, json};
@@ -12,9 +12,9 @@ use crate::value::Json;
 
 pub(super) fn create(cx: &WriteCx<'_>, pod: &mut Value) -> ApiResult<()> {
     service_account::admit(cx, pod)?;
-    resolve_priority(&mut pod["spec"]).map_err(|why| refused(cx, pod, &why))?;
-    tolerate_node_trouble(&mut pod["spec"]);
-    refuse_runtime_class(&pod["spec"]).map_err(|why| refused(cx, pod, &why))?;
+    resolve_priority(&mut pod["spec"]).map_err(|why| forbidden(cx, pod, &why))?;
+    default_toleration_seconds(&mut pod["spec"]);
+    reject_runtime_class(&pod["spec"]).map_err(|why| forbidden(cx, pod, &why))?;
     if let Some(node) = cx.state.store.get("nodes", "", pod.text("spec.nodeName")) {
         copy_topology(pod, &node.labels);
     }
@@ -27,11 +27,11 @@ pub(super) fn update(new: &mut Value, old: &Value) {
             new.put(field, old.at(field).clone());
         }
     }
-    tolerate_node_trouble(&mut new["spec"]);
+    default_toleration_seconds(&mut new["spec"]);
 }
 
-/// `pods "a" is forbidden: why`.
-pub(super) fn refused(cx: &WriteCx<'_>, pod: &Value, why: &str) -> ApiError {
+/// Returns the error `pods "a" is forbidden: why`.
+pub(super) fn forbidden(cx: &WriteCx<'_>, pod: &Value, why: &str) -> ApiError {
     let name = match (pod.text("metadata.name"), pod.text("metadata.generateName")) {
         ("", "") => "Unknown",
         ("", prefix) => prefix,
@@ -40,7 +40,7 @@ pub(super) fn refused(cx: &WriteCx<'_>, pod: &Value, why: &str) -> ApiError {
     ApiError::forbidden(cx.resource.named(), name, why)
 }
 
-/// The priority classes every cluster has.
+/// Priority classes that exist in every cluster.
 const SYSTEM_PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
@@ -70,8 +70,8 @@ fn resolve_priority(spec: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets a pod stay for five minutes on a node that is in trouble, unless it says otherwise.
-fn tolerate_node_trouble(spec: &mut Value) {
+/// Adds tolerations of 300 seconds for not-ready and unreachable Nodes, unless the Pod has its own.
+fn default_toleration_seconds(spec: &mut Value) {
     for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = spec.list("tolerations").iter().any(|t| {
             (t.text("key") == taint || t.text("key").is_empty()) && matches!(t.text("effect"), "" | "NoExecute")
@@ -84,7 +84,7 @@ fn tolerate_node_trouble(spec: &mut Value) {
     }
 }
 
-/// Adds to a list that may not be there yet.
+/// Appends to a list, creating it if absent.
 pub(super) fn append(object: &mut Value, field: &str, item: Value) {
     match object.list_mut(field) {
         Some(list) => list.push(item),
@@ -92,8 +92,8 @@ pub(super) fn append(object: &mut Value, field: &str, item: Value) {
     }
 }
 
-/// This server has no runtime classes, so none can be found.
-fn refuse_runtime_class(spec: &Value) -> Result<(), String> {
+/// Rejects every runtime class, because this server has no RuntimeClass resource.
+fn reject_runtime_class(spec: &Value) -> Result<(), String> {
     match spec.at("runtimeClassName") {
         Value::String(name) => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
         _ if spec.map("overhead").is_some_and(|o| !o.is_empty()) => {
@@ -103,10 +103,10 @@ fn refuse_runtime_class(spec: &Value) -> Result<(), String> {
     }
 }
 
-/// The labels of a node that its pods carry too.
+/// Node labels that are copied to the Node's Pods.
 pub(crate) const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Gives a pod (or a binding) the topology labels of its node.
+/// Copies the topology labels of a Node to a Pod or Binding.
 pub(crate) fn copy_topology(object: &mut Value, node_labels: &std::collections::BTreeMap<String, String>) {
     let copied: Vec<_> = TOPOLOGY_LABELS.iter().filter_map(|key| Some((*key, node_labels.get(*key)?))).collect();
     if copied.is_empty() {
@@ -126,7 +126,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn priority_comes_from_the_class() {
+    fn priority_is_resolved_from_the_class() {
         let table = [
             (json!({}), Ok(0)),
             (json!({"priorityClassName": "system-node-critical"}), Ok(2_000_001_000)),
@@ -150,25 +150,25 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_tolerates_everything_is_left_alone() {
+    fn existing_tolerations_are_kept() {
         let mut spec = json!({"tolerations": [{"operator": "Exists"}]});
-        tolerate_node_trouble(&mut spec);
+        default_toleration_seconds(&mut spec);
         assert_eq!(spec.list("tolerations").len(), 1);
         let mut spec = json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]});
-        tolerate_node_trouble(&mut spec);
+        default_toleration_seconds(&mut spec);
         let keys: Vec<&str> = spec.list("tolerations").iter().map(|t| t.text("key")).collect();
         assert_eq!(keys, ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
     }
 
     #[test]
-    fn runtime_classes_do_not_exist() {
-        assert_eq!(refuse_runtime_class(&json!({})), Ok(()));
-        assert!(refuse_runtime_class(&json!({"runtimeClassName": "kata"})).is_err());
-        assert!(refuse_runtime_class(&json!({"overhead": {"cpu": "1"}})).is_err());
+    fn runtime_classes_are_rejected() {
+        assert_eq!(reject_runtime_class(&json!({})), Ok(()));
+        assert!(reject_runtime_class(&json!({"runtimeClassName": "kata"})).is_err());
+        assert!(reject_runtime_class(&json!({"overhead": {"cpu": "1"}})).is_err());
     }
 
     #[test]
-    fn topology_labels_overwrite_those_of_the_pod() {
+    fn node_topology_labels_overwrite_pod_labels() {
         let node =
             BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "z".to_owned()), ("x".into(), "y".into())]);
         let mut pod = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "other", "a": "b"}}});

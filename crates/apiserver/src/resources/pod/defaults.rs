@@ -1,31 +1,29 @@
-//! What a pod, or the template of one, gets where its author left something out.
+//! Defaults of Pods and Pod templates.
 //!
-//! Only what follows from the object itself; what follows from the cluster (service account, priority,
-//! tolerations) is added by admission.
+//! These depend on the object alone. Admission adds what depends on the cluster: service account, priority, tolerations.
 
 use serde_json::{Map, Value, json};
 
 use crate::quantity;
 use crate::value::Json;
 
-/// The lists of containers in a pod spec.
+/// Lists of containers in a Pod spec.
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// 0644.
 const FILE_MODE: i64 = 0o644;
 
-/// Fills in the defaults of a whole pod.
+/// Fills in the defaults of a Pod.
 pub(super) fn pod(pod: &mut Value) {
     if let Some(spec) = pod.get_mut("spec") {
-        only_in_pods(spec);
+        pod_only_defaults(spec);
         spec_defaults(spec);
     }
     if let Some(status) = pod.get_mut("status") {
-        align_ips(status);
+        mirror_ips(status);
     }
 }
 
-/// Fills in the defaults of a pod template, in place.
+/// Fills in the defaults of a Pod template.
 pub(crate) fn template(template: &mut Value) {
     if let Some(spec) = template.get_mut("spec") {
         spec_defaults(spec);
@@ -40,8 +38,8 @@ fn default(object: &mut Value, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// upstream: these defaults are not applied to templates, so that old templates do not change under their owners.
-fn only_in_pods(spec: &mut Value) {
+/// upstream: these defaults are not applied to templates, so that existing templates do not change.
+fn pod_only_defaults(spec: &mut Value) {
     if spec.int("terminationGracePeriodSeconds").is_some_and(|s| s < 0) {
         spec.put("terminationGracePeriodSeconds", 1);
     }
@@ -74,8 +72,8 @@ fn host_ports_from_container_ports(container: &mut Value) {
     }
 }
 
-/// `podIP` and the first of `podIPs` are the same thing; `podIP` wins.
-fn align_ips(status: &mut Value) {
+/// Makes `podIP` equal to the first of `podIPs`. `podIP` takes precedence.
+fn mirror_ips(status: &mut Value) {
     let first = status.list("podIPs").first().map(|ip| ip.text("ip").to_owned());
     match (status.text("podIP"), first) {
         ("", Some(first)) => status.put("podIP", first),
@@ -88,7 +86,7 @@ fn align_ips(status: &mut Value) {
 }
 
 fn spec_defaults(spec: &mut Value) {
-    align_service_account(spec);
+    mirror_service_account(spec);
     default(spec, "dnsPolicy", "ClusterFirst");
     default(spec, "restartPolicy", "Always");
     default(spec, "securityContext", json!({}));
@@ -107,8 +105,8 @@ fn spec_defaults(spec: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; the new one wins.
-fn align_service_account(spec: &mut Value) {
+/// Makes the deprecated `serviceAccount` equal to `serviceAccountName`. `serviceAccountName` takes precedence.
+fn mirror_service_account(spec: &mut Value) {
     let name = match (spec.text("serviceAccountName"), spec.text("serviceAccount")) {
         ("", "") => return,
         ("", old) => old.to_owned(),
@@ -147,7 +145,7 @@ fn container_defaults(container: &mut Value) {
     }
 }
 
-/// The pull policy of an image without one: `Always` for the tag `latest`, which is also the default tag.
+/// Returns the default pull policy of an image: `Always` for the tag `latest` or without a tag and digest.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
     let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
@@ -175,7 +173,7 @@ fn http_get_defaults(action: &mut Value) {
     default(action, "scheme", "HTTP");
 }
 
-/// The `fieldRef` of an environment variable or a file.
+/// Fills in the defaults of the `fieldRef` of an environment variable or a file.
 fn field_ref_defaults(holder: Option<&mut Value>) {
     if let Some(reference) = holder.and_then(|h| h.get_mut("fieldRef")) {
         default(reference, "apiVersion", "v1");
@@ -183,8 +181,8 @@ fn field_ref_defaults(holder: Option<&mut Value>) {
 }
 
 fn volume_defaults(volume: &mut Value) {
-    let sourceless = volume.as_object().is_some_and(|v| v.keys().all(|key| key == "name"));
-    if sourceless {
+    let has_no_source = volume.as_object().is_some_and(|v| v.keys().all(|key| key == "name"));
+    if has_no_source {
         volume.put("emptyDir", Map::new());
     }
     if let Some(path) = volume.get_mut("hostPath") {
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_pod_gets_the_recorded_defaults() {
+    fn defaults_match_the_recording() {
         let got = defaulted(json!({"containers": [{"name": "c", "image": "img:1"}]}));
         assert_eq!(
             got,
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_latest_is_always_pulled() {
+    fn pull_policy_depends_on_tag_and_digest() {
         let table = [
             ("nginx", "Always"),
             ("nginx:latest", "Always"),
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_gets_no_service_links_and_keeps_its_requests() {
+    fn pod_only_defaults_are_not_applied_to_templates() {
         let mut given =
             json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}]}});
         template(&mut given);
@@ -266,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_become_requests_where_there_are_none() {
+    fn requests_default_to_limits() {
         let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}});
         let got = defaulted(json!({"containers": [{"name": "c", "image": "i", "resources": resources}]}));
         assert_eq!(got["containers"][0]["resources"]["requests"], json!({"cpu": "500m", "memory": "1Gi"}));
     }
 
     #[test]
-    fn host_network_ports_are_host_ports() {
+    fn host_ports_default_to_container_ports_with_host_network() {
         let ports = json!([{"containerPort": 80}, {"containerPort": 81, "hostPort": 81, "protocol": "UDP"}]);
         let got = defaulted(json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i", "ports": ports}]}));
         assert_eq!(
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_and_environment_are_completed() {
+    fn probes_and_environment_are_defaulted() {
         let got = defaulted(json!({"containers": [{
             "name": "c", "image": "i",
             "livenessProbe": {"httpGet": {"port": 80}},
@@ -307,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_completed() {
+    fn volumes_are_defaulted() {
         let got = defaulted(json!({"containers": [], "volumes": [
             {"name": "a"},
             {"name": "b", "hostPath": {"path": "/x"}},
@@ -334,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn the_old_service_account_field_follows_the_new_one() {
+    fn service_account_mirrors_service_account_name() {
         assert_eq!(defaulted(json!({"containers": [], "serviceAccount": "x"}))["serviceAccountName"], "x");
         let both = defaulted(json!({"containers": [], "serviceAccount": "x", "serviceAccountName": "y"}));
         assert_eq!((both.text("serviceAccount"), both.text("serviceAccountName")), ("y", "y"));
     }
 
     #[test]
-    fn the_single_pod_ip_wins_over_the_list() {
+    fn pod_ip_takes_precedence_over_pod_ips() {
         let table = [
             (json!({"podIP": "1.1.1.1"}), json!({"podIP": "1.1.1.1", "podIPs": [{"ip": "1.1.1.1"}]})),
             (json!({"podIPs": [{"ip": "1.1.1.1"}]}), json!({"podIP": "1.1.1.1", "podIPs": [{"ip": "1.1.1.1"}]})),

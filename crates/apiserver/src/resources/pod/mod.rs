@@ -1,9 +1,9 @@
-//! Pods.
+//! Pod strategy.
 //!
 //! ```text
-//!  defaults ─► admission ─► prepare ─► validate ─► (status | update) rules
+//!  defaults ─► admission ─► prepare ─► validate ─► (status | update) validation
 //!     │            └ service account, priority, tolerations
-//!     └ also serves the templates of Deployments and DaemonSets
+//!     └ also for the templates of Deployments and DaemonSets
 //! ```
 
 mod admission;
@@ -16,7 +16,7 @@ mod validate;
 
 use serde_json::Value;
 
-use super::check::Findings;
+use super::check::ErrorList;
 use super::strategy::Grace;
 use super::{Strategy, WriteCx};
 use crate::field_error::FieldError;
@@ -31,7 +31,7 @@ pub(crate) use validate::template as validate_template;
 
 pub(crate) struct Pod;
 
-/// Fields of features that are off: taken out of what clients send.
+/// Fields of disabled features, dropped from requests.
 const DISABLED: [&str; 2] = ["schedulingGroup", "evictionResponders"];
 
 impl Strategy for Pod {
@@ -71,9 +71,9 @@ impl Strategy for Pod {
     }
 
     fn validate_create(&self, _cx: &WriteCx<'_>, obj: &Value) -> Vec<FieldError> {
-        let mut found = Findings::default();
-        validate::pod(obj, &mut found);
-        found.into_errors()
+        let mut errors = ErrorList::default();
+        validate::pod(obj, &mut errors);
+        errors.into_vec()
     }
 
     fn validate_update(&self, _cx: &WriteCx<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -84,7 +84,7 @@ impl Strategy for Pod {
         status::validate(new, old)
     }
 
-    /// A pod is always marked before it goes, if only for an instant.
+    /// A Pod always gets a deletionTimestamp before it is removed, even with a grace period of 0 seconds.
     fn deletion_grace(&self, obj: &Value, requested: Option<i64>) -> Grace {
         let scheduled = !obj.text("spec.nodeName").is_empty();
         let finished = matches!(obj.text("status.phase"), "Failed" | "Succeeded");
@@ -113,7 +113,7 @@ impl Strategy for Pod {
         match label {
             "spec.hostNetwork" => (obj.at(label) == true).to_string(),
             "status.podIP" => obj.list("status.podIPs").first().map(|ip| ip.text("ip").to_owned()).unwrap_or_default(),
-            // upstream: the label is known, but no pod has a value for it.
+            // upstream: the label is known, but always empty.
             "status.podIPs" => String::new(),
             _ => obj.text(label).to_owned(),
         }
@@ -133,14 +133,14 @@ fn drop_disabled(pod: &mut Value) {
     }
 }
 
-/// The same for an object with a pod template.
+/// Drops fields of disabled features from the Pod template of an object.
 pub(super) fn drop_disabled_in_template(obj: &mut Value) {
     if let Some(template) = obj.at_mut("spec.template") {
         drop_disabled(template);
     }
 }
 
-/// Carries the generation over, one higher if the object's meaning changed.
+/// Carries the generation over, and increments it if the object changed.
 pub(super) fn bump_generation(new: &mut Value, old: &Value, changed: bool) {
     let generation = old.int("metadata.generation").unwrap_or(0) + i64::from(changed);
     if generation > 0 {

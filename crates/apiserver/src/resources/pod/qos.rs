@@ -1,4 +1,4 @@
-//! A pod's quality-of-service class, from what its containers ask for.
+//! Quality-of-service class of a Pod, from the requests and limits of its containers.
 
 use std::cmp::Ordering;
 
@@ -11,17 +11,17 @@ const GUARANTEED: &str = "Guaranteed";
 const BURSTABLE: &str = "Burstable";
 const BEST_EFFORT: &str = "BestEffort";
 
-/// The class of a pod with this spec.
+/// Returns the QoS class of a Pod with this spec.
 pub(super) fn class(spec: &Value) -> &'static str {
-    let of_pod = spec.at("resources");
-    if of_pod.map("requests").or(of_pod.map("limits")).is_some_and(|amounts| !amounts.is_empty()) {
-        return of_resources(of_pod);
+    let pod_level = spec.at("resources");
+    if pod_level.map("requests").or(pod_level.map("limits")).is_some_and(|amounts| !amounts.is_empty()) {
+        return of_resources(pod_level);
     }
     let containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.list(list));
     combined(containers.map(|container| of_resources(container.at("resources")))).unwrap_or(BEST_EFFORT)
 }
 
-/// Several classes make one only if they are all the same.
+/// Combines classes: the common class if all are equal, else `Burstable`.
 fn combined(mut classes: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let first = classes.next()?;
     Some(if classes.all(|class| class == first) { first } else { BURSTABLE })
@@ -29,14 +29,14 @@ fn combined(mut classes: impl Iterator<Item = &'static str>) -> Option<&'static 
 
 fn of_resources(resources: &Value) -> &'static str {
     let of = |name: &str| of_amounts(amount(resources, "requests", name), amount(resources, "limits", name));
-    let asks_for_something = ["requests", "limits"].iter().any(|list| resources.has(list));
-    match (asks_for_something, combined(["cpu", "memory"].into_iter().map(of))) {
+    let has_resources = ["requests", "limits"].iter().any(|list| resources.has(list));
+    match (has_resources, combined(["cpu", "memory"].into_iter().map(of))) {
         (true, Some(class)) => class,
         _ => BEST_EFFORT,
     }
 }
 
-/// An absent amount is none.
+/// Returns the request or limit of a resource, `0` if absent.
 fn amount<'a>(resources: &'a Value, list: &str, name: &str) -> &'a str {
     match resources.at(list).text(name) {
         "" => "0",
@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_class_follows_requests_and_limits() {
+    fn class_follows_requests_and_limits() {
         let full = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1000m", "memory": "1Gi"}});
         let table = [
             (json!([{}]), BEST_EFFORT),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_level_resources_decide_alone() {
+    fn pod_level_resources_take_precedence() {
         let spec = json!({
             "resources": {"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}},
             "containers": [{"resources": {"requests": {"cpu": "1"}}}],

@@ -1,14 +1,14 @@
-//! The service account of a pod and its token volume.
+//! ServiceAccount admission: the account of a Pod, its token volume and image pull secrets.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::admission::{append, refused};
+use super::admission::{append, forbidden};
 use crate::resources::WriteCx;
 use crate::status::ApiResult;
 use crate::value::Json;
 
-/// Marks the API's picture of a pod that a kubelet runs from a file.
+/// Annotation of mirror Pods, which represent a kubelet's static Pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
@@ -25,16 +25,16 @@ pub(super) fn admit(cx: &WriteCx<'_>, pod: &mut Value) -> ApiResult<()> {
     let Some(account) = cx.state.store.get("serviceaccounts", cx.namespace, name) else {
         let namespace = cx.namespace;
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        return Err(refused(cx, pod, &why));
+        return Err(forbidden(cx, pod, &why));
     };
-    equip(&mut pod["spec"], &account.value());
+    apply_account(&mut pod["spec"], &account.value());
     Ok(())
 }
 
-/// Gives the pod what its account brings along: a token, and secrets for pulling images.
-fn equip(spec: &mut Value, account: &Value) {
-    let wanted = |object: &Value| object.at("automountServiceAccountToken").as_bool();
-    if wanted(spec).or(wanted(account)).unwrap_or(true) {
+/// Mounts the account's token and adds its image pull secrets.
+fn apply_account(spec: &mut Value, account: &Value) {
+    let automount = |object: &Value| object.at("automountServiceAccountToken").as_bool();
+    if automount(spec).or(automount(account)).unwrap_or(true) {
         mount_token(spec);
     }
     if spec.list("imagePullSecrets").is_empty() {
@@ -74,7 +74,7 @@ fn token_volume(name: &str) -> Value {
         "projected": {
             "defaultMode": 0o644,
             "sources": [
-                // The odd seven seconds tell automatic tokens from requested ones.
+                // The extra seven seconds distinguish automatic tokens from requested ones.
                 {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
                 {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
                 {"downwardAPI": {"items": [namespace]}},
@@ -83,7 +83,7 @@ fn token_volume(name: &str) -> Value {
     })
 }
 
-/// Five characters from the alphabet of generated names.
+/// Returns five characters from the alphabet of generated names.
 fn random_suffix() -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let random = Uuid::new_v4();
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn every_container_gets_the_token() {
+    fn token_is_mounted_in_every_container() {
         let mut spec = bare();
-        equip(&mut spec, &json!({"imagePullSecrets": [{"name": "p"}]}));
+        apply_account(&mut spec, &json!({"imagePullSecrets": [{"name": "p"}]}));
         let volume = spec["volumes"][0]["name"].clone();
         assert!(volume.as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME) && name.len() == 21), "{volume}");
         let mount = json!([{"name": volume, "readOnly": true, "mountPath": TOKEN_PATH}]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_decides_before_the_account() {
+    fn automount_of_the_pod_takes_precedence() {
         let table = [
             (None, None, true),
             (None, Some(false), false),
@@ -123,13 +123,13 @@ mod tests {
         for (pod, account, expected) in table {
             let mut spec = bare();
             spec["automountServiceAccountToken"] = json!(pod);
-            equip(&mut spec, &json!({"automountServiceAccountToken": account}));
+            apply_account(&mut spec, &json!({"automountServiceAccountToken": account}));
             assert_eq!(spec.has("volumes"), expected, "{pod:?} {account:?}");
         }
     }
 
     #[test]
-    fn a_container_with_something_at_that_path_keeps_it() {
+    fn existing_mount_at_the_token_path_is_kept() {
         let own = json!([{"name": "v", "mountPath": TOKEN_PATH}]);
         let mut spec = json!({"containers": [{"name": "c", "volumeMounts": own.clone()}]});
         mount_token(&mut spec);

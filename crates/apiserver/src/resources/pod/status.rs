@@ -1,14 +1,14 @@
-//! The status of a pod, as kubelets and controllers report it.
+//! Pod status: initial value, conditions and updates by kubelets and controllers.
 
 use serde_json::{Map, Value};
 
 use crate::field_error::FieldError;
-use crate::resources::check::{Findings, Path};
+use crate::resources::check::{ErrorList, Path};
 use crate::resources::strategy::keep_all_but_status;
 use crate::validation;
 use crate::value::Json;
 
-/// The status of a new pod.
+/// Returns the status of a new Pod.
 pub(super) fn pending(spec: &Value, now: &str) -> Value {
     let mut status = Value::Object(Map::new());
     status.put("phase", "Pending");
@@ -20,7 +20,7 @@ pub(super) fn pending(spec: &Value, now: &str) -> Value {
     status
 }
 
-/// Sets a condition; its time moves only if its status does.
+/// Sets a condition. `lastTransitionTime` changes only if the status changes.
 pub(crate) fn set_condition(status: &mut Value, kind: &str, value: &str, why: Option<(&str, &str)>, now: &str) {
     let mut condition = serde_json::json!({
         "type": kind, "status": value, "lastProbeTime": null, "lastTransitionTime": now,
@@ -44,7 +44,7 @@ pub(crate) fn set_condition(status: &mut Value, kind: &str, value: &str, why: Op
     }
 }
 
-/// Keeps what an update of the status may not change or leave out.
+/// Restores what a status update may not change or omit.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
     keep_all_but_status(new, old);
     keep_owners(new, old);
@@ -55,7 +55,7 @@ pub(super) fn prepare(new: &mut Value, old: &Value) {
     }
 }
 
-/// upstream: old kubelets garbled owner references, so a status never changes them.
+/// upstream: old kubelets corrupted owner references, so a status update never changes them.
 fn keep_owners(new: &mut Value, old: &Value) {
     match old.at("metadata").get("ownerReferences") {
         Some(owners) => new.put("metadata.ownerReferences", owners.clone()),
@@ -66,19 +66,19 @@ fn keep_owners(new: &mut Value, old: &Value) {
 }
 
 pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut found = Findings::default();
-    let (status, before, at) = (new.at("status"), old.at("status"), Path::new("status"));
-    found.extend(validation::immutable("status.qosClass", status.at("qosClass"), before.at("qosClass")));
+    let mut errors = ErrorList::default();
+    let (status, previous, at) = (new.at("status"), old.at("status"), Path::new("status"));
+    errors.extend(validation::immutable("status.qosClass", status.at("qosClass"), previous.at("qosClass")));
     for field in ["podIPs", "hostIPs"] {
-        addresses(status, before, at.child(field), field, &mut found);
+        validate_addresses(status, previous, at.child(field), field, &mut errors);
     }
-    found.into_errors()
+    errors.into_vec()
 }
 
-fn addresses(status: &Value, before: &Value, at: Path<'_>, field: &str, found: &mut Findings) {
-    let kept: Vec<&str> = before.list(field).iter().map(|ip| ip.text("ip")).collect();
+fn validate_addresses(status: &Value, previous: &Value, at: Path<'_>, field: &str, errors: &mut ErrorList) {
+    let existing: Vec<&str> = previous.list(field).iter().map(|ip| ip.text("ip")).collect();
     for (i, ip) in status.list(field).iter().map(|ip| ip.text("ip")).enumerate() {
-        found.extend(validation::is_valid_ip_legacy(&at.index(i).to_string(), ip, &kept));
+        errors.extend(validation::is_valid_ip_legacy(&at.index(i).to_string(), ip, &existing));
     }
 }
 
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pod_is_pending() {
+    fn new_pod_is_pending() {
         assert_eq!(pending(&json!({"containers": [{}]}), NOW), json!({"phase": "Pending", "qosClass": "BestEffort"}));
         let gated = pending(&json!({"schedulingGates": [{"name": "g"}]}), NOW);
         assert_eq!(gated["conditions"][0]["reason"], "SchedulingGated");
     }
 
     #[test]
-    fn the_time_of_a_condition_moves_with_its_status() {
+    fn transition_time_changes_with_the_status() {
         let mut status = json!({"conditions": [
             {"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": "2000-01-01T00:00:00Z"},
         ]});
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_keeps_what_it_may_not_lose() {
+    fn status_update_keeps_spec_owners_and_qos_class() {
         let old = json!({
             "metadata": {"ownerReferences": [{"uid": "u"}]}, "spec": {"nodeName": "n"},
             "status": {"qosClass": "Burstable", "observedGeneration": 3},
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quality_of_service_class_is_immutable() {
+    fn qos_class_is_immutable() {
         assert_eq!(
             errors(json!({"qosClass": "BestEffort"}), json!({"qosClass": "Guaranteed"})),
             ["status.qosClass: Invalid value: \"Guaranteed\": field is immutable"]

@@ -1,4 +1,4 @@
-//! Changes that a pod accepts once it exists.
+//! Validation of Pod updates: most of the spec is immutable.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::validate;
 use crate::field_error::FieldError;
-use crate::resources::check::{Findings, Path};
+use crate::resources::check::{ErrorList, Path};
 use crate::value::Json;
 
 const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -15,42 +15,42 @@ const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.con
 `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut found = Findings::default();
-    validate::pod(new, &mut found);
-    changes(new.at("spec"), old.at("spec"), Path::new("spec"), &mut found);
-    found.into_errors()
+    let mut errors = ErrorList::default();
+    validate::pod(new, &mut errors);
+    validate_changes(new.at("spec"), old.at("spec"), Path::new("spec"), &mut errors);
+    errors.into_vec()
 }
 
-fn changes(new: &Value, old: &Value, at: Path<'_>, found: &mut Findings) {
+fn validate_changes(new: &Value, old: &Value, at: Path<'_>, errors: &mut ErrorList) {
     for list in ["containers", "initContainers"] {
         if new.list(list).len() != old.list(list).len() {
-            return found.forbidden(at.child(list), "pod updates may not add or remove containers");
+            return errors.forbidden(at.child(list), "pod updates may not add or remove containers");
         }
     }
     if !keeps_tolerations(new, old) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
-        found.forbidden(at.child("tolerations"), detail);
+        errors.forbidden(at.child("tolerations"), detail);
     }
     let restored = without_allowed_changes(new, old);
     if restored != *old {
-        found.forbidden(at, format!("{MAY_CHANGE}\n{}", difference(old, &restored)));
+        errors.forbidden(at, format!("{MAY_CHANGE}\n{}", difference(old, &restored)));
     }
 }
 
 fn keeps_tolerations(new: &Value, old: &Value) -> bool {
     const FIELDS: [&str; 4] = ["key", "operator", "value", "effect"];
     let same = |a: &Value, b: &Value| FIELDS.iter().all(|field| a.text(field) == b.text(field));
-    let kept = |before: &Value| new.list("tolerations").iter().any(|now| same(now, before));
-    old.list("tolerations").iter().all(kept)
+    let is_kept = |previous: &Value| new.list("tolerations").iter().any(|current| same(current, previous));
+    old.list("tolerations").iter().all(is_kept)
 }
 
-/// The new spec with every allowed change undone.
+/// Returns the new spec with every allowed change reverted.
 fn without_allowed_changes(new: &Value, old: &Value) -> Value {
     let mut spec = new.clone();
     for list in ["containers", "initContainers"] {
         let containers = spec.list_mut(list).into_iter().flatten();
-        for (container, before) in containers.zip(old.list(list)) {
-            restore(container, before, "image");
+        for (container, previous) in containers.zip(old.list(list)) {
+            restore(container, previous, "image");
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
@@ -59,8 +59,8 @@ fn without_allowed_changes(new: &Value, old: &Value) -> Value {
     spec
 }
 
-fn restore(object: &mut Value, before: &Value, field: &str) {
-    match before.get(field) {
+fn restore(object: &mut Value, previous: &Value, field: &str) {
+    match previous.get(field) {
         Some(value) => object.put(field, value.clone()),
         None => {
             object.take_at(field);
@@ -68,7 +68,7 @@ fn restore(object: &mut Value, before: &Value, field: &str) {
     }
 }
 
-/// The fields that differ, before and after. Upstream prints a diff of its internal structs instead.
+/// Formats the fields that differ, before and after. upstream: prints a diff of the internal structs instead.
 fn difference(old: &Value, new: &Value) -> String {
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn images_deadlines_and_more_tolerations_may_change() {
+    fn images_deadlines_and_added_tolerations_are_allowed() {
         let got = errors(|spec| {
             spec["containers"][0]["image"] = "img:2".into();
             spec["activeDeadlineSeconds"] = 5.into();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_may_change() {
+    fn other_changes_are_rejected() {
         let got = errors(|spec| spec["nodeName"] = "x".into());
         assert_eq!(got.len(), 1);
         assert!(got[0].starts_with(
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_neither_added_nor_removed() {
+    fn containers_cannot_be_added_or_removed() {
         let got = errors(|spec| {
             let more = spec["containers"][0].clone();
             spec["initContainers"] = json!([more]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_are_not_removed() {
+    fn tolerations_cannot_be_removed() {
         assert_eq!(
             errors(|spec| spec["tolerations"] = json!([])),
             ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]

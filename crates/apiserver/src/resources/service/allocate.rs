@@ -1,13 +1,13 @@
-//! Takes cluster IPs and node ports for a Service as a write begins, and frees what it no longer needs.
+//! Allocates cluster IPs and node ports of a Service before it is written, and releases those it no longer needs.
 //!
 //! ```text
 //!  new object ─► clusterIPs from clusterIP ─┐
 //!                                           ├─► families ─► cluster IP ─► node ports ─► health check port
-//!  change ─────► inherit from the old one ──┘
+//!  update ─────► inherit from the old one ──┘
 //! ```
 //!
-//! This comes before validation, so an object may be refused here for an address or port, and may hold
-//! nonsense everywhere else. The cluster has one IP range, so there is one address at most.
+//! Allocation precedes validation, so an invalid address or port is rejected here while other fields may still be invalid.
+//! The cluster has one IP range, so a Service gets at most one address.
 
 use std::net::IpAddr;
 
@@ -27,28 +27,28 @@ use crate::value::Json;
 const SERVICE: Named<'static> = Named { group: "", kind: "Service" };
 const CLUSTER_IPS: &str = "spec.clusterIPs";
 
-/// Takes what a new Service needs.
-pub(super) fn for_new(pools: &Pools, dry_run: bool, svc: &mut Value) -> ApiResult<Option<Reservation>> {
-    carry_over::mirror_new(svc);
-    families::settle(svc, None, pools.family()).map_err(|errors| invalid(svc, errors))?;
+/// Allocates what a new Service needs.
+pub(super) fn for_create(pools: &Pools, dry_run: bool, svc: &mut Value) -> ApiResult<Option<Reservation>> {
+    carry_over::mirror_on_create(svc);
+    families::resolve(svc, None, pools.family()).map_err(|errors| invalid(svc, errors))?;
     let mut claim = Claim::new(pools, dry_run);
-    take_cluster_ip(svc, &mut claim)?;
-    node_ports::take(svc, &mut claim)?;
+    allocate_cluster_ip(svc, &mut claim)?;
+    node_ports::allocate(svc, &mut claim)?;
     Ok(claim.into_reservation())
 }
 
-/// Takes what a change needs in addition and frees what it does without.
-pub(super) fn for_change(pools: &Pools, dry_run: bool, svc: &mut Value, old: &Value) -> ApiResult<Option<Reservation>> {
+/// Allocates what an update adds and releases what it no longer needs.
+pub(super) fn for_update(pools: &Pools, dry_run: bool, svc: &mut Value, old: &Value) -> ApiResult<Option<Reservation>> {
     carry_over::inherit(svc, old);
-    carry_over::mirror_changed(svc, old);
-    families::settle(svc, Some(old), pools.family()).map_err(|errors| invalid(svc, errors))?;
+    carry_over::mirror_on_update(svc, old);
+    families::resolve(svc, Some(old), pools.family()).map_err(|errors| invalid(svc, errors))?;
     let mut claim = Claim::new(pools, dry_run);
-    change_cluster_ip(svc, old, &mut claim)?;
-    node_ports::change(svc, old, &mut claim)?;
+    update_cluster_ip(svc, old, &mut claim)?;
+    node_ports::update(svc, old, &mut claim)?;
     Ok(claim.into_reservation())
 }
 
-/// Gives back all that a Service held.
+/// Releases all allocations of a deleted Service.
 pub(super) fn release(pools: &Pools, svc: &Value) {
     cluster_ips(svc).for_each(|ip| pools.release_address(ip));
     shape::node_ports(svc).into_iter().for_each(|port| pools.release_port(port));
@@ -63,46 +63,46 @@ pub(super) fn invalid(svc: &Value, errors: Vec<FieldError>) -> ApiError {
 
 // === Cluster IPs ===
 
-/// The addresses of a Service; neither a headless one nor an ExternalName has any.
+/// Returns the allocated addresses of a Service. Headless and ExternalName Services have none.
 fn cluster_ips(svc: &Value) -> impl Iterator<Item = IpAddr> {
-    let held = if shape::is_external_name(svc) { Vec::new() } else { svc.texts(CLUSTER_IPS) };
-    held.into_iter().filter_map(parse_ip)
+    let ips = if shape::is_external_name(svc) { Vec::new() } else { svc.texts(CLUSTER_IPS) };
+    ips.into_iter().filter_map(parse_ip)
 }
 
-fn take_cluster_ip(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
-    let asked = svc.texts(CLUSTER_IPS).first().map(|ip| (*ip).to_owned()).unwrap_or_default();
-    if shape::is_external_name(svc) || asked == NONE {
+fn allocate_cluster_ip(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
+    let requested = svc.texts(CLUSTER_IPS).first().map(|ip| (*ip).to_owned()).unwrap_or_default();
+    if shape::is_external_name(svc) || requested == NONE {
         return Ok(());
     }
-    let taken = match parse_ip(&asked) {
-        Some(ip) => take_this_ip(svc, ip, &asked, claim).map(|()| asked)?,
-        None => take_any_ip(svc, claim)?.to_string(),
+    let allocated = match parse_ip(&requested) {
+        Some(ip) => allocate_requested_ip(svc, ip, &requested, claim).map(|()| requested)?,
+        None => allocate_next_ip(svc, claim)?.to_string(),
     };
-    svc.put("spec.clusterIP", taken.as_str());
-    svc.put(CLUSTER_IPS, vec![taken]);
+    svc.put("spec.clusterIP", allocated.as_str());
+    svc.put(CLUSTER_IPS, vec![allocated]);
     Ok(())
 }
 
-fn take_this_ip(svc: &Value, ip: IpAddr, asked: &str, claim: &mut Claim) -> ApiResult<()> {
-    let within = claim.pools().covers(ip) && !claim.is_dry_run();
-    let refused = match bad_holder(svc, ip).filter(|_| within) {
+fn allocate_requested_ip(svc: &Value, ip: IpAddr, requested: &str, claim: &mut Claim) -> ApiResult<()> {
+    let is_checked = claim.pools().covers(ip) && !claim.is_dry_run();
+    let reason = match parent_ref_error(svc, ip).filter(|_| is_checked) {
         Some(reason) => reason,
-        None => match claim.take_address(ip) {
+        None => match claim.allocate_address(ip) {
             Ok(()) => return Ok(()),
-            Err(refusal) => refusal.to_string(),
+            Err(error) => error.to_string(),
         },
     };
-    let detail = format!("failed to allocate IP {asked}: {refused}");
+    let detail = format!("failed to allocate IP {requested}: {reason}");
     Err(invalid(svc, vec![FieldError::invalid(CLUSTER_IPS, svc.at(CLUSTER_IPS).clone(), detail)]))
 }
 
-fn take_any_ip(svc: &Value, claim: &mut Claim) -> ApiResult<IpAddr> {
+fn allocate_next_ip(svc: &Value, claim: &mut Claim) -> ApiResult<IpAddr> {
     let name = svc.text("metadata.name");
-    let ip = claim.take_any_address().map_err(|refusal| {
-        ApiError::internal(format!("failed to allocate a serviceIP for Service {name:?}: {refusal}"))
-    })?;
-    match bad_holder(svc, ip).filter(|_| !claim.is_dry_run()) {
-        // upstream: the list has room for the address by now, and the error shows that.
+    let ip = claim
+        .allocate_next_address()
+        .map_err(|error| ApiError::internal(format!("failed to allocate a serviceIP for Service {name:?}: {error}")))?;
+    match parent_ref_error(svc, ip).filter(|_| !claim.is_dry_run()) {
+        // upstream: the list already has an empty entry for the address, which the error shows.
         Some(reason) => {
             let detail = format!("failed to allocate IP: {reason}");
             Err(invalid(svc, vec![FieldError::invalid(CLUSTER_IPS, vec![""], detail)]))
@@ -111,11 +111,11 @@ fn take_any_ip(svc: &Value, claim: &mut Claim) -> ApiResult<IpAddr> {
     }
 }
 
-/// What keeps a Service from holding an address.
+/// Returns the error of the parent reference of an allocated address.
 ///
-/// upstream: a taken address is an object of its own that refers to the Service by name. A name that cannot
-/// be referred to fails there, before anyone looks at the name itself.
-fn bad_holder(svc: &Value, ip: IpAddr) -> Option<String> {
+/// upstream: an allocated address is an IPAddress object whose `parentRef` has the name of the Service. An invalid name
+/// fails there, before the name of the Service is validated.
+fn parent_ref_error(svc: &Value, ip: IpAddr) -> Option<String> {
     const FIELD: &str = "spec.parentRef.name";
     const ADDRESS: Named<'static> = Named { group: "networking.k8s.io", kind: "IPAddress" };
     let errors = match svc.text("metadata.name") {
@@ -125,11 +125,11 @@ fn bad_holder(svc: &Value, ip: IpAddr) -> Option<String> {
     (!errors.is_empty()).then(|| ApiError::invalid(ADDRESS, &ip.to_string(), &errors).message)
 }
 
-fn change_cluster_ip(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
+fn update_cluster_ip(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
     match (shape::is_external_name(old), shape::is_external_name(svc)) {
-        (true, false) => take_cluster_ip(svc, claim),
+        (true, false) => allocate_cluster_ip(svc, claim),
         (false, true) => {
-            cluster_ips(old).for_each(|ip| claim.free_address(ip));
+            cluster_ips(old).for_each(|ip| claim.release_address(ip));
             Ok(())
         }
         _ => Ok(()),
@@ -150,51 +150,51 @@ mod tests {
     }
 
     #[test]
-    fn a_new_service_gets_an_address_in_both_fields() {
+    fn new_service_gets_an_address_in_both_fields() {
         let mut svc = service("a", json!({"type": "ClusterIP"}));
-        for_new(&pools(), false, &mut svc).unwrap().unwrap().commit();
+        for_create(&pools(), false, &mut svc).unwrap().unwrap().commit();
         let ip = svc.text("spec.clusterIP").to_owned();
         assert!(ip.starts_with("10.96."), "{ip}");
         assert_eq!(*svc.at(CLUSTER_IPS), json!([ip]));
     }
 
     #[test]
-    fn a_taken_address_is_refused_until_its_holder_is_gone() {
+    fn allocated_address_is_rejected_until_released() {
         let pools = pools();
-        let asking = || service("a", json!({"type": "ClusterIP", "clusterIP": "10.96.0.85"}));
-        for_new(&pools, false, &mut asking()).unwrap().unwrap().commit();
-        let refused = for_new(&pools, false, &mut asking()).err().unwrap();
+        let request = || service("a", json!({"type": "ClusterIP", "clusterIP": "10.96.0.85"}));
+        for_create(&pools, false, &mut request()).unwrap().unwrap().commit();
+        let rejected = for_create(&pools, false, &mut request()).err().unwrap();
         assert_eq!(
-            refused.message,
+            rejected.message,
             "Service \"a\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.85\"]: failed to allocate IP \
              10.96.0.85: provided IP is already allocated"
         );
-        let mut holder = asking();
+        let mut holder = request();
         holder.put(CLUSTER_IPS, vec!["10.96.0.85"]);
         release(&pools, &holder);
-        assert!(for_new(&pools, false, &mut asking()).is_ok());
+        assert!(for_create(&pools, false, &mut request()).is_ok());
     }
 
     #[test]
-    fn a_write_that_fails_gives_its_address_back() {
+    fn failed_write_releases_its_address() {
         let pools = pools();
         let mut svc = service("a", json!({"type": "ClusterIP", "clusterIP": "10.96.0.85"}));
-        drop(for_new(&pools, false, &mut svc.clone()).unwrap());
-        assert!(for_new(&pools, false, &mut svc).is_ok());
+        drop(for_create(&pools, false, &mut svc.clone()).unwrap());
+        assert!(for_create(&pools, false, &mut svc).is_ok());
     }
 
     #[test]
-    fn headless_and_external_name_services_take_nothing() {
+    fn headless_and_external_name_services_allocate_nothing() {
         let pools = pools();
         for spec in [json!({"type": "ClusterIP", "clusterIP": "None"}), json!({"type": "ExternalName"})] {
-            assert!(for_new(&pools, false, &mut service("a", spec)).unwrap().is_none());
+            assert!(for_create(&pools, false, &mut service("a", spec)).unwrap().is_none());
         }
     }
 
     #[test]
-    fn a_name_that_cannot_be_referred_to_fails_with_the_address() {
+    fn invalid_parent_reference_fails_the_allocation() {
         let message =
-            |name: &str, spec: Value| for_new(&pools(), false, &mut service(name, spec)).err().unwrap().message;
+            |name: &str, spec: Value| for_create(&pools(), false, &mut service(name, spec)).err().unwrap().message;
         let text = message("", json!({"type": "ClusterIP"}));
         let ending = "is invalid: spec.parentRef.name: Required value";
         let start = "Service \"\" is invalid: spec.clusterIPs: Invalid value: [\"\"]: failed to allocate IP: \
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_range_is_an_internal_error() {
+    fn full_range_is_an_internal_error() {
         let pools = Pools::new("10.96.0.0/30".parse().unwrap(), (30_000, 32_767));
-        let take = || for_new(&pools, false, &mut service("a", json!({"type": "ClusterIP"})));
-        take().unwrap().unwrap().commit();
-        take().unwrap().unwrap().commit();
-        let full = take().err().unwrap();
+        let create = || for_create(&pools, false, &mut service("a", json!({"type": "ClusterIP"})));
+        create().unwrap().unwrap().commit();
+        create().unwrap().unwrap().commit();
+        let full = create().err().unwrap();
         assert_eq!(
             full.message,
             "Internal error occurred: failed to allocate a serviceIP for Service \"a\": range is full"
@@ -222,24 +222,24 @@ mod tests {
     }
 
     #[test]
-    fn becoming_an_external_name_frees_the_address_when_written() {
+    fn change_to_external_name_releases_the_address_on_commit() {
         let pools = pools();
         let mut old = service("a", json!({"type": "ClusterIP", "clusterIP": "10.96.0.85"}));
-        for_new(&pools, false, &mut old).unwrap().unwrap().commit();
+        for_create(&pools, false, &mut old).unwrap().unwrap().commit();
         let mut new = service("a", json!({"type": "ExternalName", "externalName": "ex.com"}));
-        let reserved = for_change(&pools, false, &mut new, &old).unwrap();
-        assert!(pools.take_address("10.96.0.85".parse().unwrap()).is_err(), "not yet");
-        reserved.unwrap().commit();
-        assert!(pools.take_address("10.96.0.85".parse().unwrap()).is_ok());
+        let reservation = for_update(&pools, false, &mut new, &old).unwrap();
+        assert!(pools.allocate_address("10.96.0.85".parse().unwrap()).is_err(), "not before the commit");
+        reservation.unwrap().commit();
+        assert!(pools.allocate_address("10.96.0.85".parse().unwrap()).is_ok());
     }
 
     #[test]
-    fn a_change_that_touches_nothing_leaves_the_pools_alone() {
+    fn update_without_changes_does_not_change_the_pools() {
         let pools = pools();
         let mut old = service("a", json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}));
-        for_new(&pools, false, &mut old).unwrap().unwrap().commit();
+        for_create(&pools, false, &mut old).unwrap().unwrap().commit();
         let mut new = service("a", json!({"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}));
-        assert!(for_change(&pools, false, &mut new, &old).unwrap().is_none());
+        assert!(for_update(&pools, false, &mut new, &old).unwrap().is_none());
         assert_eq!(new, old);
     }
 }

@@ -1,9 +1,9 @@
-//! What a change leaves as it was, though the client said nothing of it, and what it clears.
+//! Fields that an update inherits from the old Service, and fields that it clears.
 //!
-//! Clients may send again the very manifest they created a Service from, without the values the server picked
-//! for it, and may change `spec.type` without knowing which fields go with which type. Two rules make that
-//! work: values that are still needed are inherited, and values that are no longer needed are cleared if the
-//! client did not touch them (if it did, validation speaks up).
+//! Clients may replace a Service with the manifest they created it from, without the values that the server allocated, and
+//! may change `spec.type` without clearing the fields of the old type. Two rules make this work: allocated values that are
+//! still needed are inherited, and values that are no longer needed are cleared unless the client changed them
+//! (then validation rejects them).
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use crate::value::Json;
 const CLUSTER_IP: &str = "spec.clusterIP";
 const CLUSTER_IPS: &str = "spec.clusterIPs";
 
-// === Inheriting ===
+// === Inheritance ===
 
-/// Fills in allocated values the client left out.
+/// Fills in allocated values that the client omitted.
 pub(super) fn inherit(svc: &mut Value, old: &Value) {
     let both = |needs: fn(&Value) -> bool| needs(svc) && needs(old);
     let (ip, ports, health) =
@@ -40,33 +40,31 @@ fn inherit_field(svc: &mut Value, old: &Value, path: &str) {
     }
 }
 
-/// Ports are recognised by name, whatever else of them changed. A node port that is in use by another port
-/// of the new object is not inherited.
+/// Matches ports by name only. A node port that another port of the new object uses is not inherited.
 fn inherit_node_ports(svc: &mut Value, old: &Value) {
     let kept: Vec<i64> = shape::node_ports(svc).intersection(&shape::node_ports(old)).copied().collect();
     let by_name: HashMap<&str, i64> =
         old.list("spec.ports").iter().map(|port| (port.text("name"), shape::node_port(port))).collect();
     for port in svc.list_mut("spec.ports").into_iter().flatten() {
-        let before = by_name.get(port.text("name")).copied().unwrap_or_default();
-        if shape::node_port(port) == 0 && before != 0 && !kept.contains(&before) {
-            port.put("nodePort", before);
+        let previous = by_name.get(port.text("name")).copied().unwrap_or_default();
+        if shape::node_port(port) == 0 && previous != 0 && !kept.contains(&previous) {
+            port.put("nodePort", previous);
         }
     }
 }
 
-// === The two forms of clusterIP ===
+// === clusterIP and clusterIPs ===
 
-/// A new object that has only the older, single field gets the list as well. The other way round is refused
-/// by validation.
-pub(super) fn mirror_new(svc: &mut Value) {
+/// Sets `clusterIPs` of a new object that has only the older field `clusterIP`. Validation rejects the reverse.
+pub(super) fn mirror_on_create(svc: &mut Value) {
     if svc.has(CLUSTER_IP) && svc.list(CLUSTER_IPS).is_empty() {
         let only = svc.at(CLUSTER_IP).clone();
         svc.put(CLUSTER_IPS, vec![only]);
     }
 }
 
-/// A change of the single field by a client that does not know of the list changes the list too.
-pub(super) fn mirror_changed(svc: &mut Value, old: &Value) {
+/// Updates `clusterIPs` if a client changed only the older field `clusterIP`.
+pub(super) fn mirror_on_update(svc: &mut Value, old: &Value) {
     let same_single = same(svc, old, CLUSTER_IP);
     if same_single && svc.list(CLUSTER_IPS).is_empty() {
         inherit_field(svc, old, CLUSTER_IPS);
@@ -82,8 +80,8 @@ pub(super) fn mirror_changed(svc: &mut Value, old: &Value) {
 
 // === Clearing ===
 
-/// Clears what the new type has no use for and the client left as it was. What was allocated has been put up
-/// for release before this.
+/// Clears fields that the new type does not use and the client did not change. Their allocations are already marked for
+/// release.
 pub(super) fn drop_type_dependent(svc: &mut Value, old: &Value) {
     let stopped = |needs: fn(&Value) -> bool| needs(old) && !needs(svc);
     let no_load_balancer = stopped(shape::is_load_balancer);
@@ -132,8 +130,7 @@ fn clear(svc: &mut Value, path: &str) {
     svc.take_at(path);
 }
 
-/// An ExternalName Service shows no internal policy, whoever set it. A value that is none is left for
-/// validation to find.
+/// Clears `internalTrafficPolicy` of an ExternalName Service. An unknown value is kept, so that validation rejects it.
 pub(super) fn drop_internal_policy_of_external_name(svc: &mut Value) {
     let policy = svc.text("spec.internalTrafficPolicy");
     if shape::is_external_name(svc) && matches!(policy, "Cluster" | "Local") {
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_without_allocated_values_inherits_them() {
+    fn omitted_allocated_values_are_inherited() {
         let old = node_port_service(json!([{"port": 80, "nodePort": 30_001}]));
         let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
         inherit(&mut new, &old);
@@ -158,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn node_ports_follow_the_name_of_the_port_unless_another_has_them() {
+    fn node_ports_are_inherited_by_port_name_unless_in_use() {
         let old = node_port_service(json!([
             {"name": "a", "port": 80, "nodePort": 30_001}, {"name": "b", "port": 81, "nodePort": 30_002},
         ]));
@@ -171,13 +168,13 @@ mod tests {
 
         let mut swapped =
             node_port_service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30_001}]));
-        let wanted = swapped.clone();
+        let expected = swapped.clone();
         inherit(&mut swapped, &old);
-        assert_eq!(swapped, wanted);
+        assert_eq!(swapped, expected);
     }
 
     #[test]
-    fn a_type_that_needs_none_inherits_nothing() {
+    fn types_without_node_ports_inherit_none() {
         let old = node_port_service(json!([{"port": 80, "nodePort": 30_001}]));
         for kind in ["ExternalName", "ClusterIP"] {
             let mut new = json!({"spec": {"type": kind, "ports": [{"port": 80}]}});
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_follows_a_client_that_knows_only_the_single_field() {
+    fn cluster_ips_follow_cluster_ip() {
         let old = json!({"spec": {"clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5"]}});
         let cases = [
             (json!({"clusterIP": "10.96.0.6", "clusterIPs": ["10.96.0.5"]}), json!(["10.96.0.6"])),
@@ -196,15 +193,15 @@ mod tests {
             (json!({"clusterIP": "10.96.0.5"}), json!(["10.96.0.5"])),
             (json!({"clusterIP": "10.96.0.6", "clusterIPs": ["10.96.0.7"]}), json!(["10.96.0.7"])),
         ];
-        for (spec, wanted) in cases {
+        for (spec, expected) in cases {
             let mut new = json!({ "spec": spec });
-            mirror_changed(&mut new, &old);
-            assert_eq!(*new.at(CLUSTER_IPS), wanted, "{spec}");
+            mirror_on_update(&mut new, &old);
+            assert_eq!(*new.at(CLUSTER_IPS), expected, "{spec}");
         }
     }
 
     #[test]
-    fn leaving_a_type_clears_its_fields() {
+    fn type_change_clears_the_fields_of_the_old_type() {
         let mut old = node_port_service(json!([{"port": 80, "nodePort": 30_001}]));
         old["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}, "conditions": []});
         old["spec"]["type"] = "LoadBalancer".into();
@@ -219,30 +216,30 @@ mod tests {
         let mut new = old.clone();
         new["spec"]["type"] = "ClusterIP".into();
         drop_type_dependent(&mut new, &old);
-        let wanted = json!({
+        let expected = json!({
             "type": "ClusterIP", "clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5"], "ports": [{"port": 80}],
         });
-        assert_eq!(new, json!({"spec": wanted, "status": {"loadBalancer": {}, "conditions": []}}));
+        assert_eq!(new, json!({"spec": expected, "status": {"loadBalancer": {}, "conditions": []}}));
     }
 
     #[test]
-    fn what_the_client_changed_is_left_for_validation() {
+    fn changed_fields_are_not_cleared() {
         let old = node_port_service(json!([{"port": 80, "nodePort": 30_001}]));
         let mut new = node_port_service(json!([{"port": 80, "nodePort": 30_009}]));
         new["spec"]["type"] = "ExternalName".into();
         new["spec"]["clusterIP"] = "10.96.0.9".into();
-        let wanted = new["spec"].clone();
+        let expected = new["spec"].clone();
         drop_type_dependent(&mut new, &old);
-        assert_eq!(new["spec"], wanted);
+        assert_eq!(new["spec"], expected);
     }
 
     #[test]
-    fn an_external_name_shows_no_internal_policy() {
+    fn external_name_has_no_internal_traffic_policy() {
         let mut svc = json!({"spec": {"type": "ExternalName", "internalTrafficPolicy": "Local"}});
         drop_internal_policy_of_external_name(&mut svc);
         assert_eq!(svc, json!({"spec": {"type": "ExternalName"}}));
-        let mut odd = json!({"spec": {"type": "ExternalName", "internalTrafficPolicy": "Bogus"}});
-        drop_internal_policy_of_external_name(&mut odd);
-        assert!(odd.has("spec.internalTrafficPolicy"));
+        let mut unknown = json!({"spec": {"type": "ExternalName", "internalTrafficPolicy": "Bogus"}});
+        drop_internal_policy_of_external_name(&mut unknown);
+        assert!(unknown.has("spec.internalTrafficPolicy"));
     }
 }

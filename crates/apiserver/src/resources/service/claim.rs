@@ -1,20 +1,20 @@
-//! What one write takes from the pools and gives back to them.
+//! Allocations and releases of one write.
 //!
-//! Taking happens at once, giving back only when the write goes through. A claim that is dropped without a
-//! commit puts back what it took. A dry run takes nothing, but answers as if.
+//! A claim allocates immediately and releases only on commit. If it is dropped without a commit, it rolls back its
+//! allocations. A dry run allocates nothing and returns simulated results.
 
 use std::net::IpAddr;
 
-use super::pools::{Pools, Refusal};
+use super::pools::{AllocationError, Pools};
 use crate::resources::Reservation;
 
 pub(super) struct Claim {
     pools: Pools,
     dry_run: bool,
-    taken_addresses: Vec<IpAddr>,
-    taken_ports: Vec<i64>,
-    freed_addresses: Vec<IpAddr>,
-    freed_ports: Vec<i64>,
+    allocated_addresses: Vec<IpAddr>,
+    allocated_ports: Vec<i64>,
+    released_addresses: Vec<IpAddr>,
+    released_ports: Vec<i64>,
 }
 
 impl Claim {
@@ -22,10 +22,10 @@ impl Claim {
         Claim {
             pools: pools.clone(),
             dry_run,
-            taken_addresses: Vec::new(),
-            taken_ports: Vec::new(),
-            freed_addresses: Vec::new(),
-            freed_ports: Vec::new(),
+            allocated_addresses: Vec::new(),
+            allocated_ports: Vec::new(),
+            released_addresses: Vec::new(),
+            released_ports: Vec::new(),
         }
     }
 
@@ -37,83 +37,83 @@ impl Claim {
         self.dry_run
     }
 
-    pub(super) fn take_address(&mut self, ip: IpAddr) -> Result<(), Refusal> {
+    pub(super) fn allocate_address(&mut self, ip: IpAddr) -> Result<(), AllocationError> {
         if !self.dry_run {
-            self.pools.take_address(ip)?;
-            self.taken_addresses.push(ip);
+            self.pools.allocate_address(ip)?;
+            self.allocated_addresses.push(ip);
         } else if !self.pools.covers(ip) {
-            return Err(Refusal::AddressNotInRange { ip, range: self.pools.range() });
+            return Err(AllocationError::AddressOutOfRange { ip, range: self.pools.range() });
         }
         Ok(())
     }
 
-    pub(super) fn take_any_address(&mut self) -> Result<IpAddr, Refusal> {
+    pub(super) fn allocate_next_address(&mut self) -> Result<IpAddr, AllocationError> {
         if self.dry_run {
-            // upstream: a dry run does not look for a free one; it shows the network's own address.
+            // upstream: a dry run does not search for a free address and returns the network address.
             return Ok(self.pools.range().network());
         }
-        let ip = self.pools.take_any_address()?;
-        self.taken_addresses.push(ip);
+        let ip = self.pools.allocate_next_address()?;
+        self.allocated_addresses.push(ip);
         Ok(ip)
     }
 
-    pub(super) fn take_port(&mut self, port: i64) -> Result<(), Refusal> {
+    pub(super) fn allocate_port(&mut self, port: i64) -> Result<(), AllocationError> {
         if !self.dry_run {
-            self.pools.take_port(port)?;
-        } else if self.pools.has_port(port) || self.taken_ports.contains(&port) {
-            // upstream: a dry run checks for this, but not for the range.
-            return Err(Refusal::PortTaken);
+            self.pools.allocate_port(port)?;
+        } else if self.pools.has_port(port) || self.allocated_ports.contains(&port) {
+            // upstream: a dry run does not check the range.
+            return Err(AllocationError::PortAllocated);
         }
-        self.taken_ports.push(port);
+        self.allocated_ports.push(port);
         Ok(())
     }
 
-    pub(super) fn take_any_port(&mut self) -> Result<i64, Refusal> {
-        /// upstream: what a dry run shows when it has nothing to count on from.
-        const LAST_GUESS: i64 = 32_768;
+    pub(super) fn allocate_next_port(&mut self) -> Result<i64, AllocationError> {
+        /// upstream: a dry run counts from here if no port is allocated yet.
+        const DRY_RUN_BASE: i64 = 32_768;
         let port = match self.dry_run {
-            true => self.taken_ports.iter().max().unwrap_or(&LAST_GUESS).saturating_add(1),
-            false => self.pools.take_any_port()?,
+            true => self.allocated_ports.iter().max().unwrap_or(&DRY_RUN_BASE).saturating_add(1),
+            false => self.pools.allocate_next_port()?,
         };
-        self.taken_ports.push(port);
+        self.allocated_ports.push(port);
         Ok(port)
     }
 
-    /// Gives an address back when the write goes through.
-    pub(super) fn free_address(&mut self, ip: IpAddr) {
-        self.freed_addresses.push(ip);
+    /// Releases an address on commit.
+    pub(super) fn release_address(&mut self, ip: IpAddr) {
+        self.released_addresses.push(ip);
     }
 
-    /// Gives a port back when the write goes through.
-    pub(super) fn free_port(&mut self, port: i64) {
-        self.freed_ports.push(port);
+    /// Releases a port on commit.
+    pub(super) fn release_port(&mut self, port: i64) {
+        self.released_ports.push(port);
     }
 
-    /// `None` where the pools stay as they are, whatever becomes of the write.
+    /// Returns `None` if there is nothing to commit or roll back.
     pub(super) fn into_reservation(self) -> Option<Reservation> {
-        let lists = [&self.taken_ports, &self.freed_ports];
-        let addresses = [&self.taken_addresses, &self.freed_addresses];
+        let lists = [&self.allocated_ports, &self.released_ports];
+        let addresses = [&self.allocated_addresses, &self.released_addresses];
         let idle = lists.iter().all(|l| l.is_empty()) && addresses.iter().all(|l| l.is_empty());
         if self.dry_run || idle {
             return None;
         }
-        // Not committed, the claim goes down with the reservation, and that puts everything back.
+        // Without a commit the claim is dropped together with the reservation, which rolls back its allocations.
         Some(Reservation::new(move || self.commit(), || ()))
     }
 
     fn commit(mut self) {
-        self.taken_addresses.clear();
-        self.taken_ports.clear();
-        self.freed_addresses.iter().for_each(|&ip| self.pools.release_address(ip));
-        self.freed_ports.iter().for_each(|&port| self.pools.release_port(port));
+        self.allocated_addresses.clear();
+        self.allocated_ports.clear();
+        self.released_addresses.iter().for_each(|&ip| self.pools.release_address(ip));
+        self.released_ports.iter().for_each(|&port| self.pools.release_port(port));
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.dry_run {
-            self.taken_addresses.iter().for_each(|&ip| self.pools.release_address(ip));
-            self.taken_ports.iter().for_each(|&port| self.pools.release_port(port));
+            self.allocated_addresses.iter().for_each(|&ip| self.pools.release_address(ip));
+            self.allocated_ports.iter().for_each(|&port| self.pools.release_port(port));
         }
     }
 }
@@ -127,23 +127,23 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_claim_puts_everything_back() {
+    fn dropped_claim_rolls_back_its_allocations() {
         let pools = pools();
         let mut claim = Claim::new(&pools, false);
-        claim.take_port(30_001).unwrap();
-        claim.take_address("10.96.0.9".parse().unwrap()).unwrap();
+        claim.allocate_port(30_001).unwrap();
+        claim.allocate_address("10.96.0.9".parse().unwrap()).unwrap();
         drop(claim.into_reservation());
-        assert_eq!(pools.take_port(30_001), Ok(()));
-        assert_eq!(pools.take_address("10.96.0.9".parse().unwrap()), Ok(()));
+        assert_eq!(pools.allocate_port(30_001), Ok(()));
+        assert_eq!(pools.allocate_address("10.96.0.9".parse().unwrap()), Ok(()));
     }
 
     #[test]
-    fn a_commit_keeps_what_was_taken_and_frees_the_rest() {
+    fn commit_keeps_allocations_and_applies_releases() {
         let pools = pools();
-        pools.take_port(30_002).unwrap();
+        pools.allocate_port(30_002).unwrap();
         let mut claim = Claim::new(&pools, false);
-        claim.take_port(30_001).unwrap();
-        claim.free_port(30_002);
+        claim.allocate_port(30_001).unwrap();
+        claim.release_port(30_002);
         assert!(pools.has_port(30_002), "not before the commit");
         claim.into_reservation().unwrap().commit();
         assert!(pools.has_port(30_001));
@@ -151,31 +151,31 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_frees_nothing() {
+    fn failed_write_releases_nothing() {
         let pools = pools();
-        pools.take_port(30_002).unwrap();
+        pools.allocate_port(30_002).unwrap();
         let mut claim = Claim::new(&pools, false);
-        claim.free_port(30_002);
+        claim.release_port(30_002);
         drop(claim.into_reservation());
         assert!(pools.has_port(30_002));
     }
 
     #[test]
-    fn a_dry_run_leaves_the_pools_alone() {
+    fn dry_run_does_not_change_the_pools() {
         let pools = pools();
-        pools.take_port(30_003).unwrap();
+        pools.allocate_port(30_003).unwrap();
         let mut claim = Claim::new(&pools, true);
-        assert_eq!(claim.take_port(30_003), Err(Refusal::PortTaken));
-        assert_eq!(claim.take_port(30_013), Ok(()));
-        assert_eq!(claim.take_port(30_013), Err(Refusal::PortTaken));
-        assert_eq!(claim.take_any_port(), Ok(30_014));
-        assert_eq!(claim.take_any_address(), Ok("10.96.0.0".parse().unwrap()));
-        let outside = claim.take_address("192.0.2.1".parse().unwrap()).unwrap_err().to_string();
+        assert_eq!(claim.allocate_port(30_003), Err(AllocationError::PortAllocated));
+        assert_eq!(claim.allocate_port(30_013), Ok(()));
+        assert_eq!(claim.allocate_port(30_013), Err(AllocationError::PortAllocated));
+        assert_eq!(claim.allocate_next_port(), Ok(30_014));
+        assert_eq!(claim.allocate_next_address(), Ok("10.96.0.0".parse().unwrap()));
+        let outside = claim.allocate_address("192.0.2.1".parse().unwrap()).unwrap_err().to_string();
         assert_eq!(
             outside,
             "the provided IP (192.0.2.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16"
         );
-        claim.free_port(30_003);
+        claim.release_port(30_003);
         assert!(claim.into_reservation().is_none());
         assert!(pools.has_port(30_003));
         assert!(!pools.has_port(30_013));

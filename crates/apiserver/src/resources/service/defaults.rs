@@ -1,7 +1,6 @@
-//! The defaults of a Service that need nothing but the object itself.
+//! Defaults of a Service that depend on the object alone.
 //!
-//! What depends on the cluster (addresses, ports, IP families) is filled in when a write begins, in
-//! `allocate` and `families`.
+//! `allocate` and `families` fill in what depends on the cluster: addresses, node ports and IP families.
 
 use serde_json::{Value, json};
 
@@ -12,11 +11,11 @@ use crate::value::Json;
 const CLIENT_IP_TIMEOUT_SECONDS: i32 = 10_800;
 
 pub(super) fn apply(svc: &mut Value) {
-    session_affinity(svc);
+    default_session_affinity(svc);
     set_if_absent(svc, "spec.type", "ClusterIP");
-    ports(svc);
-    traffic_policies(svc);
-    load_balancer(svc);
+    default_ports(svc);
+    default_traffic_policies(svc);
+    default_load_balancer_fields(svc);
 }
 
 fn set_if_absent(svc: &mut Value, path: &str, value: impl Into<Value>) {
@@ -25,7 +24,7 @@ fn set_if_absent(svc: &mut Value, path: &str, value: impl Into<Value>) {
     }
 }
 
-fn session_affinity(svc: &mut Value) {
+fn default_session_affinity(svc: &mut Value) {
     set_if_absent(svc, "spec.sessionAffinity", "None");
     match svc.text("spec.sessionAffinity") {
         "None" => {
@@ -39,7 +38,7 @@ fn session_affinity(svc: &mut Value) {
     }
 }
 
-fn ports(svc: &mut Value) {
+fn default_ports(svc: &mut Value) {
     for port in svc.list_mut("spec.ports").into_iter().flatten() {
         set_if_absent(port, "protocol", "TCP");
         let target = port.at("targetPort");
@@ -50,7 +49,7 @@ fn ports(svc: &mut Value) {
     }
 }
 
-fn traffic_policies(svc: &mut Value) {
+fn default_traffic_policies(svc: &mut Value) {
     if shape::is_external(svc) {
         set_if_absent(svc, "spec.externalTrafficPolicy", "Cluster");
     }
@@ -59,7 +58,7 @@ fn traffic_policies(svc: &mut Value) {
     }
 }
 
-fn load_balancer(svc: &mut Value) {
+fn default_load_balancer_fields(svc: &mut Value) {
     if !shape::is_load_balancer(svc) {
         return;
     }
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_service_becomes_a_cluster_ip_one() {
+    fn type_defaults_to_cluster_ip() {
         assert_eq!(
             defaulted(json!({"ports": [{"port": 80, "targetPort": 0}]})),
             json!({
@@ -93,20 +92,20 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_gets_node_ports_and_an_external_policy() {
+    fn load_balancer_defaults_to_node_ports_and_an_external_policy() {
         let spec = defaulted(json!({"type": "LoadBalancer"}));
         assert_eq!(spec["allocateLoadBalancerNodePorts"], true);
         assert_eq!(spec["externalTrafficPolicy"], "Cluster");
     }
 
     #[test]
-    fn external_ips_bring_an_external_policy_to_a_cluster_ip_service() {
+    fn cluster_ip_service_with_external_ips_defaults_to_an_external_policy() {
         assert_eq!(defaulted(json!({"externalIPs": ["192.0.2.5"]}))["externalTrafficPolicy"], "Cluster");
         assert!(defaulted(json!({})).get("externalTrafficPolicy").is_none());
     }
 
     #[test]
-    fn an_external_name_gets_no_policies() {
+    fn external_name_has_no_default_policies() {
         assert_eq!(
             defaulted(json!({"type": "ExternalName", "externalName": "ex.com"})),
             json!({"type": "ExternalName", "externalName": "ex.com", "sessionAffinity": "None"})
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_brings_a_timeout_and_its_absence_drops_it() {
+    fn client_ip_affinity_has_a_default_timeout() {
         let config = json!({"clientIP": {"timeoutSeconds": 10_800}});
         assert_eq!(defaulted(json!({"sessionAffinity": "ClientIP"}))["sessionAffinityConfig"], config);
         let half = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {}}});
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_ip_gets_a_mode_only_on_a_load_balancer() {
+    fn ip_mode_is_defaulted_only_for_load_balancers() {
         let mode = |kind: &str| {
             let status = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "a.b"}]}});
             let mut svc = json!({"spec": {"type": kind}, "status": status});
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_target_port_is_kept() {
+    fn named_target_port_is_kept() {
         let spec = defaulted(json!({"ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": ""}]}));
         assert_eq!(spec["ports"][0]["targetPort"], "http");
         assert_eq!(spec["ports"][1]["targetPort"], 81);

@@ -1,7 +1,7 @@
-//! Settles `ipFamilyPolicy` and `ipFamilies` of a Service on a cluster with one IP family.
+//! Resolves `ipFamilyPolicy` and `ipFamilies` of a Service on a single-stack cluster.
 //!
-//! Runs before addresses are taken. What it finds wrong ends the write there and then, ahead of all other
-//! validation, because an address cannot be picked for a family nobody knows.
+//! Runs before addresses are allocated. Its errors end the write before all other validation, because an address cannot
+//! be allocated for an unknown family.
 
 use serde_json::Value;
 
@@ -19,60 +19,60 @@ const SINGLE: &str = "SingleStack";
 const PREFER: &str = "PreferDualStack";
 const REQUIRE: &str = "RequireDualStack";
 
-type Checked = Result<(), Vec<FieldError>>;
+type FieldResult = Result<(), Vec<FieldError>>;
 
-/// Fills in the fields; `old` is absent for a new object.
-pub(super) fn settle(svc: &mut Value, old: Option<&Value>, cluster: Family) -> Checked {
+/// Fills in both fields. `old` is `None` for a new object.
+pub(super) fn resolve(svc: &mut Value, old: Option<&Value>, cluster: Family) -> FieldResult {
     if shape::is_external_name(svc) || old.is_some_and(|old| keeps_preferred_dual_stack(svc, old)) {
         return Ok(());
     }
-    settle_policy(svc, old);
-    none_wrong(validate_ips::cluster_ips(svc, old))?;
-    none_wrong(settle_with_addresses(svc, old, cluster))?;
+    default_policy(svc, old);
+    ensure_empty(validate_ips::cluster_ips(svc, old))?;
+    ensure_empty(resolve_with_addresses(svc, old, cluster))?;
     if shape::is_headless_without_selector(svc) {
-        // Whatever serves it may be of any family, so both are fine even here.
-        settle_any_family(svc, cluster);
+        // Its endpoints can be of any family, so both are valid even on a single-stack cluster.
+        default_headless_families(svc, cluster);
         return Ok(());
     }
-    none_wrong(not_of_this_cluster(svc, cluster))?;
+    ensure_empty(unsupported_by_cluster(svc, cluster))?;
     if svc.list(FAMILIES).is_empty() {
         svc.put(FAMILIES, vec![cluster.name()]);
     }
     Ok(())
 }
 
-fn none_wrong(errors: Vec<FieldError>) -> Checked {
+fn ensure_empty(errors: Vec<FieldError>) -> FieldResult {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// A change that leaves all of this alone must not move a Service that prefers dual-stack, even where the
-/// cluster has become one that would serve it differently.
+/// True if an update changes none of these fields of a Service that prefers dual-stack. It must not convert the Service,
+/// even if the cluster's IP families have changed since.
 pub(super) fn keeps_preferred_dual_stack(svc: &Value, old: &Value) -> bool {
-    let addressed = [ServiceType::ClusterIp, ServiceType::NodePort, ServiceType::LoadBalancer];
+    let has_cluster_ip = [ServiceType::ClusterIp, ServiceType::NodePort, ServiceType::LoadBalancer];
     svc.text(POLICY) == PREFER
         && (!old.has(POLICY) || old.text(POLICY) == PREFER)
-        && addressed.contains(&shape::type_of(svc))
+        && has_cluster_ip.contains(&shape::type_of(svc))
         && shape::same(svc, old, "spec.type")
         && shape::same(svc, old, CLUSTER_IPS)
         && shape::same(svc, old, FAMILIES)
 }
 
-/// A policy that was not given is the one from before, else it follows from the kind of Service.
-fn settle_policy(svc: &mut Value, old: Option<&Value>) {
+/// Sets an absent policy: that of the old object, else the default of this kind of Service.
+fn default_policy(svc: &mut Value, old: Option<&Value>) {
     if svc.has(POLICY) {
         return;
     }
     let policy = match old.map(|old| old.text(POLICY)) {
-        Some(before) if !before.is_empty() => before,
+        Some(previous) if !previous.is_empty() => previous,
         _ if shape::is_headless_without_selector(svc) => REQUIRE,
         _ => SINGLE,
     };
     svc.put(POLICY, policy);
 }
 
-/// Makes policy, families and given addresses agree.
-fn settle_with_addresses(svc: &mut Value, old: Option<&Value>, cluster: Family) -> Vec<FieldError> {
-    let mut errors = old.map(|old| settle_reduction(svc, old)).unwrap_or_default();
+/// Makes policy, families and requested addresses consistent.
+fn resolve_with_addresses(svc: &mut Value, old: Option<&Value>, cluster: Family) -> Vec<FieldError> {
+    let mut errors = old.map(|old| resolve_downgrade(svc, old)).unwrap_or_default();
     if svc.text(POLICY) == SINGLE {
         for (path, what) in [(CLUSTER_IPS, "cluster IPs"), (FAMILIES, "IP families")] {
             if svc.list(path).len() == 2 {
@@ -85,9 +85,9 @@ fn settle_with_addresses(svc: &mut Value, old: Option<&Value>, cluster: Family) 
     errors
 }
 
-/// Dropping the second address or family takes an explicit single-stack policy; with that one, dropping is
-/// done for a client that left the lists alone.
-fn settle_reduction(svc: &mut Value, old: &Value) -> Vec<FieldError> {
+/// Removing the secondary address or family requires the policy `SingleStack`. With that policy they are removed from
+/// lists that the client did not change.
+fn resolve_downgrade(svc: &mut Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (path, what) in [(CLUSTER_IPS, "cluster IP"), (FAMILIES, "IP family")] {
         let (new_len, old_len) = (svc.list(path).len(), old.list(path).len());
@@ -105,12 +105,12 @@ fn settle_reduction(svc: &mut Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The families of given addresses, as far as they are not given themselves.
+/// Adds families of requested addresses that `ipFamilies` lacks.
 fn infer_families(svc: &mut Value, cluster: Family) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut families: Vec<Value> = svc.list(FAMILIES).to_vec();
     for (i, ip) in svc.texts(CLUSTER_IPS).into_iter().enumerate().take_while(|(_, ip)| *ip != NONE) {
-        // The addresses were checked before this.
+        // The addresses are already validated.
         let Some(family) = parse_ip(ip).map(Family::of) else { continue };
         if i < families.len() {
             continue;
@@ -128,7 +128,7 @@ fn infer_families(svc: &mut Value, cluster: Family) -> Vec<FieldError> {
     errors
 }
 
-fn settle_any_family(svc: &mut Value, cluster: Family) {
+fn default_headless_families(svc: &mut Value, cluster: Family) {
     let mut families: Vec<Value> = svc.list(FAMILIES).to_vec();
     if families.is_empty() {
         families.push(cluster.name().into());
@@ -142,7 +142,7 @@ fn settle_any_family(svc: &mut Value, cluster: Family) {
     svc.put(FAMILIES, families);
 }
 
-fn not_of_this_cluster(svc: &Value, cluster: Family) -> Vec<FieldError> {
+fn unsupported_by_cluster(svc: &Value, cluster: Family) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if svc.text(POLICY) == REQUIRE {
         errors.push(FieldError::invalid(POLICY, REQUIRE, "this cluster is not configured for dual-stack services"));
@@ -158,25 +158,25 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The two fields afterwards, or the errors.
-    fn settled(spec: Value, old: Option<Value>) -> Result<(Value, Value), Vec<String>> {
+    /// Returns the resolved fields, or the errors.
+    fn resolved(spec: Value, old: Option<Value>) -> Result<(Value, Value), Vec<String>> {
         let mut svc = json!({ "spec": spec });
         let old = old.map(|spec| json!({ "spec": spec }));
-        settle(&mut svc, old.as_ref(), Family::V4)
+        resolve(&mut svc, old.as_ref(), Family::V4)
             .map(|()| (svc.at(FAMILIES).clone(), svc.at(POLICY).clone()))
             .map_err(|errors| errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
-    fn new_services_get_the_family_of_the_cluster() {
+    fn new_services_default_to_the_family_of_the_cluster() {
         let single = Ok((json!(["IPv4"]), json!("SingleStack")));
-        assert_eq!(settled(json!({"type": "ClusterIP"}), None), single);
+        assert_eq!(resolved(json!({"type": "ClusterIP"}), None), single);
         let headless =
             json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"], "selector": {"a": "b"}});
-        assert_eq!(settled(headless, None), single);
+        assert_eq!(resolved(headless, None), single);
         let prefer = json!({"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack"});
-        assert_eq!(settled(prefer, None), Ok((json!(["IPv4"]), json!("PreferDualStack"))));
-        assert_eq!(settled(json!({"type": "ExternalName"}), None), Ok((Value::Null, Value::Null)));
+        assert_eq!(resolved(prefer, None), Ok((json!(["IPv4"]), json!("PreferDualStack"))));
+        assert_eq!(resolved(json!({"type": "ExternalName"}), None), Ok((Value::Null, Value::Null)));
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let headless = |more: Value| {
             let mut spec = json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]});
             spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            settled(spec, None)
+            resolved(spec, None)
         };
         assert_eq!(headless(json!({})), Ok((json!(["IPv4", "IPv6"]), json!("RequireDualStack"))));
         assert_eq!(headless(json!({"ipFamilies": ["IPv6"]})), Ok((json!(["IPv6", "IPv4"]), json!("RequireDualStack"))));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_cannot_serve_is_refused() {
+    fn families_unsupported_by_the_cluster_are_rejected() {
         let cases = [
             (
                 json!({"ipFamilyPolicy": "RequireDualStack"}),
@@ -222,12 +222,12 @@ mod tests {
         ];
         for (mut spec, errors) in cases {
             spec["type"] = "ClusterIP".into();
-            assert_eq!(settled(spec.clone(), None).unwrap_err(), errors, "{spec}");
+            assert_eq!(resolved(spec.clone(), None).unwrap_err(), errors, "{spec}");
         }
     }
 
     #[test]
-    fn an_update_inherits_the_policy_and_may_not_drop_a_family_unasked() {
+    fn update_inherits_the_policy_and_drops_a_family_only_with_single_stack() {
         let old = json!({
             "type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"],
             "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack",
@@ -236,13 +236,13 @@ mod tests {
         new.as_object_mut().unwrap().remove("ipFamilyPolicy");
         new["ipFamilies"] = json!(["IPv4"]);
         assert_eq!(
-            settled(new.clone(), Some(old.clone())).unwrap_err(),
+            resolved(new.clone(), Some(old.clone())).unwrap_err(),
             ["spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": must be 'SingleStack' to release the \
                  secondary IP family"]
         );
         new["ipFamilyPolicy"] = "SingleStack".into();
-        assert_eq!(settled(new.clone(), Some(old.clone())), Ok((json!(["IPv4"]), json!("SingleStack"))));
+        assert_eq!(resolved(new.clone(), Some(old.clone())), Ok((json!(["IPv4"]), json!("SingleStack"))));
         new["ipFamilies"] = json!(["IPv4", "IPv6"]);
-        assert_eq!(settled(new, Some(old)), Ok((json!(["IPv4"]), json!("SingleStack"))));
+        assert_eq!(resolved(new, Some(old)), Ok((json!(["IPv4"]), json!("SingleStack"))));
     }
 }

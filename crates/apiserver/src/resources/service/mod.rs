@@ -1,10 +1,10 @@
-//! The rules of Services.
+//! Service strategy.
 //!
 //! ```text
-//!  defaults ─► allocate ─┬─► carry_over   what a change inherits
-//!                        ├─► families     IP families and their policy
+//!  defaults ─► allocate ─┬─► carry_over   fields that an update inherits
+//!                        ├─► families     IP families and ipFamilyPolicy
 //!                        └─► node_ports   from the Pools, through a Claim
-//!           ─► carry_over (what a change clears) ─► validate ─► warnings
+//!           ─► carry_over (fields that an update clears) ─► validate ─► warnings
 //! ```
 
 mod allocate;
@@ -15,12 +15,12 @@ mod families;
 mod node_ports;
 mod pools;
 mod shape;
-#[cfg(test)]
-mod stories;
 mod validate;
 mod validate_ips;
 mod validate_ports;
 mod warnings;
+#[cfg(test)]
+mod write_tests;
 
 use serde_json::Value;
 
@@ -42,17 +42,17 @@ impl Strategy for Service {
 
     fn begin_create(&self, cx: &WriteCx<'_>, obj: &mut Value) -> ApiResult<Option<Reservation>> {
         match cx.subresource {
-            // upstream: a Service that comes about through its status is stored without any of that.
+            // upstream: a Service created through its status subresource is stored without allocations.
             Some(_) => Ok(None),
-            None => allocate::for_new(&cx.state.pools, cx.dry_run, obj),
+            None => allocate::for_create(&cx.state.pools, cx.dry_run, obj),
         }
     }
 
     fn begin_update(&self, cx: &WriteCx<'_>, new: &mut Value, old: &Value) -> ApiResult<Option<Reservation>> {
         match cx.subresource {
-            // The spec is not changed by those.
+            // Updates of a subresource do not change the spec.
             Some(_) => Ok(None),
-            None => allocate::for_change(&cx.state.pools, cx.dry_run, new, old),
+            None => allocate::for_update(&cx.state.pools, cx.dry_run, new, old),
         }
     }
 
@@ -80,7 +80,7 @@ impl Strategy for Service {
     }
 
     fn validate_name(&self, name: &str, prefix: bool) -> Vec<String> {
-        validation::dns_label(&validation::masked(name, prefix))
+        validation::dns_label(&validation::mask_trailing_dash(name, prefix))
     }
 
     fn warnings(&self, cx: &WriteCx<'_>, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -90,7 +90,7 @@ impl Strategy for Service {
         }
     }
 
-    fn released(&self, state: &State, obj: &Value) {
+    fn after_delete(&self, state: &State, obj: &Value) {
         allocate::release(&state.pools, obj);
     }
 

@@ -1,4 +1,4 @@
-//! Takes and frees the node ports of a Service, the health check port among them.
+//! Allocates and releases the node ports of a Service, including the health check node port.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,40 +14,40 @@ use crate::value::Json;
 const PORTS: &str = "spec.ports";
 const HEALTH_CHECK_PORT: &str = "spec.healthCheckNodePort";
 
-/// For a new Service.
-pub(super) fn take(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
+/// Allocates the node ports of a new Service.
+pub(super) fn allocate(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
     if shape::may_have_node_ports(svc) {
         let picked = pick(svc, claim)?;
         write(svc, &picked);
     }
     if shape::needs_health_check_port(svc) {
-        take_health_check(svc, claim)?;
+        allocate_health_check(svc, claim)?;
     }
     Ok(())
 }
 
-/// For a change.
-pub(super) fn change(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
-    let held = shape::node_ports(old);
+/// Allocates and releases node ports for an update.
+pub(super) fn update(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
+    let current = shape::node_ports(old);
     match shape::type_of(svc) {
         ServiceType::NodePort | ServiceType::LoadBalancer => {
-            let picked = pick_changed(svc, &held, claim)?;
+            let picked = pick_on_update(svc, &current, claim)?;
             write(svc, &picked);
-            held.difference(&shape::node_ports(svc)).for_each(|&port| claim.free_port(port));
+            current.difference(&shape::node_ports(svc)).for_each(|&port| claim.release_port(port));
         }
-        // An ExternalName may list node ports, but holds none.
+        // An ExternalName Service may list node ports, but none are allocated to it.
         ServiceType::ClusterIp | ServiceType::ExternalName if shape::may_have_node_ports(old) => {
-            held.iter().for_each(|&port| claim.free_port(port));
+            current.iter().for_each(|&port| claim.release_port(port));
         }
         _ => {}
     }
-    change_health_check(svc, old, claim)
+    update_health_check(svc, old, claim)
 }
 
-// === Picking ===
+// === Allocation ===
 
-/// The node port of each entry, 0 for none. Entries of one port number (TCP and UDP, say) share a node port
-/// unless they ask for different ones.
+/// Returns the node port of each entry, 0 for none. Entries with the same port number (such as TCP and UDP) share a node
+/// port unless they request different ones.
 fn pick(svc: &Value, claim: &mut Claim) -> ApiResult<Vec<i64>> {
     let all = shape::needs_node_ports(svc);
     let entries = svc.list(PORTS);
@@ -58,10 +58,10 @@ fn pick(svc: &Value, claim: &mut Claim) -> ApiResult<Vec<i64>> {
         let port = match shared.get(&number) {
             _ if own == 0 && !all => 0,
             Some(&sibling) if own == 0 || own == sibling => sibling,
-            Some(_) => take_asked(svc, i, own, claim)?,
+            Some(_) => allocate_requested(svc, i, own, claim)?,
             None => match entries.iter().find(|e| number == self::number(e) && shape::node_port(e) != 0) {
-                Some(asking) => take_asked(svc, i, shape::node_port(asking), claim)?,
-                None => take_any(claim)?,
+                Some(requesting) => allocate_requested(svc, i, shape::node_port(requesting), claim)?,
+                None => allocate_next(claim)?,
             },
         };
         if port != 0 {
@@ -72,22 +72,22 @@ fn pick(svc: &Value, claim: &mut Claim) -> ApiResult<Vec<i64>> {
     Ok(picked)
 }
 
-/// The same for a change: what was held stays, and entries no longer share on their own.
-fn pick_changed(svc: &Value, held: &BTreeSet<i64>, claim: &mut Claim) -> ApiResult<Vec<i64>> {
+/// As [`pick`], for an update: existing allocations are kept, and entries do not share a node port unless they request it.
+fn pick_on_update(svc: &Value, current: &BTreeSet<i64>, claim: &mut Claim) -> ApiResult<Vec<i64>> {
     let all = shape::needs_node_ports(svc);
     let entries = svc.list(PORTS);
-    let mut taken: HashSet<i64> = HashSet::new();
+    let mut allocated: HashSet<i64> = HashSet::new();
     let mut seen: HashSet<(&str, i64)> = HashSet::new();
     let mut picked = Vec::with_capacity(entries.len());
     for (i, entry) in entries.iter().enumerate() {
         let (protocol, own) = (entry.text("protocol"), shape::node_port(entry));
         let port = match own {
             0 if !all => 0,
-            0 => take_any(claim)?,
-            _ if held.contains(&own) || taken.contains(&own) => own,
-            _ => take_asked(svc, i, own, claim)?,
+            0 => allocate_next(claim)?,
+            _ if current.contains(&own) || allocated.contains(&own) => own,
+            _ => allocate_requested(svc, i, own, claim)?,
         };
-        taken.extend((own != 0).then_some(own));
+        allocated.extend((own != 0).then_some(own));
         if port != 0 && !seen.insert((protocol, port)) {
             // upstream: a plain error, so the client sees a 500.
             return Err(ApiError::plain(format!("duplicate nodePort: {{{protocol} {port}}}")));
@@ -101,15 +101,15 @@ fn number(entry: &Value) -> i64 {
     entry.int("port").unwrap_or_default()
 }
 
-fn take_asked(svc: &Value, index: usize, port: i64, claim: &mut Claim) -> ApiResult<i64> {
-    claim.take_port(port).map(|()| port).map_err(|refusal| {
+fn allocate_requested(svc: &Value, index: usize, port: i64, claim: &mut Claim) -> ApiResult<i64> {
+    claim.allocate_port(port).map(|()| port).map_err(|error| {
         let field = format!("{PORTS}[{index}].nodePort");
-        invalid(svc, vec![FieldError::invalid(field, port, refusal.to_string())])
+        invalid(svc, vec![FieldError::invalid(field, port, error.to_string())])
     })
 }
 
-fn take_any(claim: &mut Claim) -> ApiResult<i64> {
-    claim.take_any_port().map_err(|refusal| ApiError::internal(format!("failed to allocate a nodePort: {refusal}")))
+fn allocate_next(claim: &mut Claim) -> ApiResult<i64> {
+    claim.allocate_next_port().map_err(|error| ApiError::internal(format!("failed to allocate a nodePort: {error}")))
 }
 
 fn write(svc: &mut Value, picked: &[i64]) {
@@ -120,26 +120,26 @@ fn write(svc: &mut Value, picked: &[i64]) {
     }
 }
 
-// === The health check port ===
+// === Health check node port ===
 
-fn take_health_check(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
-    let asked = shape::health_check_port(svc);
-    let (taken, what) = match asked {
-        0 => (claim.take_any_port(), "a"),
-        _ => (claim.take_port(asked).map(|()| asked), "requested"),
+fn allocate_health_check(svc: &mut Value, claim: &mut Claim) -> ApiResult<()> {
+    let requested = shape::health_check_port(svc);
+    let (allocated, what) = match requested {
+        0 => (claim.allocate_next_port(), "a"),
+        _ => (claim.allocate_port(requested).map(|()| requested), "requested"),
     };
-    let port = taken.map_err(|refusal| {
-        ApiError::internal(format!("failed to allocate {what} HealthCheck NodePort {asked}: {refusal}"))
+    let port = allocated.map_err(|error| {
+        ApiError::internal(format!("failed to allocate {what} HealthCheck NodePort {requested}: {error}"))
     })?;
     svc.put(HEALTH_CHECK_PORT, port);
     Ok(())
 }
 
-fn change_health_check(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
+fn update_health_check(svc: &mut Value, old: &Value, claim: &mut Claim) -> ApiResult<()> {
     match (shape::needs_health_check_port(old), shape::needs_health_check_port(svc)) {
-        (false, true) => take_health_check(svc, claim),
+        (false, true) => allocate_health_check(svc, claim),
         (true, false) => {
-            claim.free_port(shape::health_check_port(old));
+            claim.release_port(shape::health_check_port(old));
             Ok(())
         }
         _ => Ok(()),
@@ -160,10 +160,10 @@ mod tests {
         json!({"metadata": {"name": "a"}, "spec": {"type": kind, "ports": ports}})
     }
 
-    /// Takes for a new Service, for good, and returns its node ports.
-    fn taken(pools: &Pools, svc: &mut Value) -> Result<Vec<i64>, String> {
+    /// Allocates and commits the node ports of a new Service, and returns them.
+    fn allocated(pools: &Pools, svc: &mut Value) -> Result<Vec<i64>, String> {
         let mut claim = Claim::new(pools, false);
-        take(svc, &mut claim).map_err(|e| e.message)?;
+        allocate(svc, &mut claim).map_err(|e| e.message)?;
         if let Some(reservation) = claim.into_reservation() {
             reservation.commit();
         }
@@ -172,7 +172,7 @@ mod tests {
 
     fn changed(pools: &Pools, svc: &mut Value, old: &Value) -> Result<Vec<i64>, String> {
         let mut claim = Claim::new(pools, false);
-        change(svc, old, &mut claim).map_err(|e| e.message)?;
+        update(svc, old, &mut claim).map_err(|e| e.message)?;
         if let Some(reservation) = claim.into_reservation() {
             reservation.commit();
         }
@@ -182,56 +182,57 @@ mod tests {
     #[test]
     fn tcp_and_udp_of_one_port_share_a_node_port() {
         let pools = pools();
-        let ports = taken(&pools, &mut service("NodePort", json!([{"port": 53}, {"port": 53}, {"port": 54}]))).unwrap();
+        let ports =
+            allocated(&pools, &mut service("NodePort", json!([{"port": 53}, {"port": 53}, {"port": 54}]))).unwrap();
         assert_eq!(ports[0], ports[1]);
         assert_ne!(ports[0], ports[2]);
 
         let late = json!([{"port": 53}, {"port": 53, "nodePort": 30_053}]);
-        assert_eq!(taken(&pools, &mut service("NodePort", late)), Ok(vec![30_053, 30_053]));
+        assert_eq!(allocated(&pools, &mut service("NodePort", late)), Ok(vec![30_053, 30_053]));
 
         let apart = json!([{"port": 53, "nodePort": 30_054}, {"port": 53, "nodePort": 30_055}]);
-        assert_eq!(taken(&pools, &mut service("NodePort", apart)), Ok(vec![30_054, 30_055]));
+        assert_eq!(allocated(&pools, &mut service("NodePort", apart)), Ok(vec![30_054, 30_055]));
     }
 
     #[test]
-    fn a_refusal_names_the_port_and_gives_the_others_back() {
+    fn failed_allocation_names_the_port_and_releases_the_rest() {
         let pools = pools();
         let twice = json!([{"port": 80, "nodePort": 30_015}, {"port": 81, "nodePort": 30_015}]);
         assert_eq!(
-            taken(&pools, &mut service("NodePort", twice)).unwrap_err(),
+            allocated(&pools, &mut service("NodePort", twice)).unwrap_err(),
             "Service \"a\" is invalid: spec.ports[1].nodePort: Invalid value: 30015: provided port is already allocated"
         );
         assert!(!pools.has_port(30_015));
         assert_eq!(
-            taken(&pools, &mut service("NodePort", json!([{"port": 80, "nodePort": 80}]))).unwrap_err(),
+            allocated(&pools, &mut service("NodePort", json!([{"port": 80, "nodePort": 80}]))).unwrap_err(),
             "Service \"a\" is invalid: spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid \
              range. The range of valid ports is 30000-32767"
         );
     }
 
     #[test]
-    fn a_load_balancer_without_allocation_gets_only_what_it_asks_for() {
+    fn load_balancer_without_allocation_gets_only_requested_node_ports() {
         let mut svc = service("LoadBalancer", json!([{"port": 80}, {"port": 81, "nodePort": 30_081}]));
         svc["spec"]["allocateLoadBalancerNodePorts"] = false.into();
-        assert_eq!(taken(&pools(), &mut svc), Ok(vec![0, 30_081]));
+        assert_eq!(allocated(&pools(), &mut svc), Ok(vec![0, 30_081]));
         assert!(svc["spec"]["ports"][0].get("nodePort").is_none());
     }
 
     #[test]
-    fn a_cluster_ip_service_takes_nothing() {
-        assert_eq!(taken(&pools(), &mut service("ClusterIP", json!([{"port": 80}]))), Ok(vec![0]));
+    fn cluster_ip_service_gets_no_node_ports() {
+        assert_eq!(allocated(&pools(), &mut service("ClusterIP", json!([{"port": 80}]))), Ok(vec![0]));
     }
 
     #[test]
-    fn a_health_check_port_that_is_taken_is_an_internal_error() {
+    fn allocated_health_check_port_is_an_internal_error() {
         let pools = pools();
         let mut svc = service("LoadBalancer", json!([]));
         svc["spec"]["externalTrafficPolicy"] = "Local".into();
-        taken(&pools, &mut svc).unwrap();
+        allocated(&pools, &mut svc).unwrap();
         let port = shape::health_check_port(&svc);
         assert!(pools.has_port(port));
         assert_eq!(
-            taken(&pools, &mut svc.clone()).unwrap_err(),
+            allocated(&pools, &mut svc.clone()).unwrap_err(),
             format!(
                 "Internal error occurred: failed to allocate requested HealthCheck NodePort {port}: provided port \
                  is already allocated"
@@ -240,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_holds_and_frees_the_rest() {
+    fn update_keeps_listed_node_ports_and_releases_the_rest() {
         let pools = pools();
         let mut old = service("NodePort", json!([{"port": 80, "nodePort": 30_025}, {"port": 81, "nodePort": 30_027}]));
-        taken(&pools, &mut old).unwrap();
+        allocated(&pools, &mut old).unwrap();
         let mut new = service("NodePort", json!([{"port": 80, "nodePort": 30_026}, {"port": 81, "nodePort": 30_027}]));
         assert_eq!(changed(&pools, &mut new, &old), Ok(vec![30_026, 30_027]));
         assert!(!pools.has_port(30_025) && pools.has_port(30_026) && pools.has_port(30_027));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_change_do_not_share_on_their_own() {
+    fn entries_of_an_update_do_not_share_node_ports() {
         let pools = pools();
         let old = service("ClusterIP", json!([]));
         let mut new = service("NodePort", json!([{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_port_twice_for_one_protocol_is_a_plain_error() {
+    fn duplicate_node_port_of_one_protocol_is_a_plain_error() {
         let pools = pools();
         let old = service("NodePort", json!([]));
         let entry = |port: i64, protocol: &str| json!({"port": port, "nodePort": 30_031, "protocol": protocol});
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_health_check_port_comes_and_goes_with_the_local_policy() {
+    fn health_check_port_follows_the_local_policy() {
         let pools = pools();
         let old = service("LoadBalancer", json!([]));
         let mut local = old.clone();

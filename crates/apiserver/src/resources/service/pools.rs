@@ -1,14 +1,14 @@
-//! The cluster IPs and node ports that all Services share.
+//! Allocation pools of cluster IPs and node ports.
 //!
-//! A pool hands out what is asked for by name, or anything that is free. The low end of a range is left to
-//! those who ask by name until the rest is used up, so that well-known numbers stay free.
+//! A pool allocates a requested value (static) or any free one (dynamic). Dynamic allocation uses the low band of the
+//! range only when the rest is full, so that well-known values stay free for static allocation.
 //!
 //! ```text
 //!  first ──── dynamic_from ─────────────────────────── last
-//!  [ by name, the rest last ][ anything, from a random start ]
+//!  [ static, dynamic last   ][ dynamic, from a random start  ]
 //! ```
 //!
-//! A pool knows nothing of Services; what one write takes and gives back is kept in a `Claim`.
+//! A pool does not know Services. A `Claim` records what one write allocates and releases.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -20,20 +20,20 @@ use ipnet::IpNet;
 
 use super::shape::Family;
 
-/// Why a pool does not give.
+/// Error of an allocation. The texts are upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum AllocationError {
     #[error("provided IP is already allocated")]
-    AddressTaken,
+    AddressAllocated,
     #[error("the provided network does not match the current range")]
-    AddressOutside,
-    /// A dry run asks the range itself and so hears which one it is.
+    NetworkMismatch,
+    /// Returned by dry runs, which check the range instead of the allocator.
     #[error("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}")]
-    AddressNotInRange { ip: IpAddr, range: IpNet },
+    AddressOutOfRange { ip: IpAddr, range: IpNet },
     #[error("provided port is already allocated")]
-    PortTaken,
+    PortAllocated,
     #[error("provided port is not in the valid range. The range of valid ports is {first}-{last}")]
-    PortOutside { first: u16, last: u16 },
+    PortOutOfRange { first: u16, last: u16 },
     #[error("range is full")]
     Full,
 }
@@ -46,63 +46,69 @@ pub(crate) struct Pools {
 
 struct Shared {
     range: IpNet,
-    addresses: Slots,
+    addresses: Allocator,
     node_ports: (u16, u16),
-    ports: Slots,
+    ports: Allocator,
 }
 
-/// A run of numbers, some of them taken.
-struct Slots {
+/// Allocator of a range of numbers.
+struct Allocator {
     numbers: RangeInclusive<u128>,
-    /// The first number outside of the band for those who ask by name.
+    /// First number above the band reserved for static allocation.
     dynamic_from: u128,
-    taken: Mutex<HashSet<u128>>,
+    allocated: Mutex<HashSet<u128>>,
 }
 
 // === Pools ===
 
 impl Pools {
-    /// `range` for cluster IPs, the first and last of `node_ports`.
+    /// Creates empty pools for the cluster IPs in `range` and the node ports from the first to the last of `node_ports`.
     pub(crate) fn new(range: IpNet, node_ports: (u16, u16)) -> Pools {
         let range = range.trunc();
         let ports = u128::from(node_ports.0)..=u128::from(node_ports.1);
         let shared = Shared {
             range,
-            addresses: Slots::new(usable(range), address_band(range)),
+            addresses: Allocator::new(usable(range), address_band(range)),
             node_ports,
-            ports: Slots::new(ports.clone(), band(size(&ports), 32, 128)),
+            ports: Allocator::new(ports.clone(), band(size(&ports), 32, 128)),
         };
         Pools { shared: Arc::new(shared) }
     }
 
-    /// The family of the addresses.
+    /// IP family of the cluster IP range.
     pub(super) fn family(&self) -> Family {
         Family::of(self.shared.range.addr())
     }
 
-    /// The range addresses come from.
+    /// Cluster IP range.
     pub(super) fn range(&self) -> IpNet {
         self.shared.range
     }
 
-    /// Whether the address is one of the pool, taken or not.
+    /// Whether the pool contains the address, allocated or not.
     pub(super) fn covers(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.shared.range.contains(&ip) && self.shared.addresses.numbers.contains(&number(ip))
     }
 
-    pub(super) fn take_address(&self, ip: IpAddr) -> Result<(), Refusal> {
+    pub(super) fn allocate_address(&self, ip: IpAddr) -> Result<(), AllocationError> {
         if !self.covers(ip) {
-            return Err(Refusal::AddressOutside);
+            return Err(AllocationError::NetworkMismatch);
         }
-        if self.shared.addresses.take(number(ip.to_canonical())) { Ok(()) } else { Err(Refusal::AddressTaken) }
+        if self.shared.addresses.allocate(number(ip.to_canonical())) {
+            Ok(())
+        } else {
+            Err(AllocationError::AddressAllocated)
+        }
     }
 
-    pub(super) fn take_any_address(&self) -> Result<IpAddr, Refusal> {
-        let taken = self.shared.addresses.take_any().ok_or(Refusal::Full)?;
+    pub(super) fn allocate_next_address(&self) -> Result<IpAddr, AllocationError> {
+        let allocated = self.shared.addresses.allocate_next().ok_or(AllocationError::Full)?;
         Ok(match self.shared.range {
-            IpNet::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(taken).map_err(|_| Refusal::Full)?)),
-            IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(taken)),
+            IpNet::V4(_) => {
+                IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(allocated).map_err(|_| AllocationError::Full)?))
+            }
+            IpNet::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(allocated)),
         })
     }
 
@@ -112,17 +118,17 @@ impl Pools {
         }
     }
 
-    pub(super) fn take_port(&self, port: i64) -> Result<(), Refusal> {
+    pub(super) fn allocate_port(&self, port: i64) -> Result<(), AllocationError> {
         let (first, last) = self.shared.node_ports;
         if !(i64::from(first)..=i64::from(last)).contains(&port) {
-            return Err(Refusal::PortOutside { first, last });
+            return Err(AllocationError::PortOutOfRange { first, last });
         }
-        if self.shared.ports.take(slot(port)) { Ok(()) } else { Err(Refusal::PortTaken) }
+        if self.shared.ports.allocate(slot(port)) { Ok(()) } else { Err(AllocationError::PortAllocated) }
     }
 
-    pub(super) fn take_any_port(&self) -> Result<i64, Refusal> {
-        let taken = self.shared.ports.take_any().ok_or(Refusal::Full)?;
-        i64::try_from(taken).map_err(|_| Refusal::Full)
+    pub(super) fn allocate_next_port(&self) -> Result<i64, AllocationError> {
+        let allocated = self.shared.ports.allocate_next().ok_or(AllocationError::Full)?;
+        i64::try_from(allocated).map_err(|_| AllocationError::Full)
     }
 
     pub(super) fn release_port(&self, port: i64) {
@@ -133,14 +139,14 @@ impl Pools {
         self.shared.ports.has(slot(port))
     }
 
-    /// How many addresses and ports are taken.
+    /// Returns the number of allocated addresses and ports.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> (usize, usize) {
         (self.shared.addresses.lock().len(), self.shared.ports.lock().len())
     }
 }
 
-/// Without the network's own address and, for IPv4, its broadcast address.
+/// Returns the range without the network address and, for IPv4, the broadcast address.
 fn usable(range: IpNet) -> RangeInclusive<u128> {
     let first = number(range.network()).saturating_add(1);
     let last = match range {
@@ -150,13 +156,13 @@ fn usable(range: IpNet) -> RangeInclusive<u128> {
     first..=last.min(first.saturating_add(u128::from(u64::MAX)))
 }
 
-/// The size of the band counts the two addresses that [`usable`] leaves out.
+/// Returns the size of the static band of an IP range. It includes the two addresses that [`usable`] excludes.
 fn address_band(range: IpNet) -> u128 {
     let bits = range.max_prefix_len() - range.prefix_len();
     band(1_u128.checked_shl(u32::from(bits)).unwrap_or(u128::MAX), 16, 256)
 }
 
-/// A fraction of the range, within limits; ranges too small to share have no band.
+/// Returns the size of the static band: a fraction of the range, between 16 and `max`. Ranges of up to 16 have none.
 fn band(size: u128, step: u128, max: u128) -> u128 {
     const MIN: u128 = 16;
     if size <= MIN { 0 } else { (size / step).clamp(MIN, max) }
@@ -169,7 +175,7 @@ fn number(ip: IpAddr) -> u128 {
     }
 }
 
-/// No negative number is ever in a pool, so all of them may stand for one that is not.
+/// Maps negative ports to a number outside of every pool.
 fn slot(port: i64) -> u128 {
     u128::try_from(port).unwrap_or(u128::MAX)
 }
@@ -178,25 +184,25 @@ fn size(numbers: &RangeInclusive<u128>) -> u128 {
     if numbers.is_empty() { 0 } else { numbers.end() - numbers.start() + 1 }
 }
 
-// === Slots ===
+// === Allocator ===
 
-impl Slots {
-    fn new(numbers: RangeInclusive<u128>, band: u128) -> Slots {
+impl Allocator {
+    fn new(numbers: RangeInclusive<u128>, band: u128) -> Allocator {
         let dynamic_from = numbers.start().saturating_add(band);
-        Slots { numbers, dynamic_from, taken: Mutex::default() }
+        Allocator { numbers, dynamic_from, allocated: Mutex::default() }
     }
 
-    /// Whether the number was free.
-    fn take(&self, number: u128) -> bool {
+    /// Allocates the number. Returns false if it is allocated already or out of range.
+    fn allocate(&self, number: u128) -> bool {
         self.numbers.contains(&number) && self.lock().insert(number)
     }
 
-    fn take_any(&self) -> Option<u128> {
-        let mut taken = self.lock();
+    fn allocate_next(&self) -> Option<u128> {
+        let mut allocated = self.lock();
         let high = self.dynamic_from..=*self.numbers.end();
         let low = *self.numbers.start()..=self.dynamic_from.saturating_sub(1).min(*self.numbers.end());
-        let number = free_in(high, &taken).or_else(|| free_in(low, &taken))?;
-        taken.insert(number);
+        let number = free_in(high, &allocated).or_else(|| free_in(low, &allocated))?;
+        allocated.insert(number);
         Some(number)
     }
 
@@ -209,18 +215,18 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<u128>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The first free number from a random start, around the end.
-fn free_in(numbers: RangeInclusive<u128>, taken: &HashSet<u128>) -> Option<u128> {
+/// Returns the first free number from a random start, wrapping around at the end.
+fn free_in(numbers: RangeInclusive<u128>, allocated: &HashSet<u128>) -> Option<u128> {
     let size = size(&numbers);
     let start = u128::from(random()).checked_rem(size)?;
-    (0..size).map(|i| numbers.start() + (start + i) % size).find(|n| !taken.contains(n))
+    (0..size).map(|i| numbers.start() + (start + i) % size).find(|n| !allocated.contains(n))
 }
 
-/// The hasher's keys are random; spreading addresses needs no more than that.
+/// Returns a random number from the keys of a hasher, which is random enough to spread allocations.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }
@@ -238,64 +244,64 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_refused_until_it_is_released() {
+    fn allocated_values_are_rejected_until_released() {
         let pools = pools("10.96.0.0/16", (30_000, 32_767));
-        assert_eq!(pools.take_address(ip("10.96.0.85")), Ok(()));
-        assert_eq!(pools.take_address(ip("10.96.0.85")), Err(Refusal::AddressTaken));
+        assert_eq!(pools.allocate_address(ip("10.96.0.85")), Ok(()));
+        assert_eq!(pools.allocate_address(ip("10.96.0.85")), Err(AllocationError::AddressAllocated));
         pools.release_address(ip("10.96.0.85"));
-        assert_eq!(pools.take_address(ip("10.96.0.85")), Ok(()));
+        assert_eq!(pools.allocate_address(ip("10.96.0.85")), Ok(()));
 
-        assert_eq!(pools.take_port(30_080), Ok(()));
-        assert_eq!(pools.take_port(30_080), Err(Refusal::PortTaken));
+        assert_eq!(pools.allocate_port(30_080), Ok(()));
+        assert_eq!(pools.allocate_port(30_080), Err(AllocationError::PortAllocated));
         assert!(pools.has_port(30_080));
         pools.release_port(30_080);
-        assert_eq!(pools.take_port(30_080), Ok(()));
+        assert_eq!(pools.allocate_port(30_080), Ok(()));
     }
 
     #[test]
-    fn network_and_broadcast_addresses_are_not_for_services() {
+    fn network_and_broadcast_addresses_are_not_allocated() {
         let pools = pools("10.96.0.0/16", (30_000, 32_767));
         for outside in ["10.96.0.0", "10.96.255.255", "10.97.0.1", "192.0.2.1", "fd00::1"] {
-            assert_eq!(pools.take_address(ip(outside)), Err(Refusal::AddressOutside), "{outside}");
+            assert_eq!(pools.allocate_address(ip(outside)), Err(AllocationError::NetworkMismatch), "{outside}");
         }
-        assert_eq!(pools.take_address(ip("10.96.0.1")), Ok(()));
-        assert_eq!(pools.take_address(ip("10.96.255.254")), Ok(()));
+        assert_eq!(pools.allocate_address(ip("10.96.0.1")), Ok(()));
+        assert_eq!(pools.allocate_address(ip("10.96.255.254")), Ok(()));
     }
 
     #[test]
-    fn an_ipv6_range_has_no_broadcast_address() {
+    fn ipv6_range_has_no_broadcast_address() {
         let pools = pools("fd00::/120", (30_000, 32_767));
-        assert_eq!(pools.take_address(ip("fd00::")), Err(Refusal::AddressOutside));
-        assert_eq!(pools.take_address(ip("fd00::ff")), Ok(()));
-        assert_eq!(pools.take_address(ip("10.0.0.1")), Err(Refusal::AddressOutside));
-        assert!(pools.range().contains(&pools.take_any_address().unwrap()));
+        assert_eq!(pools.allocate_address(ip("fd00::")), Err(AllocationError::NetworkMismatch));
+        assert_eq!(pools.allocate_address(ip("fd00::ff")), Ok(()));
+        assert_eq!(pools.allocate_address(ip("10.0.0.1")), Err(AllocationError::NetworkMismatch));
+        assert!(pools.range().contains(&pools.allocate_next_address().unwrap()));
         assert_eq!(pools.family(), Family::V6);
     }
 
     #[test]
-    fn a_huge_ipv6_range_is_searched_without_overflow() {
+    fn large_ipv6_range_does_not_overflow() {
         for range in ["fd00::/64", "fd00::/8", "::/0"] {
-            let taken = pools(range, (30_000, 32_767)).take_any_address().unwrap();
-            assert!(taken.is_ipv6(), "{range}");
+            let allocated = pools(range, (30_000, 32_767)).allocate_next_address().unwrap();
+            assert!(allocated.is_ipv6(), "{range}");
         }
     }
 
     #[test]
-    fn dynamic_picks_leave_the_low_band_for_last() {
+    fn dynamic_allocation_uses_the_static_band_last() {
         let pools = pools("10.0.0.0/27", (30_000, 30_031));
-        let addresses: Vec<IpAddr> = (0..30).map(|_| pools.take_any_address().unwrap()).collect();
+        let addresses: Vec<IpAddr> = (0..30).map(|_| pools.allocate_next_address().unwrap()).collect();
         let (high, low) = addresses.split_at(14);
         assert!(high.iter().all(|a| *a >= ip("10.0.0.17")), "{high:?}");
         assert!(low.iter().all(|a| *a < ip("10.0.0.17")), "{low:?}");
-        assert_eq!(pools.take_any_address(), Err(Refusal::Full));
+        assert_eq!(pools.allocate_next_address(), Err(AllocationError::Full));
 
-        let ports: Vec<i64> = (0..32).map(|_| pools.take_any_port().unwrap()).collect();
+        let ports: Vec<i64> = (0..32).map(|_| pools.allocate_next_port().unwrap()).collect();
         assert!(ports[..16].iter().all(|p| *p >= 30_016), "{ports:?}");
-        assert_eq!(pools.take_any_port(), Err(Refusal::Full));
+        assert_eq!(pools.allocate_next_port(), Err(AllocationError::Full));
     }
 
     #[test]
-    fn bands_are_a_fraction_of_the_range_within_limits() {
+    fn static_band_is_a_fraction_of_the_range_within_limits() {
         assert_eq!(band(2768, 32, 128), 86);
         assert_eq!(band(10, 32, 128), 0);
         assert_eq!(band(100, 32, 128), 16);
@@ -306,18 +312,18 @@ mod tests {
     }
 
     #[test]
-    fn ranges_without_room_are_full_and_not_a_fault() {
+    fn ranges_without_usable_values_are_full() {
         for range in ["10.0.0.0/31", "10.0.0.0/32", "fd00::1/128", "0.0.0.0/32", "255.255.255.255/32"] {
-            assert_eq!(pools(range, (1, 1)).take_any_address(), Err(Refusal::Full), "{range}");
+            assert_eq!(pools(range, (1, 1)).allocate_next_address(), Err(AllocationError::Full), "{range}");
         }
-        assert_eq!(pools("10.0.0.0/24", (2, 1)).take_any_port(), Err(Refusal::Full));
+        assert_eq!(pools("10.0.0.0/24", (2, 1)).allocate_next_port(), Err(AllocationError::Full));
     }
 
     #[test]
-    fn ports_outside_of_the_range_are_refused_with_the_range() {
+    fn out_of_range_port_is_rejected_with_the_range() {
         let pools = pools("10.96.0.0/16", (30_000, 32_767));
         for port in [-1, 0, 80, 29_999, 32_768, 70_000] {
-            let text = pools.take_port(port).unwrap_err().to_string();
+            let text = pools.allocate_port(port).unwrap_err().to_string();
             assert!(text.ends_with("The range of valid ports is 30000-32767"), "{port}: {text}");
         }
         pools.release_port(-1);

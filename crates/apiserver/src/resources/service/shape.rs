@@ -1,7 +1,6 @@
-//! What sort of Service an object is, and what that sort needs.
+//! Type of a Service, and what that type needs.
 //!
-//! Only questions, each about one object. They hold for objects that validation has not seen yet, so a type
-//! nobody knows is an answer too.
+//! These functions also run before validation, so they accept an unknown type.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -41,27 +40,27 @@ pub(super) fn is_external_name(svc: &Value) -> bool {
     type_of(svc) == ServiceType::ExternalName
 }
 
-/// It has a `clusterIP`, be it `None`.
+/// True if the Service has a `clusterIP`, including `None`.
 pub(super) fn needs_cluster_ip(svc: &Value) -> bool {
     !is_external_name(svc)
 }
 
-/// `clusterIPs` is `["None"]`.
+/// True if `clusterIPs` is `["None"]`.
 pub(super) fn is_headless(svc: &Value) -> bool {
     matches!(svc.list("spec.clusterIPs"), [only] if only == NONE)
 }
 
-/// Nothing says which pods it is for, so nothing says which IP families it has.
+/// True for a headless Service without selector, which can have endpoints of any IP family.
 pub(super) fn is_headless_without_selector(svc: &Value) -> bool {
     svc.text("spec.clusterIP") == NONE && svc.map("spec.selector").is_none_or(|s| s.is_empty())
 }
 
-/// Its type has node ports, be they left out.
+/// True if the type has node ports, even if none are set.
 pub(super) fn may_have_node_ports(svc: &Value) -> bool {
     matches!(type_of(svc), ServiceType::NodePort | ServiceType::LoadBalancer)
 }
 
-/// Every port gets a node port.
+/// True if every port gets a node port.
 pub(super) fn needs_node_ports(svc: &Value) -> bool {
     match type_of(svc) {
         ServiceType::NodePort => true,
@@ -74,7 +73,7 @@ pub(super) fn needs_health_check_port(svc: &Value) -> bool {
     is_load_balancer(svc) && svc.text("spec.externalTrafficPolicy") == "Local"
 }
 
-/// Reachable from outside of the cluster.
+/// True if the Service is reachable from outside the cluster.
 pub(super) fn is_external(svc: &Value) -> bool {
     match type_of(svc) {
         ServiceType::NodePort | ServiceType::LoadBalancer => true,
@@ -83,12 +82,12 @@ pub(super) fn is_external(svc: &Value) -> bool {
     }
 }
 
-/// The node port of one entry of `spec.ports`, 0 for none.
+/// Returns the node port of one entry of `spec.ports`, 0 for none.
 pub(super) fn node_port(port: &Value) -> i64 {
     port.int("nodePort").unwrap_or_default()
 }
 
-/// All node ports of `spec.ports`.
+/// Returns all node ports of `spec.ports`.
 pub(super) fn node_ports(svc: &Value) -> BTreeSet<i64> {
     svc.list("spec.ports").iter().map(node_port).filter(|&port| port != 0).collect()
 }
@@ -101,7 +100,7 @@ pub(super) fn same(a: &Value, b: &Value, path: &str) -> bool {
     a.at(path) == b.at(path)
 }
 
-/// An IP family as the API names it.
+/// IP family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     V4,
@@ -137,7 +136,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn node_ports_are_needed_by_type_unless_a_load_balancer_opts_out() {
+    fn load_balancers_can_opt_out_of_node_ports() {
         let needs = |spec: Value| needs_node_ports(&json!({ "spec": spec }));
         assert!(needs(json!({"type": "NodePort"})));
         assert!(needs(json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": true})));
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_ip_service_is_external_only_with_external_ips() {
+    fn cluster_ip_service_is_external_only_with_external_ips() {
         assert!(!is_external(&json!({"spec": {"type": "ClusterIP"}})));
         assert!(is_external(&json!({"spec": {"type": "ClusterIP", "externalIPs": ["192.0.2.1"]}})));
         assert!(!is_external(&json!({"spec": {"type": "ExternalName", "externalIPs": ["192.0.2.1"]}})));

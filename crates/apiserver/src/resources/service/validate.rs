@@ -1,7 +1,7 @@
-//! Checks of a Service, in the order the API reports them.
+//! Validation of a Service, in the order kube-apiserver reports errors.
 //!
-//! Ports have a file of their own, and so do addresses and families. Metadata is checked for all kinds alike,
-//! elsewhere.
+//! `validate_ports` validates ports, `validate_ips` addresses and IP families. Metadata validation is the same for all
+//! kinds.
 
 use serde_json::Value;
 
@@ -16,25 +16,25 @@ const SOURCE_RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const LOAD_BALANCER_CLASS: &str = "spec.loadBalancerClass";
 const TRAFFIC_POLICIES: &[&str] = &["Cluster", "Local"];
-/// A day.
+/// One day.
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 
 pub(super) fn create(svc: &Value) -> Vec<FieldError> {
-    service(svc, None)
+    validate_service(svc, None)
 }
 
 pub(super) fn update(svc: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = validate_ips::change(svc, old);
-    let both = |sort: fn(&Value) -> bool| sort(svc) && sort(old);
+    let mut errors = validate_ips::update(svc, old);
+    let both = |predicate: fn(&Value) -> bool| predicate(svc) && predicate(old);
     if both(shape::is_load_balancer) && !shape::same(svc, old, LOAD_BALANCER_CLASS) {
         let class = svc.at(LOAD_BALANCER_CLASS).clone();
         errors.push(FieldError::invalid(LOAD_BALANCER_CLASS, class, "may not change once set"));
     }
-    errors.extend(load_balancer_class(svc));
+    errors.extend(validate_load_balancer_class(svc));
     if both(shape::needs_health_check_port) && shape::health_check_port(svc) != shape::health_check_port(old) {
         errors.push(FieldError::forbidden("spec.healthCheckNodePort", "field is immutable"));
     }
-    errors.extend(service(svc, Some(old)));
+    errors.extend(validate_service(svc, Some(old)));
     errors
 }
 
@@ -48,19 +48,19 @@ pub(super) fn status_update(svc: &Value, old: &Value) -> Vec<FieldError> {
     ingress
         .iter()
         .enumerate()
-        .flat_map(|(i, entry)| one_ingress(&format!("{INGRESS}[{i}]"), entry, &accepted))
+        .flat_map(|(i, entry)| validate_ingress(&format!("{INGRESS}[{i}]"), entry, &accepted))
         .collect()
 }
 
 // === Status ===
 
-fn one_ingress(at: &str, ingress: &Value, accepted: &[&str]) -> Vec<FieldError> {
+fn validate_ingress(at: &str, ingress: &Value, accepted: &[&str]) -> Vec<FieldError> {
     let (ip, hostname) = (ingress.text("ip"), ingress.text("hostname"));
     let mut errors = Vec::new();
     if !ip.is_empty() {
         errors.extend(address::is_valid_ip_legacy(&format!("{at}.ip"), ip, accepted));
     }
-    errors.extend(ip_mode(&format!("{at}.ipMode"), ingress));
+    errors.extend(validate_ip_mode(&format!("{at}.ipMode"), ingress));
     if !hostname.is_empty() {
         let field = format!("{at}.hostname");
         errors.extend(validation::invalid_each(&field, hostname, validation::dns_subdomain(hostname)));
@@ -71,7 +71,7 @@ fn one_ingress(at: &str, ingress: &Value, accepted: &[&str]) -> Vec<FieldError> 
     errors
 }
 
-fn ip_mode(field: &str, ingress: &Value) -> Option<FieldError> {
+fn validate_ip_mode(field: &str, ingress: &Value) -> Option<FieldError> {
     const MODES: &[&str] = &["Proxy", "VIP"];
     let mode = ingress.text("ipMode");
     match (ingress.has("ip"), ingress.has("ipMode")) {
@@ -84,30 +84,30 @@ fn ip_mode(field: &str, ingress: &Value) -> Option<FieldError> {
 
 // === Spec ===
 
-fn service(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::from_iter(topology_annotations(svc));
+fn validate_service(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::from_iter(validate_topology_annotations(svc));
     errors.extend(validate_ports::presence(svc));
-    errors.extend(by_type(svc));
+    errors.extend(validate_type_fields(svc));
     errors.extend(validate_ports::each(svc));
     errors.extend(validation::labels("spec.selector", svc.map("spec.selector")));
-    errors.extend(session_affinity(svc));
+    errors.extend(validate_session_affinity(svc));
     errors.extend(validate_ips::cluster_ips(svc, old));
-    errors.extend(external_ips(svc, old));
+    errors.extend(validate_external_ips(svc, old));
     errors.extend(one_of(svc, "spec.type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));
     errors.extend(validate_ports::together(svc));
-    errors.extend(source_ranges(svc, old));
+    errors.extend(validate_source_ranges(svc, old));
     if svc.has("spec.allocateLoadBalancerNodePorts") && !shape::is_load_balancer(svc) {
         errors.push(FieldError::forbidden("spec.allocateLoadBalancerNodePorts", ONLY_LOAD_BALANCER));
     }
-    errors.extend(load_balancer_class(svc));
-    errors.extend(external_traffic_policy(svc));
-    errors.extend(health_check_port(svc));
-    errors.extend(internal_traffic_policy(svc));
-    errors.extend(traffic_distribution(svc));
+    errors.extend(validate_load_balancer_class(svc));
+    errors.extend(validate_external_traffic_policy(svc));
+    errors.extend(validate_health_check_port(svc));
+    errors.extend(validate_internal_traffic_policy(svc));
+    errors.extend(validate_traffic_distribution(svc));
     errors
 }
 
-/// A text that must be there and be one of these.
+/// Requires a value, and that it is one of `supported`.
 fn one_of(svc: &Value, path: &str, supported: &[&str]) -> Option<FieldError> {
     match svc.text(path) {
         "" => Some(FieldError::required(path, "")),
@@ -115,7 +115,7 @@ fn one_of(svc: &Value, path: &str, supported: &[&str]) -> Option<FieldError> {
     }
 }
 
-fn topology_annotations(svc: &Value) -> Option<FieldError> {
+fn validate_topology_annotations(svc: &Value) -> Option<FieldError> {
     let (hints, mode) = (annotation(svc, TOPOLOGY_HINTS)?, annotation(svc, TOPOLOGY_MODE)?);
     (hints != mode).then(|| {
         let detail = format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified");
@@ -123,26 +123,26 @@ fn topology_annotations(svc: &Value) -> Option<FieldError> {
     })
 }
 
-fn by_type(svc: &Value) -> Vec<FieldError> {
+fn validate_type_fields(svc: &Value) -> Vec<FieldError> {
     let no_headless = |kind: &str| {
         let detail = format!("may not be set to 'None' for {kind} services");
-        let wrong = || FieldError::invalid("spec.clusterIPs[0]", shape::NONE, detail);
-        Vec::from_iter(shape::is_headless(svc).then(wrong))
+        let error = || FieldError::invalid("spec.clusterIPs[0]", shape::NONE, detail);
+        Vec::from_iter(shape::is_headless(svc).then(error))
     };
     match shape::type_of(svc) {
         ServiceType::LoadBalancer => no_headless("LoadBalancer"),
         ServiceType::NodePort => no_headless("NodePort"),
-        ServiceType::ExternalName => external_name(svc),
+        ServiceType::ExternalName => validate_external_name(svc),
         _ => Vec::new(),
     }
 }
 
-fn external_name(svc: &Value) -> Vec<FieldError> {
+fn validate_external_name(svc: &Value) -> Vec<FieldError> {
     const NAME: &str = "spec.externalName";
     let forbidden = |path: &&str| FieldError::forbidden(*path, "may not be set for ExternalName services");
-    let unwanted = ["spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"];
-    let mut errors: Vec<FieldError> = unwanted.iter().filter(|path| svc.has(path)).map(forbidden).collect();
-    // A final dot says that the name is fully qualified.
+    let not_allowed = ["spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"];
+    let mut errors: Vec<FieldError> = not_allowed.iter().filter(|path| svc.has(path)).map(forbidden).collect();
+    // A trailing dot marks a fully qualified name.
     let name = svc.text(NAME);
     match name.strip_suffix('.').unwrap_or(name) {
         "" => errors.push(FieldError::required(NAME, "")),
@@ -151,11 +151,11 @@ fn external_name(svc: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn session_affinity(svc: &Value) -> Vec<FieldError> {
+fn validate_session_affinity(svc: &Value) -> Vec<FieldError> {
     const CONFIG: &str = "spec.sessionAffinityConfig";
     let mut errors = Vec::from_iter(one_of(svc, "spec.sessionAffinity", &["ClientIP", "None"]));
     match svc.text("spec.sessionAffinity") {
-        "ClientIP" => errors.extend(client_ip_config(svc)),
+        "ClientIP" => errors.extend(validate_client_ip_config(svc)),
         "None" if svc.has(CONFIG) => {
             errors.push(FieldError::forbidden(CONFIG, "must not be set when session affinity is None"));
         }
@@ -164,7 +164,7 @@ fn session_affinity(svc: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn client_ip_config(svc: &Value) -> Option<FieldError> {
+fn validate_client_ip_config(svc: &Value) -> Option<FieldError> {
     const TIMEOUT: &str = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
     let levels = ["spec.sessionAffinityConfig", "spec.sessionAffinityConfig.clientIP", TIMEOUT];
     if let Some(missing) = levels.into_iter().find(|path| !svc.has(path)) {
@@ -175,13 +175,13 @@ fn client_ip_config(svc: &Value) -> Option<FieldError> {
     (!(1..=MAX_AFFINITY_SECONDS).contains(&seconds)).then(|| FieldError::invalid(TIMEOUT, seconds, detail))
 }
 
-fn external_ips(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate_external_ips(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const PATH: &str = "spec.externalIPs";
     let accepted = old.map(|old| old.texts(PATH)).unwrap_or_default();
     let check = |(i, ip): (usize, &str)| {
         let field = format!("{PATH}[{i}]");
         match address::is_valid_ip_legacy(&field, ip, &accepted) {
-            readable if readable.is_empty() => address::endpoint_ip(&field, ip),
+            none if none.is_empty() => address::endpoint_ip(&field, ip),
             errors => errors,
         }
     };
@@ -190,14 +190,14 @@ fn external_ips(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
 
 // === Load balancers ===
 
-/// The field, or else the annotation that came before it. Values may be padded with spaces.
-fn source_ranges(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// Validates the field, or the legacy annotation if the field is empty. Values may be padded with spaces.
+fn validate_source_ranges(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const PATH: &str = "spec.loadBalancerSourceRanges";
-    // upstream: errors spell the field like this.
+    // upstream: errors capitalise the field name.
     const FIELD: &str = "spec.LoadBalancerSourceRanges";
     let ranges = svc.texts(PATH);
     if ranges.is_empty() {
-        return annotated_source_ranges(svc, old);
+        return validate_annotated_source_ranges(svc, old);
     }
     let mut errors = Vec::from_iter(only_load_balancer(svc, FIELD));
     let accepted: Vec<&str> = old.map(|old| old.texts(PATH)).unwrap_or_default().into_iter().map(str::trim).collect();
@@ -207,12 +207,12 @@ fn source_ranges(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-fn annotated_source_ranges(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate_annotated_source_ranges(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let Some(text) = annotation(svc, SOURCE_RANGES_ANNOTATION) else { return Vec::new() };
     let field = format!("metadata.annotations[{SOURCE_RANGES_ANNOTATION}]");
     let mut errors = Vec::from_iter(only_load_balancer(svc, &field));
-    let before = old.map(|old| annotation(old, SOURCE_RANGES_ANNOTATION).unwrap_or_default());
-    if before != Some(text) && !text.trim().is_empty() {
+    let previous = old.map(|old| annotation(old, SOURCE_RANGES_ANNOTATION).unwrap_or_default());
+    if previous != Some(text) && !text.trim().is_empty() {
         for range in text.split(',') {
             errors.extend(address::is_valid_cidr_legacy(&field, range.trim(), &[]));
         }
@@ -224,7 +224,7 @@ fn only_load_balancer(svc: &Value, field: &str) -> Option<FieldError> {
     (!shape::is_load_balancer(svc)).then(|| FieldError::forbidden(field, ONLY_LOAD_BALANCER))
 }
 
-fn load_balancer_class(svc: &Value) -> Vec<FieldError> {
+fn validate_load_balancer_class(svc: &Value) -> Vec<FieldError> {
     let Some(class) = svc.at(LOAD_BALANCER_CLASS).as_str() else { return Vec::new() };
     match only_load_balancer(svc, LOAD_BALANCER_CLASS) {
         Some(error) => vec![error],
@@ -234,7 +234,7 @@ fn load_balancer_class(svc: &Value) -> Vec<FieldError> {
 
 // === Traffic policies ===
 
-fn external_traffic_policy(svc: &Value) -> Option<FieldError> {
+fn validate_external_traffic_policy(svc: &Value) -> Option<FieldError> {
     const PATH: &str = "spec.externalTrafficPolicy";
     if shape::is_external(svc) {
         return one_of(svc, PATH, TRAFFIC_POLICIES);
@@ -243,7 +243,7 @@ fn external_traffic_policy(svc: &Value) -> Option<FieldError> {
     Some(FieldError::invalid(PATH, policy, "may only be set for externally-accessible services"))
 }
 
-fn health_check_port(svc: &Value) -> Vec<FieldError> {
+fn validate_health_check_port(svc: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.healthCheckNodePort";
     let port = shape::health_check_port(svc);
     let invalid = |detail: String| FieldError::invalid(PATH, port, detail);
@@ -257,7 +257,7 @@ fn health_check_port(svc: &Value) -> Vec<FieldError> {
     }
 }
 
-fn internal_traffic_policy(svc: &Value) -> Option<FieldError> {
+fn validate_internal_traffic_policy(svc: &Value) -> Option<FieldError> {
     const PATH: &str = "spec.internalTrafficPolicy";
     let needed = !matches!(shape::type_of(svc), ServiceType::ExternalName | ServiceType::Unknown);
     match svc.at(PATH).as_str() {
@@ -269,9 +269,9 @@ fn internal_traffic_policy(svc: &Value) -> Option<FieldError> {
     }
 }
 
-fn traffic_distribution(svc: &Value) -> Option<FieldError> {
+fn validate_traffic_distribution(svc: &Value) -> Option<FieldError> {
     const PATH: &str = "spec.trafficDistribution";
     const SUPPORTED: &[&str] = &["PreferClose", "PreferSameZone", "PreferSameNode"];
-    let wanted = svc.at(PATH).as_str()?;
-    (!SUPPORTED.contains(&wanted)).then(|| FieldError::not_supported(PATH, wanted, SUPPORTED))
+    let distribution = svc.at(PATH).as_str()?;
+    (!SUPPORTED.contains(&distribution)).then(|| FieldError::not_supported(PATH, distribution, SUPPORTED))
 }

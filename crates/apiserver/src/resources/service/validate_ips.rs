@@ -1,4 +1,4 @@
-//! Checks of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, which hang together.
+//! Validation of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`, which depend on each other.
 
 use serde_json::Value;
 
@@ -14,46 +14,46 @@ const POLICY: &str = "spec.ipFamilyPolicy";
 const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
 const FIXED: &str = "may not change once set";
 
-// === An object by itself ===
+// === Create and update ===
 
-/// Also run before an address is taken, where these errors end the write.
+/// Validates one object. Also runs before an address is allocated, where these errors end the write.
 pub(super) fn cluster_ips(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if shape::is_external_name(svc) {
         return Vec::new();
     }
-    let mut errors = Vec::from_iter(single_and_list(svc));
-    errors.extend(families(svc));
+    let mut errors = Vec::from_iter(mirror_error(svc));
+    errors.extend(families_errors(svc));
     if svc.has(POLICY) && !POLICIES.contains(&svc.text(POLICY)) {
         errors.push(FieldError::not_supported(POLICY, svc.text(POLICY), POLICIES));
     }
-    let bad_addresses = addresses(svc, old);
-    let readable = bad_addresses.is_empty();
-    errors.extend(bad_addresses);
+    let address_errors = addresses_errors(svc, old);
+    let addresses_valid = address_errors.is_empty();
+    errors.extend(address_errors);
     if svc.list(CLUSTER_IPS).len() > 2 {
-        errors.push(wrong_list(svc, "may only hold up to 2 values"));
+        errors.push(list_error(svc, "may only hold up to 2 values"));
     }
-    if readable {
-        errors.extend(one_per_family(svc));
-        errors.extend(addresses_of_families(svc));
+    if addresses_valid {
+        errors.extend(one_per_family_error(svc));
+        errors.extend(family_mismatch_errors(svc));
     }
     errors
 }
 
-fn wrong_list(svc: &Value, detail: &str) -> FieldError {
+fn list_error(svc: &Value, detail: &str) -> FieldError {
     FieldError::invalid(CLUSTER_IPS, svc.at(CLUSTER_IPS).clone(), detail)
 }
 
-/// The single field is the first of the list.
-fn single_and_list(svc: &Value) -> Option<FieldError> {
+/// `clusterIP` must be the first of `clusterIPs`.
+fn mirror_error(svc: &Value) -> Option<FieldError> {
     match (svc.text("spec.clusterIP"), svc.texts(CLUSTER_IPS).first()) {
         ("", None) => None,
-        ("", Some(_)) => Some(wrong_list(svc, "must be empty when `clusterIP` is not specified")),
+        ("", Some(_)) => Some(list_error(svc, "must be empty when `clusterIP` is not specified")),
         (_, None) => Some(FieldError::required(CLUSTER_IPS, "")),
-        (single, Some(first)) => (single != *first).then(|| wrong_list(svc, "first value must match `clusterIP`")),
+        (single, Some(first)) => (single != *first).then(|| list_error(svc, "first value must match `clusterIP`")),
     }
 }
 
-fn families(svc: &Value) -> Vec<FieldError> {
+fn families_errors(svc: &Value) -> Vec<FieldError> {
     const SUPPORTED: &[&str] = &["IPv4", "IPv6"];
     let mut errors = Vec::new();
     let families = svc.texts(FAMILIES);
@@ -62,15 +62,15 @@ fn families(svc: &Value) -> Vec<FieldError> {
         if !SUPPORTED.contains(family) {
             errors.push(FieldError::not_supported(field(), *family, SUPPORTED));
         }
-        if families.iter().take(i).any(|before| before == family) {
+        if families.iter().take(i).any(|earlier| earlier == family) {
             errors.push(FieldError::duplicate(field(), *family));
         }
     }
     errors
 }
 
-/// Each is an address, or `None` alone.
-fn addresses(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
+/// Each entry must be an address; `None` is valid as the only entry.
+fn addresses_errors(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let accepted = old.map(|old| old.texts(CLUSTER_IPS)).unwrap_or_default();
     let given = svc.texts(CLUSTER_IPS);
     let mut errors = Vec::new();
@@ -78,97 +78,98 @@ fn addresses(svc: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if i > 0 || *ip != NONE {
             errors.extend(is_valid_ip_legacy(&format!("{CLUSTER_IPS}[{i}]"), ip, &accepted));
         } else if given.len() > 1 {
-            errors.push(wrong_list(svc, "'None' must be the first and only value"));
+            errors.push(list_error(svc, "'None' must be the first and only value"));
         }
     }
     errors
 }
 
-fn one_per_family(svc: &Value) -> Option<FieldError> {
+fn one_per_family_error(svc: &Value) -> Option<FieldError> {
     let given: Vec<Family> = svc.texts(CLUSTER_IPS).into_iter().filter_map(parse_ip).map(Family::of).collect();
     let both = given.contains(&Family::V4) && given.contains(&Family::V6);
-    // upstream: three addresses of both families pass here; that there are three is said elsewhere.
+    // upstream: three addresses of both families pass here; the limit of two is reported separately.
     (svc.list(CLUSTER_IPS).len() > 1 && !both)
-        .then(|| wrong_list(svc, "may specify no more than one IP for each IP family"))
+        .then(|| list_error(svc, "may specify no more than one IP for each IP family"))
 }
 
-fn addresses_of_families(svc: &Value) -> Vec<FieldError> {
+fn family_mismatch_errors(svc: &Value) -> Vec<FieldError> {
     if shape::is_headless(svc) {
         return Vec::new();
     }
     let pairs = svc.texts(CLUSTER_IPS).into_iter().zip(svc.texts(FAMILIES));
     let mut errors = Vec::new();
-    for (i, (ip, wanted)) in pairs.enumerate() {
+    for (i, (ip, expected)) in pairs.enumerate() {
         let actual = parse_ip(ip).map_or(Family::V4, Family::of);
-        if wanted == actual.other().name() {
-            let detail = format!("expected an {wanted} value as indicated by `ipFamilies[{i}]`");
+        if expected == actual.other().name() {
+            let detail = format!("expected an {expected} value as indicated by `ipFamilies[{i}]`");
             errors.push(FieldError::invalid(format!("{CLUSTER_IPS}[{i}]"), ip, detail));
         }
     }
     errors
 }
 
-// === A change ===
+// === Update ===
 
-/// The first address and family stay. A second may come; it may go only with a single-stack policy.
-pub(super) fn change(svc: &Value, old: &Value) -> Vec<FieldError> {
+/// Validates an update: the primary address and family are immutable. The secondary ones can be added, and removed with
+/// the policy `SingleStack` only.
+pub(super) fn update(svc: &Value, old: &Value) -> Vec<FieldError> {
     if shape::is_external_name(svc) || shape::is_external_name(old) {
         return Vec::new();
     }
     let headless = (shape::is_headless(old), shape::is_headless(svc));
     let mut errors = Vec::new();
     if headless != (true, true) {
-        errors.extend(changed_addresses(svc, old));
+        errors.extend(changed_addresses_errors(svc, old));
     }
     if headless == (false, false) {
-        errors.extend(changed_families(svc, old));
+        errors.extend(changed_families_errors(svc, old));
     }
     errors
 }
 
-fn changed_addresses(svc: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, before) = (svc.list(CLUSTER_IPS), old.list(CLUSTER_IPS));
-    let wrong = |i: usize, detail: &str| {
+fn changed_addresses_errors(svc: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, previous) = (svc.list(CLUSTER_IPS), old.list(CLUSTER_IPS));
+    let error = |i: usize, detail: &str| {
         FieldError::invalid(format!("{CLUSTER_IPS}[{i}]"), svc.at(CLUSTER_IPS).clone(), detail)
     };
-    if new.len() == before.len() {
-        return differing(new, before).map(|i| wrong(i, FIXED)).collect();
+    if new.len() == previous.len() {
+        return differing_indexes(new, previous).map(|i| error(i, FIXED)).collect();
     }
     let mut errors = Vec::new();
     if new.is_empty() {
-        errors.push(wrong(0, "primary clusterIP can not be unset"));
+        errors.push(error(0, "primary clusterIP can not be unset"));
     }
-    errors.extend(differing(new, before).next().filter(|i| *i == 0).map(|_| wrong(0, FIXED)));
-    if new.len() < before.len() {
-        errors.extend(released_second(svc, new, "clusterIP"));
+    errors.extend(differing_indexes(new, previous).next().filter(|i| *i == 0).map(|_| error(0, FIXED)));
+    if new.len() < previous.len() {
+        errors.extend(secondary_release_error(svc, new, "clusterIP"));
     }
     errors
 }
 
-fn changed_families(svc: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, before) = (svc.list(FAMILIES), old.list(FAMILIES));
-    // upstream: the field is always the first family, and the value shown is sometimes the addresses.
-    let wrong =
+fn changed_families_errors(svc: &Value, old: &Value) -> Vec<FieldError> {
+    let (new, previous) = (svc.list(FAMILIES), old.list(FAMILIES));
+    // upstream: the error is always reported for the first family, and sometimes with the addresses as its value.
+    let error =
         |shown: &str, detail: &str| FieldError::invalid(format!("{FAMILIES}[0]"), svc.at(shown).clone(), detail);
-    if new.len() == before.len() {
-        return differing(new, before).map(|_| wrong(FAMILIES, FIXED)).collect();
+    if new.len() == previous.len() {
+        return differing_indexes(new, previous).map(|_| error(FAMILIES, FIXED)).collect();
     }
     let mut errors = Vec::new();
-    if new.len() < before.len() && svc.list(CLUSTER_IPS).is_empty() {
-        errors.push(wrong(FAMILIES, "primary ipFamily can not be unset"));
+    if new.len() < previous.len() && svc.list(CLUSTER_IPS).is_empty() {
+        errors.push(error(FAMILIES, "primary ipFamily can not be unset"));
     }
-    errors.extend(differing(new, before).next().filter(|i| *i == 0).map(|_| wrong(CLUSTER_IPS, FIXED)));
-    if new.len() < before.len() {
-        errors.extend(released_second(svc, new, "ipFamily"));
+    errors.extend(differing_indexes(new, previous).next().filter(|i| *i == 0).map(|_| error(CLUSTER_IPS, FIXED)));
+    if new.len() < previous.len() {
+        errors.extend(secondary_release_error(svc, new, "ipFamily"));
     }
     errors
 }
 
-fn differing<'a>(new: &'a [Value], old: &'a [Value]) -> impl Iterator<Item = usize> + 'a {
+fn differing_indexes<'a>(new: &'a [Value], old: &'a [Value]) -> impl Iterator<Item = usize> + 'a {
     new.iter().zip(old).enumerate().filter(|(_, (new, old))| new != old).map(|(i, _)| i)
 }
 
-fn released_second(svc: &Value, left: &[Value], what: &str) -> Option<FieldError> {
+fn secondary_release_error(svc: &Value, left: &[Value], what: &str) -> Option<FieldError> {
     (left.len() == 1 && svc.text(POLICY) != "SingleStack").then(|| {
         let detail = format!("must be set to 'SingleStack' when releasing the secondary {what}");
         FieldError::invalid(POLICY, svc.at(POLICY).clone(), detail)
@@ -180,12 +181,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn found(spec: Value) -> Vec<String> {
+    fn errors(spec: Value) -> Vec<String> {
         cluster_ips(&json!({ "spec": spec }), None).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_fields_must_agree() {
+    fn fields_must_be_consistent() {
         let cases = [
             (json!({}), vec![]),
             (json!({"clusterIP": "None", "clusterIPs": ["None"]}), vec![]),
@@ -224,16 +225,16 @@ mod tests {
             ),
             (json!({"type": "ExternalName", "clusterIP": "x"}), vec![]),
         ];
-        for (spec, errors) in cases {
-            assert_eq!(found(spec.clone()), errors, "{spec}");
+        for (spec, expected) in cases {
+            assert_eq!(errors(spec.clone()), expected, "{spec}");
         }
     }
 
     #[test]
-    fn three_addresses_of_one_family_are_wrong_in_three_ways() {
+    fn three_addresses_of_one_family_return_three_errors() {
         let list = "[\"10.96.0.81\",\"10.96.0.82\",\"10.96.0.83\"]";
         assert_eq!(
-            found(json!({"clusterIPs": ["10.96.0.81", "10.96.0.82", "10.96.0.83"]})),
+            errors(json!({"clusterIPs": ["10.96.0.81", "10.96.0.82", "10.96.0.83"]})),
             [
                 format!("spec.clusterIPs: Invalid value: {list}: must be empty when `clusterIP` is not specified"),
                 format!("spec.clusterIPs: Invalid value: {list}: may only hold up to 2 values"),
@@ -243,22 +244,22 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_cannot_be_read_end_the_check() {
+    fn invalid_addresses_skip_the_family_checks() {
         assert_eq!(
-            found(json!({"clusterIP": "nope", "clusterIPs": ["nope", "nope"]})).len(),
+            errors(json!({"clusterIP": "nope", "clusterIPs": ["nope", "nope"]})).len(),
             2,
             "one per address, nothing about families"
         );
     }
 
-    fn change_found(new: Value, old: Value) -> Vec<String> {
-        change(&json!({ "spec": new }), &json!({ "spec": old })).iter().map(ToString::to_string).collect()
+    fn update_errors(new: Value, old: Value) -> Vec<String> {
+        update(&json!({ "spec": new }), &json!({ "spec": old })).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_first_address_and_family_stay() {
+    fn primary_address_and_family_are_immutable() {
         let old = json!({"clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"});
-        assert!(change_found(old.clone(), old.clone()).is_empty());
+        assert!(update_errors(old.clone(), old.clone()).is_empty());
         let cases = [
             (
                 json!({"clusterIPs": ["10.0.0.2"], "ipFamilies": ["IPv4"]}),
@@ -279,27 +280,27 @@ mod tests {
             (json!({"type": "ExternalName"}), vec![]),
         ];
         for (new, errors) in cases {
-            assert_eq!(change_found(new.clone(), old.clone()), errors, "{new}");
+            assert_eq!(update_errors(new.clone(), old.clone()), errors, "{new}");
         }
     }
 
     #[test]
-    fn a_second_address_goes_only_with_a_single_stack_policy() {
+    fn removing_the_secondary_address_requires_single_stack() {
         let old = json!({"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"]});
         let one = |policy: &str| json!({"clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": policy});
-        assert!(change_found(one("SingleStack"), old.clone()).is_empty());
+        assert!(update_errors(one("SingleStack"), old.clone()).is_empty());
         let shown =
             "spec.ipFamilyPolicy: Invalid value: \"PreferDualStack\": must be set to 'SingleStack' when releasing";
         assert_eq!(
-            change_found(one("PreferDualStack"), old.clone()),
+            update_errors(one("PreferDualStack"), old.clone()),
             [format!("{shown} the secondary clusterIP"), format!("{shown} the secondary ipFamily")]
         );
-        assert!(change_found(old.clone(), one("SingleStack")).is_empty());
+        assert!(update_errors(old.clone(), one("SingleStack")).is_empty());
     }
 
     #[test]
-    fn a_headless_service_may_change_its_families() {
+    fn headless_service_can_change_its_families() {
         let headless = |families: Value| json!({"clusterIPs": ["None"], "ipFamilies": families});
-        assert!(change_found(headless(json!(["IPv6"])), headless(json!(["IPv4", "IPv6"]))).is_empty());
+        assert!(update_errors(headless(json!(["IPv6"])), headless(json!(["IPv4", "IPv6"]))).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Checks of `spec.ports`.
+//! Validation of `spec.ports`.
 
 use std::collections::HashSet;
 
@@ -11,24 +11,24 @@ use crate::value::Json;
 
 const PORTS: &str = "spec.ports";
 
-/// Only a headless Service and an ExternalName can do without ports.
+/// Requires at least one port, except for headless and ExternalName Services.
 pub(super) fn presence(svc: &Value) -> Option<FieldError> {
     let needed = !shape::is_headless(svc) && !shape::is_external_name(svc);
     (needed && svc.list(PORTS).is_empty()).then(|| FieldError::required(PORTS, ""))
 }
 
-/// Each port by itself.
+/// Validates each port.
 pub(super) fn each(svc: &Value) -> Vec<FieldError> {
     let ports = svc.list(PORTS);
     let mut names: HashSet<&str> = HashSet::new();
     let mut errors = Vec::new();
     for (i, port) in ports.iter().enumerate() {
         let at = format!("{PORTS}[{i}]");
-        errors.extend(name(&format!("{at}.name"), port.text("name"), ports.len() > 1, &mut names));
+        errors.extend(validate_name(&format!("{at}.name"), port.text("name"), ports.len() > 1, &mut names));
         let number = port.int("port").unwrap_or_default();
-        errors.extend(port_number(&format!("{at}.port"), number));
+        errors.extend(validate_port_number(&format!("{at}.port"), number));
         errors.extend(validation::protocol(&format!("{at}.protocol"), port.text("protocol")));
-        errors.extend(target_port(&format!("{at}.targetPort"), port.at("targetPort")));
+        errors.extend(validate_target_port(&format!("{at}.targetPort"), port.at("targetPort")));
         if let Some(protocol) = port.at("appProtocol").as_str() {
             let texts = validation::qualified_name(protocol);
             errors.extend(validation::invalid_each(&format!("{at}.appProtocol"), protocol, texts));
@@ -37,7 +37,7 @@ pub(super) fn each(svc: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn name<'a>(field: &str, name: &'a str, needed: bool, names: &mut HashSet<&'a str>) -> Vec<FieldError> {
+fn validate_name<'a>(field: &str, name: &'a str, needed: bool, names: &mut HashSet<&'a str>) -> Vec<FieldError> {
     if name.is_empty() {
         return Vec::from_iter(needed.then(|| FieldError::required(field, "")));
     }
@@ -48,26 +48,26 @@ fn name<'a>(field: &str, name: &'a str, needed: bool, names: &mut HashSet<&'a st
     errors
 }
 
-fn port_number(field: &str, port: i64) -> Vec<FieldError> {
+fn validate_port_number(field: &str, port: i64) -> Vec<FieldError> {
     validation::port_number(port).into_iter().map(|text| FieldError::invalid(field, port, text)).collect()
 }
 
-fn target_port(field: &str, target: &Value) -> Vec<FieldError> {
+fn validate_target_port(field: &str, target: &Value) -> Vec<FieldError> {
     match target.as_str() {
         Some(name) => validation::invalid_each(field, name, validation::is_valid_port_name(name)),
-        None => port_number(field, target.as_i64().unwrap_or_default()),
+        None => validate_port_number(field, target.as_i64().unwrap_or_default()),
     }
 }
 
-/// All ports together.
+/// Validates all ports together: node ports of the type, and duplicates.
 pub(super) fn together(svc: &Value) -> Vec<FieldError> {
-    let mut errors = unwanted_node_ports(svc);
-    errors.extend(repeated_node_ports(svc));
-    errors.extend(repeated_ports(svc));
+    let mut errors = forbidden_node_ports(svc);
+    errors.extend(duplicate_node_ports(svc));
+    errors.extend(duplicate_ports(svc));
     errors
 }
 
-fn unwanted_node_ports(svc: &Value) -> Vec<FieldError> {
+fn forbidden_node_ports(svc: &Value) -> Vec<FieldError> {
     if shape::type_of(svc) != ServiceType::ClusterIp {
         return Vec::new();
     }
@@ -77,7 +77,7 @@ fn unwanted_node_ports(svc: &Value) -> Vec<FieldError> {
     ports.filter(|(_, port)| shape::node_port(port) != 0).map(|(i, _)| forbidden(i)).collect()
 }
 
-fn repeated_node_ports(svc: &Value) -> Vec<FieldError> {
+fn duplicate_node_ports(svc: &Value) -> Vec<FieldError> {
     let mut seen: HashSet<(&str, i64)> = HashSet::new();
     let mut errors = Vec::new();
     for (i, port) in svc.list(PORTS).iter().enumerate() {
@@ -89,20 +89,20 @@ fn repeated_node_ports(svc: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn repeated_ports(svc: &Value) -> Vec<FieldError> {
+fn duplicate_ports(svc: &Value) -> Vec<FieldError> {
     let mut seen: HashSet<(&str, i64)> = HashSet::new();
     let mut errors = Vec::new();
     for (i, port) in svc.list(PORTS).iter().enumerate() {
         let key = (port.text("protocol"), port.int("port").unwrap_or_default());
         if !seen.insert(key) {
-            errors.push(FieldError::duplicate_as(format!("{PORTS}[{i}]"), shown_key(key), ""));
+            errors.push(FieldError::duplicate_as(format!("{PORTS}[{i}]"), format_key(key), ""));
         }
     }
     errors
 }
 
-/// upstream: the key is shown as a port that has nothing else, with the field names of Go.
-fn shown_key((protocol, port): (&str, i64)) -> String {
+/// upstream: the key is formatted as a port without other values, with Go's field names.
+fn format_key((protocol, port): (&str, i64)) -> String {
     let protocol = Value::from(protocol);
     format!(r#"{{"Name":"","Protocol":{protocol},"AppProtocol":null,"Port":{port},"TargetPort":0,"NodePort":0}}"#)
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ports_need_names_and_distinct_ones() {
+    fn multiple_ports_need_unique_names() {
         let svc = |ports: Value| json!({"spec": {"ports": ports}});
         let port = |name: &str| json!({"name": name, "port": 80, "targetPort": 80, "protocol": "TCP"});
         assert!(each(&svc(json!([port("")]))).is_empty());
@@ -129,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_port_is_checked() {
+    fn all_fields_of_a_port_are_validated() {
         let svc =
             json!({"spec": {"ports": [{"port": 70_000, "protocol": "ICMP", "targetPort": "-", "appProtocol": "a b"}]}});
-        let found = texts(each(&svc));
+        let errors = texts(each(&svc));
         let starts = [
             "spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive",
             "spec.ports[0].protocol: Unsupported value: \"ICMP\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
@@ -140,14 +140,14 @@ mod tests {
             "spec.ports[0].targetPort: Invalid value: \"-\": must not begin or end with a hyphen",
             "spec.ports[0].appProtocol: Invalid value: \"a b\": name part must consist of",
         ];
-        assert_eq!(found.len(), starts.len(), "{found:?}");
-        for (text, start) in found.iter().zip(starts) {
+        assert_eq!(errors.len(), starts.len(), "{errors:?}");
+        for (text, start) in errors.iter().zip(starts) {
             assert!(text.starts_with(start), "{text}");
         }
     }
 
     #[test]
-    fn repeated_ports_are_shown_the_way_go_does() {
+    fn duplicate_ports_are_formatted_as_go_structs() {
         let svc = json!({"spec": {"type": "NodePort", "ports": [
             {"port": 80, "protocol": "TCP", "nodePort": 30_001},
             {"port": 80, "protocol": "TCP", "nodePort": 30_001},
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_ip_service_has_no_node_ports() {
+    fn cluster_ip_service_rejects_node_ports() {
         let svc = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}, {"port": 81, "nodePort": 30_001}]}});
         assert_eq!(
             texts(together(&svc)),

@@ -1,4 +1,4 @@
-//! What is allowed but unwise, for `Warning` headers.
+//! Warnings about valid but discouraged fields of a Service, for `Warning` headers.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::shape::{self, NONE, ServiceType};
 use crate::validation::address;
 use crate::value::Json;
 
-/// About the object as a whole.
+/// Returns the warnings of the whole object.
 pub(super) fn of_service(svc: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if annotation(svc, TOPOLOGY_HINTS).is_some() {
@@ -35,7 +35,7 @@ pub(super) fn of_service(svc: &Value) -> Vec<String> {
     warnings
 }
 
-/// About a change of its status.
+/// Returns the warnings of a status update.
 pub(super) fn of_status(svc: &Value) -> Vec<String> {
     const INGRESS: &str = "status.loadBalancer.ingress";
     let ingress = svc.list(INGRESS).iter().enumerate();
@@ -75,7 +75,8 @@ fn of_each(svc: &Value, path: &str, warning: fn(&str, &str) -> Option<String>) -
     given.filter_map(|(i, text)| warning(&format!("{path}[{i}]"), text)).collect()
 }
 
-/// Fields that nothing checks (`loadBalancerIP`) may hold addresses that other fields refuse.
+/// Returns a warning for a non-canonical address. Fields without validation, such as `loadBalancerIP`, can even have
+/// non-standard addresses, which other fields reject.
 fn ip_warning(field: &str, text: &str) -> Option<String> {
     let plain = address::parse_ip(text)?;
     match text.parse::<IpAddr>() {
@@ -90,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_unwise_field_has_its_warning() {
+    fn discouraged_fields_return_warnings() {
         let cases = [
             (json!({"type": "ClusterIP"}), vec![]),
             (json!({"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"]}), vec![]),
@@ -127,16 +128,16 @@ mod tests {
                 ],
             ),
         ];
-        for (mut spec, wanted) in cases {
+        for (mut spec, expected) in cases {
             if spec.get("sessionAffinity").is_none() {
                 spec["sessionAffinity"] = "None".into();
             }
-            assert_eq!(of_service(&json!({ "spec": spec })), wanted, "{spec}");
+            assert_eq!(of_service(&json!({ "spec": spec })), expected, "{spec}");
         }
     }
 
     #[test]
-    fn an_old_annotation_has_a_successor() {
+    fn deprecated_annotation_returns_a_warning() {
         let svc = json!({"metadata": {"annotations": {TOPOLOGY_HINTS: "auto"}}});
         assert_eq!(
             of_service(&svc),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ingress_addresses_should_be_canonical() {
+    fn non_canonical_ingress_address_returns_a_warning() {
         let svc = json!({"status": {"loadBalancer": {"ingress": [{"hostname": "a"}, {"ip": "FD00::1"}]}}});
         assert_eq!(
             of_status(&svc),

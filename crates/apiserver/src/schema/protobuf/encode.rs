@@ -1,18 +1,18 @@
-//! Writes protobuf, for tests only: the other direction of the transcoder, by the same table.
+//! Encodes protobuf from the type table, for tests only.
 
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use crate::schema::{Struct, Ty, TypeId, Wire, schema};
 
-/// The body a client would send.
+/// Builds the request body of a client.
 pub(crate) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut meta = delimited(1, api_version.as_bytes());
     meta.extend(delimited(2, kind.as_bytes()));
     [b"k8s\0".to_vec(), delimited(1, &meta), delimited(2, raw)].concat()
 }
 
-/// The message of a canonical value.
+/// Encodes a canonical value as a message.
 pub(crate) fn encode(id: TypeId, value: &Value) -> Vec<u8> {
     value.as_object().map(|object| message(schema().get(id), object)).unwrap_or_default()
 }

@@ -1,11 +1,11 @@
-//! Reads protobuf requests into the same canonical values that JSON requests give.
+//! Decodes protobuf requests into the same canonical values as JSON requests.
 //!
-//! The table of types says which number is which field; nothing here is per kind. Answers are never protobuf: every
+//! The type table maps field numbers to fields; there is no code per kind. Responses are never protobuf, because every
 //! client that sends it also accepts JSON.
 //!
 //! ```text
 //! "k8s\0" Unknown { 1: TypeMeta { 1: apiVersion, 2: kind }, 2: raw }
-//!                                                            └─► the object, read by its type
+//!                                                            └─► the object, decoded by its type
 //! ```
 
 mod wire;
@@ -15,20 +15,20 @@ pub(crate) mod encode;
 
 use serde_json::{Map, Value};
 
-use super::decode::{fill_always, keeps, zero};
+use super::decode::{fill_always, is_serialized, zero};
 use super::{DecodeError, Field, Schema, Ty, TypeId, Wire, bytes, time};
 use crate::go_text;
 use crate::quantity::Quantity;
 use wire::{Fields, Payload};
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Deeper than any type of the API reaches.
+/// Maximum nesting depth; no API type is nested deeper.
 const MAX_DEPTH: usize = 64;
 
-/// Reads a protobuf body: the envelope names `apiVersion` and `kind`, and `type_of` says which type that is.
-/// The answer is canonical, with `apiVersion` and `kind` set as far as the envelope has them.
+/// Decodes a protobuf body: the envelope contains `apiVersion` and `kind`, and `type_of` maps them to a type.
+/// The returned value is canonical, with `apiVersion` and `kind` if the envelope has them.
 ///
-/// A problem of the envelope is a [`DecodeError::Syntax`], one of the object a [`DecodeError::Type`].
+/// An invalid envelope is a [`DecodeError::Syntax`], an invalid object a [`DecodeError::Type`].
 pub(crate) fn decode_protobuf(
     schema: &Schema,
     body: &[u8],
@@ -51,7 +51,7 @@ fn not_registered(version: &str, kind: &str) -> String {
     format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"")
 }
 
-/// What surrounds every object.
+/// The envelope of every object.
 #[derive(Default)]
 struct Envelope<'a> {
     api_version: String,
@@ -97,7 +97,7 @@ fn text(payload: Payload<'_>, field: &str) -> Result<String, String> {
     Ok(go_text::valid_text(payload.bytes(field)?).into_owned())
 }
 
-/// Reads messages by their type.
+/// Decodes messages by type.
 #[derive(Clone, Copy)]
 struct Reader<'s> {
     schema: &'s Schema,
@@ -112,7 +112,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a message into an object, which may hold what an earlier part of the same field left.
+    /// Decodes a message into an object, which may have values from an earlier occurrence of the same field.
     fn message(self, id: TypeId, bytes: &[u8], object: &mut Map<String, Value>) -> Result<(), String> {
         self.fields(id, bytes, object)?;
         fill_always(id, object);
@@ -132,7 +132,7 @@ impl Reader<'_> {
                         self.field(field, payload, object)?;
                     }
                 }
-                // Newer clients know more fields.
+                // Newer clients may send more fields.
                 None => {}
             }
         }
@@ -151,14 +151,14 @@ impl Reader<'_> {
             }
             ty => self.value(ty, field.name, payload)?,
         };
-        match keeps(field, &value) {
+        match is_serialized(field, &value) {
             true => object.insert(field.name.to_owned(), value),
             false => object.remove(field.name),
         };
         Ok(())
     }
 
-    /// Adds to a list: one item, or all numbers of a packed one.
+    /// Appends to a list: one item, or all numbers of a packed field.
     fn items(self, item: &Ty, name: &str, payload: Payload<'_>, earlier: Option<Value>) -> Result<Value, String> {
         let mut items = match earlier {
             Some(Value::Array(items)) => items,
@@ -198,7 +198,7 @@ impl Reader<'_> {
             Ty::Bool => (payload.varint(name)? != 0).into(),
             Ty::Double => match payload {
                 Payload::Fixed64(bits) => f64::from_bits(bits).into(),
-                other => return Err(other.refused(name)),
+                other => return Err(other.wrong_type_error(name)),
             },
             Ty::Bytes => bytes::encode(payload.bytes(name)?).into(),
             Ty::Quantity => quantity(payload.bytes(name)?)?,
@@ -212,8 +212,8 @@ impl Reader<'_> {
                 self.deeper()?.message(*id, payload.bytes(name)?, &mut object)?;
                 Value::Object(object)
             }
-            // A list of lists has no form on the wire.
-            Ty::List(_) | Ty::Map(_) => return Err(payload.refused(name)),
+            // Protobuf cannot encode a list of lists.
+            Ty::List(_) | Ty::Map(_) => return Err(payload.wrong_type_error(name)),
         })
     }
 }
@@ -225,7 +225,7 @@ fn into_object(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
-/// The value of a map entry that carries none.
+/// The default value of a map entry without a value.
 fn absent(ty: &Ty) -> Value {
     match ty {
         Ty::Bytes => "".into(),
@@ -233,9 +233,9 @@ fn absent(ty: &Ty) -> Value {
     }
 }
 
-// === Messages with a JSON form of their own ===
+// === Messages with a special JSON form ===
 
-/// `{1: text}`.
+/// `{1: string}`.
 fn quantity(message: &[u8]) -> Result<Value, String> {
     let mut value = zero(&Ty::Quantity);
     for field in Fields::of("Quantity", message) {
@@ -246,7 +246,7 @@ fn quantity(message: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// `{1: type, 2: number, 3: text}`; type 0 is a number.
+/// `{1: type, 2: number, 3: string}`; type 0 is a number.
 fn int_or_string(message: &[u8]) -> Result<Value, String> {
     let (mut kind, mut number, mut string) = (0, 0, String::new());
     for field in Fields::of("IntOrString", message) {
@@ -264,7 +264,7 @@ fn int_or_string(message: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// `{1: seconds, 2: nanoseconds}`; an empty message is no time at all.
+/// `{1: seconds, 2: nanoseconds}`; an empty message is an unset time.
 fn timestamp(message: &[u8], write: impl Fn(i64, i32) -> Result<Value, String>) -> Result<Value, String> {
     if message.is_empty() {
         return Ok(Value::Null);
@@ -294,7 +294,7 @@ fn raw_json(message: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// `{1: text, 1: text, …}`.
+/// `{1: string, 1: string, …}`.
 fn strings(message: &[u8]) -> Result<Value, String> {
     let mut items = Vec::new();
     for field in Fields::of("ExtraValue", message) {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_bodies_are_read() {
+    fn recorded_bodies_are_decoded() {
         let body = recorded("azhzAAoPCgJ2MRIJQ29uZmlnTWFwEg8KBQoBYRoAEgYKAWsSAXYaACIA");
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
         assert_eq!(read("core/v1.ConfigMap", &body), Ok(map));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused_in_the_words_of_the_api() {
+    fn invalid_envelopes_are_rejected_with_upstream_messages() {
         for (body, want) in [
             (&b""[..], "empty data"),
             (b"notproto", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    /// The same object, sent as JSON and as protobuf, is the same value.
+    /// Asserts that an object decodes to the same value from JSON and from protobuf.
     fn assert_same(ty: &str, object: Value) {
         let id = schema().id(ty);
         let from_json = decode(id, &object).unwrap().value;
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_and_json_give_the_same_value() {
+    fn protobuf_and_json_decode_to_the_same_value() {
         assert_same(
             "core/v1.Pod",
             json!({
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_given_twice_adds_to_messages_and_replaces_scalars() {
+    fn duplicate_fields_merge_messages_and_replace_scalars() {
         // metadata {name: "a", namespace: "n"}, metadata {name: ""}
         let raw = [0x0a, 6, 0x0a, 1, b'a', 0x1a, 1, b'n', 0x0a, 2, 0x0a, 0];
         assert_eq!(message("core/v1.ConfigMap", &raw), Ok(json!({"metadata": {"namespace": "n"}})));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_skipped_and_wrong_ones_named() {
+    fn unknown_fields_are_skipped_and_wrong_wire_types_rejected() {
         assert_eq!(message("core/v1.ConfigMap", &[0xf8, 0x07, 1]), Ok(json!({"metadata": {}})));
         let wrong = message("core/v1.ConfigMap", &[0x08, 1]);
         assert_eq!(wrong, Err("proto: wrong wireType = 0 for field ObjectMeta".to_owned()));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_time_is_none_and_second_zero_is_1970() {
+    fn an_empty_time_is_unset_and_second_zero_is_1970() {
         let created = |raw: &[u8]| message("meta/v1.ObjectMeta", raw).unwrap()["creationTimestamp"].clone();
         assert_eq!(created(&[0x42, 0]), Value::Null);
         assert_eq!(created(&[0x42, 2, 0x08, 0]), "1970-01-01T00:00:00Z");

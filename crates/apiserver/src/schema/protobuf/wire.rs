@@ -1,13 +1,13 @@
-//! The wire format: a message as a sequence of numbered fields.
+//! The protobuf wire format: a message is a sequence of numbered fields.
 
 const UNEXPECTED_END: &str = "unexpected EOF";
 const NUMBER_TOO_LONG: &str = "proto: integer overflow";
 const NEGATIVE_LENGTH: &str = "proto: negative length found during unmarshaling";
 const UNEXPECTED_GROUP_END: &str = "proto: unexpected end of group";
-/// Groups are not used by the API; what clients may nest of them is skipped up to this depth.
+/// Maximum nesting depth of skipped groups, which the API does not use.
 const MAX_GROUPS: usize = 100;
 
-/// What a field carries.
+/// The value of a field on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Payload<'a> {
     Varint(u64),
@@ -21,19 +21,19 @@ impl<'a> Payload<'a> {
     pub(super) fn bytes(self, field: &str) -> Result<&'a [u8], String> {
         match self {
             Payload::Bytes(bytes) => Ok(bytes),
-            other => Err(other.refused(field)),
+            other => Err(other.wrong_type_error(field)),
         }
     }
 
     pub(super) fn varint(self, field: &str) -> Result<u64, String> {
         match self {
             Payload::Varint(number) => Ok(number),
-            other => Err(other.refused(field)),
+            other => Err(other.wrong_type_error(field)),
         }
     }
 
-    /// The words for a field that carries something else than it should.
-    pub(super) fn refused(self, field: &str) -> String {
+    /// The error for a field with the wrong wire type.
+    pub(super) fn wrong_type_error(self, field: &str) -> String {
         let wire_type = match self {
             Payload::Varint(_) => 0,
             Payload::Fixed64(_) => 1,
@@ -45,7 +45,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The Go name of a field, by its JSON name.
+/// The Go name of a field with this JSON name.
 fn go_name(field: &str) -> String {
     match field {
         "metadata" => "ObjectMeta".to_owned(),
@@ -56,14 +56,14 @@ fn go_name(field: &str) -> String {
     }
 }
 
-/// The fields of a message, in the order they were written.
+/// The fields of a message, in wire order.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
     message: &'a str,
 }
 
 impl<'a> Fields<'a> {
-    /// `message` is the type's name, for errors.
+    /// `message` is the type name for errors.
     pub(super) fn of(message: &'a str, bytes: &'a [u8]) -> Fields<'a> {
         Fields { rest: bytes, message }
     }
@@ -110,7 +110,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The numbers of a packed list.
+/// The numbers of a packed field.
 pub(super) fn packed(mut bytes: &[u8]) -> impl Iterator<Item = Result<u64, String>> {
     std::iter::from_fn(move || {
         let number = (!bytes.is_empty()).then(|| take_varint(&mut bytes));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_every_kind_are_read() {
+    fn fields_of_every_wire_type_are_decoded() {
         let bytes =
             [0x08, 0x96, 0x01, 0x12, 1, b'x', 0x1b, 0x20, 1, 0x1c, 0x25, 1, 0, 0, 0, 0x29, 2, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_messages_are_described_in_the_words_of_the_generated_decoders() {
+    fn malformed_messages_have_the_errors_of_generated_go_decoders() {
         for (bytes, want) in [
             (&[0x0a, 5, b'x'][..], "unexpected EOF"),
             (&[0x80], "unexpected EOF"),

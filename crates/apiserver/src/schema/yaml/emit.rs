@@ -1,5 +1,5 @@
-//! Writes YAML in block style: maps are sorted, lists stand at the column of their key, and lines of text fold at blanks
-//! past column 80.
+//! Writes YAML in block style: map keys are sorted, lists have the indentation of their key, and long strings are folded at
+//! spaces after column 80.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ pub(super) fn emit(value: &Value) -> String {
     out
 }
 
-/// Writes a value whose first line starts at the present column, and whose further lines are indented.
+/// Writes a value whose first line starts at the current column and whose other lines are indented.
 fn block(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(entries) if !entries.is_empty() => mapping(out, entries, indent),
@@ -31,13 +31,13 @@ fn block(out: &mut String, value: &Value, indent: usize) {
 fn mapping(out: &mut String, entries: &Map<String, Value>, indent: usize) {
     for (i, (key, value)) in entries.iter().enumerate() {
         if i > 0 {
-            blanks(out, indent);
+            indent_by(out, indent);
         }
         if key.chars().count() > LONG_KEY {
             out.push_str("? ");
             text(out, key, None);
             out.push('\n');
-            blanks(out, indent);
+            indent_by(out, indent);
             out.push_str(": ");
             block(out, value, indent + STEP);
             continue;
@@ -50,7 +50,7 @@ fn mapping(out: &mut String, entries: &Map<String, Value>, indent: usize) {
             _ => None,
         };
         out.push(if nested.is_some() { '\n' } else { ' ' });
-        blanks(out, nested.unwrap_or(0));
+        indent_by(out, nested.unwrap_or(0));
         block(out, value, nested.unwrap_or(indent));
     }
 }
@@ -58,14 +58,14 @@ fn mapping(out: &mut String, entries: &Map<String, Value>, indent: usize) {
 fn sequence(out: &mut String, items: &[Value], indent: usize) {
     for (i, item) in items.iter().enumerate() {
         if i > 0 {
-            blanks(out, indent);
+            indent_by(out, indent);
         }
         out.push_str("- ");
         block(out, item, indent + STEP);
     }
 }
 
-fn blanks(out: &mut String, count: usize) {
+fn indent_by(out: &mut String, count: usize) {
     out.extend(std::iter::repeat_n(' ', count));
 }
 
@@ -76,7 +76,7 @@ fn scalar(out: &mut String, value: &Value, fold: Option<usize>) {
     }
 }
 
-/// Writes a text: plain where that is safe, else in quotes. With the indentation of its parent given, it may be folded.
+/// Writes a string: plain where that is unambiguous, else quoted. It may be folded if `fold` has the parent's indentation.
 fn text(out: &mut String, text: &str, fold: Option<usize>) {
     if !text.chars().all(is_printable) || resolve::is_ambiguous(text) {
         return double_quoted(out, text);
@@ -91,7 +91,7 @@ fn text(out: &mut String, text: &str, fold: Option<usize>) {
     }
 }
 
-/// Writes characters, with a line break in place of single blanks past the width.
+/// Writes characters, replacing single spaces after the maximum width with line breaks.
 fn folded(out: &mut String, text: &str, fold: Option<usize>) {
     let mut column = out.rsplit('\n').next().unwrap_or_default().chars().count();
     let mut before = ' ';
@@ -101,7 +101,7 @@ fn folded(out: &mut String, text: &str, fold: Option<usize>) {
         match fold.filter(|_| single && column > WIDTH) {
             Some(indent) => {
                 out.push('\n');
-                blanks(out, indent + STEP);
+                indent_by(out, indent + STEP);
                 column = indent + STEP;
             }
             None => {
@@ -127,8 +127,8 @@ fn double_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Reports whether a plain text would be read as something else: by its first or last character, or by a `: ` or ` #`
-/// inside.
+/// Whether a plain string would be parsed as something else because of its first or last character, or a `: ` or ` #`
+/// inside it.
 fn has_indicators(text: &str) -> bool {
     text.starts_with(|c: char| "-?:,[]{}#&*!|>'\"%@`= ".contains(c))
         || text.ends_with([' ', ':'])
@@ -146,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_look_like_the_recorded_ones() {
+    fn objects_are_formatted_as_recorded() {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404, "reason": "NotFound",
             "message": "configmaps \"none\" not found", "details": {"name": "none", "kind": "configmaps"},
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_stand_at_the_column_of_their_key() {
+    fn lists_have_the_indentation_of_their_key() {
         let value = json!({"a": [1, {"b": 2, "c": [true, null]}, [], ["x", {"y": "z"}]], "d": {"e": {"f": []}}});
         let want = "a:\n- 1\n- b: 2\n  c:\n  - true\n  - null\n- []\n- - x\n  - \"y\": z\nd:\n  e:\n    f: []\n";
         assert_eq!(emit(&value), want);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_stand_only_where_they_are_needed() {
+    fn strings_are_quoted_only_where_needed() {
         for (text, want) in [
             ("plain text", "plain text"),
             ("", "\"\""),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_folded_at_blanks() {
+    fn long_strings_are_folded_at_spaces() {
         let words = vec!["word"; 30].join(" ");
         let line = vec!["word"; 16].join(" ");
         let rest = vec!["word"; 14].join(" ");

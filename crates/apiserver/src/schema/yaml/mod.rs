@@ -1,11 +1,11 @@
-//! YAML in and out, as the real server's library has it: YAML 1.1, converted to and from JSON.
+//! Parses and writes YAML as upstream's library does: YAML 1.1, converted to and from JSON.
 //!
 //! ```text
-//! text ─► events (granit) ─► read ─► Value        resolve: the meaning of a plain scalar
-//! Value ─► emit ─► text                           (emit asks resolve what needs quotes)
+//! text ─► events (granit) ─► read ─► Value        resolve: type of a plain scalar
+//! Value ─► emit ─► text                           (emit uses resolve to decide what needs quotes)
 //! ```
 //!
-//! Only the first document of a text counts. Of two equal keys the last one wins, and the pair is reported.
+//! Only the first document is read. Of duplicate keys the last one wins, and the duplicate is reported.
 
 mod emit;
 mod read;
@@ -16,9 +16,9 @@ use serde_json::{Map, Value};
 
 use super::StrictIssue;
 
-/// Reads a YAML document and reports keys that stand twice in a map, in document order.
+/// Parses a YAML document. Returns its value and its duplicate keys in document order.
 pub(crate) fn to_value(text: &[u8]) -> Result<(Value, Vec<StrictIssue>), String> {
-    // Most "YAML" is JSON: apply patches above all.
+    // Most YAML bodies are JSON, apply patches in particular.
     if let Ok(PlainJson(value)) = serde_json::from_slice(text) {
         return Ok((value, Vec::new()));
     }
@@ -38,7 +38,7 @@ pub(crate) fn to_text(value: &Value) -> String {
     emit::emit(value)
 }
 
-/// JSON without duplicate keys, which YAML reads the same way; anything else is an error.
+/// JSON without duplicate keys, which parses the same as YAML; anything else is an error.
 struct PlainJson(Value);
 
 impl<'de> Deserialize<'de> for PlainJson {
@@ -133,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_document_counts() {
+    fn only_the_first_document_is_read() {
         assert_eq!(value("a: 1\n---\nb: [\n"), json!({"a": 1}));
         assert_eq!(value("---\na: 1\n...\n"), json!({"a": 1}));
     }
 
     #[test]
-    fn keys_become_text() {
+    fn keys_are_converted_to_strings() {
         assert_eq!(
             value("1: a\n0x10: b\ntrue: c\nno: d\n1.5: e\n"),
             json!({"1": "a", "16": "b", "true": "c", "false": "d", "1.5": "e"})
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_bombs_do_not_go_off() {
+    fn alias_bombs_are_rejected() {
         let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for i in 1..10 {
             let items = vec![format!("*a{}", i - 1); 10].join(", ");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_cannot_be_repeated_without_end() {
+    fn the_size_of_expanded_aliases_is_limited() {
         let aliased = |length: usize, uses: usize| {
             let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(length), vec!["*a"; uses].join(", "));
             to_value(text.as_bytes()).map(|(value, _)| value["b"].as_array().map_or(0, Vec::len))
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_duplicates_are_reported() {
+    fn the_number_of_reported_duplicates_is_limited() {
         assert_eq!(issues(&"a: 1\n".repeat(1000)).len(), crate::schema::MAX_ISSUES);
     }
 
     #[test]
-    fn broken_yaml_is_refused_with_its_line() {
+    fn malformed_yaml_is_rejected_with_its_line() {
         assert_eq!(error("a: ["), "yaml: line 1: did not find expected node content");
         for text in ["a: b: c", "a:\n\tb: c", "a: 'x", "- a\nb: c", "a: b\n- c", "a: ]", "a: \u{1}"] {
             assert!(error(text).starts_with("yaml: "), "{text:?}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused() {
+    fn deep_nesting_is_rejected() {
         for text in ["[".repeat(5000), "- ".repeat(5000), "a: {".repeat(5000)] {
             assert!(to_value(text.as_bytes()).is_err());
         }

@@ -1,4 +1,4 @@
-//! Reads YAML into JSON values: resolves words, expands aliases and merges, and turns keys into text.
+//! Converts YAML to JSON values: resolves scalars, expands aliases and merges, and converts keys to strings.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use super::resolve::{self, Scalar};
 use crate::go_text;
 use crate::schema::{MAX_ISSUES, StrictIssue};
 
-/// Limit on all that aliases expand to: no more than a request body may hold. kube-apiserver has no such limit, so a few
-/// bytes for each use of a long text can exhaust its memory.
+/// Maximum total size of expanded aliases: that of a request body. kube-apiserver has no such limit, so a few bytes for each
+/// alias of a long string can exhaust its memory.
 const MAX_ALIASED_BYTES: usize = 3 << 20;
 
-/// Memory that a value takes besides its text, for the limit on aliases.
+/// Memory of a value besides its text, for the limit on aliases.
 const VALUE_BYTES: usize = 8;
 
-/// Reads the first document of a text. Returns its value and its duplicate keys.
+/// Reads the first document. Returns its value and its duplicate keys.
 pub(super) fn read(text: &str) -> Result<(Value, Vec<StrictIssue>), String> {
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -177,9 +177,9 @@ impl<'t, E: Iterator<Item = Result<(Event<'t>, Span), ScanError>>> Reader<'t, E>
     }
 }
 
-/// Merges a map, or a list of maps of which the earlier ones win.
+/// Merges a map, or a list of maps of which earlier ones take precedence.
 ///
-/// upstream: what is merged overrides the entries before it, and is overridden by those after it.
+/// upstream: a merge overrides the entries before it and is overridden by the entries after it.
 fn merge(value: Value, entries: &mut Map<String, Value>) -> Result<(), String> {
     let maps = match value {
         Value::Array(items) => items,
@@ -194,7 +194,7 @@ fn merge(value: Value, entries: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// A key as the text it becomes, and as messages show it.
+/// A key as a string, and as messages print it.
 fn key_text(key: Node) -> Result<(String, String), String> {
     match key.into_value()? {
         Value::String(text) => {
@@ -207,7 +207,7 @@ fn key_text(key: Node) -> Result<(String, String), String> {
     }
 }
 
-/// The bytes that a copy of a value takes, roughly.
+/// Approximate size of a copy of the value in bytes.
 fn size(value: &Value) -> usize {
     let content = match value {
         Value::String(text) => text.len(),
@@ -222,7 +222,7 @@ fn long_tag(tag: &Tag) -> String {
     format!("{}{}", tag.handle(), tag.suffix())
 }
 
-/// The message for a syntax error. The words are the parser's own, except for a bracket that is never closed.
+/// The message for a syntax error: the parser's own, except for an unclosed bracket.
 fn describe(text: &str, error: &ScanError) -> String {
     match error.kind() {
         ErrorKind::UnclosedFlowCollection { .. } => {

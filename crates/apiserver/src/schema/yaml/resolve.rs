@@ -1,4 +1,4 @@
-//! The meaning of a scalar by YAML 1.1, where `yes` is a boolean and `0777` is octal.
+//! Resolves scalars as YAML 1.1 does, where `yes` is a boolean and `0777` is octal.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ impl Scalar {
     }
 }
 
-/// A float as JSON has it: whole numbers lose their point, and infinity has no form.
+/// Converts a float to JSON: integers lose their decimal point, and infinity is an error.
 pub(super) fn float(number: f64) -> Result<Value, String> {
     if !number.is_finite() {
         return Err(format!("json: unsupported value: {number}"));
@@ -42,7 +42,7 @@ pub(super) fn float(number: f64) -> Result<Value, String> {
     }
 }
 
-/// Resolves a scalar by its tag, or by its text if it is plain. A tag that is not one of YAML's own makes it text.
+/// Resolves a scalar by its tag, or by its text if it is plain. A tag that is not a core tag makes it a string.
 pub(super) fn scalar(text: &str, is_plain: bool, tag: Option<&str>) -> Scalar {
     match tag {
         None if is_plain => plain(text),
@@ -51,7 +51,7 @@ pub(super) fn scalar(text: &str, is_plain: bool, tag: Option<&str>) -> Scalar {
     }
 }
 
-/// Reports whether a text needs quotes because readers take it for a number, a date, a boolean or null.
+/// Whether a string needs quotes because parsers would read it as a number, date, boolean or null.
 pub(super) fn is_ambiguous(text: &str) -> bool {
     let numeric = text.strip_prefix(['+', '-', '.']).unwrap_or(text).starts_with(|c: char| c.is_ascii_digit());
     numeric || plain(text) != Scalar::Text(text.to_owned()) || text == "<<" || text.starts_with("...")
@@ -83,7 +83,7 @@ fn numeric(text: &str) -> Option<Scalar> {
     integer(text).or_else(|| decimal(text).map(Scalar::Float))
 }
 
-/// Whole numbers with the prefixes of Go: `0x`, `0o`, `0b`, and a plain `0` for octal.
+/// Parses integers with Go's prefixes: `0x`, `0o`, `0b`, and a leading `0` for octal.
 fn integer(text: &str) -> Option<Scalar> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -106,12 +106,12 @@ fn integer(text: &str) -> Option<Scalar> {
         (false, Ok(number)) => Some(Scalar::Int(number)),
         (true, Ok(number)) => Some(Scalar::Int(-number)),
         (true, Err(_)) => (number == i64::MIN.unsigned_abs()).then_some(Scalar::Int(i64::MIN)),
-        // upstream: only an unsigned text can be a number past 63 bits.
+        // upstream: only a number without a sign can exceed 63 bits.
         (false, Err(_)) => (!text.starts_with('+')).then_some(Scalar::Uint(number)),
     }
 }
 
-/// `1`, `1.5`, `.5`, `1.`, with or without an exponent; nothing that overflows.
+/// Parses `1`, `1.5`, `.5` and `1.`, with or without an exponent; `None` on overflow.
 fn decimal(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.bytes().any(|b| b.is_ascii_digit());
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_words_follow_yaml_1_1() {
+    fn plain_scalars_are_resolved_as_yaml_1_1() {
         for (text, want) in [
             ("yes", Scalar::Bool(true)),
             ("Off", Scalar::Bool(false)),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_needed_where_a_word_means_something() {
+    fn ambiguous_strings_need_quotes() {
         for text in ["", "true", "no", "5", "1.5", "null", "2001-1-2", "2026-01-02T03:04:05Z", "1:30", "<<", "1_0"] {
             assert!(is_ambiguous(text), "{text}");
         }
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn tags_decide() {
+    fn tags_override_the_resolved_type() {
         assert_eq!(scalar("5", true, Some(STR_TAG)), Scalar::Text("5".into()));
         assert_eq!(scalar("5", false, Some("tag:yaml.org,2002:int")), Scalar::Int(5));
         assert_eq!(scalar("5", true, Some("!mine")), Scalar::Text("5".into()));
     }
 
     #[test]
-    fn whole_floats_are_integers() {
+    fn integral_floats_become_integers() {
         assert_eq!(float(1e3), Ok(1000.into()));
         assert!(float(f64::NEG_INFINITY).is_err());
     }

@@ -1,5 +1,5 @@
-//! Whole writes of Services, from the decoded object to the answer, as the real server was seen to answer them.
-//! The pools are real; metadata and storage are left out.
+//! Tests of complete Service writes, from the decoded object to the response, against recorded responses of kube-apiserver.
+//! They use real allocation pools, without metadata and storage.
 
 use serde_json::{Value, json};
 
@@ -20,17 +20,17 @@ fn decoded(body: &Value) -> Value {
     svc
 }
 
-fn checked(svc: Value, errors: &[crate::field_error::FieldError]) -> Result<Value, ApiError> {
+fn into_result(svc: Value, errors: &[crate::field_error::FieldError]) -> Result<Value, ApiError> {
     if errors.is_empty() { Ok(svc) } else { Err(ApiError::invalid(SERVICE, "a", errors)) }
 }
 
-/// The spec after a POST, or the message of the error.
+/// Returns the spec after a POST, or the error message.
 fn create(pools: &Pools, spec: Value) -> Result<Value, String> {
     let mut svc = decoded(&json!({"metadata": {"name": "a"}, "spec": spec}));
     let mut write = || {
-        let reservation = allocate::for_new(pools, false, &mut svc)?;
+        let reservation = allocate::for_create(pools, false, &mut svc)?;
         carry_over::drop_internal_policy_of_external_name(&mut svc);
-        let svc = checked(svc.clone(), &validate::create(&svc))?;
+        let svc = into_result(svc.clone(), &validate::create(&svc))?;
         if let Some(reservation) = reservation {
             reservation.commit();
         }
@@ -39,15 +39,15 @@ fn create(pools: &Pools, spec: Value) -> Result<Value, String> {
     write().map(|mut svc| svc["spec"].take()).map_err(|e: ApiError| e.message)
 }
 
-/// The spec after a PUT over the old one, or the message of the error.
+/// Returns the spec after a PUT over the old one, or the error message.
 fn replace(pools: &Pools, old: &Value, spec: Value) -> Result<Value, String> {
     let old = json!({"metadata": {"name": "a"}, "spec": old, "status": {"loadBalancer": {}}});
     let mut svc = decoded(&json!({"metadata": {"name": "a"}, "spec": spec}));
     let mut write = || {
-        let reservation = allocate::for_change(pools, false, &mut svc, &old)?;
+        let reservation = allocate::for_update(pools, false, &mut svc, &old)?;
         carry_over::drop_type_dependent(&mut svc, &old);
         carry_over::drop_internal_policy_of_external_name(&mut svc);
-        let svc = checked(svc.clone(), &validate::update(&svc, &old))?;
+        let svc = into_result(svc.clone(), &validate::update(&svc, &old))?;
         if let Some(reservation) = reservation {
             reservation.commit();
         }
@@ -56,9 +56,9 @@ fn replace(pools: &Pools, old: &Value, spec: Value) -> Result<Value, String> {
     write().map(|mut svc| svc["spec"].take()).map_err(|e: ApiError| e.message)
 }
 
-/// A spec of each sort that Services come in.
-fn of_sort(sort: &str) -> Value {
-    match sort {
+/// Returns the spec of a variant of [`VARIANTS`].
+fn spec_of(variant: &str) -> Value {
+    match variant {
         "clusterip" => json!({"ports": [{"port": 80}]}),
         "nodeport" => json!({"type": "NodePort", "ports": [{"port": 80}]}),
         "lb" => json!({"type": "LoadBalancer", "ports": [{"port": 80}]}),
@@ -68,16 +68,16 @@ fn of_sort(sort: &str) -> Value {
     }
 }
 
-const SORTS: [&str; 6] = ["clusterip", "nodeport", "lb", "lblocal", "extname", "headless"];
+const VARIANTS: [&str; 6] = ["clusterip", "nodeport", "lb", "lblocal", "extname", "headless"];
 
 #[test]
-fn every_sort_can_become_every_other_but_for_headless() {
-    for from in SORTS {
-        for to in SORTS {
+fn every_type_change_works_except_from_and_to_headless() {
+    for from in VARIANTS {
+        for to in VARIANTS {
             let pools = pools();
-            let old = create(&pools, of_sort(from)).unwrap();
-            let new = replace(&pools, &old, of_sort(to));
-            let addressed = |sort: &str| !matches!(sort, "extname" | "headless");
+            let old = create(&pools, spec_of(from)).unwrap();
+            let new = replace(&pools, &old, spec_of(to));
+            let has_cluster_ip = |variant: &str| !matches!(variant, "extname" | "headless");
             match (from, to) {
                 ("headless", "nodeport" | "lb" | "lblocal") => {
                     let text = new.unwrap_err();
@@ -86,19 +86,19 @@ fn every_sort_can_become_every_other_but_for_headless() {
                         "{text}"
                     );
                 }
-                (from, "headless") if addressed(from) => assert_eq!(
+                (from, "headless") if has_cluster_ip(from) => assert_eq!(
                     new.unwrap_err(),
                     "Service \"a\" is invalid: spec.clusterIPs[0]: Invalid value: [\"None\"]: may not change once set"
                 ),
-                ("headless", "clusterip") => assert_eq!(new.unwrap(), old, "the address, None, is inherited"),
-                _ => assert_same_but_allocated(&new.unwrap(), &create(&pools, of_sort(to)).unwrap(), from, to),
+                ("headless", "clusterip") => assert_eq!(new.unwrap(), old, "clusterIP None is inherited"),
+                _ => assert_equal_except_allocations(&new.unwrap(), &create(&pools, spec_of(to)).unwrap(), from, to),
             }
         }
     }
 }
 
-/// What a change leads to is what a new Service would be, except for the numbers.
-fn assert_same_but_allocated(changed: &Value, fresh: &Value, from: &str, to: &str) {
+/// Asserts that the updated spec equals that of a new Service, except for allocated values.
+fn assert_equal_except_allocations(changed: &Value, created: &Value, from: &str, to: &str) {
     let blank = |spec: &Value| {
         let mut spec = spec.clone();
         for path in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
@@ -113,22 +113,22 @@ fn assert_same_but_allocated(changed: &Value, fresh: &Value, from: &str, to: &st
         }
         spec
     };
-    assert_eq!(blank(changed), blank(fresh), "{from} to {to}");
+    assert_eq!(blank(changed), blank(created), "{from} to {to}");
 }
 
 #[test]
-fn numbers_survive_a_change_of_type_that_still_needs_them() {
+fn allocations_survive_a_type_change_that_still_needs_them() {
     let pools = pools();
-    let old = create(&pools, of_sort("lblocal")).unwrap();
-    let new = replace(&pools, &old, of_sort("nodeport")).unwrap();
+    let old = create(&pools, spec_of("lblocal")).unwrap();
+    let new = replace(&pools, &old, spec_of("nodeport")).unwrap();
     assert_eq!(new["clusterIP"], old["clusterIP"]);
     assert_eq!(new["ports"], old["ports"]);
     assert!(pools.has_port(new["ports"][0]["nodePort"].as_i64().unwrap()));
-    assert!(!pools.has_port(old["healthCheckNodePort"].as_i64().unwrap()), "given back");
+    assert!(!pools.has_port(old["healthCheckNodePort"].as_i64().unwrap()), "released");
 }
 
 #[test]
-fn what_a_refused_write_took_is_free_again() {
+fn rejected_write_releases_its_allocations() {
     let pools = pools();
     let bad = json!({"type": "NodePort", "clusterIP": "10.96.0.7", "sessionAffinity": "Z", "ports": [{"port": 80, "nodePort": 30_007}]});
     create(&pools, bad).unwrap_err();
@@ -138,37 +138,37 @@ fn what_a_refused_write_took_is_free_again() {
 
 proptest::proptest! {
     #[test]
-    fn the_pools_hold_what_the_services_hold(steps in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60)) {
+    fn pools_match_the_allocations_of_all_services(steps in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60)) {
         let pools = pools();
         let mut services: [Option<Value>; 4] = Default::default();
         for (service, step) in steps {
             let current = &mut services[service];
-            match (current.as_ref(), SORTS.get(step)) {
-                (None, Some(sort)) => *current = create(&pools, of_sort(sort)).ok(),
-                (Some(old), Some(sort)) => *current = replace(&pools, old, of_sort(sort)).ok().or(Some(old.clone())),
+            match (current.as_ref(), VARIANTS.get(step)) {
+                (None, Some(variant)) => *current = create(&pools, spec_of(variant)).ok(),
+                (Some(old), Some(variant)) => *current = replace(&pools, old, spec_of(variant)).ok().or(Some(old.clone())),
                 (Some(old), None) => {
                     allocate::release(&pools, &json!({"spec": old}));
                     *current = None;
                 }
                 (None, None) => {}
             }
-            let held: Vec<(usize, usize)> = services.iter().flatten().map(numbers).collect();
-            let total = held.iter().fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+            let counts: Vec<(usize, usize)> = services.iter().flatten().map(allocations).collect();
+            let total = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
             proptest::prop_assert_eq!(pools.in_use(), total);
         }
     }
 }
 
-/// How many addresses and ports a spec holds.
-fn numbers(spec: &Value) -> (usize, usize) {
+/// Returns the number of allocated addresses and ports of a spec.
+fn allocations(spec: &Value) -> (usize, usize) {
     let addresses = spec.texts("clusterIPs").iter().filter(|ip| **ip != "None").count();
     let ports = spec.list("ports").iter().filter(|port| port.has("nodePort")).count();
     (addresses, ports + usize::from(spec.has("healthCheckNodePort")))
 }
 
 #[test]
-fn new_objects_are_refused_for_reasons_in_order() {
-    let wrong: &[(Value, &str)] = &[
+fn create_reports_errors_in_order() {
+    let invalid: &[(Value, &str)] = &[
         (json!({}), "spec.ports: Required value"),
         (
             json!({"ports": [{"port": 0}]}),
@@ -241,24 +241,24 @@ fn new_objects_are_refused_for_reasons_in_order() {
              spec.sessionAffinity: Unsupported value: \"Z\": supported values: \"ClientIP\", \"None\"]",
         ),
     ];
-    for (spec, errors) in wrong {
+    for (spec, expected) in invalid {
         let message = create(&pools(), spec.clone()).unwrap_err();
-        assert_eq!(message, format!("Service \"a\" is invalid: {errors}"), "{spec}");
+        assert_eq!(message, format!("Service \"a\" is invalid: {expected}"), "{spec}");
     }
 }
 
 #[test]
-fn what_may_not_change_does_not() {
+fn immutable_fields_cannot_change() {
     let pools = pools();
     let class = |class: Value| json!({"type": "LoadBalancer", "loadBalancerClass": class, "ports": [{"port": 80}]});
     let old = create(&pools, class(json!("ex.com/a"))).unwrap();
-    let refused = |class_shown: &str| {
+    let rejected = |class_shown: &str| {
         format!(
             "Service \"a\" is invalid: spec.loadBalancerClass: Invalid value: {class_shown}: may not change once set"
         )
     };
-    assert_eq!(replace(&pools, &old, class(json!("ex.com/b"))).unwrap_err(), refused("\"ex.com/b\""));
-    assert_eq!(replace(&pools, &old, class(Value::Null)).unwrap_err(), refused("null"));
+    assert_eq!(replace(&pools, &old, class(json!("ex.com/b"))).unwrap_err(), rejected("\"ex.com/b\""));
+    assert_eq!(replace(&pools, &old, class(Value::Null)).unwrap_err(), rejected("null"));
 
     let local = |port: i64| json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port, "ports": [{"port": 80}]});
     let old = create(&pools, local(30_023)).unwrap();
@@ -270,8 +270,8 @@ fn what_may_not_change_does_not() {
 }
 
 #[test]
-fn annotations_are_checked_with_the_fields_they_stand_for() {
-    let found = |annotations: Value, kind: &str| {
+fn annotations_are_validated_like_their_fields() {
+    let errors = |annotations: Value, kind: &str| {
         let svc = decoded(&json!({
             "metadata": {"name": "a", "annotations": annotations}, "spec": {"type": kind, "ports": [{"port": 80}]},
         }));
@@ -279,9 +279,9 @@ fn annotations_are_checked_with_the_fields_they_stand_for() {
     };
     let ranges = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let field = format!("metadata.annotations[{ranges}]");
-    assert_eq!(found(json!({ranges: " 10.0.0.0/8 , 192.0.2.0/24"}), "LoadBalancer"), [""; 0]);
+    assert_eq!(errors(json!({ranges: " 10.0.0.0/8 , 192.0.2.0/24"}), "LoadBalancer"), [""; 0]);
     assert_eq!(
-        found(json!({ranges: "bad"}), "NodePort"),
+        errors(json!({ranges: "bad"}), "NodePort"),
         [
             format!("{field}: Forbidden: may only be used when `type` is 'LoadBalancer'"),
             format!("{field}: Invalid value: \"bad\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
@@ -290,7 +290,7 @@ fn annotations_are_checked_with_the_fields_they_stand_for() {
     let hints = "service.kubernetes.io/topology-aware-hints";
     let mode = "service.kubernetes.io/topology-mode";
     assert_eq!(
-        found(json!({hints: "auto", mode: "disabled"}), "ClusterIP"),
+        errors(json!({hints: "auto", mode: "disabled"}), "ClusterIP"),
         [format!(
             "metadata.annotations[{mode}]: Invalid value: \"disabled\": must match annotations[{hints}] when both are specified"
         )]
@@ -298,14 +298,14 @@ fn annotations_are_checked_with_the_fields_they_stand_for() {
 }
 
 #[test]
-fn ingress_is_for_load_balancers_and_is_checked() {
-    let found = |kind: &str, ingress: Value| {
+fn ingress_is_validated_and_needs_type_load_balancer() {
+    let errors = |kind: &str, ingress: Value| {
         let svc = json!({"spec": {"type": kind}, "status": {"loadBalancer": {"ingress": [ingress]}}});
         validate::status_update(&svc, &json!({})).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let at = "status.loadBalancer.ingress";
     assert_eq!(
-        found("ClusterIP", json!({"ip": "192.0.2.1"})),
+        errors("ClusterIP", json!({"ip": "192.0.2.1"})),
         [format!("{at}: Forbidden: may only be used when `spec.type` is 'LoadBalancer'")]
     );
     let cases = [
@@ -324,8 +324,8 @@ fn ingress_is_for_load_balancers_and_is_checked() {
             ],
         ),
     ];
-    for (ingress, wanted) in cases {
-        let wanted: Vec<String> = wanted.iter().map(|text| format!("{at}[0]{text}")).collect();
-        assert_eq!(found("LoadBalancer", ingress.clone()), wanted, "{ingress}");
+    for (ingress, expected) in cases {
+        let expected: Vec<String> = expected.iter().map(|text| format!("{at}[0]{text}")).collect();
+        assert_eq!(errors("LoadBalancer", ingress.clone()), expected, "{ingress}");
     }
 }

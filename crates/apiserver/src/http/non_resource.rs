@@ -1,4 +1,4 @@
-//! The paths that are not about resources: discovery, OpenAPI, version, health, metrics.
+//! Non-resource paths: discovery, OpenAPI, version, health and metrics.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::debug;
-use super::negotiate::{MediaRange, Offer, Wants, accept};
+use super::negotiate::{MediaRange, Negotiated, Offer, accept};
 use super::path::{self, Target};
 use super::query::Query;
 use super::respond::{Body, bytes_response, full, response, text_response, value_response};
@@ -17,8 +17,8 @@ use crate::state::State;
 use crate::status::{ApiError, ApiResult};
 use crate::{auth, discovery, go_text, metrics, openapi};
 
-/// What these endpoints look at.
-pub(super) struct SiteRequest<'a> {
+/// A request for a non-resource path.
+pub(super) struct NonResourceRequest<'a> {
     pub(super) state: &'a State,
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct SiteRequest<'a> {
     pub(super) body: &'a [u8],
 }
 
-pub(super) fn serve(request: &SiteRequest<'_>, target: Target) -> ApiResult<Response<Body>> {
+pub(super) fn serve(request: &NonResourceRequest<'_>, target: Target) -> ApiResult<Response<Body>> {
     if let (Target::NoSuchResource | Target::Other, Some(why)) = (&target, path::unsupported(request.path)) {
         return Err(ApiError::not_implemented(why));
     }
@@ -40,7 +40,7 @@ pub(super) fn serve(request: &SiteRequest<'_>, target: Target) -> ApiResult<Resp
             None => Ok(not_found()),
         },
         Target::Resources { group, version } => {
-            request.routed(Offer::Object)?;
+            request.check_route(Offer::Object)?;
             match discovery::resource_list(&group, &version) {
                 Some(list) => request.value(&list),
                 None => Err(ApiError::no_such_resource()),
@@ -50,48 +50,48 @@ pub(super) fn serve(request: &SiteRequest<'_>, target: Target) -> ApiResult<Resp
     }
 }
 
-/// The router's own 404.
+/// The 404 of upstream's router.
 pub(super) fn not_found() -> Response<Body> {
     text_response(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-impl SiteRequest<'_> {
-    /// What upstream's router checks: it knows GET only (not HEAD), and what the route offers.
-    fn routed(&self, offer: Offer) -> ApiResult<()> {
+impl NonResourceRequest<'_> {
+    /// Checks method and Accept header as upstream's router does: it accepts GET only, not HEAD.
+    fn check_route(&self, offer: Offer) -> ApiResult<()> {
         match *self.method {
             Method::GET => offer.check(self.headers),
             _ => Err(ApiError::method_not_allowed()),
         }
     }
 
-    /// An object in the negotiated form.
+    /// An object in the negotiated representation.
     fn value(&self, value: &Value) -> ApiResult<Response<Body>> {
-        let wants = Wants::untransformed(self.headers, self.query)?;
-        Ok(value_response(StatusCode::OK, &wants, self.headers, value))
+        let negotiated = Negotiated::untransformed(self.headers, self.query)?;
+        Ok(value_response(StatusCode::OK, &negotiated, self.headers, value))
     }
 
-    /// JSON whatever the client accepts, indented as upstream writes what is no API object.
+    /// Indented JSON regardless of the Accept header, as upstream sends documents that are not API objects.
     fn raw(&self, value: &Value) -> Response<Body> {
-        let wants = Wants { pretty: true, ..Wants::default() };
-        value_response(StatusCode::OK, &wants, self.headers, value)
+        let negotiated = Negotiated { pretty: true, ..Negotiated::default() };
+        value_response(StatusCode::OK, &negotiated, self.headers, value)
     }
 
     fn other(&self) -> ApiResult<Response<Body>> {
         match self.path {
             "/" | "/index.html" => Ok(self.raw(&json!({"paths": PATHS}))),
             "/version" | "/version/" => {
-                self.routed(Offer::Json)?;
+                self.check_route(Offer::Json)?;
                 Ok(self.raw(&VERSION))
             }
             "/metrics" => Ok(self.metrics()),
             "/openapi/v2" | "/openapi/v2/" => Ok(self.openapi_v2()),
             "/openapi/v3" | "/openapi/v3/" => Ok(self.openapi_index()),
             "/.well-known/openid-configuration" => {
-                self.routed(Offer::Json)?;
+                self.check_route(Offer::Json)?;
                 Ok(self.issuer_document("application/json", &auth::openid_configuration(self.state)))
             }
             "/openid/v1/jwks" => {
-                self.routed(Offer::KeySet)?;
+                self.check_route(Offer::KeySet)?;
                 Ok(self.issuer_document("application/jwk-set+json", &auth::jwks(self.state)))
             }
             path if path.starts_with("/openapi/v3/") => Ok(self.openapi_document(&path["/openapi/v3/".len()..])),
@@ -102,18 +102,18 @@ impl SiteRequest<'_> {
         }
     }
 
-    /// One of the two documents about the issuer of tokens; these may be kept for an hour.
+    /// One of the two OpenID Connect documents of the token issuer, which clients may cache for an hour.
     fn issuer_document(&self, content_type: &'static str, document: &Value) -> Response<Body> {
-        let mut answer = bytes_response(StatusCode::OK, content_type, self.headers, document.to_string().into());
-        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
-        answer
+        let mut response = bytes_response(StatusCode::OK, content_type, self.headers, document.to_string().into());
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+        response
     }
 
     // === Discovery ===
 
     fn discovery(&self, core: bool) -> ApiResult<Response<Body>> {
         if core {
-            self.routed(Offer::Object)?;
+            self.check_route(Offer::Object)?;
         }
         if self.wants_aggregated() {
             return Ok(self.aggregated(core));
@@ -136,15 +136,15 @@ impl SiteRequest<'_> {
         const TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let (document, tag) = &AGGREGATED[usize::from(core)];
         let unchanged = self.headers.get(IF_NONE_MATCH).is_some_and(|given| given == tag);
-        let mut answer = match unchanged {
+        let mut response = match unchanged {
             true => without_type(StatusCode::NOT_MODIFIED),
             false => bytes_response(StatusCode::OK, TYPE, self.headers, document.clone()),
         };
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         headers.insert(ETAG, tag.clone());
         headers.insert(VARY, HeaderValue::from_static("Accept"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-        answer
+        response
     }
 
     // === OpenAPI ===
@@ -154,9 +154,9 @@ impl SiteRequest<'_> {
         let Some((media_type, document)) = openapi::v2::document(&accept(self.headers), version) else {
             return without_type(StatusCode::NOT_ACCEPTABLE);
         };
-        let mut answer = bytes_response(StatusCode::OK, media_type, self.headers, document);
-        answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-        answer
+        let mut response = bytes_response(StatusCode::OK, media_type, self.headers, document);
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        response
     }
 
     fn openapi_index(&self) -> Response<Body> {
@@ -170,28 +170,28 @@ impl SiteRequest<'_> {
         if !accept(self.headers).iter().any(MediaRange::allows_json) && self.headers.contains_key(ACCEPT) {
             return without_type(StatusCode::NOT_ACCEPTABLE);
         }
-        let mut answer = match self.query.get("hash").filter(|given| !given.is_empty()) {
+        let mut response = match self.query.get("hash").filter(|given| !given.is_empty()) {
             Some(given) if given != hash => moved(&format!("/openapi/v3/{path}?hash={hash}")),
             given => self.cached_document(document, hash, given.is_some()),
         };
-        answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-        answer.headers_mut().insert(ETAG, quoted(hash));
-        answer
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        response.headers_mut().insert(ETAG, quoted(hash));
+        response
     }
 
-    /// The document, or that the client has it already. One asked for by its hash never changes.
-    fn cached_document(&self, document: Bytes, hash: &str, for_ever: bool) -> Response<Body> {
-        let mut answer = match self.has_already(&quoted(hash)) {
+    /// The document, or 304 if the client has it. A document requested by its hash is immutable.
+    fn cached_document(&self, document: Bytes, hash: &str, immutable: bool) -> Response<Body> {
+        let mut response = match self.client_has(&quoted(hash)) {
             true => without_type(StatusCode::NOT_MODIFIED),
             false => bytes_response(StatusCode::OK, "application/json", self.headers, document),
         };
-        if for_ever {
-            answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        if immutable {
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         }
-        answer
+        response
     }
 
-    fn has_already(&self, tag: &HeaderValue) -> bool {
+    fn client_has(&self, tag: &HeaderValue) -> bool {
         let given = self.headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
         given.split(',').map(str::trim).any(|given| given == "*" || given.trim_start_matches("W/") == tag)
     }
@@ -200,12 +200,12 @@ impl SiteRequest<'_> {
 
     fn metrics(&self) -> Response<Body> {
         const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-        let mut answer = response(StatusCode::OK, TYPE);
-        *answer.body_mut() = full(Bytes::from(metrics::render(self.state)));
-        answer
+        let mut response = response(StatusCode::OK, TYPE);
+        *response.body_mut() = full(Bytes::from(metrics::render(self.state)));
+        response
     }
 
-    /// `/healthz`, `/livez`, `/readyz`, and the one check each has.
+    /// `/healthz`, `/livez` and `/readyz`, with their single check `ping`.
     fn health(&self, path: &str) -> Option<Response<Body>> {
         let mut parts = path.trim_start_matches('/').splitn(2, '/');
         let name = parts.next().filter(|n| matches!(*n, "healthz" | "livez" | "readyz"))?;
@@ -218,8 +218,8 @@ impl SiteRequest<'_> {
     }
 }
 
-impl SiteRequest<'_> {
-    /// The checks one by one, those left out on request, and what of that request made no sense.
+impl NonResourceRequest<'_> {
+    /// The verbose output: each check, excluded checks, and a warning about unknown checks in `exclude`.
     fn checks(&self, name: &str) -> String {
         let excluded: BTreeSet<&str> = self.query.all("exclude").into_iter().collect();
         let ping = if excluded.contains("ping") { "[+]ping excluded: ok\n" } else { "[+]ping ok\n" };
@@ -235,24 +235,24 @@ impl SiteRequest<'_> {
     }
 }
 
-/// An answer without a body.
+/// A response without a body.
 fn without_type(code: StatusCode) -> Response<Body> {
-    let mut answer = response(code, "");
-    answer.headers_mut().remove(CONTENT_TYPE);
-    answer
+    let mut response = response(code, "");
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
 }
 
-/// A permanent redirection.
+/// A permanent redirect.
 fn moved(to: &str) -> Response<Body> {
-    let mut answer = response(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8");
+    let mut response = response(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8");
     if let Ok(location) = HeaderValue::from_str(to) {
-        answer.headers_mut().insert(LOCATION, location);
+        response.headers_mut().insert(LOCATION, location);
     }
-    *answer.body_mut() = full(Bytes::from(format!("<a href=\"{to}\">Moved Permanently</a>.\n\n")));
-    answer
+    *response.body_mut() = full(Bytes::from(format!("<a href=\"{to}\">Moved Permanently</a>.\n\n")));
+    response
 }
 
-/// A text as an entity tag.
+/// An entity tag.
 fn quoted(text: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{text}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -267,10 +267,10 @@ fn aggregated(core: bool) -> (Bytes, HeaderValue) {
     (document, quoted(&hex))
 }
 
-/// Minor version of the Kubernetes 1.x API server that this server answers like, and which it reports.
+/// Minor version of the Kubernetes 1.x API server that this server emulates and reports.
 pub const KUBERNETES_MINOR: u32 = 38;
 
-/// The Kubernetes version this server speaks like.
+/// The Kubernetes version that this server emulates.
 static VERSION: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "major": "1",
