@@ -1,5 +1,5 @@
-//! What OpenStack is asked for: calls and time of the whole manager, on the simulator with 20 ms a call and a second for
-//! every change of a balancer.
+//! OpenStack calls and time of the whole manager, on the simulator with 20 ms latency per call and one second for every change of a
+//! load balancer.
 //!
 //! `cargo bench -p bowline --bench openstack [-- NODES BALANCERS]`
 //!
@@ -7,7 +7,7 @@
 //!  this process: API server ◄── manager ──► simulated Keystone, Nova, Neutron, Octavia
 //! ```
 //!
-//! Times are for comparing, as machines are shared; what must hold is the number of calls.
+//! Times are for comparison only, because machines are shared; the benchmark fails on the number of calls.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
-use bowline_http::{Client, Failure as PendingCreates};
+use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
+use bowline_http::{Client, RequestError};
 use bowline_openstack::config::{Class, Credential, Global, LoadBalancer};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Kind, NewServer, Options, Simulator, Work};
@@ -33,27 +33,27 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What every call takes.
+/// Latency of a call.
 const LATENCY: Duration = Duration::from_millis(20);
 
-/// What Octavia takes for a change.
+/// Time that Octavia needs for a change.
 const WORK: Duration = Duration::from_secs(1);
 
-/// Nothing here takes longer, unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long the cloud has to be quiet before something counts as over.
+/// The manager has settled after this time without cloud calls.
 const QUIET: Duration = Duration::from_secs(5);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<ExitCode, Failure> {
-    let mut chosen = std::env::args().skip(1).filter_map(|text| text.parse().ok());
-    let (nodes, balancers) = (chosen.next().unwrap_or(1_000), chosen.next().unwrap_or(100));
-    let sound = [initialised(nodes).await?, one_balancer().await?, node_change(balancers).await?];
-    Ok(if sound.contains(&false) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse().ok());
+    let (nodes, balancers) = (arguments.next().unwrap_or(1_000), arguments.next().unwrap_or(100));
+    let passed = [initialised(nodes).await?, one_load_balancer().await?, node_change(balancers).await?];
+    Ok(if passed.contains(&false) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Nodes that register all at once.
+/// Nodes that all register at once.
 async fn initialised(nodes: usize) -> Result<bool, Failure> {
     let world = World::new().await?;
     for index in 0..nodes {
@@ -74,7 +74,7 @@ async fn initialised(nodes: usize) -> Result<bool, Failure> {
 }
 
 /// A Service with three ports in a cluster of a hundred Nodes.
-async fn one_balancer() -> Result<bool, Failure> {
+async fn one_load_balancer() -> Result<bool, Failure> {
     let world = World::new().await?;
     for index in 0..100 {
         world.register(index, false).await?;
@@ -88,7 +88,7 @@ async fn one_balancer() -> Result<bool, Failure> {
     let (took, writes) = (begin.elapsed(), world.cloud.writes().len());
     let members = world.cloud.records(Kind::Member).len();
     println!(
-        "a balancer with 3 ports, {members} members in all: {:.2} s, {writes} writes of {} calls {:?}",
+        "a load balancer with 3 ports, {members} members in all: {:.2} s, {writes} writes of {} calls {:?}",
         took.as_secs_f64(),
         world.cloud.calls(),
         world.cloud.counts()
@@ -97,7 +97,7 @@ async fn one_balancer() -> Result<bool, Failure> {
     Ok(writes <= 8 && members == 300)
 }
 
-/// A Node joins a cluster with many balancers.
+/// A Node joins a cluster with many load balancers.
 async fn node_change(balancers: usize) -> Result<bool, Failure> {
     let world = World::new().await?;
     for index in 0..10 {
@@ -110,7 +110,7 @@ async fn node_change(balancers: usize) -> Result<bool, Failure> {
     let manager = world.start();
     world.until("all Services have addresses", async || world.all_addressed(balancers).await).await?;
     println!(
-        "{balancers} balancers are made: {:.2} s, {} calls {:?}",
+        "{balancers} load balancers are created: {:.2} s, {} calls {:?}",
         begin.elapsed().as_secs_f64(),
         world.cloud.calls(),
         world.cloud.counts()
@@ -120,12 +120,12 @@ async fn node_change(balancers: usize) -> Result<bool, Failure> {
     let begin = Instant::now();
     world.register(10, false).await?;
     let members = || world.cloud.records(Kind::Member).len();
-    world.until("the Node is behind all balancers", async || Ok(members() == 11 * balancers)).await?;
+    world.until("the Node is a target of all load balancers", async || Ok(members() == 11 * balancers)).await?;
     let took = begin.elapsed();
     world.settle().await;
     let (writes, counts) = (world.cloud.writes().len(), world.cloud.counts());
     println!(
-        "a Node joins {balancers} balancers: {:.2} s, {writes} writes of {} calls {counts:?}",
+        "a Node joins {balancers} load balancers: {:.2} s, {writes} writes of {} calls {counts:?}",
         took.as_secs_f64(),
         world.cloud.calls()
     );
@@ -133,7 +133,7 @@ async fn node_change(balancers: usize) -> Result<bool, Failure> {
     Ok(writes == balancers && counts.get("PUT pools/{id}/members") == Some(&(balancers as u64)))
 }
 
-// ---- the world
+// ---- environment
 
 struct World {
     server: ApiServer,
@@ -165,18 +165,18 @@ impl World {
 
     fn start(&self) -> Manager {
         let metrics = prometheus::Registry::new();
-        let clouds = Clouds::around([provider(&self.cloud)], &LayerOptions::default(), &metrics);
+        let clouds = Clouds::with_layers([provider(&self.cloud)], &LayerOptions::default(), &metrics);
         let mut options = ManagerOptions::default();
         if let Some(service) = &mut options.service {
             service.concurrency = 16;
         }
-        let surroundings = Surroundings::new(self.server.in_process_client(), clouds, Clock::system(), metrics);
+        let dependencies = Dependencies::new(self.server.in_process_client(), clouds, Clock::system(), metrics);
         let shutdown = Shutdown::new();
-        let running = tokio::spawn(manager::run(surroundings, options, shutdown.clone()));
+        let running = tokio::spawn(manager::run(dependencies, options, shutdown.clone()));
         Manager { shutdown, running }
     }
 
-    /// A server and its Node, as a kubelet registers it or past that.
+    /// Creates a server and its Node, uninitialised or initialised.
     async fn register(&self, index: usize, tainted: bool) -> Result<(), Failure> {
         let name = format!("node-{index:05}");
         let [_, _, high, low] = u32::try_from(index)?.to_be_bytes();
@@ -218,15 +218,15 @@ impl World {
     async fn until(&self, what: &str, mut check: impl AsyncFnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let begin = Instant::now();
         while !check().await? {
-            if begin.elapsed() > PATIENCE {
-                return Err(format!("{what}: not within {PATIENCE:?}").into());
+            if begin.elapsed() > TIMEOUT {
+                return Err(format!("{what}: timed out after {TIMEOUT:?}").into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(())
     }
 
-    /// Waits until nothing happens any more.
+    /// Waits until there are no more cloud calls.
     async fn settle(&self) {
         let (mut last, mut since) = (self.cloud.calls(), Instant::now());
         while since.elapsed() < QUIET {
@@ -247,7 +247,8 @@ fn has_address(service: &Service) -> bool {
 fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
     let fixture = cloud.fixture();
     let (id, secret) = (fixture.application_credential, fixture.application_secret.into());
-    let places = Class { subnet_id: fixture.subnet, floating_network_id: fixture.external_network, ..Class::default() };
+    let placement =
+        Class { subnet_id: fixture.subnet, floating_network_id: fixture.external_network, ..Class::default() };
     let config = Config {
         global: Global {
             auth_url: "http://openstack.test/identity".to_owned(),
@@ -255,13 +256,13 @@ fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
             interface: "public".to_owned(),
             ..Global::default()
         },
-        load_balancer: LoadBalancer { places, create_monitor: true, ..LoadBalancer::default() },
+        load_balancer: LoadBalancer { placement, create_monitor: true, ..LoadBalancer::default() },
         ..Config::default()
     };
     let (cloud, timeout) = (cloud.clone(), config.request_timeout);
     let answer = move |request| {
         let cloud = cloud.clone();
-        async move { cloud.answer(request).await.map_err(|lost| PendingCreates::Broken(lost.to_string())) }
+        async move { cloud.answer(request).await.map_err(|lost| RequestError::Broken(lost.to_string())) }
     };
     Arc::new(OpenStack::over(config, Client::in_process(Arc::new(answer), timeout)))
 }

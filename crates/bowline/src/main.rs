@@ -1,8 +1,7 @@
-//! The `bowline` binary. Everything it does is in the library beside it, where tests and the reference generator can
-//! reach it.
+//! The `bowline` binary. Its code is in the library crate, where tests and the reference generator can use it.
 
-/// The API server makes and drops many small values on several threads, which the system allocator of glibc is slow
-/// at: `cargo bench` shows half as many writes per second with it, and more memory (docs/adr/0004-allocator.md).
+/// The API server allocates and frees many small values on several threads, for which glibc's allocator is slow: `cargo bench`
+/// shows half as many writes per second with it, and more memory (docs/adr/0004-allocator.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

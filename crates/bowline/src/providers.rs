@@ -1,8 +1,8 @@
-//! The kinds of providers in this program.
+//! Providers of this program.
 
 use bowline_cloud::Registry;
 
-/// All of them: one entry for each feature.
+/// Returns the providers of all enabled features.
 pub fn registry() -> Registry {
     let registry = Registry::default();
     #[cfg(feature = "provider-local")]

@@ -1,9 +1,9 @@
 //! Capabilities of a cloud, as data.
 //!
-//! There is one group per trait; a group is `None` if the trait is. In a group, a `bool` says whether something works at all,
-//! and `max_…`, `…_page`, `…_lookup` are limits; a `max_…` of `None` is no limit. Configuration and [`Facts`](crate::Facts) may
-//! lower a capability, never raise it. A capability that is claimed has a conformance case that runs because of it. The
-//! descriptions of the fields are those of the reference page.
+//! There is one group per trait; a group is `None` if the provider does not implement the trait. A `bool` declares whether a
+//! feature is supported. `max_…`, `…_page` and `…_lookup` are limits; a `max_…` of `None` means no limit. Configuration and
+//! [`Facts`](crate::Facts) may lower a capability, never raise it. Every claimed capability enables a conformance case. The
+//! reference page of the capabilities is generated from the descriptions of the fields.
 
 mod bound;
 
@@ -11,7 +11,7 @@ use bowline_core::IpFamily;
 use bowline_core::annotations::INTERNAL;
 use serde::Serialize;
 
-/// Declares a group, whose fields and their descriptions are the rows of the reference page.
+/// Declares a group. Its fields and their descriptions become the rows of the reference page.
 macro_rules! group {
     (
         $(#[$about:meta])*
@@ -46,12 +46,12 @@ pub struct Capabilities {
 group! {
     /// Lookups of machines.
     pub struct InstanceCapabilities {
-        /// Maximum number of machines in one call of [`find`](crate::Instances::find); 1 for a cloud that answers one by one.
+        /// Maximum number of machines in one call of [`find`](crate::Instances::find); 1 for a cloud without batch lookups.
         pub batch_lookup: usize,
         /// Machines on one page of [`list`](crate::Instances::list); `None` if the cloud cannot list.
         pub list_page: Option<usize>,
-        /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is right where `find` is one call. Less
-        /// where `find` makes a call for each machine and saves only the calls that the machines share.
+        /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is correct if `find` is one call. Lower if
+        /// `find` makes a call for each machine and saves only the calls that the machines share.
         pub page_cost: Option<usize>,
         /// Meaning of a machine's absence from a complete listing.
         pub absence: Absence,
@@ -59,9 +59,9 @@ group! {
         pub max_parallel: usize,
         /// A machine without a known ID can be found by the Node's name.
         pub lookup_by_name: bool,
-        /// A new machine never has the ID of an old one. Not so where IDs are made of names.
+        /// A new machine never gets the ID of a deleted one. Not the case where IDs are derived from names.
         pub unique_ids: bool,
-        /// A stopped machine can be told from a running one.
+        /// Stopped machines are distinguished from running ones.
         pub shutdown_state: bool,
         /// The zone and region of a machine are known.
         pub zones: bool,
@@ -69,36 +69,36 @@ group! {
         pub additional_labels: bool,
         /// Machines have annotations for their Nodes.
         pub additional_annotations: bool,
-        /// The cloud assigns pod CIDRs to machines by itself, and says which.
-        pub pod_ranges: bool,
+        /// The cloud assigns pod CIDRs to machines by itself, and reports them.
+        pub pod_cidrs: bool,
         /// A pod CIDR can be assigned to a machine.
-        pub assign_pod_ranges: bool,
+        pub assign_pod_cidrs: bool,
     }
 }
 
-/// Meaning of a machine's absence from a complete listing. An empty listing, and one with a machine that could not be read,
-/// proves nothing with any of these.
+/// Meaning of a machine's absence from a complete listing. An empty listing, or one with a machine that could not be decoded, never
+/// proves an absence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum Absence {
-    /// The machine may exist: some clouds do not list one that is about to be deleted or belongs to another project. The
-    /// layers look it up with [`find`](crate::Instances::find).
+    /// The machine may exist: some clouds do not list a machine that is being deleted or belongs to another project. The layers
+    /// look it up with [`find`](crate::Instances::find).
     #[default]
     Question,
-    /// The machine is gone: each machine that exists is listed. Saves the lookup.
+    /// The machine is gone: every machine that exists is listed. Saves the lookup.
     Proof,
-    /// `Proof` for names, `Question` for IDs: for clouds whose search for a name sees no more than a listing does. A name is
-    /// looked up all the same while a listed name differs from it in case alone, because such a search may ignore case.
+    /// `Proof` for names, `Question` for IDs: for clouds whose search by name finds only listed machines. A name is still looked up
+    /// if a listed name differs from it only in case, because such a search may ignore case.
     ProofForNames,
 }
 
 group! {
     /// Load balancers, of one kind or several.
     pub struct LoadBalancerCapabilities {
-        /// Load balancers are marked with the UID of their Service. Otherwise a new Service of the same name takes over what an old
-        /// one has left.
+        /// Load balancers are marked with the UID of their Service. Otherwise a new Service takes over what an earlier Service of
+        /// the same name left behind.
         pub marks_uid: bool,
-        /// Load balancers that are best observed in one call of [`observe`](crate::LoadBalancers::observe); 0 and 1 both mean one
-        /// by one.
+        /// Preferred number of load balancers in one call of [`observe`](crate::LoadBalancers::observe); 0 and 1 both mean one by
+        /// one.
         pub batch_observe: usize,
         /// Kinds of load balancers, at least one. A Service that requests no other gets the first.
         pub kinds: Vec<LoadBalancerKind>,
@@ -109,7 +109,7 @@ group! {
     /// One kind of load balancer: classic or network, external or internal.
     #[derive(Default)]
     pub struct LoadBalancerKind {
-        /// Name of the kind, in the cloud's own word; may be empty if there is one kind only.
+        /// Name of the kind, as the cloud calls it; may be empty if there is only one kind.
         pub name: &'static str,
         /// Annotations by which a Service requests this kind; none for the first kind.
         pub requested_by: &'static [(&'static str, &'static str)],
@@ -131,7 +131,7 @@ group! {
         pub proxy_protocol: bool,
         /// The user may choose the address.
         pub requested_address: bool,
-        /// Connections of a target that leaves are drained.
+        /// Connections of a target that is removed are drained.
         pub drain: bool,
         /// Several Services may share one address (`bowline.dev/share-group`).
         pub shared: bool,
@@ -151,7 +151,7 @@ group! {
         pub ip_families: Vec<IpFamily>,
         /// Two IP families on one load balancer.
         pub dual_stack: bool,
-        /// Without `dual_stack`, a Service with two IP families gets its first one; otherwise it is refused.
+        /// Without `dual_stack`, a Service with two IP families gets the first one; otherwise it is rejected.
         pub first_family: bool,
         /// Maximum number of ports per load balancer.
         pub max_ports: Option<usize>,
@@ -166,8 +166,8 @@ group! {
     pub struct RouteCapabilities {
         /// IP families.
         pub ip_families: Vec<IpFamily>,
-        /// Maximum number of routes per cluster, if the cloud has a limit that is known. Nothing is refused because of it before the
-        /// cloud is asked: what else is in the table counts as well, and only the cloud knows that. The provider answers
+        /// Maximum number of routes per cluster, if the cloud's limit is known. The layers do not enforce it, because other entries
+        /// of the table count as well and only the cloud knows them. The provider returns
         /// [`QuotaExceeded`](crate::ErrorKind::QuotaExceeded) when the table is full.
         pub max_routes: Option<usize>,
         /// Maximum number of concurrent calls.
@@ -175,8 +175,8 @@ group! {
         /// Maximum number of routes in one [`create`](crate::Routes::create) or [`delete`](crate::Routes::delete); 1 for a cloud
         /// that writes one route per call.
         pub batch: usize,
-        /// Routes carry the UID of the cluster that created them. Without it, a cluster of the same name and pod CIDRs cannot be
-        /// told apart.
+        /// Routes are marked with the UID of the cluster that created them. Otherwise two clusters with the same name and pod CIDRs
+        /// cannot be distinguished.
         pub marks_cluster_uid: bool,
     }
 }
@@ -187,7 +187,7 @@ impl LoadBalancerCapabilities {
         LoadBalancerCapabilities { marks_uid: true, batch_observe: 1, kinds: vec![kind] }
     }
 
-    /// The kind of this name, or the first without a name. `None` if it is not declared.
+    /// Returns the kind of this name, or the first kind if no name is given; `None` if the name is not declared.
     pub fn kind(&self, name: Option<&str>) -> Option<&LoadBalancerKind> {
         match name {
             Some(name) => self.kinds.iter().find(|kind| kind.name == name),
@@ -200,20 +200,20 @@ impl LoadBalancerKind {
     /// Name of the kind that [`to_internal`](LoadBalancerKind::to_internal) returns.
     pub const INTERNAL: &str = "internal";
 
-    /// The internal twin of an external kind, which a Service requests by `bowline.dev/internal`.
+    /// Returns the internal variant of an external kind, which a Service requests with `bowline.dev/internal`.
     pub fn to_internal(&self) -> LoadBalancerKind {
         let requested_by = &[(INTERNAL.key, "true")];
         LoadBalancerKind { name: LoadBalancerKind::INTERNAL, requested_by, internal: true, ..self.clone() }
     }
 
-    /// Of the families that a Service wants, only the first one counts.
+    /// Returns whether only the first IP family of a Service is served.
     pub fn serves_first_family(&self) -> bool {
         self.first_family && !self.dual_stack
     }
 }
 
 impl Default for InstanceCapabilities {
-    /// The least that is of use: lookups one by one, by ID.
+    /// Minimal capabilities: single lookups by ID.
     fn default() -> InstanceCapabilities {
         InstanceCapabilities {
             batch_lookup: 1,
@@ -227,8 +227,8 @@ impl Default for InstanceCapabilities {
             zones: false,
             additional_labels: false,
             additional_annotations: false,
-            pod_ranges: false,
-            assign_pod_ranges: false,
+            pod_cidrs: false,
+            assign_pod_cidrs: false,
         }
     }
 }

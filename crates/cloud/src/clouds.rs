@@ -1,16 +1,16 @@
-//! Several clouds in one cluster: which provider a node belongs to.
+//! Several clouds in one cluster: finds the provider that owns a Node.
 //!
-//! A node with a provider ID belongs to the provider whose prefix the ID has. A node without one is offered to the
-//! providers in their configured order, and the first that knows a machine for it claims it. A provider that cannot
-//! answer stops the offering: the node may be its own. Only a machine whose ID is the node's system UUID is certainly the right
-//! one, and may be claimed by a later provider all the same. Whatever belongs to nobody is left alone.
+//! A Node with a provider ID belongs to the provider with the prefix of the ID. A Node without one is offered to the providers in
+//! their configured order, and the first provider that has a machine for it claims it. If a provider fails, later providers may
+//! not claim the Node, because it may belong to the failed one. The exception is a machine whose ID equals the Node's system
+//! UUID: that is a proof of ownership. The controllers ignore a Node that no provider owns.
 //!
-//! Clouds share no fate: answers come cloud by cloud, and one that hangs holds up no Node that another one owns.
+//! Clouds are independent: results arrive cloud by cloud, and a cloud that hangs does not delay Nodes of other clouds.
 
 use std::sync::Arc;
 
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
-use bowline_runtime::Part;
+use bowline_runtime::Component;
 use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::sync::watch;
@@ -18,49 +18,48 @@ use tokio::sync::watch;
 use crate::layers::{LayerOptions, Layered};
 use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Readiness, Result, SecretData, SecretRef};
 
-/// The providers of this process, in their configured order.
+/// The clouds of this process, in their configured order.
 #[derive(Clone)]
 pub struct Clouds {
     clouds: Arc<[Cloud]>,
 }
 
-/// One provider with its layers around it.
+/// One provider with its layers.
 #[derive(Clone)]
 pub struct Cloud {
     name: Arc<str>,
     layered: Arc<Layered>,
 }
 
-/// Where a node belongs, and what is known of its machine.
+/// Owner of a Node, with the state of its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ownership {
-    /// It belongs to the provider of this name, which says this. Never [`InstanceState::NotMine`].
+    /// The Node belongs to this provider.
     Owned {
-        /// The provider's name.
+        /// Name of the cloud.
         provider: Arc<str>,
-        /// What it says.
+        /// State of the machine, never [`InstanceState::NotMine`].
         state: InstanceState,
     },
-    /// It belongs to nobody here.
+    /// The Node belongs to no configured provider.
     NoOwner(NoOwner),
 }
 
-/// Why a node belongs to nobody.
+/// Reason why a Node has no owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoOwner {
-    /// Its provider ID has a prefix that no configured provider owns, or none.
+    /// The provider ID has no prefix, or one that no configured provider owns.
     ForeignId(ProviderId),
-    /// It has no provider ID, and no provider knows a machine of its name.
+    /// The Node has no provider ID, and no provider has a machine for it.
     Unclaimed,
-    /// The provider that owns the prefix declines it.
+    /// This provider owns the prefix and declines the ID.
     Declined(Arc<str>),
 }
 
 impl Clouds {
-    /// These, in this order, each with the layers around it. Prefixes must be distinct, which whoever makes the providers
-    /// sees to. Where two are of one kind, their prefixes tell them apart in Events, logs and metrics, and their Nodes are
-    /// not counted together.
-    pub fn around(
+    /// Wraps the providers in their layers and keeps their order. The caller ensures that their ID prefixes are distinct. Several
+    /// providers of one kind are named after their prefixes in Events, logs and metrics, and their Nodes are counted separately.
+    pub fn with_layers(
         providers: impl IntoIterator<Item = Arc<dyn CloudProvider>>,
         options: &LayerOptions,
         metrics: &prometheus::Registry,
@@ -77,81 +76,81 @@ impl Clouds {
         Clouds { clouds: providers.into_iter().map(cloud).collect() }
     }
 
-    /// All of them, in their configured order.
+    /// Returns all clouds, in their configured order.
     pub fn iter(&self) -> impl Iterator<Item = &Cloud> {
         self.clouds.iter()
     }
 
-    /// The one that owns this ID.
+    /// Returns the cloud that owns this provider ID.
     pub fn owner(&self, id: &ProviderId) -> Option<&Cloud> {
         self.clouds.get(self.position(id)?)
     }
 
-    /// Asks each provider about its own. Answers come as each cloud gives them, with the places of their questions; one answer
-    /// per question.
+    /// Looks up each machine at the provider that owns it. Results arrive as each cloud returns them, with the index of their
+    /// reference; one result per reference.
     pub fn observe<'a>(
         &'a self,
-        asked: &'a [InstanceRef],
+        refs: &'a [InstanceRef],
         freshness: Freshness,
     ) -> impl Stream<Item = Indexed> + Send + 'a {
-        let Questions { owned, nameless, foreign } = self.sort(asked);
+        let Lookups { owned, without_id, foreign } = self.sort(refs);
         let owned: FuturesUnordered<_> = self
             .clouds
             .iter()
             .zip(owned)
             .filter(|(_, indexes)| !indexes.is_empty())
             .map(|(cloud, indexes)| async move {
-                let answers = cloud.instances(&pick(asked, &indexes), freshness).await;
-                let sightings = answers.into_iter().map(|answer| cloud.owned_sighting(answer));
-                complete(indexes, sightings)
+                let results = cloud.instances(&select(refs, &indexes), freshness).await;
+                let owned = results.into_iter().map(|result| cloud.to_ownership(result));
+                complete(indexes, owned)
             })
             .collect();
-        let offered = self.offer(asked, nameless, freshness);
+        let offered = self.offer(refs, without_id, freshness);
         stream::iter(foreign).chain(stream::select(owned, offered).flat_map(stream::iter))
     }
 
-    /// The same once all clouds have answered, in the order of the questions.
-    pub async fn observe_all(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<Ownership>> {
-        let mut answers: Vec<_> = self.observe(asked, freshness).collect().await;
-        answers.sort_by_key(|(index, _)| *index);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+    /// Like [`observe`](Clouds::observe), but waits for all clouds and returns the results in the order of the references.
+    pub async fn observe_all(&self, refs: &[InstanceRef], freshness: Freshness) -> Vec<Result<Ownership>> {
+        let mut results: Vec<_> = self.observe(refs, freshness).collect().await;
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Attempts to start each, all at once. Those that fail say so when something is asked of them.
+    /// Makes one attempt to start each cloud, concurrently. Later operations of a cloud that failed return its error.
     pub async fn start(&self) {
         join_all(self.clouds.iter().map(|cloud| cloud.layered.start())).await;
     }
 
-    /// Whom each question is for.
-    fn sort(&self, asked: &[InstanceRef]) -> Questions {
-        let mut questions = Questions { owned: vec![Vec::new(); self.clouds.len()], ..Questions::default() };
-        for (index, asked) in asked.iter().enumerate() {
-            let Some(id) = &asked.provider_id else {
-                questions.nameless.push(index);
+    /// Groups the lookups by owner.
+    fn sort(&self, refs: &[InstanceRef]) -> Lookups {
+        let mut lookups = Lookups { owned: vec![Vec::new(); self.clouds.len()], ..Lookups::default() };
+        for (index, machine) in refs.iter().enumerate() {
+            let Some(id) = &machine.provider_id else {
+                lookups.without_id.push(index);
                 continue;
             };
-            match self.position(id).and_then(|position| questions.owned.get_mut(position)) {
+            match self.position(id).and_then(|position| lookups.owned.get_mut(position)) {
                 Some(own) => own.push(index),
-                None => questions.foreign.push((index, Ok(Ownership::NoOwner(NoOwner::ForeignId(id.clone()))))),
+                None => lookups.foreign.push((index, Ok(Ownership::NoOwner(NoOwner::ForeignId(id.clone()))))),
             }
         }
-        questions
+        lookups
     }
 
-    /// The place among all of the one that owns this ID.
+    /// Returns the index of the cloud that owns this provider ID.
     pub fn position(&self, id: &ProviderId) -> Option<usize> {
         self.clouds.iter().position(|cloud| cloud.layered.owns(id))
     }
 
-    /// Offers nodes without an ID to one provider after the other, each time all that are still nobody's. Yields what each
-    /// round settles.
+    /// Offers Nodes without a provider ID to one provider after the other, in each round all that are still unclaimed. Yields the
+    /// results of each round.
     fn offer<'a>(
         &'a self,
-        asked: &'a [InstanceRef],
-        nameless: Vec<usize>,
+        refs: &'a [InstanceRef],
+        without_id: Vec<usize>,
         freshness: Freshness,
     ) -> impl Stream<Item = Vec<Indexed>> + Send + 'a {
-        let open: Vec<_> = nameless.into_iter().map(|index| Offered { index, doubt: None }).collect();
+        let open: Vec<_> = without_id.into_iter().map(|index| Offered { index, earlier_error: None }).collect();
         stream::unfold((open, self.clouds.iter()), move |(open, mut clouds)| async move {
             if open.is_empty() {
                 return None;
@@ -160,12 +159,12 @@ impl Clouds {
                 return Some((open.into_iter().map(Offered::unclaimed).collect(), (Vec::new(), clouds)));
             };
             let indexes: Vec<_> = open.iter().map(|offered| offered.index).collect();
-            let mut answers = cloud.instances(&pick(asked, &indexes), freshness).await.into_iter();
+            let mut results = cloud.instances(&select(refs, &indexes), freshness).await.into_iter();
             let (mut settled, mut still_open) = (Vec::new(), Vec::new());
             for offered in open {
-                let answer = answers.next().unwrap_or_else(|| Err(silence()));
-                match cloud.claim(asked.get(offered.index), offered, answer) {
-                    Ok(sighting) => settled.push(sighting),
+                let result = results.next().unwrap_or_else(|| Err(missing_result()));
+                match cloud.claim(refs.get(offered.index), offered, result) {
+                    Ok(claimed) => settled.push(claimed),
                     Err(offered) => still_open.push(offered),
                 }
             }
@@ -174,151 +173,150 @@ impl Clouds {
     }
 }
 
-/// A node without an ID that is nobody's yet.
+/// A Node without a provider ID that no provider has claimed yet.
 struct Offered {
     index: usize,
-    /// An earlier provider could not say whether it is its own.
-    doubt: Option<Error>,
+    /// Error of an earlier provider, to which the Node may belong.
+    earlier_error: Option<Error>,
 }
 
 impl Offered {
-    /// No provider has claimed it.
+    /// Result if no provider has claimed the Node.
     fn unclaimed(self) -> Indexed {
-        (self.index, self.doubt.map_or(Ok(Ownership::NoOwner(NoOwner::Unclaimed)), Err))
+        (self.index, self.earlier_error.map_or(Ok(Ownership::NoOwner(NoOwner::Unclaimed)), Err))
     }
 }
 
-/// No other cloud can have this machine: the firmware's UUID is its ID.
-fn is_proven(asked: &InstanceRef, instance: &Instance) -> bool {
-    asked.system_uuid.as_ref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&instance.id))
+/// Returns whether the machine's ID is the UUID that the Node's firmware reports, so no other cloud can have the machine.
+fn is_proven(machine: &InstanceRef, instance: &Instance) -> bool {
+    machine.system_uuid.as_ref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&instance.id))
 }
 
-/// Its kind and what its IDs start with.
+/// Name from the provider's kind and its ID prefix.
 fn distinct_name(info: &ProviderInfo) -> String {
     let prefix = info.id_prefixes.first().map_or("", String::as_str);
     format!("{}-{prefix}", info.name)
 }
 
-/// Questions by whom they are for, each as its place among all.
+/// Lookups by owner, as indexes of the references.
 #[derive(Default)]
-struct Questions {
-    /// For each provider, those with an ID of its own.
+struct Lookups {
+    /// For each cloud, the references with a provider ID that it owns.
     owned: Vec<Vec<usize>>,
-    /// Without an ID.
-    nameless: Vec<usize>,
-    /// With an ID that is nobody's, and so answered already.
+    /// References without a provider ID.
+    without_id: Vec<usize>,
+    /// Results for provider IDs that no cloud owns.
     foreign: Vec<Indexed>,
 }
 
-/// An answer and the place of its question.
+/// A result with the index of its reference.
 pub type Indexed = (usize, Result<Ownership>);
 
-fn pick(asked: &[InstanceRef], indexes: &[usize]) -> Vec<InstanceRef> {
-    indexes.iter().filter_map(|index| asked.get(*index)).cloned().collect()
+fn select(refs: &[InstanceRef], indexes: &[usize]) -> Vec<InstanceRef> {
+    indexes.iter().filter_map(|index| refs.get(*index)).cloned().collect()
 }
 
-/// Each question with its answer. One without an answer gets an error, because silence must not be taken for absence.
-fn complete(indexes: Vec<usize>, mut answers: impl Iterator<Item = Result<Ownership>>) -> Vec<Indexed> {
-    let mut answer = || answers.next().unwrap_or_else(|| Err(silence()));
-    indexes.into_iter().map(|index| (index, answer())).collect()
+/// Pairs each index with its result. A missing result is an error: it must not be taken for absence.
+fn complete(indexes: Vec<usize>, mut results: impl Iterator<Item = Result<Ownership>>) -> Vec<Indexed> {
+    let mut result = || results.next().unwrap_or_else(|| Err(missing_result()));
+    indexes.into_iter().map(|index| (index, result())).collect()
 }
 
-fn silence() -> Error {
-    Error::new(ErrorKind::Unexpected, "find instances", "the provider left the question unanswered")
+fn missing_result() -> Error {
+    Error::new(ErrorKind::Unexpected, "find instances", "the provider returned no result for this machine")
 }
 
 impl Cloud {
-    /// Its name, different from that of every other cloud here.
+    /// Returns the name, which is unique among the configured clouds.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Its layers, for what is not about machines.
+    /// Returns the layers, for operations other than machine lookups.
     pub fn layers(&self) -> &Layered {
         &self.layered
     }
 
-    /// Attempts to start until that succeeds.
+    /// Starts the cloud, and retries until that succeeds.
     pub async fn start_with_retries(&self) {
         self.layered.starter().start_with_retries().await;
     }
 
-    /// Secrets that its provider needs.
+    /// Returns the Secrets that the provider needs.
     pub fn secrets(&self) -> Vec<SecretRef> {
         self.layered.starter().secrets()
     }
 
-    /// Gives the contents of a Secret, or the reason why it cannot be read, to its provider.
+    /// Delivers the contents of a Secret, or the error of reading it, to the provider.
     pub async fn deliver_secret(&self, secret: &SecretRef, data: Result<Option<SecretData>>) {
         self.layered.deliver_secret(secret, data).await;
     }
 
-    /// Waits until no other task follows its Secrets.
+    /// Waits until no other task watches the Secrets of this cloud. The guard marks this task as the one that does.
     pub async fn follow_secrets(&self) -> impl Drop + Send {
         self.layered.starter().follow_secrets().await
     }
 
-    /// How far it has started, and each change of that.
+    /// Returns the readiness, as a channel that reports each change.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.layered.starter().readiness()
     }
 
-    /// How it can be looked at.
-    pub fn part(&self) -> Arc<dyn Part> {
+    /// Returns the component for the status board.
+    pub fn component(&self) -> Arc<dyn Component> {
         self.layered.clone()
     }
 
-    /// It balances load.
+    /// Returns whether the cloud has load balancers.
     pub fn has_load_balancers(&self) -> bool {
         self.layered.capabilities().load_balancers.is_some()
     }
 
-    /// It leads pod ranges to machines.
+    /// Returns whether the cloud has routes.
     pub fn has_routes(&self) -> bool {
         self.layered.capabilities().routes.is_some()
     }
 
-    /// It can tell what machines there are.
     fn has_instances(&self) -> bool {
         self.layered.capabilities().instances.is_some()
     }
 
-    /// What it is.
+    /// Returns the provider's name and ID prefixes.
     pub fn info(&self) -> &ProviderInfo {
         self.layered.info()
     }
 
-    /// Asks about these machines, as many as there are; one answer per question, in the same order.
-    pub async fn instances(&self, asked: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
-        self.layered.find_instances(asked, freshness).await
+    /// Looks up any number of machines. Returns one result each, in the same order.
+    pub async fn instances(&self, refs: &[InstanceRef], freshness: Freshness) -> Vec<Result<InstanceState>> {
+        self.layered.find_instances(refs, freshness).await
     }
 
-    /// Its answer on a machine that its ID says is its own.
-    fn owned_sighting(&self, answer: Result<InstanceState>) -> Result<Ownership> {
-        Ok(match answer? {
+    /// Converts the result for a machine whose provider ID this cloud owns.
+    fn to_ownership(&self, result: Result<InstanceState>) -> Result<Ownership> {
+        Ok(match result? {
             InstanceState::NotMine => Ownership::NoOwner(NoOwner::Declined(self.name.clone())),
             state => Ownership::Owned { provider: self.name.clone(), state },
         })
     }
 
-    /// Its answer on a node that may be anybody's, or the node if the next provider is to be asked.
+    /// Returns the result for a Node without a provider ID, or the Node if the next cloud may claim it.
     fn claim(
         &self,
-        asked: Option<&InstanceRef>,
+        machine: Option<&InstanceRef>,
         offered: Offered,
-        answer: Result<InstanceState>,
+        result: Result<InstanceState>,
     ) -> std::result::Result<Indexed, Offered> {
-        let proven = |instance| asked.is_some_and(|asked| is_proven(asked, instance));
-        let can_be_proven = asked.is_some_and(|asked| asked.system_uuid.is_some());
-        match answer {
+        let proven = |instance| machine.is_some_and(|machine| is_proven(machine, instance));
+        let can_be_proven = machine.is_some_and(|machine| machine.system_uuid.is_some());
+        match result {
             Ok(InstanceState::Gone | InstanceState::NotMine) => Err(offered),
-            Ok(state) if offered.doubt.is_some() && !state.instance().is_some_and(|found| proven(found)) => {
+            Ok(state) if offered.earlier_error.is_some() && !state.instance().is_some_and(|found| proven(found)) => {
                 Err(offered)
             }
             Err(error) if can_be_proven => {
-                Err(Offered { doubt: Some(offered.doubt.unwrap_or(error)), index: offered.index })
+                Err(Offered { earlier_error: Some(offered.earlier_error.unwrap_or(error)), index: offered.index })
             }
-            answer => Ok((offered.index, self.owned_sighting(answer))),
+            result => Ok((offered.index, self.to_ownership(result))),
         }
     }
 }
@@ -332,12 +330,12 @@ mod tests {
 
     fn clouds(fakes: &[&Arc<Fake>]) -> Clouds {
         let providers = fakes.iter().map(|fake| Arc::clone(fake) as Arc<dyn CloudProvider>);
-        Clouds::around(providers, &LayerOptions::default(), &prometheus::Registry::new())
+        Clouds::with_layers(providers, &LayerOptions::default(), &prometheus::Registry::new())
     }
 
-    /// Who owns it and what they say, in a few words.
-    async fn observe(clouds: &Clouds, asked: &[InstanceRef]) -> Vec<String> {
-        let describe = |sighting: Result<Ownership>| match sighting {
+    /// Owner and state of each machine, as short texts.
+    async fn observe(clouds: &Clouds, refs: &[InstanceRef]) -> Vec<String> {
+        let describe = |ownership: Result<Ownership>| match ownership {
             Ok(Ownership::Owned { provider, state }) => match state.instance() {
                 Some(instance) => format!("{provider}:{}", instance.name),
                 None => format!("{provider}:{state:?}"),
@@ -347,7 +345,7 @@ mod tests {
             Ok(Ownership::NoOwner(NoOwner::Declined(by))) => format!("declined by {by}"),
             Err(error) => error.kind().as_str().to_owned(),
         };
-        clouds.observe_all(asked, Freshness::Now).await.into_iter().map(describe).collect()
+        clouds.observe_all(refs, Freshness::Now).await.into_iter().map(describe).collect()
     }
 
     fn find(names: &[&str]) -> Call {
@@ -355,47 +353,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_provider_is_asked_once_about_its_own_and_answers_keep_their_places() {
+    async fn each_provider_gets_one_lookup_of_its_own_machines_and_results_keep_their_order() {
         let (a, b) = (Arc::new(Fake::new("a").with(["a1", "a2"])), Arc::new(Fake::new("b").with(["b1"])));
-        let asked = [with_id("a2", "a://id-a2"), with_id("b1", "b://id-b1"), with_id("a1", "a://id-a1")];
-        let seen = observe(&clouds(&[&a, &b]), &[asked.as_slice(), &asked[..1]].concat()).await;
-        assert_eq!(seen, ["a:a2", "b:b1", "a:a1", "a:a2"]);
+        let refs = [with_id("a2", "a://id-a2"), with_id("b1", "b://id-b1"), with_id("a1", "a://id-a1")];
+        let observed = observe(&clouds(&[&a, &b]), &[refs.as_slice(), &refs[..1]].concat()).await;
+        assert_eq!(observed, ["a:a2", "b:b1", "a:a1", "a:a2"]);
         assert_eq!((a.calls(), b.calls()), (vec![find(&["a2", "a1"])], vec![find(&["b1"])]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_id_that_is_nobodys_is_left_alone_without_a_call() {
+    async fn a_foreign_provider_id_makes_no_call() {
         let a = Arc::new(Fake::new("a").with(["n"]));
-        let asked =
+        let refs =
             [with_id("n", "other://id-n"), with_id("n", "id-n"), with_id("n", "A://id-n"), with_id("n", "aa://n")];
-        assert_eq!(observe(&clouds(&[&a]), &asked).await, ["foreign"; 4]);
+        assert_eq!(observe(&clouds(&[&a]), &refs).await, ["foreign"; 4]);
         assert!(a.calls().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_its_owner_misses_is_gone_and_nobody_else_is_asked() {
+    async fn a_machine_that_its_owner_lacks_is_gone_without_a_call_to_other_providers() {
         let (a, b) = (Arc::new(Fake::new("a").with(["x"])), Arc::new(Fake::new("b").with(["n"])));
         assert_eq!(observe(&clouds(&[&a, &b]), &[with_id("n", "a://id-n")]).await, ["a:Gone"]);
         assert!(b.calls().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nodes_without_an_id_are_offered_in_order_and_in_rounds() {
+    async fn nodes_without_a_provider_id_are_offered_in_the_configured_order() {
         let a = Arc::new(Fake::new("a").with(["in-a", "in-both"]));
         let b = Arc::new(Fake::new("b").with(["in-b", "in-both"]));
         let c = Arc::new(Fake::new("c").with(["in-c"]));
-        let asked = ["in-c", "in-both", "nowhere", "in-b", "in-a"].map(named);
-        let seen = observe(&clouds(&[&a, &b, &c]), &asked).await;
-        assert_eq!(seen, ["c:in-c", "a:in-both", "unclaimed", "b:in-b", "a:in-a"]);
+        let refs = ["in-c", "in-both", "nowhere", "in-b", "in-a"].map(named);
+        let observed = observe(&clouds(&[&a, &b, &c]), &refs).await;
+        assert_eq!(observed, ["c:in-c", "a:in-both", "unclaimed", "b:in-b", "a:in-a"]);
         assert_eq!(a.calls(), [find(&["in-c", "in-both", "nowhere", "in-b", "in-a"])]);
         assert_eq!(b.calls(), [find(&["in-c", "nowhere", "in-b"])]);
         assert_eq!(c.calls(), [find(&["in-c", "nowhere"])]);
-        let seen = observe(&clouds(&[&b, &a]), &[named("in-both")]).await;
-        assert_eq!(seen, ["b:in-both"], "the order is the configured one");
+        let observed = observe(&clouds(&[&b, &a]), &[named("in-both")]).await;
+        assert_eq!(observed, ["b:in-both"], "the order is the configured one");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_cannot_answer_stops_the_offering_of_that_node_alone() {
+    async fn a_failing_provider_blocks_later_claims_of_that_node_only() {
         let (a, b) = (Arc::new(Fake::new("a")), Arc::new(Fake::new("b").with(["x", "y"])));
         a.fail_item("x", [Error::new(ErrorKind::PermissionDenied, "find", "no")]);
         assert_eq!(observe(&clouds(&[&a, &b]), &["x", "y"].map(named)).await, ["permission_denied", "b:y"]);
@@ -403,47 +401,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_system_uuid_that_is_the_machines_id_proves_whose_it_is_while_an_earlier_provider_is_down() {
+    async fn a_matching_system_uuid_proves_ownership_while_an_earlier_provider_is_down() {
         let (a, b) = (Arc::new(Fake::new("a")), Arc::new(Fake::new("b").with(["n", "m"])));
         a.fail((0..10).map(|_| Some(Error::new(ErrorKind::Unauthenticated, "find", "no"))));
         let with_uuid = |name: &str, uuid: &str| InstanceRef { system_uuid: Some(uuid.to_owned()), ..named(name) };
-        let asked = [with_uuid("n", "ID-n"), with_uuid("m", "id-of-another"), with_uuid("x", "id-x")];
-        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["b:n", "unauthenticated", "unauthenticated"]);
+        let refs = [with_uuid("n", "ID-n"), with_uuid("m", "id-of-another"), with_uuid("x", "id-x")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &refs).await, ["b:n", "unauthenticated", "unauthenticated"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cloud_that_hangs_holds_up_no_answer_of_another() {
+    async fn a_hanging_cloud_does_not_delay_results_of_other_clouds() {
         let slow = Fake::new("a").with(["a1", "both"]).latency(std::time::Duration::from_secs(50));
         let (a, b) = (Arc::new(slow), Arc::new(Fake::new("b").with(["b1", "both", "b2"])));
         let clouds = clouds(&[&b, &a]);
-        let asked = [with_id("a1", "a://id-a1"), with_id("b1", "b://id-b1"), named("both"), named("nowhere")];
+        let refs = [with_id("a1", "a://id-a1"), with_id("b1", "b://id-b1"), named("both"), named("nowhere")];
         let begin = tokio::time::Instant::now();
-        let answers = clouds.observe(&asked, Freshness::Now).map(|(index, _)| (index, begin.elapsed().as_secs()));
-        let answers: Vec<_> = answers.collect().await;
-        let (at_once, late): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, after)| *after == 0);
+        let results = clouds.observe(&refs, Freshness::Now).map(|(index, _)| (index, begin.elapsed().as_secs()));
+        let results: Vec<_> = results.collect().await;
+        let (at_once, late): (Vec<_>, Vec<_>) = results.into_iter().partition(|(_, after)| *after == 0);
         let at_once: std::collections::BTreeSet<_> = at_once.iter().map(|(index, _)| *index).collect();
-        assert_eq!(at_once.into_iter().collect::<Vec<_>>(), [1, 2], "those of b");
+        assert_eq!(at_once.into_iter().collect::<Vec<_>>(), [1, 2], "results of b");
         assert_eq!(late.len(), 2, "{late:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_declines_its_own_prefix_makes_it_nobodys() {
+    async fn a_node_whose_provider_declines_it_has_no_owner() {
         let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b").with(["n"])));
         a.declines.store(true, Ordering::SeqCst);
-        let asked = [with_id("n", "a://id-n"), named("n")];
-        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["declined by a", "b:n"]);
+        let refs = [with_id("n", "a://id-n"), named("n")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &refs).await, ["declined by a", "b:n"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_is_down_takes_no_answer_of_another_away() {
+    async fn a_failed_provider_does_not_affect_results_of_other_providers() {
         let (a, b) = (Arc::new(Fake::new("a").with(["n"])), Arc::new(Fake::new("b").with(["m"])));
         a.fail((0..10).map(|_| Some(Error::new(ErrorKind::Unauthenticated, "find", "no"))));
-        let asked = [with_id("n", "a://id-n"), with_id("m", "b://id-m"), named("m")];
-        assert_eq!(observe(&clouds(&[&a, &b]), &asked).await, ["unauthenticated", "b:m", "unauthenticated"]);
+        let refs = [with_id("n", "a://id-n"), with_id("m", "b://id-m"), named("m")];
+        assert_eq!(observe(&clouds(&[&a, &b]), &refs).await, ["unauthenticated", "b:m", "unauthenticated"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_without_machines_is_passed_over() {
+    async fn a_provider_without_instances_is_skipped() {
         let mut a = Fake::new("a");
         a.capabilities.instances = None;
         let (a, b) = (Arc::new(a), Arc::new(Fake::new("b").with(["n"])));
@@ -451,13 +449,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_clouds_claim_nothing() {
+    async fn without_clouds_no_node_has_an_owner() {
         assert_eq!(observe(&clouds(&[]), &[named("n"), with_id("n", "a://x")]).await, ["unclaimed", "foreign"]);
         assert!(observe(&clouds(&[]), &[]).await.is_empty());
     }
 
     #[tokio::test]
-    async fn two_clouds_of_one_kind_have_names_of_their_own() {
+    async fn clouds_of_one_kind_have_distinct_names() {
         let of_kind = |prefix: &str| Arc::new(Fake::new("kind").prefix(prefix));
         let (east, west, other) = (of_kind("east"), of_kind("west"), Arc::new(Fake::new("other")));
         let clouds = clouds(&[&east, &west, &other]);

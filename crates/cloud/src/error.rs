@@ -1,4 +1,4 @@
-//! The one error of the contract: a kind to branch on, advice on retrying, and what a person needs to know.
+//! Error type of the provider contract: a kind to branch on, retry advice, and context for operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 pub use bowline_core::{ErrorKind, Retry};
 use bowline_core::{Operation, PlanError, Step};
 
-/// The outcome of asking a cloud.
+/// Result of a cloud operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong with a cloud. Cheap to clone, because one failed read may be the answer to many questions.
+/// A failed cloud operation. Cheap to clone, because one failed read may be the result of many lookups.
 #[derive(Debug, Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -23,209 +23,210 @@ struct Inner {
     status: Option<u16>,
     outcome_unknown: bool,
     too_large: bool,
-    seen: Option<KnownState>,
+    known_state: Option<KnownState>,
     pending: Option<Operation>,
     context: Vec<(&'static str, String)>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What is certain of a machine although more was asked about it, and that could not be answered.
+/// State of a machine that is known although reading its details failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownState {
-    /// It exists and is not known to be stopped.
+    /// The machine exists and is not known to be stopped.
     Running,
-    /// It exists and is powered off, suspended or the like.
+    /// The machine exists and is powered off, suspended or the like.
     Stopped,
 }
 
 impl Error {
-    /// An error of this kind, with the advice that suits the kind.
+    /// Creates an error with the default retry advice of its kind.
     pub fn new(kind: ErrorKind, operation: impl Into<String>, message: impl Into<String>) -> Error {
         Error(Arc::new(Inner {
             kind,
             retry: kind.default_retry(),
             operation: operation.into(),
-            message: bounded(message.into()),
+            message: truncate(message.into()),
             status: None,
             outcome_unknown: false,
             too_large: false,
-            seen: None,
+            known_state: None,
             pending: None,
             context: Vec::new(),
             source: None,
         }))
     }
 
-    /// What a cloud's HTTP answer with this status means, unless the cloud says it better in its body.
+    /// Creates the error for an HTTP status, for clouds whose response bodies say nothing more specific.
     ///
-    /// `body` is shown to people, cut to a line; `retry_after` is what the header of that name asked for.
+    /// The message contains the beginning of `body` on one line. `retry_after` is the value of the `Retry-After` header.
     pub fn from_status(operation: impl Into<String>, status: u16, body: &str, retry_after: Option<Duration>) -> Error {
         let kind = match status {
-            // Some OpenStack services say "too many requests" like this.
+            // Some OpenStack services answer 413 for "too many requests".
             413 if retry_after.is_some() => ErrorKind::RateLimited,
             status => kind_of_status(status),
         };
         let mut error = Error::new(kind, operation, status_message(status, body)).with_status(status);
-        // Without advice when to come back, it may be a gateway that answers for a service that is still at work.
+        // Without Retry-After, the response may come from a gateway while the service behind it is still working.
         if matches!(status, 408 | 500 | 502..=506 | 508..=599) && retry_after.is_none() {
             error = error.outcome_unknown();
         }
         match retry_after {
-            Some(desired) if kind.is_transient() => error.retry(Retry::After(desired)),
+            Some(delay) if kind.is_transient() => error.retry(Retry::After(delay)),
             _ => error,
         }
     }
 
-    /// With the HTTP status of the cloud's answer.
+    /// Sets the HTTP status of the cloud's response.
     pub fn with_status(mut self, status: u16) -> Error {
         Arc::make_mut(&mut self.0).status = Some(status);
         self
     }
 
-    /// The request was sent and its outcome is unknown: the cloud may have executed it, or may still do so.
+    /// Marks the outcome as unknown: the request was sent, and the cloud may have executed it or may still do so.
     pub fn outcome_unknown(self) -> Error {
-        self.set_unanswered(true)
+        self.set_outcome_unknown(true)
     }
 
-    /// Marks the outcome of the call as known: the cloud has answered, whatever the HTTP status is.
-    pub fn answered(self) -> Error {
-        self.set_unanswered(false)
+    /// Marks the outcome as known: the cloud itself responded, whatever the HTTP status is.
+    pub fn outcome_known(self) -> Error {
+        self.set_outcome_unknown(false)
     }
 
-    fn set_unanswered(mut self, outcome_unknown: bool) -> Error {
+    fn set_outcome_unknown(mut self, outcome_unknown: bool) -> Error {
         Arc::make_mut(&mut self.0).outcome_unknown = outcome_unknown;
         self
     }
 
-    /// The error is that of a read before the request, so the outcome is known: nothing was executed.
-    pub fn executed_nothing(mut self) -> Error {
+    /// Marks the request as not executed: the error comes from a read that precedes it.
+    pub fn not_executed(mut self) -> Error {
         Arc::make_mut(&mut self.0).outcome_unknown = false;
         self
     }
 
-    /// The answer is larger than the client takes.
+    /// Marks the response as larger than the client accepts.
     pub fn too_large(mut self) -> Error {
         Arc::make_mut(&mut self.0).too_large = true;
         self
     }
 
-    /// With another name for what was being done.
+    /// Replaces the name of the operation.
     pub fn during(mut self, operation: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).operation = operation.into();
         self
     }
 
-    /// The same error with advice that a caller can follow: one that puts an object aside for years would never see it again,
-    /// and one that comes back at once would do nothing else.
-    pub(crate) fn within_reason(self) -> Error {
+    /// Limits the retry delay to a range that callers can follow: a delay of years would never end, and a delay of zero would be a
+    /// busy loop.
+    pub(crate) fn with_bounded_retry(self) -> Error {
         match self.retry_advice() {
             Retry::After(Duration::ZERO) => self.retry(Retry::Backoff),
-            Retry::After(pause) if pause > LONGEST_PAUSE => self.retry(Retry::After(LONGEST_PAUSE)),
+            Retry::After(delay) if delay > MAX_DELAY => self.retry(Retry::After(MAX_DELAY)),
             _ => self,
         }
     }
 
-    /// The cloud is at work on this operation, so nothing was written and nothing can be planned. The layers pace the polls,
-    /// and give up after the operation's deadline.
+    /// Creates an `InProgress` error: the cloud is still working on this operation, so nothing was written and nothing can be
+    /// planned. The layers set the poll interval, and fail after the operation's deadline.
     pub fn pending(operation: Operation, task: impl Into<String>) -> Error {
-        let pause = operation.pacing.pause(1);
-        let mut error = Error::new(ErrorKind::InProgress, task, operation.what.as_str()).retry(Retry::After(pause));
+        let pause = operation.poll_interval.pause(1);
+        let mut error =
+            Error::new(ErrorKind::InProgress, task, operation.description.as_str()).retry(Retry::After(pause));
         Arc::make_mut(&mut error.0).pending = Some(operation);
         error
     }
 
-    /// With other advice.
+    /// Replaces the retry advice.
     pub fn retry(mut self, retry: Retry) -> Error {
         Arc::make_mut(&mut self.0).retry = retry;
         self
     }
 
-    /// The cloud has told that the machine exists; what failed is to learn the rest: its addresses, say, which another service
-    /// has. Its Node waits for the rest as after every failure, and yet it counts as seen where Nodes are to be deleted.
-    pub fn with_known_state(mut self, seen: KnownState) -> Error {
-        Arc::make_mut(&mut self.0).seen = Some(seen);
+    /// Records that the machine exists although its details, such as addresses from another service, could not be read. The Node
+    /// waits for the details as after any other failure, but the machine counts as existing when Nodes are deleted.
+    pub fn with_known_state(mut self, state: KnownState) -> Error {
+        Arc::make_mut(&mut self.0).known_state = Some(state);
         self
     }
 
-    /// With a fact that helps to find the cause: a request ID, a region, the object.
+    /// Adds a detail that helps to find the cause: a request ID, a region, the object.
     pub fn context(mut self, key: &'static str, value: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).context.push((key, value.into()));
         self
     }
 
-    /// With the error below.
+    /// Sets the source error.
     pub fn source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         Arc::make_mut(&mut self.0).source = Some(Arc::new(source));
         self
     }
 
-    /// What callers branch on.
+    /// Returns the kind, which callers branch on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What the operation was about does not exist.
+    /// Returns whether the object of the operation does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind() == ErrorKind::NotFound
     }
 
-    /// The plan goes on without this step: it can be done without, and the cloud refuses it.
-    pub fn leaves_out<C>(&self, step: &Step<C>) -> bool {
-        step.dispensable.is_some() && self.kind().is_refusal()
+    /// Returns whether the plan continues without this step: the step is dispensable, and the cloud refuses it.
+    pub fn allows_skipping<C>(&self, step: &Step<C>) -> bool {
+        step.best_effort.is_some() && self.kind().is_rejection()
     }
 
-    /// The problem of a plan that fails with this error once its steps are applied; `subject` is the kind of thing that it is
-    /// about.
-    pub fn about(&self, subject: &str) -> PlanError {
+    /// Converts the error to an error of a plan, with which the sync fails after all steps are applied; `subject` is the kind of
+    /// resource that it concerns.
+    pub fn to_plan_error(&self, subject: &str) -> PlanError {
         let whole = self.to_string();
         let message = whole.strip_prefix(&format!("{}: ", self.operation())).unwrap_or(&whole).to_owned();
         let (kind, retry, operation) = (self.kind(), self.retry_advice(), self.operation().to_owned());
         PlanError { subject: subject.to_owned(), kind, retry, operation, message }
     }
 
-    /// When trying again makes sense.
+    /// Returns when to retry.
     pub fn retry_advice(&self) -> Retry {
         self.0.retry
     }
 
-    /// HTTP status of the cloud's answer, if it answered.
+    /// Returns the HTTP status of the cloud's response, if there was one.
     pub fn status(&self) -> Option<u16> {
         self.0.status
     }
 
-    /// The request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
+    /// Returns whether the request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
     pub fn is_outcome_unknown(&self) -> bool {
         self.0.outcome_unknown
     }
 
-    /// The answer or the request was larger than the client or the cloud takes. A smaller batch may succeed.
+    /// Returns whether the response or the request was larger than the client or the cloud accepts. A smaller batch may succeed.
     pub fn is_too_large(&self) -> bool {
         let is_refused = self.status() == Some(413) && self.kind() != ErrorKind::RateLimited;
         self.0.too_large || is_refused
     }
 
-    /// The operation that the cloud is at work on, if the error says so.
+    /// Returns the operation that the cloud is still working on, if that is the cause.
     pub fn pending_operation(&self) -> Option<&Operation> {
         self.0.pending.as_ref()
     }
 
-    /// What is certain of the machine all the same, if anything.
-    pub fn seen(&self) -> Option<KnownState> {
-        self.0.seen
+    /// Returns the known state of the machine, see [`with_known_state`](Error::with_known_state).
+    pub fn known_state(&self) -> Option<KnownState> {
+        self.0.known_state
     }
 
-    /// What was being done.
+    /// Returns the name of the failed operation.
     pub fn operation(&self) -> &str {
         &self.0.operation
     }
 
-    /// What happened, without operation and context.
+    /// Returns the message without operation and context.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 }
 
-/// What an HTTP status says. Neither a redirect nor a success is an error that we understand.
+/// Kind of an HTTP status. A redirect or a success has no kind of its own: it is unexpected.
 fn kind_of_status(status: u16) -> ErrorKind {
     match status {
         400 | 422 => ErrorKind::InvalidConfig,
@@ -241,25 +242,25 @@ fn kind_of_status(status: u16) -> ErrorKind {
     }
 }
 
-/// Longest pause that a cloud can ask for. One that asks for hours has made a mistake as a rule, and nothing would end the pause
-/// before the process ends; a cloud that means it says so again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Maximum delay that a cloud can request. A request for hours is usually a mistake, and nothing would end the delay before the
+/// process ends; a cloud that means it requests it again.
+const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The longest message. What it quotes may be of any length.
-const MESSAGE_BYTES: usize = 600;
+/// Maximum length of a message. Quoted parts may be of any length.
+const MAX_MESSAGE_BYTES: usize = 600;
 
-fn bounded(mut message: String) -> String {
-    if message.len() > MESSAGE_BYTES {
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+fn truncate(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         message.push('…');
     }
     message
 }
 
-/// How much of an answer's body a message shows.
+/// Maximum number of characters of a response body in a message.
 const BODY_CHARS: usize = 200;
 
-/// The status and the beginning of the body, on one line.
+/// Returns the status and the beginning of the body, on one line.
 fn status_message(status: u16, body: &str) -> String {
     let words: Vec<_> =
         body.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
@@ -272,8 +273,8 @@ fn status_message(status: u16, body: &str) -> String {
 }
 
 impl From<PlanError> for Error {
-    fn from(problem: PlanError) -> Error {
-        Error::new(problem.kind, problem.operation, problem.message).retry(problem.retry)
+    fn from(error: PlanError) -> Error {
+        Error::new(error.kind, error.operation, error.message).retry(error.retry)
     }
 }
 
@@ -301,13 +302,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_quotes_something_long_is_cut() {
+    fn a_long_message_is_truncated() {
         let error = Error::new(ErrorKind::Unexpected, "find", "🚢".repeat(10_000));
-        assert!(error.message().len() <= MESSAGE_BYTES + '…'.len_utf8() && error.message().ends_with('…'));
+        assert!(error.message().len() <= MAX_MESSAGE_BYTES + '…'.len_utf8() && error.message().ends_with('…'));
     }
 
     #[test]
-    fn each_http_status_has_its_kind() {
+    fn each_http_status_has_a_kind() {
         use ErrorKind::*;
         let table = [
             (200, Unexpected),
@@ -344,17 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_be_left_alone_counts_for_a_cloud_that_is_busy_or_broken_alone() {
-        let desired = Duration::from_secs(30);
+    fn retry_after_applies_to_transient_errors_only() {
+        let delay = Duration::from_secs(30);
         let table = [
-            (429, Retry::After(desired)),
-            (503, Retry::After(desired)),
-            (413, Retry::After(desired)),
+            (429, Retry::After(delay)),
+            (503, Retry::After(delay)),
+            (413, Retry::After(delay)),
             (401, Retry::Backoff),
             (400, Retry::Never),
         ];
         for (status, advice) in table {
-            assert_eq!(Error::from_status("get server", status, "", Some(desired)).retry_advice(), advice, "{status}");
+            assert_eq!(Error::from_status("get server", status, "", Some(delay)).retry_advice(), advice, "{status}");
         }
     }
 
@@ -368,37 +369,37 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_what_was_done_what_happened_and_its_context() {
-        let below = std::io::Error::other("connection reset");
+    fn an_error_displays_operation_message_and_context() {
+        let source = std::io::Error::other("connection reset");
         let error = Error::new(ErrorKind::Unavailable, "list servers", "no answer")
             .context("region", "R1")
             .context("request", "42")
-            .source(below);
+            .source(source);
         assert_eq!(error.to_string(), "list servers: no answer (region=R1, request=42)");
         assert_eq!(std::error::Error::source(&error).map(ToString::to_string), Some("connection reset".to_owned()));
         assert_eq!((error.operation(), error.message()), ("list servers", "no answer"));
     }
 
     #[test]
-    fn a_problem_becomes_the_error_that_it_was_made_of() {
+    fn a_plan_error_converts_back_to_the_error() {
         for retry in [Retry::Never, Retry::Backoff, Retry::After(Duration::from_secs(7))] {
             let error =
-                Error::new(ErrorKind::Unavailable, "look", "HTTP 503").retry(retry).context("certificate", "c1");
-            let problem = error.about("certificate");
-            assert_eq!(problem.to_string(), "certificate: not possible: HTTP 503 (certificate=c1)");
-            let again = Error::from(problem);
+                Error::new(ErrorKind::Unavailable, "list", "HTTP 503").retry(retry).context("certificate", "c1");
+            let plan_error = error.to_plan_error("certificate");
+            assert_eq!(plan_error.to_string(), "certificate: not possible: HTTP 503 (certificate=c1)");
+            let again = Error::from(plan_error);
             assert_eq!(again.to_string(), error.to_string());
             assert_eq!((again.kind(), again.retry_advice()), (error.kind(), error.retry_advice()));
         }
     }
 
     #[test]
-    fn changing_a_clone_leaves_the_other_as_it_was() {
+    fn changing_a_clone_does_not_change_the_original() {
         let error = Error::new(ErrorKind::RateLimited, "get", "busy");
         let later = error.clone().retry(Retry::After(Duration::from_secs(1))).context("key", "value");
         assert_eq!(error.retry_advice(), Retry::Backoff);
-        let seen = later.clone().with_known_state(KnownState::Stopped).context("more", "words");
-        assert_eq!((later.seen(), seen.seen()), (None, Some(KnownState::Stopped)));
+        let known = later.clone().with_known_state(KnownState::Stopped).context("more", "words");
+        assert_eq!((later.known_state(), known.known_state()), (None, Some(KnownState::Stopped)));
         assert_eq!((error.to_string().as_str(), later.to_string().as_str()), ("get: busy", "get: busy (key=value)"));
     }
 }

@@ -1,4 +1,4 @@
-//! A cloud for tests: machines in a list, calls on record, faults on order.
+//! A fake cloud for tests, with recorded calls and injected faults.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -11,13 +11,13 @@ use ipnet::IpNet;
 
 use crate::*;
 
-/// What reached the cloud.
+/// A call that reached the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Call {
     Find(Vec<String>),
     List(Option<String>),
     Describe(Vec<String>),
-    /// The Services of the wishes.
+    /// Service names.
     Observe(Vec<String>),
     /// Verb and destinations.
     Routes(&'static str, Vec<String>),
@@ -29,40 +29,40 @@ pub(crate) struct Fake {
     pub(crate) capabilities: Capabilities,
     machines: Mutex<Vec<(Instance, bool)>>,
     calls: Mutex<Vec<Call>>,
-    /// How the next calls end, before anything is read.
+    /// Results of the next calls, before anything is read.
     pub(crate) faults: Mutex<VecDeque<Option<Error>>>,
-    /// How the next answers on these nodes, Services and destinations end.
+    /// Errors of the next results for these Nodes, Services and destinations.
     pub(crate) item_faults: Mutex<HashMap<String, VecDeque<Error>>>,
-    /// How long a call takes; what it answers is as of its beginning.
+    /// Duration of a call; its result is from its beginning.
     pub(crate) latency: Duration,
     write_latency: Option<Duration>,
-    /// `find` and `observe` lose an answer.
-    pub(crate) loses_answers: AtomicBool,
-    /// `observe` fails with an answer that is too large above this many load balancers.
+    /// `find` and `observe` omit the last result.
+    pub(crate) loses_results: AtomicBool,
+    /// `observe` fails with a response that is too large for more load balancers than this.
     pub(crate) largest_observation: AtomicUsize,
     /// `find` declines everything.
     pub(crate) declines: AtomicBool,
     /// Calls panic.
     pub(crate) panics: AtomicBool,
-    /// `list` comes back to its first page.
-    pub(crate) circles: AtomicBool,
+    /// `list` returns to its first page after the last.
+    pub(crate) repeats_pages: AtomicBool,
     /// Names of machines that exist and are not listed.
     pub(crate) unlisted: Mutex<Vec<String>>,
-    /// Number of machines on each page that cannot be read.
+    /// Number of machines on each page that cannot be decoded.
     pub(crate) unread: AtomicUsize,
-    /// `list` shows machines in brief.
+    /// `list` returns machines in brief.
     pub(crate) lists_in_brief: AtomicBool,
     /// [`Routes::lock`].
     pub(crate) route_lock: Mutex<Option<String>>,
-    /// Secrets that it needs, and the tokens that it got from them.
+    /// Required Secrets, and the tokens received from them.
     secrets: Vec<SecretRef>,
     tokens: Mutex<Vec<String>>,
     facts: Facts,
-    /// How the next starts end: with an error, or after a while.
+    /// Results of the next starts: an error, or a delay.
     start_faults: Mutex<VecDeque<Result<Duration>>>,
     starts: AtomicUsize,
-    at_once: AtomicUsize,
-    pub(crate) most_at_once: AtomicUsize,
+    concurrent: AtomicUsize,
+    pub(crate) max_concurrent: AtomicUsize,
 }
 
 impl Fake {
@@ -98,11 +98,11 @@ impl Fake {
             item_faults: Mutex::default(),
             latency: Duration::ZERO,
             write_latency: None,
-            loses_answers: AtomicBool::new(false),
+            loses_results: AtomicBool::new(false),
             largest_observation: AtomicUsize::new(usize::MAX),
             declines: AtomicBool::new(false),
             panics: AtomicBool::new(false),
-            circles: AtomicBool::new(false),
+            repeats_pages: AtomicBool::new(false),
             unlisted: Mutex::default(),
             unread: AtomicUsize::new(0),
             lists_in_brief: AtomicBool::new(false),
@@ -112,13 +112,13 @@ impl Fake {
             facts: Facts::default(),
             start_faults: Mutex::default(),
             starts: AtomicUsize::new(0),
-            at_once: AtomicUsize::new(0),
-            most_at_once: AtomicUsize::new(0),
+            concurrent: AtomicUsize::new(0),
+            max_concurrent: AtomicUsize::new(0),
         }
     }
 
-    /// Needs the token in this Secret.
-    pub(crate) fn needing(mut self, secret: &str) -> Fake {
+    /// Requires the token in this Secret.
+    pub(crate) fn with_secret(mut self, secret: &str) -> Fake {
         self.secrets.extend(SecretRef::parse(secret));
         self
     }
@@ -127,8 +127,8 @@ impl Fake {
         self.tokens.lock().unwrap().clone()
     }
 
-    /// Learns this at its start.
-    pub(crate) fn knowing(mut self, facts: Facts) -> Fake {
+    /// Returns these facts at start.
+    pub(crate) fn with_facts(mut self, facts: Facts) -> Fake {
         self.facts = facts;
         self
     }
@@ -141,12 +141,12 @@ impl Fake {
         self.starts.load(Ordering::SeqCst)
     }
 
-    /// Can be told which pod range to lead to a machine.
-    pub(crate) fn assigning(self) -> Fake {
-        self.limits(|limits| limits.assign_pod_ranges = true)
+    /// Supports assigning pod CIDRs.
+    pub(crate) fn with_pod_cidr_assignment(self) -> Fake {
+        self.limits(|limits| limits.assign_pod_cidrs = true)
     }
 
-    /// How long an assignment takes, if not as long as all else.
+    /// Duration of an assignment, if it differs from other calls.
     pub(crate) fn write_latency(mut self, latency: Duration) -> Fake {
         self.write_latency = Some(latency);
         self
@@ -157,13 +157,13 @@ impl Fake {
         self
     }
 
-    /// Observes this many balancers at once.
+    /// Observes this many load balancers at once.
     pub(crate) fn batch_observe(mut self, size: usize) -> Fake {
         self.capabilities.load_balancers.iter_mut().for_each(|limits| limits.batch_observe = size);
         self
     }
 
-    /// Owns IDs that start with this.
+    /// Owns provider IDs with this prefix.
     pub(crate) fn prefix(mut self, prefix: &str) -> Fake {
         self.info.id_prefixes = vec![prefix.to_owned()];
         self
@@ -174,7 +174,7 @@ impl Fake {
         self
     }
 
-    /// With machines of these names; the ID of `a` is `id-a`.
+    /// Adds machines with these names; the ID of `a` is `id-a`.
     pub(crate) fn with<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Fake {
         names.into_iter().for_each(|name| self.add(name, &format!("id-{name}")));
         self
@@ -206,31 +206,31 @@ impl Fake {
         self.calls.lock().unwrap().clone()
     }
 
-    /// One call: recorded, then failing or taking its time.
-    async fn call<T>(&self, call: Call, answer: impl FnOnce() -> T) -> Result<T> {
-        assert!(!self.panics.load(Ordering::SeqCst), "on order");
-        let written = self.write_latency.filter(|_| call == Call::Other("assign"));
+    /// Records a call, and returns its result or an injected error after the latency.
+    async fn call<T>(&self, call: Call, result: impl FnOnce() -> T) -> Result<T> {
+        assert!(!self.panics.load(Ordering::SeqCst), "injected panic");
+        let write_latency = self.write_latency.filter(|_| call == Call::Other("assign"));
         self.calls.lock().unwrap().push(call);
-        let at_once = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_at_once.fetch_max(at_once, Ordering::SeqCst);
+        let concurrent = self.concurrent.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_concurrent.fetch_max(concurrent, Ordering::SeqCst);
         let fault = self.faults.lock().unwrap().pop_front().flatten();
-        let answer = fault.map_or_else(|| Ok(answer()), Err);
-        tokio::time::sleep(written.unwrap_or(self.latency)).await;
-        self.at_once.fetch_sub(1, Ordering::SeqCst);
-        answer
+        let result = fault.map_or_else(|| Ok(result()), Err);
+        tokio::time::sleep(write_latency.unwrap_or(self.latency)).await;
+        self.concurrent.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
-    /// One call that writes routes to these destinations. Fails as a whole, or for single destinations.
+    /// Makes one call that writes routes to these destinations. It fails as a whole or for single destinations.
     async fn write(&self, verb: &'static str, destinations: Vec<String>) -> Vec<Result<()>> {
         let written = self.call(Call::Routes(verb, destinations.clone()), || ()).await;
         let faults = &mut *self.item_faults.lock().unwrap();
         let mut fault = |destination: &String| faults.get_mut(destination).and_then(VecDeque::pop_front);
-        let answers = destinations.iter().map(|destination| fault(destination).map_or(written.clone(), Err));
-        answers.skip(usize::from(self.loses_answers.load(Ordering::SeqCst))).collect()
+        let results = destinations.iter().map(|destination| fault(destination).map_or(written.clone(), Err));
+        results.skip(usize::from(self.loses_results.load(Ordering::SeqCst))).collect()
     }
 
-    /// What there is for a wish: a thing that says whose it is and what the annotations were.
-    fn look_at(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
+    /// Returns a state with the name and the annotations of the Service.
+    fn state_of(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
         let faults = &mut *self.item_faults.lock().unwrap();
         if let Some(fault) = faults.get_mut(&desired.key.service).and_then(VecDeque::pop_front) {
             return Err(fault);
@@ -239,20 +239,20 @@ impl Fake {
         Ok(Some(LoadBalancerState::new(LoadBalancerStatus::default(), resources)))
     }
 
-    /// The truth.
-    pub(crate) fn look_up(&self, asked: &InstanceRef) -> Result<InstanceState> {
+    /// Returns the actual state of a machine.
+    pub(crate) fn look_up(&self, machine: &InstanceRef) -> Result<InstanceState> {
         if self.declines.load(Ordering::SeqCst) {
             return Ok(InstanceState::NotMine);
         }
         let faults = &mut *self.item_faults.lock().unwrap();
-        if let Some(fault) = faults.get_mut(asked.node.as_str()).and_then(VecDeque::pop_front) {
+        if let Some(fault) = faults.get_mut(machine.node.as_str()).and_then(VecDeque::pop_front) {
             return Err(fault);
         }
-        let id = asked.provider_id.as_ref().map(|id| id.rest().unwrap_or_default().to_owned());
+        let id = machine.provider_id.as_ref().map(|id| id.rest().unwrap_or_default().to_owned());
         let machines = self.machines.lock().unwrap();
         let found = machines.iter().find(|(instance, _)| match &id {
             Some(id) => instance.id == *id,
-            None => asked.node == *instance.name,
+            None => machine.node == *instance.name,
         });
         Ok(found.map_or(InstanceState::Gone, |(instance, _)| InstanceState::Running(instance.clone().into())))
     }
@@ -260,17 +260,17 @@ impl Fake {
 
 #[async_trait]
 impl Instances for Fake {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let names = asked.iter().map(|asked| asked.node.to_string()).collect();
-        let find = || asked.iter().map(|asked| self.look_up(asked)).collect::<Vec<_>>();
-        let mut answers = match self.call(Call::Find(names), find).await {
-            Ok(answers) => answers,
-            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let names = refs.iter().map(|machine| machine.node.to_string()).collect();
+        let find = || refs.iter().map(|machine| self.look_up(machine)).collect::<Vec<_>>();
+        let mut results = match self.call(Call::Find(names), find).await {
+            Ok(results) => results,
+            Err(error) => refs.iter().map(|_| Err(error.clone())).collect(),
         };
-        if self.loses_answers.load(Ordering::SeqCst) {
-            answers.pop();
+        if self.loses_results.load(Ordering::SeqCst) {
+            results.pop();
         }
-        answers
+        results
     }
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
@@ -282,7 +282,7 @@ impl Instances for Fake {
             let next = if start + size < machines.len() {
                 Some(start + size)
             } else {
-                self.circles.load(Ordering::SeqCst).then_some(0)
+                self.repeats_pages.load(Ordering::SeqCst).then_some(0)
             };
             let next = next.map(|start| PageToken(start.to_string()));
             let machines = machines.into_iter().skip(start).take(size);
@@ -295,23 +295,23 @@ impl Instances for Fake {
         self.call(Call::List(page.map(|token| token.0.clone())), list).await
     }
 
-    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+    async fn describe(&self, brief: &[Opaque], refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         let brief = brief.iter().map(|machine| named(machine.get::<String>().unwrap()));
-        let asked: Vec<_> = brief.chain(asked.iter().cloned()).collect();
-        let names: Vec<_> = asked.iter().map(|asked| asked.node.to_string()).collect();
-        let describe = || asked.iter().map(|asked| self.look_up(asked)).collect();
-        let answers: Result<Vec<_>> = self.call(Call::Describe(names.clone()), describe).await;
-        answers.unwrap_or_else(|error| names.iter().map(|_| Err(error.clone())).collect())
+        let refs: Vec<_> = brief.chain(refs.iter().cloned()).collect();
+        let names: Vec<_> = refs.iter().map(|machine| machine.node.to_string()).collect();
+        let describe = || refs.iter().map(|machine| self.look_up(machine)).collect();
+        let results: Result<Vec<_>> = self.call(Call::Describe(names.clone()), describe).await;
+        results.unwrap_or_else(|error| names.iter().map(|_| Err(error.clone())).collect())
     }
 
-    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
+    async fn assign_pod_cidrs(&self, machine: &InstanceRef, cidr: IpNet) -> Result<()> {
         let assign = || {
-            let found = self.look_up(asked)?;
+            let found = self.look_up(machine)?;
             let mut machines = self.machines.lock().unwrap();
             let id = found.instance().map(|instance| &instance.id);
             let machine = machines.iter_mut().find(|(machine, _)| Some(&machine.id) == id);
-            let gone = || Error::new(ErrorKind::NotFound, "assign pod range", "no such machine");
-            machine.ok_or_else(gone)?.0.pod_ranges.push(range);
+            let gone = || Error::new(ErrorKind::NotFound, "assign pod CIDR", "no such machine");
+            machine.ok_or_else(gone)?.0.pod_cidrs.push(cidr);
             Ok(())
         };
         self.call(Call::Other("assign"), assign).await?
@@ -320,21 +320,21 @@ impl Instances for Fake {
 
 #[async_trait]
 impl LoadBalancers for Fake {
-    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let services = wanted.iter().map(|desired| desired.key.service.clone()).collect();
-        let observe = || wanted.iter().map(|desired| self.look_at(desired)).collect::<Vec<_>>();
-        let mut answers = match self.call(Call::Observe(services), observe).await {
-            Ok(answers) => answers,
-            Err(error) => wanted.iter().map(|_| Err(error.clone())).collect(),
+    async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let services = desired.iter().map(|desired| desired.key.service.clone()).collect();
+        let observe = || desired.iter().map(|desired| self.state_of(desired)).collect::<Vec<_>>();
+        let mut results = match self.call(Call::Observe(services), observe).await {
+            Ok(results) => results,
+            Err(error) => desired.iter().map(|_| Err(error.clone())).collect(),
         };
-        if self.loses_answers.load(Ordering::SeqCst) {
-            answers.pop();
+        if self.loses_results.load(Ordering::SeqCst) {
+            results.pop();
         }
-        if wanted.len() > self.largest_observation.load(Ordering::SeqCst) {
-            let error = Error::new(ErrorKind::Unexpected, "observe", "the answer is too large").too_large();
-            answers.fill(Err(error));
+        if desired.len() > self.largest_observation.load(Ordering::SeqCst) {
+            let error = Error::new(ErrorKind::Unexpected, "observe", "the response is too large").too_large();
+            results.fill(Err(error));
         }
-        answers
+        results
     }
 
     async fn list(&self, _: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -357,7 +357,7 @@ impl Routes for Fake {
     }
 
     async fn create(&self, _: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
-        let named = |route: &RouteSpec| Route { id: "as the cloud calls it".to_owned(), ..Route::of(route) };
+        let named = |route: &RouteSpec| Route { id: "cloud-route-id".to_owned(), ..Route::of(route) };
         let destinations: Vec<_> = routes.iter().map(|route| route.destination.to_string()).collect();
         let created = self.write("create", destinations).await;
         created.into_iter().zip(routes).map(|(written, route)| written.map(|()| named(route))).collect()
@@ -416,30 +416,30 @@ impl CloudProvider for Fake {
     }
 }
 
-/// A node without an ID.
+/// Reference to a Node without a provider ID.
 pub(crate) fn named(node: &str) -> InstanceRef {
     InstanceRef { node: node.into(), provider_id: None, system_uuid: None }
 }
 
-/// A node with an ID.
+/// Reference to a Node with a provider ID.
 pub(crate) fn with_id(node: &str, id: &str) -> InstanceRef {
     InstanceRef { provider_id: ProviderId::new(id), ..named(node) }
 }
 
-/// The name of the machine, or how it is not there.
-pub(crate) fn told(answer: &Result<InstanceState>) -> String {
-    match answer {
+/// Returns the name of the machine, or its state, or the kind of the error.
+pub(crate) fn summary(result: &Result<InstanceState>) -> String {
+    match result {
         Ok(InstanceState::Running(instance)) => instance.name.clone(),
         Ok(state) => format!("{state:?}"),
         Err(error) => error.kind().as_str().to_owned(),
     }
 }
 
-/// Page with no more than the IDs and names of these machines.
+/// Creates a page with only the IDs and names of these machines.
 fn in_brief(machines: impl Iterator<Item = (Instance, bool)>, next: Option<PageToken>) -> InstancePage {
     let machines: Vec<_> = machines.collect();
-    let brief = machines.iter().map(|(it, _)| (it.id.clone(), Opaque::new(it.name.clone()))).collect();
-    let bare = |it: Instance| Instance { id: it.id, name: it.name, ..Instance::default() };
-    let machines = machines.into_iter().map(|(it, stopped)| (bare(it), stopped));
+    let brief = machines.iter().map(|(machine, _)| (machine.id.clone(), Opaque::new(machine.name.clone()))).collect();
+    let bare = |machine: Instance| Instance { id: machine.id, name: machine.name, ..Instance::default() };
+    let machines = machines.into_iter().map(|(machine, stopped)| (bare(machine), stopped));
     InstancePage { brief, ..InstancePage::new(machines, next) }
 }

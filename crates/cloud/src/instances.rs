@@ -1,4 +1,4 @@
-//! Machines: asked for in sets.
+//! Machines: batched lookups and paged listings.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,160 +10,164 @@ use ipnet::IpNet;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Tells what machines there are.
+/// Looks up the cloud's machines.
 ///
-/// A provider implements [`find`](Instances::find) and, where the cloud can list, [`list`](Instances::list). It need not
-/// cut questions to size, cache, retry or run calls in parallel: the layers do that, by the numbers in
+/// A provider implements [`find`](Instances::find) and, if the cloud can list machines, [`list`](Instances::list). It does not
+/// split batches, cache, retry or run calls in parallel: the layers do, according to the limits in
 /// [`InstanceCapabilities`](crate::InstanceCapabilities).
 ///
-/// Rules, each with a conformance case of the same name. On questions and answers:
-/// - `one_answer_each`: `find` returns as many answers as it was asked, in the same order.
-/// - `mixed_batch`: one question may be about a machine that runs, another about one that is stopped, gone or foreign.
-/// - `batch_limit_is_honoured`: `batch_lookup` machines are found at once, and each beyond the first saves at least one call
-///   over a lookup of its own.
-/// - `concurrent_questions`: `max_parallel` questions under way at once do not get each other's answers.
-/// - `empty_question_makes_no_call`: to be asked about nothing costs nothing.
+/// Rules, each with a conformance case of the same name.
 ///
-/// On which machine is meant:
-/// - `id_before_name`: with a provider ID the name is not looked at.
-/// - `id_is_recognised`: [`identify`](Instances::identify) makes the machine's [`Instance::id`] of its provider ID,
-///   however that is spelled, and each spelling is [owned](crate::CloudProvider::owns) and finds the machine.
-/// - `foreign_id_is_not_mine`: an ID of somebody else is [`InstanceState::NotMine`], without a call.
-/// - `malformed_id_is_an_error`: an ID of one's own that makes no sense is `InvalidConfig`, not `Gone`.
-/// - `name_finds_the_machine`: with `lookup_by_name`, a node without ID is found by its name, and a name that no machine
-///   has is `Gone`.
-/// - `two_of_one_name_is_an_error`: a name that fits two machines is an error that names both.
-/// - `without_name_lookup_nothing_is_claimed`: without `lookup_by_name`, a node without ID is `NotMine` or an error.
-/// - `provider_id_is_stable`: the same machine has the same ID after stop, start and rename.
-/// - `deleted_then_recreated_same_name_is_another_id`: with `unique_ids`, a new machine does not take over the ID of an
-///   old one of its name.
+/// Lookups:
+/// - `one_answer_each`: `find` returns one result for each reference, in the same order.
+/// - `mixed_batch`: one batch may contain machines that are running, stopped, gone or of another provider.
+/// - `batch_limit_is_honoured`: `find` accepts `batch_lookup` machines at once, and each machine beyond the first saves at least
+///   one call compared with a lookup of its own.
+/// - `concurrent_lookups`: `max_parallel` concurrent lookups do not mix up their results.
+/// - `empty_lookup_makes_no_call`: a lookup of no machines makes no call.
 ///
-/// On what is said of it:
-/// - `gone_is_certain`: `Gone` only if the cloud said so of that very machine; a reply that leaves it out is an error.
-///   A cloud with several endpoints has said so when each that could have the machine has.
+/// Identity:
+/// - `id_before_name`: if a reference has a provider ID, the Node name is ignored.
+/// - `id_is_recognised`: [`identify`](Instances::identify) maps every accepted spelling of a provider ID to the machine's
+///   [`Instance::id`]. Each spelling is [owned](crate::CloudProvider::owns) and finds the machine.
+/// - `foreign_id_is_not_mine`: a provider ID of another provider is [`InstanceState::NotMine`], without a call.
+/// - `malformed_id_is_an_error`: a malformed ID with the provider's own prefix is `InvalidConfig`, not `Gone`.
+/// - `name_finds_the_machine`: with `lookup_by_name`, a Node without a provider ID is found by its name. A name that no machine has
+///   is `Gone`.
+/// - `ambiguous_name_is_an_error`: a name that two machines have is an error that names both machines.
+/// - `without_name_lookup_nothing_is_found`: without `lookup_by_name`, a Node without a provider ID is `NotMine` or an error.
+/// - `provider_id_is_stable`: a machine keeps its provider ID when it is stopped, started or renamed.
+/// - `deleted_then_recreated_same_name_is_another_id`: with `unique_ids`, a new machine does not get the ID of a deleted machine
+///   of the same name.
+///
+/// Results:
+/// - `gone_is_certain`: `find` returns `Gone` only if the cloud reported that this very machine does not exist. A response that
+///   omits the machine is an error. In a cloud with several endpoints, every endpoint that could have the machine must have
+///   reported so.
 /// - `stopped_is_not_gone`: a machine that is powered off exists.
-/// - `stopped_is_told`: with `shutdown_state`, it is [`InstanceState::Stopped`], and `Running` once it is started.
-/// - `addresses_keep_their_order`: addresses are told in the same order each time, the one that the Node should have.
-/// - `zones_are_told`: with `zones`, each machine has a zone and its region.
-/// - `labels_are_told`: with `additional_labels`, labels are handed on as the cloud has them.
+/// - `stopped_is_reported`: with `shutdown_state`, a powered-off machine is [`InstanceState::Stopped`], and `Running` once it is
+///   started.
+/// - `addresses_keep_their_order`: addresses are returned in the same order each time, the order that the Node should have.
+/// - `zones_are_reported`: with `zones`, each machine has a zone and a region.
+/// - `labels_are_reported`: with `additional_labels`, labels are returned as the cloud has them.
 /// - `annotations_are_reported`: with `additional_annotations`, annotations are returned as the cloud has them.
 ///
-/// On pod ranges:
-/// - `pod_ranges_are_told`: with `pod_ranges`, a machine's ranges are told in the cloud's order.
-/// - `assigned_pod_range_is_told`: with `assign_pod_ranges`, a range is told once it is assigned; assigning it again
-///   changes nothing, and assigning one that another machine has is
-///   [`AlreadyExists`](crate::ErrorKind::AlreadyExists). To assign one to a machine that does not exist is an error.
-/// - `assignment_survives_every_crash`: done again after its answer was lost, an assignment has taken place once.
-/// - `assignment_errors_have_a_kind`: what is said of errors below holds for `assign_pod_cidrs`, too.
-/// - `without_assignment_it_is_unsupported`: without `assign_pod_ranges`, `assign_pod_cidrs` is `Unsupported`.
+/// Pod CIDRs:
+/// - `pod_cidrs_are_reported`: with `pod_cidrs`, the pod CIDRs of a machine are returned in the cloud's order.
+/// - `assigned_pod_cidr_is_reported`: with `assign_pod_cidrs`, a pod CIDR is returned once it is assigned. Assigning it again
+///   changes nothing, assigning the CIDR of another machine is [`AlreadyExists`](crate::ErrorKind::AlreadyExists), and assigning
+///   one to a machine that does not exist is an error.
+/// - `assignment_survives_every_crash`: an assignment that is repeated after its response was lost takes effect once.
+/// - `assignment_errors_have_a_kind`: the rules for errors below apply to `assign_pod_cidrs`, too.
+/// - `without_assignment_it_is_unsupported`: without `assign_pod_cidrs`, the method of that name is `Unsupported`.
 ///
-/// On listings:
-/// - `listing_agrees_with_find`: what `list` returns of a machine is what `find` returns; one that is stopped is listed.
-/// - `pages_are_complete`: the pages together hold every machine that was there all the time, once.
-/// - `absence_is_as_declared`: with [`Absence::Proof`](crate::Absence::Proof), each machine that exists is listed. Otherwise
-///   `find` finds a machine by its ID that no listing shows; with [`ProofForNames`](crate::Absence::ProofForNames), it does
-///   not find it by its name.
+/// Listings:
+/// - `listing_agrees_with_find`: `list` and `find` return the same state of a machine. Stopped machines are listed.
+/// - `pages_are_complete`: every machine that exists during the whole listing is on exactly one page.
+/// - `absence_is_as_declared`: with [`Absence::Proof`](crate::Absence::Proof), every machine that exists is listed. Otherwise
+///   `find` finds, by its ID, a machine that no listing shows; with [`ProofForNames`](crate::Absence::ProofForNames) it does not
+///   find it by its name.
 /// - `without_listing_it_is_unsupported`: without `list_page`, `list` is `Unsupported`.
 ///
-/// On trouble:
-/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`], by ID and by name, and it says of
-///   no machine that is gone that it was [seen](Error::but_seen).
-/// - `errors_have_a_kind`: refused credentials, refused rights, throttling, a broken cloud and an answer that makes no
-///   sense are told apart.
-/// - `listing_errors_have_a_kind`: the same holds for `list`, and a failed page is no empty page.
-/// - `throttling_carries_its_delay`: when the cloud says how long to stay away, the error's advice says so.
+/// Errors:
+/// - `error_is_no_answer`: a failure of the cloud is an `Err`, never [`InstanceState::Gone`], for lookups by ID and by name. Its
+///   [known state](Error::known_state) never reports a machine that is gone as existing.
+/// - `errors_have_a_kind`: rejected credentials, missing permissions, throttling, an unavailable cloud and an invalid response are
+///   errors of different kinds.
+/// - `listing_errors_have_a_kind`: the same applies to `list`, and a page that fails is an error and not an empty page.
+/// - `throttling_carries_its_delay`: if the cloud requests a delay, the retry advice of the error contains it.
 ///
-/// Where a cloud tells in one place that a machine exists, and in another what addresses or what type it has, a failure of the
-/// second alone is an `Err` that says so, by [`Error::with_known_state`]. The Nodes of machines that were deleted are else kept for as
-/// long as the second place does not answer for the machines of others.
+/// If the existence of a machine and its details (addresses, type) come from different services and only the second one fails,
+/// return an `Err` with [`Error::with_known_state`]. Otherwise, as long as the second service fails, no Node can be deleted: the
+/// controller deletes a Node only while other machines of the same cloud are known to exist.
 ///
-/// A call is dropped when it takes too long or the program stops: it must leave nothing behind that a later one would
-/// trip over.
+/// The framework drops a call that takes too long or when the process stops. A dropped call must not leave anything behind that
+/// makes a later call fail.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Asks about these; at most `batch_lookup` of them.
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>>;
+    /// Looks up machines, at most `batch_lookup` at once.
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>>;
 
-    /// One page of all machines, the first one for `None`. A machine that is stopped is listed, too.
+    /// Returns one page of all machines, running and stopped; the first page for `None`.
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let _ = page;
         Err(Error::new(ErrorKind::Unsupported, "list instances", "this cloud cannot list its machines"))
     }
 
-    /// Describes machines that were listed [in brief](InstancePage::brief) and, in the same calls, finds at most
-    /// `batch_lookup` others. Returns one answer each, in the same order, those for `brief` first. The rules of
-    /// [`find`](Instances::find) hold. Only a cloud that lists in brief implements this.
-    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let message = "this cloud lists no machines in brief";
+    /// Returns the details of machines that were listed [in brief](InstancePage::brief) and, in the same calls, looks up at most
+    /// `batch_lookup` further ones. Returns one result each, in the same order, those for `brief` first. The rules of
+    /// [`find`](Instances::find) apply. Only a cloud that lists in brief implements this.
+    async fn describe(&self, brief: &[Opaque], refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let message = "this cloud does not list machines in brief";
         let unsupported = || Err(Error::new(ErrorKind::Unsupported, "describe instances", message));
-        brief.iter().map(|_| unsupported()).chain(self.find(asked).await).collect()
+        brief.iter().map(|_| unsupported()).chain(self.find(refs).await).collect()
     }
 
-    /// Leads this pod range to the machine, beside those that it has: the cloud then tells it in
-    /// [`Instance::pod_ranges`]. What is led there already succeeds.
-    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        let _ = range;
-        let message = "this cloud cannot be told which pod range to lead to a machine";
-        Err(Error::new(ErrorKind::Unsupported, "assign pod range", message).context("node", asked.node.as_str()))
+    /// Assigns a pod CIDR to the machine, in addition to those that it has: the cloud routes it there and returns it in
+    /// [`Instance::pod_cidrs`]. Succeeds if the CIDR is already assigned to the machine.
+    async fn assign_pod_cidrs(&self, machine: &InstanceRef, cidr: IpNet) -> Result<()> {
+        let _ = cidr;
+        let message = "this cloud does not support assigning pod CIDRs to machines";
+        Err(Error::new(ErrorKind::Unsupported, "assign pod CIDR", message).context("node", machine.node.as_str()))
     }
 
-    /// By what a machine is recognised, in a listing and when questions are shared. Pure.
+    /// Returns the key by which the layers find the machine in a listing and combine equal lookups. Pure.
     ///
-    /// The default takes what stands behind `://` as the machine's [`Instance::id`]. Override it where there is more (a
-    /// region, a leading slash), where one machine has several spellings (bring them all to one: letters to lower case,
-    /// for example), where IDs have no `://` (see [`owns`](crate::CloudProvider::owns)), and where a node without ID is
-    /// better known by its [`system_uuid`](InstanceRef::system_uuid) than by its name.
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        Identity::of(asked)
+    /// The default takes the part after `://` as the machine's [`Instance::id`]. Override it if that part contains more than the ID
+    /// (a region, a leading slash), if an ID has several spellings (normalise them, for example to lower case), if IDs have no
+    /// `://` (see [`owns`](crate::CloudProvider::owns)), or if the [`system_uuid`](InstanceRef::system_uuid) identifies a Node
+    /// without a provider ID better than its name.
+    fn identify(&self, machine: &InstanceRef) -> Result<Identity> {
+        Identity::of(machine)
     }
 }
 
-/// [`Instances`] for a cloud that answers one by one and cannot list: whoever implements this implements that, with
-/// `batch_lookup: 1`. The layers ask for several at once, up to `max_parallel`.
+/// [`Instances`] of a cloud that looks up one machine per call and cannot list: a type that implements this trait implements
+/// `Instances`, with `batch_lookup: 1`. The layers make up to `max_parallel` lookups concurrently.
 #[async_trait]
 pub trait SingleLookup: Send + Sync {
-    /// Asks about this one. The rules of [`Instances`] hold.
-    async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState>;
+    /// Looks up one machine. The rules of [`Instances`] apply.
+    async fn find_one(&self, machine: &InstanceRef) -> Result<InstanceState>;
 
-    /// By what a machine is recognised; see [`Instances::identify`].
-    fn identify_one(&self, asked: &InstanceRef) -> Result<Identity> {
-        Identity::of(asked)
+    /// See [`Instances::identify`].
+    fn identify_one(&self, machine: &InstanceRef) -> Result<Identity> {
+        Identity::of(machine)
     }
 }
 
 #[async_trait]
 impl<T: SingleLookup> Instances for T {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let mut answers = Vec::with_capacity(asked.len());
-        for asked in asked {
-            answers.push(self.find_one(asked).await);
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let mut results = Vec::with_capacity(refs.len());
+        for machine in refs {
+            results.push(self.find_one(machine).await);
         }
-        answers
+        results
     }
 
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        self.identify_one(asked)
+    fn identify(&self, machine: &InstanceRef) -> Result<Identity> {
+        self.identify_one(machine)
     }
 }
 
-/// By what a machine is recognised in a listing.
+/// Key of a machine in listings and combined lookups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Identity {
     /// [`Instance::id`].
     Id(String),
     /// [`Instance::name`].
     Name(String),
-    /// Not a machine of this provider.
+    /// The machine does not belong to this provider.
     NotMine,
 }
 
 impl Identity {
-    /// The ID behind `://`, or the node's name while there is no ID.
-    pub fn of(asked: &InstanceRef) -> Result<Identity> {
-        let Some(id) = &asked.provider_id else { return Ok(Identity::Name(asked.node.as_str().to_owned())) };
+    /// Returns the ID after `://`, or the Node name if there is no provider ID.
+    pub fn of(machine: &InstanceRef) -> Result<Identity> {
+        let Some(id) = &machine.provider_id else { return Ok(Identity::Name(machine.node.as_str().to_owned())) };
         match id.rest() {
             Some("") => {
-                let message = format!("the provider ID {id} names no machine");
+                let message = format!("the provider ID {id} has no machine ID after ://");
                 Err(Error::new(ErrorKind::InvalidConfig, "find instances", message))
             }
             Some(rest) => Ok(Identity::Id(rest.to_owned())),
@@ -172,36 +176,35 @@ impl Identity {
     }
 }
 
-/// Some of all machines.
+/// One page of a listing.
 #[derive(Debug, Clone, Default)]
 pub struct InstancePage {
-    /// Machines and whether they are stopped: only [`InstanceState::Running`] and [`InstanceState::Stopped`].
+    /// Machines, each either [`InstanceState::Running`] or [`InstanceState::Stopped`].
     pub instances: Vec<InstanceState>,
-    /// Where the next page starts; `None` after the last.
+    /// Token of the next page; `None` on the last page.
     pub next: Option<PageToken>,
-    /// Number of further machines on the page that could not be read. While there are any, no absence is proven.
+    /// Number of further machines on this page that could not be decoded. If there are any, the listing proves no absence.
     pub unread: usize,
-    /// Arguments of [`describe`](Instances::describe) by ID, for machines of which `instances` has only the ID and the name.
-    /// Empty in most clouds. For those where the rest takes further calls: only the machines that a caller asks for are
-    /// described.
+    /// Arguments of [`describe`](Instances::describe) by machine ID, for machines of which `instances` has only ID and name. Empty
+    /// in most clouds. Use it if the details take further calls: the layers describe only the machines that a caller looks up.
     pub brief: HashMap<String, Opaque>,
 }
 
-/// Where a page starts; only the provider can read it.
+/// Token of a page, opaque to the layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageToken(pub String);
 
-/// How old an answer may be.
+/// Maximum age of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Asked for after the question was put, whatever is known. For everything that could lead to a deletion.
+    /// The read starts after the request, whatever is cached. Required for every decision that may lead to a deletion.
     Now,
-    /// An answer this old will do, if it says that the machine exists; "gone" is never served from memory.
+    /// A cached result of at most this age is accepted if the machine exists. "Gone" is never served from the cache.
     Within(Duration),
 }
 
 impl InstancePage {
-    /// A page of running and stopped machines.
+    /// Creates a page from machines, each with a flag that says whether it is stopped.
     pub fn new(machines: impl IntoIterator<Item = (Instance, bool)>, next: Option<PageToken>) -> InstancePage {
         let instances = machines
             .into_iter()
@@ -217,14 +220,14 @@ impl InstancePage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{named, told, with_id};
+    use crate::fake::{named, summary, with_id};
 
     struct Echo;
 
     #[async_trait]
     impl SingleLookup for Echo {
-        async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
-            match asked.node.as_str() {
+        async fn find_one(&self, machine: &InstanceRef) -> Result<InstanceState> {
+            match machine.node.as_str() {
                 "broken" => Err(Error::new(ErrorKind::Unavailable, "get server", "broken")),
                 name => Ok(InstanceState::Running(Arc::new(Instance { name: name.to_owned(), ..Instance::default() }))),
             }
@@ -232,21 +235,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_by_one_gives_one_answer_each_in_order() {
-        let answers = Echo.find(&["a", "broken", "b"].map(named)).await;
-        assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["a", "unavailable", "b"]);
+    async fn a_single_lookup_provider_returns_one_result_each_in_order() {
+        let results = Echo.find(&["a", "broken", "b"].map(named)).await;
+        assert_eq!(results.iter().map(summary).collect::<Vec<_>>(), ["a", "unavailable", "b"]);
     }
 
-    struct InCapitals;
+    struct LowerCaseIds;
 
     #[async_trait]
-    impl SingleLookup for InCapitals {
+    impl SingleLookup for LowerCaseIds {
         async fn find_one(&self, _: &InstanceRef) -> Result<InstanceState> {
             Ok(InstanceState::Gone)
         }
 
-        fn identify_one(&self, asked: &InstanceRef) -> Result<Identity> {
-            Ok(match Identity::of(asked)? {
+        fn identify_one(&self, machine: &InstanceRef) -> Result<Identity> {
+            Ok(match Identity::of(machine)? {
                 Identity::Id(id) => Identity::Id(id.to_lowercase()),
                 other => other,
             })
@@ -254,21 +257,21 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_that_answers_one_by_one_may_read_ids_in_its_own_way() {
-        let identity = InCapitals.identify(&with_id("n", "c://8F2C")).unwrap();
+    fn a_single_lookup_provider_can_override_identify() {
+        let identity = LowerCaseIds.identify(&with_id("n", "c://8F2C")).unwrap();
         assert_eq!(identity, Identity::Id("8f2c".to_owned()));
     }
 
     #[test]
-    fn a_machine_is_recognised_by_its_id_and_only_else_by_its_name() {
+    fn identity_is_the_id_or_the_name_if_there_is_no_id() {
         let table = [
             (with_id("n", "c://8f2c"), Identity::Id("8f2c".to_owned())),
             (with_id("n", "c:///8f2c"), Identity::Id("/8f2c".to_owned())),
             (with_id("n", "8f2c"), Identity::NotMine),
             (named("n"), Identity::Name("n".to_owned())),
         ];
-        for (asked, identity) in table {
-            assert_eq!(Echo.identify(&asked).unwrap(), identity, "{asked:?}");
+        for (machine, identity) in table {
+            assert_eq!(Echo.identify(&machine).unwrap(), identity, "{machine:?}");
         }
         assert_eq!(Echo.identify(&with_id("n", "c://")).unwrap_err().kind(), ErrorKind::InvalidConfig);
     }

@@ -1,32 +1,32 @@
 //! The contract between Bowline and a cloud.
 //!
-//! A provider is a value that implements [`CloudProvider`]: it says what it is ([`ProviderInfo`]), what it can do
-//! ([`Capabilities`], as data with numbers), and hands out [`Instances`], [`LoadBalancers`], [`Routes`] and
-//! [loops](ProviderLoop) as far as it has them. It sees no Kubernetes client, no queue and no clock; it gets plain values of `bowline-core` and returns
-//! plain values or an [`Error`].
+//! A provider implements [`CloudProvider`]. It declares its name ([`ProviderInfo`]) and its limits ([`Capabilities`]), and
+//! returns [`Instances`], [`LoadBalancers`], [`Routes`] and [background loops](ProviderLoop) as far as the cloud has them. It has
+//! no access to a Kubernetes client, a work queue or a clock: it takes plain values of `bowline-core`, and returns plain values
+//! or an [`Error`].
 //!
-//! Everything that every provider needs is a layer, written once and wrapped around each in the same order, outermost
-//! first:
+//! Everything else that providers have in common is a layer, written once and wrapped around every provider in the same order.
+//! Outermost first:
 //!
 //! ```text
 //!  controller
-//!     │   Clouds       which provider a node belongs to; asks each about its own
+//!     │   Clouds       finds the provider that owns a Node, and routes lookups to it
 //!     ▼
-//!  start       fails until the cloud has started, with the cause
-//!  observe     traces and metrics: every question, how long, how it ended
-//!  capability  what the cloud cannot do is refused before any call
-//!  dry run     writes are printed, not made
-//!  cache       questions in flight are shared, answers reused within a bound; batches are cut to the provider's size
-//!  batches     writes of routes are combined, and run one after the other where they share a lock
-//!  places      no more operations at once than the provider's capabilities say
+//!  start        fails with the reason until the cloud has started
+//!  observe      traces and metrics of every operation
+//!  capability   rejects unsupported requests before any call
+//!  dry run      logs writes instead of making them
+//!  cache        shares lookups in flight, reuses results up to a maximum age, splits batches to the provider's size
+//!  batches      combines route writes, and serialises those with the same lock
+//!  concurrency  limits concurrent operations to the provider's capabilities
 //!     ▼
 //!  provider
 //!     │
 //!     ▼
-//!  Calls       every HTTP call: pauses (Retry-After), rate, fence, timeout, back-off, metrics; each attempt takes a token
+//!  Calls        every HTTP call: Retry-After, rate limit, fence, timeout, back-off, metrics; each attempt takes a token
 //! ```
 //!
-//! Nothing is global: a [`Registry`] is built by the program and passed in.
+//! There is no global state: the program builds a [`Registry`] and passes it in.
 
 pub mod calls;
 mod capabilities;
@@ -60,16 +60,16 @@ pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
 pub use locks::{Guard, Locks, Moment};
 pub use loops::{ClusterSnapshot, LoopOutcome, ProviderLoop};
 pub use paging::PageGuard;
-pub use provider::{CloudProvider, Finding, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, ConfigLocation, Factory, Reference, Registry, Surroundings};
+pub use provider::{CheckResult, CloudProvider, ProviderInfo, Quota};
+pub use registry::{Build, BuildContext, BuildInputs, ConfigLocation, Factory, Reference, Registry};
 pub use reload::Reloading;
 pub use routes::{OneRoutePerCall, Routes};
 pub use secrets::{SecretData, SecretRef};
 pub use service_routing::{DefaultCloud, Routing, RoutingError};
 pub use start::{Facts, Readiness};
-pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, share};
+pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, register_or_replace};
 
-/// The provider in the page for authors who come from Go is a test.
+/// Compiles the examples of the page that compares the provider contract with Go.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/explanation/from-go.md")]
 struct FromGo;

@@ -1,22 +1,22 @@
-//! Locks on shared things of a cloud: a load balancer that several Services use, a router that has the routes of all Nodes.
+//! Locks on shared resources of a cloud: a load balancer that several Services share, a router with the routes of all Nodes.
 //!
 //! ```text
 //!  observe ──► plan, which names the locks ──► try_take ──► all free ──► released since the observation? observe again
 //!                                                 │
-//!                                                 └─ one is taken: nothing is held, and the waiter is called when it is released
+//!                                                 └─ one is taken: no lock is held, and the waiter is called at its release
 //! ```
 //!
-//! Locks are those of this process. That is enough: only the leader writes.
+//! The locks are local to this process. That is sufficient, because only the leader writes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Releases that are remembered one by one. Beyond that all older observations count as outdated.
-const REMEMBERED: usize = 10_000;
+/// Maximum number of keys whose last release is recorded. When it is exceeded, all older observations count as outdated.
+const MAX_RECORDED: usize = 10_000;
 
-/// The locks of one cloud. Clones are the same locks.
+/// The locks of one cloud. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Locks(Arc<Mutex<State>>);
 
@@ -27,11 +27,11 @@ struct State {
     releases: u64,
     /// Number of the last release of each key.
     released: HashMap<String, u64>,
-    /// Releases up to this number are not remembered any more.
+    /// Releases up to this number are no longer recorded.
     forgotten: u64,
 }
 
-/// A moment between two releases, for [`Guard::is_outdated`].
+/// Position in the sequence of releases, for [`Guard::is_outdated`].
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(u64);
 
@@ -40,19 +40,19 @@ struct Waiter {
     wake: Box<dyn FnOnce() + Send>,
 }
 
-/// Taken locks. They are released when it is dropped.
+/// Guard of taken locks, which are released when it is dropped.
 pub struct Guard {
     locks: Locks,
     keys: BTreeSet<String>,
 }
 
 impl Locks {
-    /// The present moment. It is to be noted before an observation.
+    /// Returns the current moment. Take it before an observation.
     pub fn now(&self) -> Moment {
         Moment(self.state().releases)
     }
 
-    /// Takes all of these locks or none. If one is taken already, `wake` is called once when it is released; a second waiter of the
+    /// Takes all of these locks or none. If one is already taken, `wake` is called once when it is released; a second waiter of the
     /// same name replaces the first.
     pub fn try_take(
         &self,
@@ -64,7 +64,7 @@ impl Locks {
         guard.try_extend(keys, waiter, wake).then_some(guard)
     }
 
-    /// Takes all of these locks, as soon as they are free.
+    /// Waits until all of these locks are free, and takes them.
     pub async fn take(&self, keys: &BTreeSet<String>) -> Guard {
         loop {
             let (sender, released) = oneshot::channel::<()>();
@@ -78,13 +78,13 @@ impl Locks {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
+        // Every change leaves the maps consistent, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Guard {
-    /// Takes those of these locks that it does not have, all of them or none. See [`Locks::try_take`].
+    /// Takes the locks that the guard does not hold yet, all of them or none. See [`Locks::try_take`].
     pub fn try_extend(&mut self, keys: &BTreeSet<String>, waiter: &str, wake: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.locks.state();
         let missing: Vec<&String> = keys.difference(&self.keys).collect();
@@ -101,7 +101,7 @@ impl Guard {
         true
     }
 
-    /// Another holder has released one of these locks after this moment, so what was observed then may have changed.
+    /// Returns whether another holder released one of these locks after this moment, so the state observed then may have changed.
     pub fn is_outdated(&self, Moment(observed): Moment) -> bool {
         let state = self.locks.state();
         let was_released = |key: &String| state.released.get(key).is_some_and(|released| *released > observed);
@@ -113,7 +113,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.locks.state();
         let waiters: Vec<_> = self.keys.iter().flat_map(|key| state.taken.remove(key).unwrap_or_default()).collect();
-        if state.released.len() > REMEMBERED {
+        if state.released.len() > MAX_RECORDED {
             state.forgotten = state.releases;
             state.released.clear();
         }
@@ -121,7 +121,7 @@ impl Drop for Guard {
         let number = state.releases;
         state.released.extend(std::mem::take(&mut self.keys).into_iter().map(|key| (key, number)));
         drop(state);
-        // Outside of the state: a waiter may try to take the lock at once.
+        // After the state is unlocked: a waiter may try to take the lock at once.
         waiters.into_iter().for_each(|waiter| (waiter.wake)());
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_locks_are_taken_or_none() {
+    async fn either_all_locks_are_taken_or_none() {
         let locks = Locks::default();
         let first = take(&locks, &["a", "b"]);
         assert!(first.is_some() && take(&locks, &["b", "c"]).is_none());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_is_woken_once_when_the_lock_is_free() {
+    async fn a_waiter_is_woken_once_when_the_lock_is_released() {
         let (locks, woken) = (Locks::default(), Arc::new(AtomicUsize::new(0)));
         let held = take(&locks, &["a"]);
         for waiter in ["x", "x", "y"] {
@@ -178,15 +178,15 @@ mod tests {
         let is_outdated = |names: &[&str], observed| take(&locks, names).unwrap().is_outdated(observed);
         assert!(is_outdated(&["a", "b"], before) && !is_outdated(&["c"], before));
         assert!(!is_outdated(&["a"], locks.now()));
-        for number in 0..=2 * REMEMBERED {
+        for number in 0..=2 * MAX_RECORDED {
             drop(take(&locks, &[&number.to_string()]));
         }
         assert!(is_outdated(&["never taken"], before) && !is_outdated(&["never taken"], locks.now()));
-        assert!(locks.state().released.len() <= REMEMBERED + 1, "old releases are forgotten");
+        assert!(locks.state().released.len() <= MAX_RECORDED + 1, "old releases are dropped");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_guard_takes_further_locks_and_keeps_its_own_if_it_cannot() {
+    async fn a_guard_that_cannot_be_extended_keeps_its_locks() {
         let locks = Locks::default();
         let (mut guard, other) = (take(&locks, &["a"]).unwrap(), take(&locks, &["b"]));
         assert!(guard.try_extend(&keys(&["a"]), "test", || {}));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_takes_the_lock_one_after_the_other() {
+    async fn waiters_take_the_lock_one_at_a_time() {
         let (locks, running) = (Locks::default(), Arc::new(AtomicUsize::new(0)));
         let work = (0..5).map(|_| {
             let (locks, running) = (locks.clone(), running.clone());

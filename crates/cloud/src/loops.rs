@@ -1,5 +1,5 @@
-//! Background loops of a provider: work in the cloud that follows the Nodes and Services of a cluster and belongs to no single
-//! one of them, such as tags on machines, a firewall for node ports, or BGP sessions.
+//! Background loops of a provider: work in the cloud that depends on the cluster as a whole and not on a single Node or Service,
+//! such as tags on machines, a firewall for node ports, or BGP sessions.
 //!
 //! ```text
 //!  start, period, change of a Node or Service ──► snapshot ──► sync(&snapshot) ──► calls to the cloud
@@ -7,8 +7,8 @@
 //!            └────────── period, or back-off ◄── status, metrics ◄───┴──► annotations of Nodes
 //! ```
 //!
-//! A provider writes `sync`; the controller `provider-loops` does the rest. It runs each loop only while this process leads, one
-//! run at a time, restarts it after an error or a panic, and stops it at shutdown.
+//! A provider implements `sync`. The controller `provider-loops` runs each loop only while this process is the leader, one run at a
+//! time, retries it after an error or a panic, and stops it at shutdown.
 //!
 //! ```
 //! use std::time::Duration;
@@ -57,32 +57,32 @@ use bowline_core::{ClusterName, Node, NodeName, Service};
 
 use crate::Result;
 
-/// Nodes and Services at the start of a run, from the manager's watches.
+/// Nodes and Services at the start of a run, from the manager's caches.
 #[derive(Debug, Clone)]
 pub struct ClusterSnapshot {
     /// Cluster name, as recorded on every cloud resource that this cluster owns.
     pub name: ClusterName,
-    /// Nodes with a provider ID of this cloud, by name. Those that no cloud controller manager may touch are left out.
+    /// Nodes with a provider ID of this cloud, sorted by name, without those that are excluded from cloud controller managers.
     pub nodes: Vec<Arc<Node>>,
-    /// Services by namespace and name, of all types. Those whose load balancer another cloud provides are left out.
+    /// Services of all types, sorted by namespace and name, without those whose load balancer another cloud provides.
     pub services: Vec<Arc<Service>>,
-    /// Nothing may be written. Writing calls fail with [`Cancelled`](crate::ErrorKind::Cancelled) then, which ends the run and is
-    /// no failure; a loop that wants to report more looks here first.
+    /// The loop must not write. Write calls fail with [`Cancelled`](crate::ErrorKind::Cancelled), which ends the run and does not
+    /// count as a failure. A loop that reports what it would do checks this first.
     pub dry_run: bool,
 }
 
-/// Result of a run.
+/// Result of a successful run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoopOutcome {
-    /// A few words for `/statusz` and the log: `tagged 3 machines`. No secrets.
+    /// Short summary for `/statusz` and the log: `tagged 3 machines`. No secrets.
     pub summary: String,
-    /// Annotations to write, by Node, by the rules of [`node_annotations`](bowline_core::node_annotations). Nodes that are not in
+    /// Annotations to write to Nodes, by the rules of [`node_annotations`](bowline_core::node_annotations). Nodes that are not in
     /// the snapshot are ignored.
     pub annotations: BTreeMap<NodeName, AnnotationValues>,
 }
 
 impl LoopOutcome {
-    /// Outcome without annotations.
+    /// Creates an outcome without annotations.
     pub fn new(summary: impl Into<String>) -> LoopOutcome {
         LoopOutcome { summary: summary.into(), annotations: BTreeMap::new() }
     }
@@ -91,20 +91,21 @@ impl LoopOutcome {
 /// A background loop, from [`CloudProvider::loops`](crate::CloudProvider::loops).
 ///
 /// Rules, each with a conformance case of the same name:
-/// - `loops_are_declared`: names are distinct and not empty, periods are not zero, and both are the same each time.
-/// - `loops_follow_the_cluster`: a run brings the cloud to what the snapshot asks for, also after Nodes have come and gone.
+/// - `loops_are_declared`: names are unique and not empty, periods are not zero, and neither changes.
+/// - `loops_follow_the_cluster`: a run brings the cloud to the state that the snapshot requires, also after Nodes were added and
+///   removed.
 /// - `loops_are_repeatable`: a second run writes nothing and returns the same annotations, also after a restart.
-/// - `loops_write_nothing_foreign`: a run changes nothing that belongs to another cluster or to the user.
-/// - `loop_errors_have_a_kind`: a run that the cloud fails is an error of the right kind, and no outcome.
-/// - `loops_survive_every_crash`: a run that ended after any of its calls is completed by the next one.
+/// - `loops_write_nothing_foreign`: a run changes no resource of another cluster or of the user.
+/// - `loop_errors_have_a_kind`: a run that fails because of the cloud is an error of the corresponding kind.
+/// - `loops_survive_every_crash`: if a run is interrupted after any of its calls, the next run completes it.
 #[async_trait]
 pub trait ProviderLoop: Send + Sync {
-    /// Name in metrics, logs and on `/statusz`, unlike that of the provider's other loops: lower case, words joined by `-`.
+    /// Returns the name in metrics, logs and on `/statusz`: unique within the provider, lower case, words joined by `-`.
     fn name(&self) -> &str;
 
-    /// Longest pause between two runs. A run also follows a change of a Node or Service.
+    /// Returns the maximum time between two runs. A change of a Node or Service also triggers a run.
     fn period(&self) -> Duration;
 
-    /// Compares the cloud with the snapshot and writes the differences. It may be dropped at any `await`.
+    /// Compares the cloud with the snapshot and writes the differences. The future may be dropped at any `await`.
     async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome>;
 }

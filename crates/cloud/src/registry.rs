@@ -1,4 +1,4 @@
-//! The providers that a program has, by name. A value, built by the program; nothing registers itself.
+//! Registry of provider factories by name. The program builds it; no provider registers itself.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use bowline_runtime::Metric;
 
 use crate::{Calls, Capabilities, CloudProvider};
 
-/// What a provider is made from.
+/// Everything that a provider is built from.
 #[derive(Debug)]
 pub struct BuildContext<'a> {
-    /// Its `--cloud-config`, read already; `None` if none was given.
+    /// Contents of `--cloud-config`; `None` if the flag is not set.
     pub config: Option<&'a ConfigFile>,
     /// `--cluster-name`.
     pub cluster: &'a ClusterName,
-    /// What the surroundings of the process say.
+    /// Environment variables of the process.
     pub environment: &'a Environment,
-    /// `--user-agent`, each value: what the cloud is told of who asks, beside the program's name.
+    /// Values of `--user-agent`, which are sent to the cloud in addition to the program's name.
     pub user_agents: &'a [String],
-    /// Where the provider's own metrics go. Providers of a kind share their metrics, as does one that is made anew.
+    /// Registry for the provider's own metrics. Providers of one kind share their metrics, and so does a provider that is rebuilt.
     pub metrics: &'a prometheus::Registry,
-    /// The gate that its HTTP calls pass.
+    /// Call layer that all HTTP calls of the provider must pass through.
     pub calls: &'a Calls,
 }
 
-/// What a [`BuildContext`] borrows, beside configuration and cluster; the default is that of a test: nothing.
+/// Owned values that a [`BuildContext`] borrows, except configuration and cluster. The default is empty, for tests.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct BuildInputs {
     /// [`BuildContext::environment`].
     pub environment: Environment,
     /// [`BuildContext::user_agents`].
@@ -38,34 +38,34 @@ pub struct Surroundings {
     pub calls: Calls,
 }
 
-impl Surroundings {
-    /// What a provider with this configuration is made from here.
+impl BuildInputs {
+    /// Returns the build context of a provider with this configuration.
     pub fn context<'a>(&'a self, config: Option<&'a ConfigFile>, cluster: &'a ClusterName) -> BuildContext<'a> {
-        let Surroundings { environment, user_agents, metrics, calls } = self;
+        let BuildInputs { environment, user_agents, metrics, calls } = self;
         BuildContext { config, cluster, environment, user_agents, metrics, calls }
     }
 }
 
-/// Makes a provider. It reads its configuration and says all that is wrong with it; it makes no call and starts nothing.
+/// Builds a provider from its configuration, or returns all errors of the configuration. Makes no call and starts no task.
 pub type Build = dyn Fn(&BuildContext<'_>) -> Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync;
 
-/// A kind of provider.
+/// Factory of one kind of provider.
 pub struct Factory {
-    /// Its name, as in `--cloud-provider`.
+    /// Provider name, as in `--cloud-provider`.
     pub name: &'static str,
     /// One line for `--help` and error messages.
     pub summary: &'static str,
-    /// A configuration file to start from, with what a person has to know in its comments; it is one that works.
+    /// Returns a valid configuration file to start from, with instructions in its comments.
     pub template: fn() -> String,
-    /// Where installations that are there already keep it; `None` puts it beside the manager's own files.
-    pub place: Option<ConfigLocation>,
-    /// Capabilities where the configuration allows everything; they are on the reference page of the capabilities.
+    /// Location of the configuration in existing installations; `None` for the default location, beside the manager's own files.
+    pub config_location: Option<ConfigLocation>,
+    /// Returns the capabilities with a configuration that allows everything, for the reference page of the capabilities.
     pub capabilities: fn() -> Capabilities,
-    /// Metrics of this kind alone, as declared; they are on the reference page of the metrics.
+    /// Metrics that only this kind of provider has, for the reference page of the metrics.
     pub metrics: &'static [Metric],
     /// Reference pages of this kind, generated from its declarations.
     pub references: &'static [Reference],
-    /// Makes one.
+    /// Builds a provider.
     pub build: Box<Build>,
 }
 
@@ -79,7 +79,7 @@ pub struct Reference {
 }
 
 impl Factory {
-    /// A kind with a configuration file beside the manager's own, and neither metrics nor reference pages.
+    /// Creates a factory with the default configuration location, and without metrics and reference pages.
     pub fn new(
         name: &'static str,
         summary: &'static str,
@@ -90,7 +90,7 @@ impl Factory {
             name,
             summary,
             template,
-            place: None,
+            config_location: None,
             capabilities: Capabilities::default,
             metrics: &[],
             references: &[],
@@ -98,43 +98,43 @@ impl Factory {
         }
     }
 
-    /// Path of this reference page in the repository.
+    /// Returns the path of a reference page in the repository.
     pub fn path_of(&self, reference: &Reference) -> String {
         format!("docs/reference/{}-{}.md", self.name, reference.topic)
     }
 }
 
-/// Where a cluster has a provider's configuration.
+/// Location of a provider's configuration in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfigLocation {
-    /// The Secret that it is in.
+    /// Name of the Secret.
     pub secret: &'static str,
-    /// The folder where the manager's container has that Secret.
+    /// Mount path of the Secret in the manager's container.
     pub folder: &'static str,
-    /// The file in it, which is the key of the Secret.
+    /// File name, which is the key in the Secret.
     pub file: &'static str,
 }
 
-/// The kinds of providers that this program has.
+/// Provider factories of this program.
 #[derive(Default)]
 pub struct Registry {
     factories: Vec<Factory>,
 }
 
 impl Registry {
-    /// With one more kind; an earlier one of the same name is replaced, so that a test can put its own in place.
+    /// Adds a factory. It replaces an earlier one of the same name, so that a test can substitute its own.
     pub fn with(mut self, factory: Factory) -> Registry {
         self.factories.retain(|known| known.name != factory.name);
         self.factories.push(factory);
         self
     }
 
-    /// The kind of that name.
+    /// Returns the factory of this name.
     pub fn get(&self, name: &str) -> Option<&Factory> {
         self.factories.iter().find(|factory| factory.name == name)
     }
 
-    /// All kinds, in the order they were added.
+    /// Returns all factories, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Factory> {
         self.factories.iter()
     }
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn the_last_factory_of_a_name_counts() {
+    fn a_factory_replaces_an_earlier_one_of_the_same_name() {
         let registry =
             Registry::default().with(factory("a", "first")).with(factory("b", "b")).with(factory("a", "last"));
         let cluster = "kubernetes".into();
-        let surroundings = Surroundings::default();
-        let context = surroundings.context(None, &cluster);
+        let inputs = BuildInputs::default();
+        let context = inputs.context(None, &cluster);
         let built = (registry.get("a").unwrap().build)(&context).ok().unwrap();
         assert_eq!(built.info().name, "last");
         assert_eq!(registry.iter().map(|factory| factory.name).collect::<Vec<_>>(), ["b", "a"]);

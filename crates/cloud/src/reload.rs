@@ -1,13 +1,13 @@
-//! A provider whose configuration, credentials above all, may change while it is in use.
+//! A provider whose configuration, in particular its credentials, is reloaded while it is in use.
 //!
 //! ```text
-//!  --cloud-config and the files it names change ──► build anew ──► start() ──► the same cloud? ──► check() ──► in the place of
-//!                                                    └──────────────┴──────────────┴──────────────────┴─ no: the old one stays
+//!  --cloud-config or a file it names changes ──► rebuild ──► start() ──► same cloud? ──► check() ──► replaces the old provider
+//!                                                   └───────────┴────────────┴──────────────┴─ failure: the old one stays
 //! ```
 //!
-//! What the rest of the program has built on stays as it was: what the cloud is called, whose machines it owns and what it can
-//! do. A configuration that changes any of that needs a restart, and is told so. Calls under way end on the provider that
-//! they began with.
+//! The properties that the rest of the program depends on do not change: name, ID prefixes and capabilities. A configuration that
+//! changes one of them is rejected with an error that asks for a restart. Calls in progress finish on the provider that they
+//! started on.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_config::ConfigErrors;
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::{
     ClusterName, DesiredLoadBalancer, InstanceRef, InstanceState, LoadBalancerKey, LoadBalancerState, Opaque,
     Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
@@ -28,24 +28,25 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 
 use crate::{
-    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Finding, Identity, InstancePage, Instances,
-    LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SecretData, SecretRef, SyncMetrics,
+    Applied, Calls, Capabilities, CheckResult, CloudProvider, Error, ErrorKind, Facts, Identity, InstancePage,
+    Instances, LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SecretData, SecretRef,
+    SyncMetrics,
 };
 
-/// How long a new configuration has to show that it works.
-const CHECKED_WITHIN: Duration = Duration::from_secs(30);
+/// Timeout for starting and checking a provider with a new configuration.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the configuration and makes the provider from it, as often as it is asked to.
+/// Reads the configuration and builds a provider from it.
 type Rebuild = dyn Fn() -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync;
 
-/// Stands for the provider of the latest configuration that works.
+/// Delegates to the provider with the latest valid configuration.
 pub struct Reloading {
     info: ProviderInfo,
     capabilities: Capabilities,
     config: Option<PathBuf>,
-    made_from: Fingerprint,
+    fingerprint: Fingerprint,
     current: RwLock<Arc<dyn CloudProvider>>,
-    /// Of the first start that succeeded.
+    /// Facts of the first successful start.
     facts: OnceLock<Facts>,
     /// Last contents of each Secret, for a provider that is rebuilt.
     secrets: Mutex<BTreeMap<SecretRef, Option<SecretData>>>,
@@ -54,20 +55,20 @@ pub struct Reloading {
 }
 
 impl Reloading {
-    /// The provider that `rebuild` makes, and makes anew when `config` or a file that it names has changed.
+    /// Builds the provider with `rebuild`, and again whenever `config` or a file that it names changes.
     pub fn new(
         config: Option<PathBuf>,
         rebuild: impl Fn() -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync + 'static,
     ) -> std::result::Result<Reloading, ConfigErrors> {
-        // Which files there are is known only afterwards, so it is made once more after a look at them: what changes in
-        // between is then noticed as a change.
-        let made_from = Fingerprint::of(&files(&config, &*rebuild()?));
+        // The names of the files are known only after the first build. The second build comes after the fingerprint, so that a
+        // change in between is detected as a change.
+        let fingerprint = Fingerprint::of(&files(&config, &*rebuild()?));
         let current = rebuild()?;
         Ok(Reloading {
             info: current.info().clone(),
             capabilities: current.capabilities().clone(),
             config,
-            made_from,
+            fingerprint,
             current: RwLock::new(current),
             facts: OnceLock::new(),
             secrets: Mutex::default(),
@@ -80,62 +81,62 @@ impl Reloading {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What has changed, if anything that others have built on.
-    fn difference(&self, new: &dyn CloudProvider) -> Option<&'static str> {
+    /// Returns the property of the provider that changed and needs a restart, if any.
+    fn changed_property(&self, new: &dyn CloudProvider) -> Option<&'static str> {
         let (old, info) = (&self.info, new.info());
         match () {
             () if info.name != old.name => Some("its name"),
             () if info.id_prefixes != old.id_prefixes => Some("the prefix of its provider IDs"),
-            () if *new.capabilities() != self.capabilities => Some("what it can do"),
-            () if declared(new) != declared(&*self.current()) => Some("its background loops"),
+            () if *new.capabilities() != self.capabilities => Some("its capabilities"),
+            () if loop_declarations(new) != loop_declarations(&*self.current()) => Some("its background loops"),
             () if new.secrets() != self.current().secrets() => Some("the Secrets that it needs"),
             () => None,
         }
     }
 
-    /// The same for what the cloud said; a provider that never started has said nothing yet.
-    fn difference_in(&self, new: &Facts) -> Option<&'static str> {
+    /// Returns the fact that changed and needs a restart, if any; none if the provider never started.
+    fn changed_fact(&self, new: &Facts) -> Option<&'static str> {
         let old = self.facts.get()?;
         match () {
             () if new.region != old.region => Some("its region"),
-            () if new.cluster_id != old.cluster_id => Some("what it marks its resources with"),
-            () if new.capabilities != old.capabilities => Some("what it can do"),
+            () if new.cluster_id != old.cluster_id => Some("its cluster ID"),
+            () if new.capabilities != old.capabilities => Some("its capabilities"),
             () => None,
         }
     }
 
-    fn delivered(&self) -> BTreeMap<SecretRef, Option<SecretData>> {
+    fn secret_contents(&self) -> BTreeMap<SecretRef, Option<SecretData>> {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn renewed(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
+    async fn rebuilt(&self) -> std::result::Result<Arc<dyn CloudProvider>, String> {
         let new = (self.rebuild)().map_err(|errors| errors.to_string())?;
         let restart = |what| Err(format!("the configuration changes {what}; restart the manager to use it"));
-        if let Some(what) = self.difference(&*new) {
+        if let Some(what) = self.changed_property(&*new) {
             return restart(what);
         }
-        let tried = async {
-            let secrets = self.delivered();
+        let checked = async {
+            let secrets = self.secret_contents();
             for (secret, data) in &secrets {
                 new.on_secret(secret, data.as_ref()).await?;
             }
             let facts = new.start().await?;
             new.check().await.map(|()| facts)
         };
-        match tokio::time::timeout(CHECKED_WITHIN, tried).await {
-            Ok(Ok(facts)) => match self.difference_in(&facts) {
+        match tokio::time::timeout(CHECK_TIMEOUT, checked).await {
+            Ok(Ok(facts)) => match self.changed_fact(&facts) {
                 Some(what) => restart(what),
                 None => Ok(new),
             },
-            Ok(Err(error)) => Err(format!("the cloud does not take it: {error}")),
-            Err(_) => Err(format!("the cloud did not answer within {CHECKED_WITHIN:?}")),
+            Ok(Err(error)) => Err(format!("the cloud rejects it: {error}")),
+            Err(_) => Err(format!("the cloud did not answer within {CHECK_TIMEOUT:?}")),
         }
     }
 }
 
-/// Names and periods of the loops.
-fn declared(provider: &dyn CloudProvider) -> Vec<(String, Duration)> {
-    provider.loops().iter().map(|declared| (declared.name().to_owned(), declared.period())).collect()
+/// Names and periods of the background loops.
+fn loop_declarations(provider: &dyn CloudProvider) -> Vec<(String, Duration)> {
+    provider.loops().iter().map(|one| (one.name().to_owned(), one.period())).collect()
 }
 
 fn files(config: &Option<PathBuf>, provider: &dyn CloudProvider) -> Vec<PathBuf> {
@@ -151,13 +152,13 @@ impl Reloadable for Reloading {
         self.current().secrets().iter().map(|secret| format!("Secret {secret}")).collect()
     }
 
-    fn made_from(&self) -> Fingerprint {
-        self.made_from
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
-    fn renew(&self) -> BoxFuture<'_, std::result::Result<(), String>> {
+    fn reload(&self) -> BoxFuture<'_, std::result::Result<(), String>> {
         async {
-            let new = self.renewed().await?;
+            let new = self.rebuilt().await?;
             *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
             self.revision.fetch_add(1, Ordering::SeqCst);
             Ok(())
@@ -236,8 +237,8 @@ impl CloudProvider for Reloading {
         self.current().check().await
     }
 
-    async fn examine(&self) -> Vec<Finding> {
-        self.current().examine().await
+    async fn diagnose(&self) -> Vec<CheckResult> {
+        self.current().diagnose().await
     }
 
     async fn quotas(&self) -> Result<Vec<Quota>> {
@@ -245,37 +246,41 @@ impl CloudProvider for Reloading {
     }
 }
 
-/// The provider says that it can, and has nothing to do it with: against the contract.
-fn lacking(what: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported, what, "the provider has nothing for this")
+/// Error for a provider that claims a capability without implementing its trait, which violates the contract.
+fn not_implemented(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported, operation, "the provider does not implement this operation")
 }
 
 #[async_trait]
 impl Instances for Reloading {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         match self.current().instances() {
-            Some(instances) => instances.find(asked).await,
-            None => asked.iter().map(|_| Err(lacking("find instances"))).collect(),
+            Some(instances) => instances.find(refs).await,
+            None => refs.iter().map(|_| Err(not_implemented("find instances"))).collect(),
         }
     }
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
-        self.current().instances().ok_or_else(|| lacking("list instances"))?.list(page).await
+        self.current().instances().ok_or_else(|| not_implemented("list instances"))?.list(page).await
     }
 
-    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+    async fn describe(&self, brief: &[Opaque], refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         match self.current().instances() {
-            Some(instances) => instances.describe(brief, asked).await,
-            None => (0..brief.len() + asked.len()).map(|_| Err(lacking("describe instances"))).collect(),
+            Some(instances) => instances.describe(brief, refs).await,
+            None => (0..brief.len() + refs.len()).map(|_| Err(not_implemented("describe instances"))).collect(),
         }
     }
 
-    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        self.current().instances().ok_or_else(|| lacking("assign pod range"))?.assign_pod_cidrs(asked, range).await
+    async fn assign_pod_cidrs(&self, machine: &InstanceRef, cidr: IpNet) -> Result<()> {
+        self.current()
+            .instances()
+            .ok_or_else(|| not_implemented("assign pod CIDR"))?
+            .assign_pod_cidrs(machine, cidr)
+            .await
     }
 
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        self.current().instances().ok_or_else(|| lacking("identify instances"))?.identify(asked)
+    fn identify(&self, machine: &InstanceRef) -> Result<Identity> {
+        self.current().instances().ok_or_else(|| not_implemented("identify instances"))?.identify(machine)
     }
 }
 
@@ -285,9 +290,9 @@ impl LoadBalancers for Reloading {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         match self.current().load_balancers() {
-            Some(balancers) => balancers.settings(annotations, common),
+            Some(current) => current.settings(annotations, common),
             None => Ok(common),
         }
     }
@@ -296,47 +301,51 @@ impl LoadBalancers for Reloading {
         self.current().load_balancers()?.kind(desired)
     }
 
-    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+    async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
         match self.current().load_balancers() {
-            Some(balancers) => balancers.observe(wanted).await,
-            None => wanted.iter().map(|_| Err(lacking("observe load balancers"))).collect(),
+            Some(current) => current.observe(desired).await,
+            None => desired.iter().map(|_| Err(not_implemented("observe load balancers"))).collect(),
         }
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
-        self.current().load_balancers().ok_or_else(|| lacking("list load balancers"))?.list(cluster).await
+        self.current().load_balancers().ok_or_else(|| not_implemented("list load balancers"))?.list(cluster).await
     }
 
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
-        self.current().load_balancers().ok_or_else(|| lacking("plan a load balancer"))?.plan(desired, state)
+        self.current().load_balancers().ok_or_else(|| not_implemented("plan load balancer"))?.plan(desired, state)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
-        self.current().load_balancers().ok_or_else(|| lacking("change a load balancer"))?.apply(key, step, polled).await
+        self.current()
+            .load_balancers()
+            .ok_or_else(|| not_implemented("apply load balancer"))?
+            .apply(key, step, polled)
+            .await
     }
 
     async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Progress> {
-        self.current().load_balancers().ok_or_else(|| lacking("poll an operation"))?.poll(key, operation).await
+        self.current().load_balancers().ok_or_else(|| not_implemented("poll load balancer"))?.poll(key, operation).await
     }
 }
 
 #[async_trait]
 impl Routes for Reloading {
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
-        self.current().routes().ok_or_else(|| lacking("list routes"))?.list(cluster).await
+        self.current().routes().ok_or_else(|| not_implemented("list routes"))?.list(cluster).await
     }
 
     async fn create(&self, cluster: &ClusterName, routes: &[RouteSpec]) -> Vec<Result<Route>> {
         match self.current().routes() {
             Some(current) => current.create(cluster, routes).await,
-            None => routes.iter().map(|_| Err(lacking("create routes"))).collect(),
+            None => routes.iter().map(|_| Err(not_implemented("create routes"))).collect(),
         }
     }
 
     async fn delete(&self, cluster: &ClusterName, routes: &[Route]) -> Vec<Result<()>> {
         match self.current().routes() {
             Some(current) => current.delete(cluster, routes).await,
-            None => routes.iter().map(|_| Err(lacking("delete routes"))).collect(),
+            None => routes.iter().map(|_| Err(not_implemented("delete routes"))).collect(),
         }
     }
 
@@ -352,7 +361,7 @@ mod tests {
     use super::*;
     use crate::fake::{Fake, named};
 
-    /// What the configuration says: a provider, or what is wrong with it.
+    /// Result of reading the configuration: a provider, or an error.
     type Configured = Arc<Mutex<std::result::Result<Arc<Fake>, &'static str>>>;
 
     fn reloading(first: Fake) -> (Reloading, Configured) {
@@ -360,88 +369,88 @@ mod tests {
         let source = configured.clone();
         let rebuild = move || match &*source.lock().unwrap() {
             Ok(fake) => Ok(fake.clone() as Arc<dyn CloudProvider>),
-            Err(wrong) => Err(ConfigErrors::from(ConfigError::new(*wrong))),
+            Err(error) => Err(ConfigErrors::from(ConfigError::new(*error))),
         };
         (Reloading::new(None, rebuild).ok().unwrap(), configured)
     }
 
-    async fn knows(provider: &Reloading, name: &str) -> bool {
-        let answers = provider.instances().unwrap().find(&[named(name)]).await;
-        matches!(&answers[..], [Ok(state)] if state.instance().is_some())
+    async fn has_machine(provider: &Reloading, name: &str) -> bool {
+        let results = provider.instances().unwrap().find(&[named(name)]).await;
+        matches!(&results[..], [Ok(state)] if state.instance().is_some())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_configuration_that_works_takes_the_place_of_the_old() {
+    async fn a_valid_configuration_replaces_the_old_one() {
         let (provider, configured) = reloading(Fake::new("a").with(["old"]));
         *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"])));
-        assert!(knows(&provider, "old").await && !knows(&provider, "new").await, "not before it is renewed");
+        assert!(has_machine(&provider, "old").await && !has_machine(&provider, "new").await, "before the reload");
         assert_eq!(provider.revision(), 0);
-        provider.renew().await.unwrap();
-        assert!(!knows(&provider, "old").await && knows(&provider, "new").await);
+        provider.reload().await.unwrap();
+        assert!(!has_machine(&provider, "old").await && has_machine(&provider, "new").await);
         assert_eq!(provider.revision(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_configuration_that_the_cloud_refuses_leaves_the_old_one_in_use() {
+    async fn a_configuration_that_the_cloud_rejects_leaves_the_old_one_in_use() {
         let (provider, configured) = reloading(Fake::new("a").with(["old"]));
         let refused = Fake::new("a").with(["new"]);
         refused.fail([Some(Error::new(ErrorKind::Unauthenticated, "check", "unknown key"))]);
         *configured.lock().unwrap() = Ok(Arc::new(refused));
-        let error = provider.renew().await.unwrap_err();
-        assert!(error.contains("does not take it") && error.contains("unknown key"), "{error}");
+        let error = provider.reload().await.unwrap_err();
+        assert!(error.contains("the cloud rejects it") && error.contains("unknown key"), "{error}");
         *configured.lock().unwrap() = Err("config.yaml:3: zone: unknown");
-        assert_eq!(provider.renew().await.unwrap_err(), "config.yaml:3: zone: unknown");
-        assert!(knows(&provider, "old").await);
+        assert_eq!(provider.reload().await.unwrap_err(), "config.yaml:3: zone: unknown");
+        assert!(has_machine(&provider, "old").await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rebuilt_provider_starts_before_it_is_used_and_must_know_the_same() {
+    async fn a_rebuilt_provider_is_started_before_use_and_must_have_the_same_facts() {
         let in_region = |region: &str| Facts { region: Some(region.to_owned()), ..Facts::default() };
-        let (provider, configured) = reloading(Fake::new("a").with(["old"]).knowing(in_region("east")));
+        let (provider, configured) = reloading(Fake::new("a").with(["old"]).with_facts(in_region("east")));
         provider.start().await.unwrap();
-        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"]).knowing(in_region("west"))));
-        let error = provider.renew().await.unwrap_err();
+        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with(["new"]).with_facts(in_region("west"))));
+        let error = provider.reload().await.unwrap_err();
         assert!(error.contains("changes its region") && error.contains("restart"), "{error}");
-        let refused = Fake::new("a").with(["new"]).knowing(in_region("east"));
+        let refused = Fake::new("a").with(["new"]).with_facts(in_region("east"));
         refused.fail_start([Err(Error::new(ErrorKind::Unauthenticated, "authenticate", "unknown key"))]);
         let refused = Arc::new(refused);
         *configured.lock().unwrap() = Ok(refused.clone());
-        assert!(provider.renew().await.unwrap_err().contains("unknown key"));
-        assert!(knows(&provider, "old").await && !knows(&provider, "new").await);
-        provider.renew().await.unwrap();
-        assert!(knows(&provider, "new").await && refused.starts() == 2);
+        assert!(provider.reload().await.unwrap_err().contains("unknown key"));
+        assert!(has_machine(&provider, "old").await && !has_machine(&provider, "new").await);
+        provider.reload().await.unwrap();
+        assert!(has_machine(&provider, "new").await && refused.starts() == 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rebuilt_provider_gets_its_secrets_before_it_starts_and_must_name_the_same() {
-        let (provider, configured) = reloading(Fake::new("a").needing("x/one"));
+    async fn a_rebuilt_provider_gets_its_secrets_before_the_start_and_must_need_the_same() {
+        let (provider, configured) = reloading(Fake::new("a").with_secret("x/one"));
         let secret = SecretRef::parse("x/one").unwrap();
         for token in ["first", "second"] {
             let data = SecretData::from_iter([("token", token)]);
             provider.on_secret(&secret, Some(&data)).await.unwrap();
         }
-        assert!(provider.on_secret(&secret, None).await.is_err(), "it is not remembered either");
-        assert_eq!(provider.revision(), 2, "of the Secrets that were accepted");
-        let new = Arc::new(Fake::new("a").needing("x/one"));
+        assert!(provider.on_secret(&secret, None).await.is_err(), "a rejected Secret is not kept");
+        assert_eq!(provider.revision(), 2, "one for each accepted Secret");
+        let new = Arc::new(Fake::new("a").with_secret("x/one"));
         *configured.lock().unwrap() = Ok(new.clone());
-        provider.renew().await.unwrap();
+        provider.reload().await.unwrap();
         assert_eq!((new.tokens(), new.starts()), (vec!["second".to_owned()], 1));
-        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").needing("x/other")));
-        assert!(provider.renew().await.unwrap_err().contains("changes the Secrets that it needs"));
+        *configured.lock().unwrap() = Ok(Arc::new(Fake::new("a").with_secret("x/other")));
+        assert!(provider.reload().await.unwrap_err().contains("changes the Secrets that it needs"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_configuration_of_another_cloud_needs_a_restart() {
+    async fn a_configuration_of_another_cloud_requires_a_restart() {
         let (provider, configured) = reloading(Fake::new("a").with(["old"]));
         let mut less = Fake::new("a");
         less.capabilities.routes = None;
         let others =
-            [(Fake::new("b"), "its name"), (Fake::new("a").prefix("c"), "the prefix"), (less, "what it can do")];
+            [(Fake::new("b"), "its name"), (Fake::new("a").prefix("c"), "the prefix"), (less, "its capabilities")];
         for (other, what) in others {
             *configured.lock().unwrap() = Ok(Arc::new(other));
-            let error = provider.renew().await.unwrap_err();
+            let error = provider.reload().await.unwrap_err();
             assert!(error.contains(&format!("changes {what}")) && error.contains("restart"), "{error}");
         }
-        assert!(knows(&provider, "old").await);
+        assert!(has_machine(&provider, "old").await);
     }
 }

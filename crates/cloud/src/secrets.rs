@@ -1,4 +1,4 @@
-//! Kubernetes Secrets that a provider needs: credentials that clusters keep there and not in a file.
+//! Kubernetes Secrets of a provider: credentials that a cluster keeps in a Secret and not in a file.
 //!
 //! ```text
 //!  secrets(): names, from the configuration
@@ -8,9 +8,9 @@
 //!                                     └──► Err ─────────────┴─► the cloud is not ready, with the cause
 //! ```
 //!
-//! A provider names its Secrets and never sees a Kubernetes client. Nothing else is asked of it before each Secret has been
-//! delivered once. A change is delivered when it happens; a Secret that is deleted, or can no longer be read, after that leaves
-//! the provider with its last values.
+//! A provider declares the names of its Secrets and has no access to a Kubernetes client. The framework does not start it before
+//! each Secret was delivered once, and delivers every later change. If a Secret is deleted or becomes unreadable afterwards, the
+//! provider keeps its last values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,21 +19,21 @@ use bowline_config::Secret;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Name of a Secret.
+/// Namespace and name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretRef {
     /// Namespace of the Secret.
     pub namespace: String,
-    /// Name in the namespace.
+    /// Name of the Secret.
     pub name: String,
 }
 
-/// Contents of a Secret: values by key. Printed, it shows the keys alone.
+/// Contents of a Secret: values by key. Its debug output shows only the keys.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretData(BTreeMap<String, Vec<u8>>);
 
 impl SecretRef {
-    /// Reads `NAMESPACE/NAME`, as configuration files have it.
+    /// Parses `NAMESPACE/NAME`, the form in configuration files.
     ///
     /// ```
     /// use bowline_cloud::SecretRef;
@@ -44,7 +44,7 @@ impl SecretRef {
     /// ```
     pub fn parse(text: &str) -> Option<SecretRef> {
         let (namespace, name) = text.split_once('/')?;
-        // What a name may have in it; anything else would change the path or the field selector of a request.
+        // Any other character would change the path or the field selector of the request.
         let is_name = |text: &str| {
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
             !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
@@ -61,24 +61,25 @@ impl fmt::Display for SecretRef {
 }
 
 impl SecretData {
-    /// Names of the values.
+    /// Returns the keys.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Value of this key, as it is.
+    /// Returns the raw value of a key.
     pub fn bytes(&self, key: &str) -> Option<&[u8]> {
         self.0.get(key).map(Vec::as_slice)
     }
 
-    /// Contents that must exist: `None`, as [`on_secret`](crate::CloudProvider::on_secret) gets it for a Secret that does not exist,
-    /// is an error.
+    /// Returns the contents, or an error for `None`, which [`on_secret`](crate::CloudProvider::on_secret) gets for a Secret that
+    /// does not exist.
     pub fn required(data: Option<&SecretData>) -> Result<&SecretData> {
         let missing = || Error::new(ErrorKind::NotFound, "read the Secret", "the Secret does not exist");
         data.ok_or_else(missing)
     }
 
-    /// Value of this key, which must be there, not be empty, and be UTF-8. A line break at its end does not count: files have one.
+    /// Returns the text value of a key, without trailing line breaks, which Secrets created from files have. A missing or empty
+    /// value, or one that is not UTF-8, is an error.
     pub fn text(&self, key: &str) -> Result<Secret> {
         let fails = |why: &str| {
             let message = format!("the key {key:?} of the Secret {why}");
@@ -107,15 +108,15 @@ impl fmt::Debug for SecretData {
     }
 }
 
-/// Secrets of a provider, with the answers of the API server and of the provider about each.
+/// Delivery state of each Secret of a provider.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deliveries(BTreeMap<SecretRef, Delivery>);
 
 #[derive(Debug, Clone, Default)]
 struct Delivery {
-    /// The provider has taken it at least once.
+    /// The provider has accepted the Secret at least once.
     is_done: bool,
-    /// Last answer; `None` before the first one.
+    /// Result of the last delivery; `None` before the first one.
     last: Option<Result<()>>,
 }
 
@@ -124,22 +125,22 @@ impl Deliveries {
         Deliveries(secrets.into_iter().map(|secret| (secret, Delivery::default())).collect())
     }
 
-    /// Records an answer. Returns whether it is worth a line in the log: the same failure again is not.
-    pub(crate) fn record(&mut self, secret: &SecretRef, answer: Result<()>) -> bool {
+    /// Records the result of a delivery. Returns whether to log it: a repeated failure of the same kind is not logged.
+    pub(crate) fn record(&mut self, secret: &SecretRef, result: Result<()>) -> bool {
         let Some(delivery) = self.0.get_mut(secret) else { return false };
-        let kind = |answer: &Result<()>| answer.as_ref().err().map(Error::kind);
-        let is_news = answer.is_ok() || delivery.last.as_ref().is_none_or(|last| kind(last) != kind(&answer));
-        delivery.is_done |= answer.is_ok();
-        delivery.last = Some(answer);
-        is_news
+        let kind = |result: &Result<()>| result.as_ref().err().map(Error::kind);
+        let is_new = result.is_ok() || delivery.last.as_ref().is_none_or(|last| kind(last) != kind(&result));
+        delivery.is_done |= result.is_ok();
+        delivery.last = Some(result);
+        is_new
     }
 
-    /// Every Secret had an answer.
-    pub(crate) fn are_answered(&self) -> bool {
+    /// Returns whether each Secret had a first delivery, successful or not.
+    pub(crate) fn are_attempted(&self) -> bool {
         self.0.values().all(|delivery| delivery.last.is_some())
     }
 
-    /// Every Secret was delivered; if not, why.
+    /// Fails unless each Secret was delivered successfully.
     pub(crate) fn check(&self) -> Result<()> {
         let Some((secret, delivery)) = self.0.iter().find(|(_, delivery)| !delivery.is_done) else { return Ok(()) };
         match &delivery.last {
@@ -151,7 +152,7 @@ impl Deliveries {
         }
     }
 
-    /// State of each Secret, for `/statusz`.
+    /// Returns the state of each Secret, for `/statusz`.
     pub(crate) fn status(&self) -> BTreeMap<String, String> {
         let state = |delivery: &Delivery| match (&delivery.last, delivery.is_done) {
             (None, _) => "not read yet".to_owned(),
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_would_change_a_request_are_refused() {
+    fn names_with_special_characters_are_rejected() {
         for text in ["", "/", "a/", "/b", "a/b/c", "a/b,metadata.name!=c", "a/../b", "A/b", "a b/c"] {
             assert_eq!(SecretRef::parse(text), None, "{text:?}");
         }
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_never_printed_and_errors_name_the_key_alone() {
+    fn debug_output_and_errors_contain_no_values() {
         let data: SecretData =
             [("token", b"swordfish\n".to_vec()), ("bad", vec![0xff]), ("empty", b"\n".to_vec())].into_iter().collect();
         let printed = format!("{data:?}");
@@ -192,13 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_is_not_taken_back() {
+    fn a_later_failure_does_not_revoke_a_delivery() {
         let secret = SecretRef::parse("a/b").unwrap();
         let mut deliveries = Deliveries::of([secret.clone()]);
-        assert!(!deliveries.are_answered() && deliveries.check().unwrap_err().message().contains("not been read"));
+        assert!(!deliveries.are_attempted() && deliveries.check().unwrap_err().message().contains("not been read"));
         let missing = || Err(Error::new(ErrorKind::NotFound, "read the Secret", "there is none"));
-        assert!(deliveries.record(&secret, missing()) && !deliveries.record(&secret, missing()), "news is logged once");
-        assert!(deliveries.are_answered() && deliveries.check().unwrap_err().kind() == ErrorKind::NotFound);
+        assert!(
+            deliveries.record(&secret, missing()) && !deliveries.record(&secret, missing()),
+            "a repeated failure is not logged"
+        );
+        assert!(deliveries.are_attempted() && deliveries.check().unwrap_err().kind() == ErrorKind::NotFound);
         assert!(deliveries.record(&secret, Ok(())) && deliveries.record(&secret, Ok(())));
         assert!(deliveries.record(&secret, missing()) && deliveries.check().is_ok());
         assert!(deliveries.status()["a/b"].contains("last good values"), "{:?}", deliveries.status());

@@ -1,4 +1,4 @@
-//! Metrics of load balancer syncs under names that a provider declares: those of the manager that it replaces.
+//! Metrics of load balancer syncs under names that a provider declares, usually those of the Go manager that it replaces.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use bowline_runtime::{Instrument, Metric};
 use prometheus::core::Collector;
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
-/// What a sync of a load balancer was for.
+/// Purpose of a load balancer sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncPurpose {
-    /// To make it what its Service wants.
+    /// Create or update the load balancer.
     Ensure,
-    /// To make its targets what the Nodes are.
+    /// Update its targets after a change of the Nodes.
     UpdateTargets,
-    /// To delete it.
+    /// Delete it.
     Delete,
 }
 
-/// Names under which syncs are counted. Each of the metrics has one label, the purpose.
+/// Metrics in which syncs are recorded. Each has one label, the purpose.
 #[derive(Debug, Clone, Copy)]
 pub struct SyncMetricNames {
-    /// A histogram: seconds from the first observation to the end, waiting for the cloud included.
+    /// Histogram of the seconds from the first observation to the end, including the time spent waiting for the cloud.
     pub durations: &'static Metric,
-    /// A counter: syncs.
+    /// Counter of syncs.
     pub total: &'static Metric,
-    /// A counter: those that failed.
+    /// Counter of failed syncs.
     pub errors: &'static Metric,
-    /// The label's value.
+    /// Returns the value of the label.
     pub label: fn(SyncPurpose) -> &'static str,
 }
 
-/// The metrics of these names. Clones count together, and so do all clouds whose providers share one of them.
+/// Collectors of the declared metrics. Clones share their values, and so do all clouds whose providers share one instance.
 #[derive(Clone)]
 pub struct SyncMetrics {
     durations: HistogramVec,
@@ -40,7 +40,7 @@ pub struct SyncMetrics {
 }
 
 impl SyncMetrics {
-    /// Metrics at zero, registered nowhere. An error if a name is not valid.
+    /// Creates unregistered metrics. Fails if a declaration is invalid.
     pub fn new(names: &SyncMetricNames) -> prometheus::Result<SyncMetrics> {
         Ok(SyncMetrics {
             durations: HistogramVec::make(names.durations, None)?,
@@ -50,14 +50,14 @@ impl SyncMetrics {
         })
     }
 
-    /// Shown by this registry too, in the place of others of the same names.
+    /// Registers the metrics, and replaces others of the same names.
     pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        share(registry, &self.durations)?;
-        share(registry, &self.total)?;
-        share(registry, &self.errors)
+        register_or_replace(registry, &self.durations)?;
+        register_or_replace(registry, &self.total)?;
+        register_or_replace(registry, &self.errors)
     }
 
-    /// Counts a sync that has ended.
+    /// Records a finished sync.
     pub fn record(&self, purpose: SyncPurpose, took: Duration, failed: bool) {
         let label = &[(self.label)(purpose)];
         self.durations.with_label_values(label).observe(took.as_secs_f64());
@@ -74,8 +74,11 @@ impl std::fmt::Debug for SyncMetrics {
     }
 }
 
-/// Registers a collector, in the place of one of the same name.
-pub fn share<C: Collector + Clone + 'static>(registry: &Registry, collector: &C) -> prometheus::Result<()> {
+/// Registers a collector, and replaces one of the same name.
+pub fn register_or_replace<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: &C,
+) -> prometheus::Result<()> {
     match registry.register(Box::new(collector.clone())) {
         Err(prometheus::Error::AlreadyReg) => {
             registry.unregister(Box::new(collector.clone()))?;
@@ -87,14 +90,14 @@ pub fn share<C: Collector + Clone + 'static>(registry: &Registry, collector: &C)
 
 #[cfg(test)]
 mod tests {
-    use bowline_runtime::{Bounds, metrics};
+    use bowline_runtime::{Buckets, metrics};
 
     use super::*;
 
     metrics! {
-        /// For this test.
+        /// Metrics of this test.
         pub METRICS;
-        DURATIONS = Metric::histogram("test_seconds", "Time.", Bounds::Listed(&[1.0])).labels(&["operation"]);
+        DURATIONS = Metric::histogram("test_seconds", "Time.", Buckets::Listed(&[1.0])).labels(&["operation"]);
         TOTAL = Metric::counter("test_total", "Syncs.").labels(&["operation"]);
         ERRORS = Metric::counter("test_errors_total", "Failed syncs.").labels(&["operation"]);
     }
@@ -119,7 +122,7 @@ mod tests {
             "test_errors_total{operation=\"delete\"} 1",
             "test_seconds_sum{operation=\"ensure\"} 2",
         ] {
-            assert!(text.lines().any(|there| there == line), "{line} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
         assert!(!text.contains("test_errors_total{operation=\"ensure\"}"), "{text}");
     }

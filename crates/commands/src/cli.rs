@@ -1,5 +1,5 @@
-//! The command line, declared once. The doc comments here are the help texts and, by way of `xtask generate`, the page
-//! `docs/reference/cli.md`; write them for the person at the terminal.
+//! Command-line definition. The doc comments here are the help texts, and `xtask generate` builds `docs/reference/cli.md` from
+//! them: write them for users.
 
 #[cfg(not(feature = "playground"))]
 mod absent;
@@ -8,7 +8,7 @@ mod apiserver;
 mod check;
 #[cfg(feature = "playground")]
 mod cloud;
-mod look;
+mod inspect;
 mod manifests;
 #[cfg(feature = "playground")]
 mod playground;
@@ -24,24 +24,24 @@ pub(crate) use apiserver::ApiserverArgs;
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "playground")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
-pub(crate) use look::{ExplainArgs, OrphansArgs, Output, PlanArgs};
+pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 #[cfg(feature = "playground")]
 pub(crate) use playground::PlaygroundArgs;
 
-/// A cloud controller manager for Kubernetes, and the tools to try it without a cloud.
+/// Kubernetes cloud controller manager, with tools to try it without a cloud.
 ///
-/// With flags and no command it is the manager: it watches the API server, makes the cluster's nodes match what their
-/// clouds say, and sees to load balancers for its Services, to pod ranges and to the routes to them. Flags that the
-/// managers built on k8s.io/cloud-provider have, too, are written as they are there. It stops cleanly on SIGINT or SIGTERM.
+/// With flags and no command it runs the manager: it watches the API server, keeps Nodes in sync with their cloud, and manages
+/// load balancers for Services, pod CIDRs and routes. Flags shared with managers built on k8s.io/cloud-provider have the same
+/// names and syntax. It shuts down cleanly on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(
     name = "bowline",
-    // The manager has one of its own, which takes values as Go's does.
+    // The manager defines its own, with the values of Go's --version.
     disable_version_flag = true,
     arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
-    // upstream: of a flag that is given twice, the last counts.
+    // upstream: the last of repeated flags wins.
     args_override_self = true,
 )]
 pub(crate) struct Cli {
@@ -52,79 +52,77 @@ pub(crate) struct Cli {
     pub(crate) manager: ManagerArgs,
 }
 
-/// What selects the logs.
+/// Help on logging.
 const LOG_HELP: &str = "\
-Logs go to standard error. BOWLINE_LOG selects them: a level (error, warn, info, debug, trace), or levels by module \
-(bowline_apiserver=debug,warn). The default is warn; for the manager it is info, or what -v says.";
+Logs are written to standard error. BOWLINE_LOG sets the level (error, warn, info, debug, trace), or levels by module \
+(bowline_apiserver=debug,warn). Default: warn; for the manager info, or the level of -v.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run an in-memory Kubernetes API server.
     ///
-    /// It keeps nothing on disk but the kubeconfig it writes: each start has a new, empty state and a new certificate
-    /// authority. It prints one line when it is ready, and stops cleanly on SIGINT or SIGTERM.
+    /// State is not persisted: each start begins empty, with a new certificate authority; only the kubeconfig is written to disk.
+    /// It prints one line when it is ready, and shuts down cleanly on SIGINT or SIGTERM.
     #[cfg(feature = "playground")]
     Apiserver(ApiserverArgs),
 
-    /// Try Bowline on this machine: no account, no Docker, no root.
+    /// Try Bowline locally, without a cloud account, Docker or root.
     ///
-    /// An API server, a small cloud, simulated kubelets and the controllers in one process, and a tour of what they do:
-    /// commands to paste and what to look for. Nothing is kept; Ctrl-C ends it.
+    /// Runs an API server, a local cloud, simulated kubelets and the controllers in one process, with a guided tour: commands to
+    /// paste and their expected results. State is not persisted. Stop it with Ctrl-C.
     #[cfg(feature = "playground")]
     Playground(PlaygroundArgs),
 
-    /// Show what the manager would change, in the clouds and in the cluster, and change nothing.
+    /// Show what the manager would change in the clouds and in the cluster, without changing anything.
     ///
-    /// It looks once at all nodes and Services, asks the clouds, and prints what the controllers would do about what is
-    /// there now. It takes every flag of the manager, written as there; those that make no difference to a plan have no effect.
-    /// The exit code is 0 if that is nothing, 2 if there is something, and 1 if something went wrong, which includes flags that
-    /// cannot work.
+    /// Reads all Nodes and Services and their state in the clouds once, and prints the steps that the controllers would apply.
+    /// Accepts every flag of the manager; flags that do not affect a plan are ignored. Exit codes: 0 if there is nothing to change,
+    /// 2 if there are changes, 1 on errors, including invalid flags.
     Plan(Box<PlanArgs>),
 
-    /// Explain why a Node or a Service is as it is: what is desired, what is observed, what blocks it, and what comes next.
+    /// Explain the state of a Node or Service: desired state, observed state, what blocks it, and next steps.
     ///
-    /// It takes every flag of the manager, written as there, reads the cluster and its clouds once, and changes nothing. The exit
-    /// code is 0 if nothing would change, 2 if something would, and 1 if something went wrong, which includes an object that is not
-    /// there.
+    /// Accepts every flag of the manager, reads the cluster and its clouds once, and changes nothing. Exit codes: 0 if there is
+    /// nothing to change, 2 if there are changes, 1 on errors, including an object that does not exist.
     Explain(Box<ExplainArgs>),
 
-    /// List what this cluster has left behind in its clouds: load balancers without a Service, or what is left of them, and routes
-    /// without a Node.
+    /// List orphaned cloud resources of this cluster: load balancers without a Service, or their remains, and routes without a
+    /// Node.
     ///
-    /// Of each Service all is shown that is left. With --delete they are removed, after a question. It takes every flag of the
-    /// manager, written as there: with --cluster-cidr, routes of these ranges count too in a cloud whose routes have no mark, and
-    /// unless --route-deletion-max-share is 1, the routes of a cluster without any Node stay, as such a cluster is often the wrong
-    /// one. The exit code is 1 if anything went wrong.
+    /// Lists every remaining resource of each deleted Service. With --delete the orphans are deleted after confirmation. Accepts
+    /// every flag of the manager: with --cluster-cidr, routes to these CIDRs count as this cluster's in a cloud whose routes have
+    /// no mark. If the cluster has no Nodes at all, routes are kept, because it is often the wrong cluster;
+    /// --route-deletion-max-share=1 deletes them. Exit code 1 on errors.
     Orphans(Box<OrphansArgs>),
 
-    /// Look whether the manager can work here, before it does: inside or outside of a cluster.
+    /// Check that the manager can run with these flags, inside or outside of a cluster.
     ///
-    /// It takes the flags that the manager is to have, asks the API server and the clouds, changes nothing, and tells what would
-    /// go wrong, each with its cure. The exit code is 0 if nothing would, warnings aside, 2 if something would, be it a flag's
-    /// value, and 1 if it could not look at all.
+    /// Accepts the flags of the manager, queries the API server and the clouds, changes nothing, and reports errors and warnings,
+    /// each with its fix. Exit codes: 0 if there are no errors, 2 if there are errors, including invalid flags, 1 if the check
+    /// could not run.
     Check(Box<CheckArgs>),
 
-    /// Print what a cluster needs to run the manager: accounts, roles, configuration and the pods themselves.
+    /// Print the manifests for running the manager: service account, RBAC roles, configuration and workload.
     ///
-    /// Plain YAML for `kubectl apply -f -`, or for a kustomization. What the roles allow is what the manager needs with these
-    /// flags, and nothing else. Flags of the manager stand behind those of this command.
+    /// The output is plain YAML for `kubectl apply -f -` or a kustomization. The roles grant exactly the permissions that the
+    /// manager needs with these flags. Put the manager's flags after those of this command.
     Manifests(Box<ManifestsArgs>),
 
-    /// Run a small cloud on this machine, or change one that runs.
+    /// Run the local cloud, or manage one that is running.
     ///
-    /// It has machines, an API with pages, throttling and failures of its own, and it serves the provider `local`.
-    /// It prints one line when it is ready, and stops cleanly on SIGINT or SIGTERM.
+    /// The local cloud has machines, load balancers, routes and an API with paging, throttling and fault injection; the provider
+    /// `local` uses it. It prints one line when it is ready, and shuts down cleanly on SIGINT or SIGTERM.
     #[cfg(feature = "playground")]
     Cloud(Box<CloudArgs>),
 
-    /// Commands that this build lacks.
+    /// Commands that are not part of this build.
     #[cfg(not(feature = "playground"))]
     #[command(flatten)]
     Absent(AbsentCommand),
 }
 
 impl Command {
-    /// The manager's flags, of a command that takes them all.
+    /// The manager's flags, for a command that accepts all of them.
     pub(crate) fn manager_args(&mut self) -> Option<&mut ManagerArgs> {
         match self {
             Command::Plan(args) => Some(&mut args.manager),
@@ -136,12 +134,12 @@ impl Command {
     }
 }
 
-/// The definition of the command line, from which `--help` and the reference page are made.
+/// Command-line definition, the source of `--help` and of the reference page.
 pub fn definition(registry: &Registry) -> clap::Command {
     Cli::command().after_help(after_help(registry))
 }
 
-/// Names the providers of this program, and what selects the logs.
+/// Help on the providers of this program and on logging.
 pub(crate) fn after_help(registry: &Registry) -> String {
     let kinds: Vec<_> = registry.iter().map(|kind| format!("{} ({})", kind.name, kind.summary)).collect();
     format!("Cloud providers: {}.\n\n{LOG_HELP}", kinds.join("; "))
@@ -152,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         Cli::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! `bowline cloud`: the local cloud behind its HTTP API, and the owner's hands on one that runs.
+//! `bowline cloud`: runs the local cloud with its HTTP API, and manages a running one.
 
 mod table;
 
@@ -12,7 +12,7 @@ use bowline_settings::BadInput;
 
 use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
 use crate::output::{print, say};
-use crate::owner_token::{self, TokenFile, usual_path};
+use crate::owner_token::{self, TokenFile, default_path};
 
 pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
     match &args.command {
@@ -21,13 +21,13 @@ pub(crate) async fn run(args: &CloudArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Serves a cloud until the process is told to stop.
+/// Serves the cloud until the process receives SIGINT or SIGTERM.
 async fn serve(args: &CloudArgs) -> anyhow::Result<()> {
-    let cloud = LocalCloud::open(CloudOptions::from(args)).map_err(explain)?;
+    let cloud = LocalCloud::open(CloudOptions::from(args)).map_err(to_error)?;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let server = bowline_local::serve(cloud, args.listen).await;
     let server = server.with_context(|| format!("cannot listen on {}", args.listen))?;
-    let path = args.owner_token_file.clone().unwrap_or_else(|| usual_path(&server.address().to_string()));
+    let path = args.owner_token_file.clone().unwrap_or_else(|| default_path(&server.address().to_string()));
     let _token = TokenFile::write(path, server.owner_token())?;
     say(format_args!("cloud ready at http://{}\n", server.address()));
     shutdown.requested().await;
@@ -35,11 +35,11 @@ async fn serve(args: &CloudArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A snapshot that cannot be used came from our flags.
-fn explain(error: CloudError) -> anyhow::Error {
+/// Reports an unusable snapshot as an error of its flag.
+fn to_error(error: CloudError) -> anyhow::Error {
     match error {
         CloudError::Snapshot(..) => {
-            BadInput(format!("--snapshot: {error}; name a file that this program made, or one that is not there yet"))
+            BadInput(format!("--snapshot: {error}; use a file that this program wrote, or one that does not exist yet"))
                 .into()
         }
         other => other.into(),
@@ -50,8 +50,8 @@ async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
     let EndpointArgs { endpoint, owner_token_file } = command.at();
     let client =
         ManagementClient::new(endpoint).map_err(|error| BadInput(format!("--endpoint: {}", error.message())))?;
-    let client = known(client, endpoint, owner_token_file.as_deref())?;
-    match order(&client, command).await {
+    let client = with_owner_token(client, endpoint, owner_token_file.as_deref())?;
+    match execute(&client, command).await {
         Ok(text) => print(format_args!("{text}")),
         Err(error) if error.kind() == ErrorKind::Unavailable && error.status().is_none() => {
             Err(anyhow::Error::new(error)
@@ -61,13 +61,13 @@ async fn manage(command: &CloudCommand) -> anyhow::Result<()> {
     }
 }
 
-/// The client with the owner's token. Without one it can only read, and the cloud says so.
-fn known(client: ManagementClient, endpoint: &str, file: Option<&Path>) -> anyhow::Result<ManagementClient> {
+/// Adds the owner's token, if there is one. Without it the client can only read, and the cloud rejects changes.
+fn with_owner_token(client: ManagementClient, endpoint: &str, file: Option<&Path>) -> anyhow::Result<ManagementClient> {
     let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
     let token = match file {
         Some(path) => owner_token::read(path)
             .map_err(|error| BadInput(format!("--owner-token-file {}: {error}", path.display())))?,
-        None => match owner_token::read(&usual_path(address)) {
+        None => match owner_token::read(&default_path(address)) {
             Ok(token) => token,
             Err(_) => return Ok(client),
         },
@@ -75,9 +75,9 @@ fn known(client: ManagementClient, endpoint: &str, file: Option<&Path>) -> anyho
     Ok(client.with_token(&token.as_str().into())?)
 }
 
-/// Does it, and says what to print.
-async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<String, bowline_cloud::Error> {
-    let nothing = |()| String::new();
+/// Runs a subcommand and returns its output.
+async fn execute(client: &ManagementClient, command: &CloudCommand) -> Result<String, bowline_cloud::Error> {
+    let no_output = |()| String::new();
     match command {
         CloudCommand::Add(args) => Ok(format!("{}\n", client.add(&NewMachine::from(args)).await?.spec.id)),
         CloudCommand::List(_) => Ok(table::machines(&client.list().await?)),
@@ -89,12 +89,12 @@ async fn order(client: &ManagementClient, command: &CloudCommand) -> Result<Stri
         CloudCommand::AddRoute(args) => {
             Ok(format!("{}\n", client.add_route(&args.table.cluster, &NewRoute::from(args)).await?.id))
         }
-        CloudCommand::DeleteRoute(args) => client.remove_route(&args.table.cluster, &args.id).await.map(nothing),
-        CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(nothing),
-        CloudCommand::Start(machine) => client.start(&machine.id).await.map(nothing),
-        CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(nothing),
+        CloudCommand::DeleteRoute(args) => client.remove_route(&args.table.cluster, &args.id).await.map(no_output),
+        CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(no_output),
+        CloudCommand::Start(machine) => client.start(&machine.id).await.map(no_output),
+        CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(no_output),
         CloudCommand::Fault(args) => Ok(format!("{}\n", client.inject(&FaultSpec::from(args)).await?)),
-        CloudCommand::Repair(args) => client.repair(args.number).await.map(nothing),
+        CloudCommand::Repair(args) => client.repair(args.number).await.map(no_output),
         CloudCommand::Calls(args) => {
             let calls = client.calls().await?;
             if args.reset {

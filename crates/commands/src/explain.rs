@@ -1,4 +1,4 @@
-//! `bowline explain`: why one Node or Service is as it is, and what comes next. It reads, and changes nothing.
+//! `bowline explain`: explains the state of one Node or Service and its next steps. It changes nothing.
 //!
 //! ```text
 //!  node/NAME ─────────┐
@@ -19,26 +19,26 @@ use bowline_kube::SeenEvent;
 
 use crate::cli::{ExplainArgs, Output};
 use crate::output;
-use crate::plan::{self, Scene, plain};
+use crate::plan::{self, ObservedCluster, plain};
 
 /// Maximum number of names that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// The object that is asked about.
+/// Object to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     Node(String),
     Service { namespace: String, name: String },
 }
 
-/// All that is printed.
+/// Contents of the output.
 struct Report {
     explanation: Explanation,
     /// The last Events, or why they cannot be read.
     events: Result<Vec<SeenEvent>, String>,
 }
 
-/// Explains the object. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
+/// Explains the object. All errors, including invalid flags, end with exit code 1, because 2 means "changes".
 pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let report = report(args, registry).await.map_err(|error| anyhow!(with_causes(error.as_ref())))?;
     let now = jiff::Timestamp::now();
@@ -52,8 +52,8 @@ pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow:
 
 async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<Report> {
     let target: Target = args.object.parse().map_err(|error: String| anyhow!(error))?;
-    let scene = Scene::read(&args.manager, registry).await?;
-    let Scene { snapshot, clouds, options, now, .. } = &scene;
+    let observed = ObservedCluster::read(&args.manager, registry).await?;
+    let ObservedCluster { snapshot, clouds, options, now, .. } = &observed;
     let explanation = match &target {
         Target::Node(name) => {
             let node = find_node(&snapshot.nodes, name)?;
@@ -62,14 +62,14 @@ async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<
         Target::Service { namespace, name } => {
             let services = match options.service {
                 Some(_) => snapshot.services.clone(),
-                None => scene.cluster.list_services().await.context("cannot list Services")?,
+                None => observed.cluster.list_services().await.context("cannot list Services")?,
             };
             let service = find_service(&services, namespace, name)?;
             explain_service(service, snapshot, clouds, options, *now).await?
         }
     };
     let object = &explanation.item.object;
-    let events = scene.cluster.events(object.kind, object.namespace.as_deref(), &object.name).await;
+    let events = observed.cluster.events(object.kind, object.namespace.as_deref(), &object.name).await;
     Ok(Report { events: events.map_err(|error| error.to_string()), explanation })
 }
 
@@ -83,7 +83,7 @@ impl std::str::FromStr for Target {
             ["service" | "services" | "svc", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
                 Ok(Target::Service { namespace: (*namespace).to_owned(), name: (*name).to_owned() })
             }
-            _ => Err(format!("{text:?} is no object; write node/NAME or service/NAMESPACE/NAME")),
+            _ => Err(format!("{text:?} is not an object; expected node/NAME or service/NAMESPACE/NAME")),
         }
     }
 }
@@ -91,7 +91,7 @@ impl std::str::FromStr for Target {
 fn find_node<'a>(nodes: &'a [Arc<Node>], name: &str) -> anyhow::Result<&'a Node> {
     let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
     let found = nodes.iter().find(|node| node.name.as_str() == name);
-    found.map(|node| &**node).ok_or_else(|| anyhow!("there is no Node {name}{}", suggestion(name, names)))
+    found.map(|node| &**node).ok_or_else(|| anyhow!("Node {name} not found{}", suggestion(name, names)))
 }
 
 fn find_service<'a>(services: &'a [Arc<Service>], namespace: &str, name: &str) -> anyhow::Result<&'a Service> {
@@ -99,19 +99,19 @@ fn find_service<'a>(services: &'a [Arc<Service>], namespace: &str, name: &str) -
     found.map(|service| &**service).ok_or_else(|| {
         let key = |service: &Arc<Service>| format!("{}/{}", service.namespace, service.name);
         let (same_name, others): (Vec<_>, Vec<_>) = services.iter().partition(|service| service.name == name);
-        // The name may be right, and the namespace not.
+        // The namespace may be wrong.
         let (same_name, others): (Vec<_>, Vec<_>) =
             (same_name.into_iter().map(key).collect(), others.into_iter().map(key).collect());
         let wanted = format!("{namespace}/{name}");
         let hint = match same_name.is_empty() {
             true => suggestion(&wanted, others.iter().map(String::as_str).collect()),
-            false => format!("; there is {}", same_name.join(", ")),
+            false => format!("; found {}", same_name.join(", ")),
         };
-        anyhow!("there is no Service {wanted}{hint}")
+        anyhow!("Service {wanted} not found{hint}")
     })
 }
 
-/// The nearest names, if any resembles this one.
+/// Suggests the nearest names, if any is similar.
 fn suggestion(name: &str, mut known: Vec<&str>) -> String {
     let mut near = Vec::new();
     while let Some(next) = nearest(name, known.iter().copied()).filter(|_| near.len() < SUGGESTIONS) {
@@ -127,7 +127,7 @@ mod tests {
     use bowline_core::testing::service;
 
     #[test]
-    fn an_object_is_named_by_kind_and_name() {
+    fn an_object_is_given_by_kind_and_name() {
         assert_eq!("node/a.b".parse(), Ok(Target::Node("a.b".to_owned())));
         let web = Target::Service { namespace: "default".to_owned(), name: "web".to_owned() };
         assert_eq!("svc/default/web".parse(), Ok(web));
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_object_is_answered_with_the_nearest_names() {
+    fn the_error_for_an_unknown_object_suggests_the_nearest_names() {
         let services = ["default/web-1", "default/web-2", "prod/api"].map(|key| Arc::new(service(key)));
         let error = |namespace, name| find_service(&services, namespace, name).unwrap_err().to_string();
         let near = error("default", "web-3");
         assert!(near.contains("default/web-1") && near.contains(" or ") && near.contains("default/web-2"), "{near}");
-        assert_eq!(error("default", "api"), "there is no Service default/api; there is prod/api");
-        assert_eq!(error("default", "postgres"), "there is no Service default/postgres");
+        assert_eq!(error("default", "api"), "Service default/api not found; found prod/api");
+        assert_eq!(error("default", "postgres"), "Service default/postgres not found");
         assert!(find_service(&services, "prod", "api").is_ok());
-        assert_eq!(find_node(&[], "n").unwrap_err().to_string(), "there is no Node n");
+        assert_eq!(find_node(&[], "n").unwrap_err().to_string(), "Node n not found");
     }
 }

@@ -1,11 +1,11 @@
-//! Bowline's command line: which command is meant, and what the commands do.
+//! Bowline's command line and its commands.
 //!
 //! ```text
 //! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
 //!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
-//!              │            └─ manifests                       look at nothing but the flags
-//!              └─ flags only, or another name: the manager, which is the daemon's to run
+//!              │            └─ manifests                       read flags and local files only
+//!              └─ flags only, or another program name: the manager, which the daemon runs
 //! ```
 
 mod check;
@@ -45,7 +45,7 @@ pub use invocation::{Invocation, Manager};
 pub struct Task(pub(crate) Command);
 
 impl Task {
-    /// Runs it to its end.
+    /// Runs the command to completion.
     pub fn run(self, registry: &Arc<Registry>, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         let success = |()| ExitCode::SUCCESS;
         match self.0 {
@@ -70,7 +70,7 @@ impl Task {
 /// chart, and the reference pages of permissions and providers.
 pub fn generated_files(registry: &Registry) -> Vec<(String, String)> {
     let mut files = manifests::generated(registry);
-    files.push(("docs/reference/rights.md".to_owned(), permissions::reference()));
+    files.push(("docs/reference/permissions.md".to_owned(), permissions::reference()));
     files.extend(bowline_settings::providers::references(registry));
     files
 }

@@ -1,17 +1,17 @@
-//! `bowline orphans`: what carries this cluster's mark in a cloud and whose Service is gone, balancers or parts of them, and
-//! routes whose Node is gone.
+//! `bowline orphans`: lists or deletes cloud resources with this cluster's mark whose Service does not exist, and routes whose Node
+//! does not exist.
 //!
 //! ```text
-//!  clouds: whose balancers are there? ──► cluster: which of those Services live? ──► the others are orphans
-//!                                                                                   │ --delete, and a yes
-//!                                   for each: is the owner still absent? ──► observe ──► plan ──► apply ◄─┘
+//!  clouds: list load balancers ──► cluster: list Services ──► load balancers without a Service are orphans
+//!                                                                            │ --delete, confirmed
+//!                          for each: is the owner still absent? ──► observe ──► plan ──► apply ◄─┘
 //! ```
 //!
-//! The clouds are asked first: a Service is older than its balancer, so each balancer that was listed has its Service in
-//! the list that follows, if it lives. If either list fails, nothing is an orphan.
+//! The clouds are listed first: a Service is older than its load balancer, so the later list of Services contains the owner of
+//! every listed load balancer, if the owner exists. If either list fails, nothing counts as an orphan.
 
+mod delete;
 mod print;
-mod remove;
 mod routes;
 
 use std::collections::{BTreeSet, HashSet};
@@ -34,129 +34,129 @@ use ipnet::IpNet;
 use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
-use routes::{LostRoute, Routes};
+use routes::{OrphanedRoute, OrphanedRoutes};
 
-/// A balancer without a Service, or what is left of one.
+/// A load balancer without a Service, or its remaining resources.
 struct Orphan {
     cloud: Cloud,
     key: LoadBalancerKey,
-    /// What has to be done to be rid of it, which is what it consists of.
+    /// Steps that delete it: one for each of its resources.
     plan: Result<Plan, Error>,
     outcome: Outcome,
 }
 
-/// What became of an orphan.
+/// Outcome for an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
-    /// Nobody asked for anything.
+    /// Listed only, without `--delete`.
     Listed,
     Deleted,
-    /// It has an owner after all.
+    /// Its owner exists.
     Owned,
-    /// There is doubt whether it is one.
+    /// The brake forbids its deletion.
     HeldBack(String),
     Failed(String),
 }
 
-/// What was found.
-struct Findings {
+/// All orphans of a cluster.
+struct Orphans {
     cluster: ClusterName,
     orphans: Vec<Orphan>,
-    /// `None` if no cloud has any.
-    routes: Option<Routes>,
-    /// The clouds that did not say which balancers they have.
-    silent: Vec<(Arc<str>, Error)>,
+    /// `None` if no cloud supports routes.
+    routes: Option<OrphanedRoutes>,
+    /// Clouds whose load balancers could not be listed.
+    failed: Vec<(Arc<str>, Error)>,
 }
 
-/// Lists them, and removes them with `--delete`.
+/// Lists orphans, and deletes them with `--delete`.
 pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let mut errors = ConfigErrors::new();
     let Settings { reach, .. } = Settings::resolve(&args.manager, &mut errors);
     if args.delete && reach.layers.dry_run {
-        errors.push(ConfigError::flag("delete", "a dry run deletes nothing").hint("leave out --dry-run or --delete"));
+        errors.push(ConfigError::flag("delete", "a dry run deletes nothing").hint("remove --dry-run or --delete"));
     }
-    let (ranges, max_share) = route_flags(&args.manager.controllers.network);
+    let (cluster_cidrs, max_share) = route_flags(&args.manager.controllers.network);
     let Reached { providers, client, .. } =
         Reached::new(&reach, registry, &prometheus::Registry::new(), errors, |_, _| ()).await?;
-    let clouds = Clouds::around(providers, &reach.layers, &prometheus::Registry::new());
+    let clouds = Clouds::with_layers(providers, &reach.layers, &prometheus::Registry::new());
     bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
     let cluster = Cluster::new(client);
-    let mut findings = find(&clouds, &cluster, &reach.cluster, &ranges, max_share).await?;
+    let mut found = find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
-        output::print(format_args!("{}", plain(&print::list(&findings))))?;
+        output::print(format_args!("{}", plain(&print::list(&found))))?;
     }
-    if args.delete && !findings.is_empty() && is_agreed(&findings, args.yes)? {
-        let tell = |line: String| {
+    if args.delete && !found.is_empty() && is_confirmed(&found, args.yes)? {
+        let report = |line: String| {
             if is_text {
                 say(format_args!("{}\n", plain(&line)))
             }
         };
-        findings.remove_all(&cluster, tell).await;
+        found.delete_all(&cluster, report).await;
     }
     if !is_text {
-        output::print(format_args!("{:#}\n", print::json(&findings)))?;
+        output::print(format_args!("{:#}\n", print::json(&found)))?;
     }
-    Ok(if findings.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if found.is_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The pod ranges, and the share of routes that may go. What is wrong with these flags is in the settings' problems already, whether
-/// or not the route controller runs.
+/// Cluster CIDRs and maximum share of deleted routes. Errors in these flags are already in those of the settings, whether or not
+/// the route controller is enabled.
 fn route_flags(args: &NetworkArgs) -> (Vec<IpNet>, f64) {
-    let mut known = ConfigErrors::new();
-    let ranges = bowline_settings::pod_ranges(args.cluster_cidr.as_deref().unwrap_or_default(), &mut known).read;
-    (ranges, bowline_settings::taken(&args.route.route_deletion_max_share, &mut known).unwrap_or_default())
+    let mut ignored = ConfigErrors::new();
+    let cluster_cidrs =
+        bowline_settings::parse_cluster_cidr(args.cluster_cidr.as_deref().unwrap_or_default(), &mut ignored).cidrs;
+    (cluster_cidrs, bowline_settings::valid(&args.route.route_deletion_max_share, &mut ignored).unwrap_or_default())
 }
 
-/// Asks, unless the answer was given with the command.
-fn is_agreed(findings: &Findings, yes: bool) -> anyhow::Result<bool> {
-    let is_harmless = findings.orphans.is_empty() && findings.routes_to_go() == 0;
-    if yes || is_harmless {
+/// Asks for confirmation, unless `--yes` is given.
+fn is_confirmed(found: &Orphans, yes: bool) -> anyhow::Result<bool> {
+    let is_noop = found.orphans.is_empty() && found.deletable_routes() == 0;
+    if yes || is_noop {
         return Ok(true);
     }
     let input = std::io::stdin();
     if !input.is_terminal() {
-        let why =
-            "--delete asks before it deletes, and standard input is no terminal; say --yes to delete without asking";
+        let why = "--delete asks for confirmation, and standard input is not a terminal; use --yes to delete without confirmation";
         return Err(BadInput(why.to_owned()).into());
     }
-    // On standard error, so that standard output stays readable by scripts.
-    let question = print::question(&findings.cluster, findings.services(), findings.routes_to_go());
+    // On standard error, so that scripts can parse standard output.
+    let question = print::question(&found.cluster, found.services(), found.deletable_routes());
     let _ = std::io::Write::write_all(&mut std::io::stderr(), question.as_bytes());
     let mut answer = String::new();
     input.lock().read_line(&mut answer).context("cannot read the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
-// ---- finding
+// ---- search
 
 async fn find(
     clouds: &Clouds,
     cluster: &Cluster,
     name: &ClusterName,
-    ranges: &[IpNet],
+    cluster_cidrs: &[IpNet],
     max_share: f64,
-) -> anyhow::Result<Findings> {
-    let routes = routes::find(clouds, cluster, name, ranges, max_share).await?;
-    let (mut marked, mut silent) = (Vec::new(), Vec::new());
+) -> anyhow::Result<Orphans> {
+    let routes = routes::find(clouds, cluster, name, cluster_cidrs, max_share).await?;
+    let (mut marked, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
         match cloud.layers().list_load_balancers(name).await {
             Ok(keys) => marked.extend(keys.into_iter().map(|key| (cloud.clone(), key))),
-            Err(error) => silent.push((cloud.name().clone(), error)),
+            Err(error) => failed.push((cloud.name().clone(), error)),
         }
     }
-    let services = cluster.list_services().await.context("cannot list Services, so nothing is taken for an orphan")?;
+    let services = cluster.list_services().await.context("cannot list Services, so no orphans can be determined")?;
     let owners = Owners::of(&services);
-    marked.retain(|(_, key)| key.cluster == *name && !owners.have(key));
+    marked.retain(|(_, key)| key.cluster == *name && !owners.contain(key));
     let mut orphans = Vec::new();
     for (cloud, key) in marked {
         orphans.extend(Orphan::observed(cloud, key).await);
     }
-    Ok(Findings { cluster: name.clone(), orphans, routes, silent })
+    Ok(Orphans { cluster: name.clone(), orphans, routes, failed })
 }
 
-/// The Services that have, or may have, a balancer: by UID, and by name for clouds whose marks tell no UID.
+/// Services that have, or may have, a load balancer: by UID, and by name for clouds whose marks have no UID.
 struct Owners<'a> {
     uids: BTreeSet<&'a str>,
     names: BTreeSet<(&'a str, &'a str)>,
@@ -171,27 +171,27 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// As [`LoadBalancerKey::belongs_to`] has it, for one of them.
-    fn have(&self, key: &LoadBalancerKey) -> bool {
+    /// Whether a Service owns this key, as defined by [`LoadBalancerKey::belongs_to`].
+    fn contain(&self, key: &LoadBalancerKey) -> bool {
         let is_named = || self.names.contains(&(key.namespace.as_str(), key.service.as_str()));
         if key.uid.is_empty() { is_named() } else { self.uids.contains(key.uid.as_str()) }
     }
 }
 
-/// Whatever its class: one that is nobody's today may be somebody's after the next change of a flag.
+/// Whether a Service may own a load balancer. Its class is ignored: after a change of a flag, a manager may be responsible for it.
 fn is_owner(service: &Service) -> bool {
     service.kind == ServiceType::LoadBalancer || service.has_finalizer()
 }
 
 impl Orphan {
-    /// `None` if nothing is left of it.
+    /// Reads the remaining resources; `None` if there are none.
     async fn observed(cloud: Cloud, key: LoadBalancerKey) -> Option<Orphan> {
         let plan = plan(&cloud, &key).await.transpose()?;
         Some(Orphan { cloud, key, plan, outcome: Outcome::Listed })
     }
 }
 
-/// How to be rid of all that the cloud has for this key; `None` if that is nothing.
+/// Plans the deletion of all resources with this key; `None` if there are none.
 async fn plan(cloud: &Cloud, key: &LoadBalancerKey) -> Result<Option<Plan>, Error> {
     let desired =
         DesiredLoadBalancer { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
@@ -201,53 +201,55 @@ async fn plan(cloud: &Cloud, key: &LoadBalancerKey) -> Result<Option<Plan>, Erro
     }
 }
 
-impl Findings {
-    /// The routes without a Node.
-    fn lost_routes(&self) -> &[LostRoute] {
-        self.routes.as_ref().map(|routes| routes.lost.as_slice()).unwrap_or_default()
+impl Orphans {
+    /// Routes without a Node.
+    fn orphaned_routes(&self) -> &[OrphanedRoute] {
+        self.routes.as_ref().map(|routes| routes.orphans.as_slice()).unwrap_or_default()
     }
 
-    /// The clouds that did not say what they have, each with its reason.
-    fn silent(&self) -> impl Iterator<Item = &(Arc<str>, Error)> {
-        self.silent.iter().chain(self.routes.iter().flat_map(|routes| &routes.silent))
+    /// Clouds whose resources could not be listed, with the error.
+    fn failed(&self) -> impl Iterator<Item = &(Arc<str>, Error)> {
+        self.failed.iter().chain(self.routes.iter().flat_map(|routes| &routes.failed))
     }
 
     fn is_empty(&self) -> bool {
-        self.orphans.is_empty() && self.lost_routes().is_empty()
+        self.orphans.is_empty() && self.orphaned_routes().is_empty()
     }
 
-    /// How many routes there is no doubt about.
-    fn routes_to_go(&self) -> usize {
-        self.lost_routes().iter().filter(|lost| lost.doubt.is_none()).count()
+    /// Number of routes that the brake does not hold back.
+    fn deletable_routes(&self) -> usize {
+        self.orphaned_routes().iter().filter(|orphan| orphan.hold.is_none()).count()
     }
 
-    /// Of how many Services something is left; of one it may be in several clouds.
+    /// Number of Services with remaining resources; one Service may have resources in several clouds.
     fn services(&self) -> usize {
         self.orphans.iter().map(|orphan| &orphan.key).collect::<HashSet<_>>().len()
     }
 
-    /// Removes all of them, and tells what became of each.
-    async fn remove_all(&mut self, cluster: &Cluster, tell: impl Fn(String)) {
+    /// Deletes all orphans and reports each outcome.
+    async fn delete_all(&mut self, cluster: &Cluster, report: impl Fn(String)) {
         for orphan in &mut self.orphans {
-            orphan.outcome = remove::remove(orphan, cluster).await;
-            tell(print::outcome(orphan));
+            orphan.outcome = delete::delete(orphan, cluster).await;
+            report(print::outcome(orphan));
         }
-        for lost in self.routes.iter_mut().flat_map(|routes| &mut routes.lost) {
-            lost.outcome = routes::remove(lost, cluster, &self.cluster).await;
-            tell(print::route_outcome(lost));
+        for orphan in self.routes.iter_mut().flat_map(|routes| &mut routes.orphans) {
+            orphan.outcome = routes::delete(orphan, cluster, &self.cluster).await;
+            report(print::route_outcome(orphan));
         }
     }
 
     fn is_failed(&self) -> bool {
-        let is_failed = |orphan: &Orphan| matches!(orphan.outcome, Outcome::Failed(_)) || orphan.is_unclear();
-        let is_lost = |lost: &LostRoute| matches!(lost.outcome, Outcome::Failed(_) | Outcome::HeldBack(_));
-        self.silent().next().is_some() || self.orphans.iter().any(is_failed) || self.lost_routes().iter().any(is_lost)
+        let is_failed = |orphan: &Orphan| matches!(orphan.outcome, Outcome::Failed(_)) || orphan.is_unreadable();
+        let is_kept = |orphan: &OrphanedRoute| matches!(orphan.outcome, Outcome::Failed(_) | Outcome::HeldBack(_));
+        self.failed().next().is_some()
+            || self.orphans.iter().any(is_failed)
+            || self.orphaned_routes().iter().any(is_kept)
     }
 }
 
 impl Orphan {
-    /// Nobody could say what it consists of, and nobody has removed it since.
-    fn is_unclear(&self) -> bool {
+    /// Whether its resources could not be read, and it was not deleted.
+    fn is_unreadable(&self) -> bool {
         self.plan.is_err() && self.outcome == Outcome::Listed
     }
 }
@@ -258,17 +260,17 @@ mod tests {
     use bowline_core::testing::service;
 
     #[test]
-    fn a_mark_without_uid_belongs_to_the_service_of_its_name_and_one_with_uid_to_no_other() {
+    fn a_mark_matches_the_service_by_uid_or_without_uid_by_name() {
         let web = Service { uid: "u1".to_owned(), ..service("default/web") };
         let plain = Service { uid: "u2".to_owned(), kind: ServiceType::ClusterIP, ..service("default/plain") };
         let services = [Arc::new(web), Arc::new(plain)];
         let owners = Owners::of(&services);
         let is_owned = |name: &str, uid: &str| {
             let (cluster, namespace) = ("kubernetes".into(), "default".to_owned());
-            owners.have(&LoadBalancerKey { cluster, namespace, service: name.to_owned(), uid: uid.to_owned() })
+            owners.contain(&LoadBalancerKey { cluster, namespace, service: name.to_owned(), uid: uid.to_owned() })
         };
         assert!(is_owned("web", "u1") && is_owned("web", ""));
-        assert!(!is_owned("web", "u0"), "an earlier Service of the name");
-        assert!(!is_owned("gone", "") && !is_owned("plain", ""), "no Service that has, or may have, a balancer");
+        assert!(!is_owned("web", "u0"), "an earlier Service with this name");
+        assert!(!is_owned("gone", "") && !is_owned("plain", ""), "no Service that has, or may have, a load balancer");
     }
 }

@@ -2,8 +2,7 @@
 
 use std::io::{self, Write as _};
 
-/// Writes what a command is for to standard output. If that cannot be, the command has failed; a reader that has seen enough
-/// is no failure.
+/// Writes the result of a command to standard output. A failed write is an error of the command, except a closed pipe.
 pub(crate) fn print(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
@@ -14,7 +13,7 @@ pub(crate) fn print(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Writes to standard output. A reader that went away is no reason to stop serving the others.
+/// Writes a status line to standard output and ignores errors: a closed pipe must not stop the server.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let _ = out.write_fmt(text).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! The token of the owner of a local cloud, in a file that only its owner may read: one line, as curl takes it with `-H @FILE`.
+//! File with the owner's token of a local cloud, readable by the file owner only: one line, as `curl -H @FILE` expects.
 
 use std::fs;
 use std::io;
@@ -8,25 +8,25 @@ use anyhow::Context as _;
 
 use crate::private_file;
 
-/// The line, up to the token.
-const HEAD: &str = "Authorization: Bearer ";
+/// Text before the token.
+const PREFIX: &str = "Authorization: Bearer ";
 
-/// A token in its file, which goes with the value.
+/// A token file, deleted on drop.
 pub(crate) struct TokenFile(PathBuf);
 
 impl TokenFile {
-    /// Puts the token there. A file that holds something else is left alone.
+    /// Writes the token. A file with other contents is not replaced.
     pub(crate) fn write(path: PathBuf, token: &str) -> anyhow::Result<TokenFile> {
         let shown = path.display().to_string();
-        let written = || {
-            if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                make_folder(folder)?;
+        let write = || {
+            if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+                create_directory(directory)?;
             }
             remove_old(&path)?;
-            private_file::create(&path, &format!("{HEAD}{token}\n"))
+            private_file::create(&path, &format!("{PREFIX}{token}\n"))
         };
-        written().with_context(|| {
-            format!("cannot write the token of the cloud's owner to {shown} (--owner-token-file names another place)")
+        write().with_context(|| {
+            format!("cannot write the owner token of the cloud to {shown}; set --owner-token-file to use another path")
         })?;
         Ok(TokenFile(path))
     }
@@ -34,40 +34,42 @@ impl TokenFile {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        // The token is void already; what stays is only untidy.
+        // The token is already invalid; a leftover file is harmless.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// The token in a file, with or without the rest of its line.
+/// Reads the token from a file, with or without its prefix.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path)?;
     let line = text.trim();
-    Ok(line.strip_prefix(HEAD).unwrap_or(line).to_owned())
+    Ok(line.strip_prefix(PREFIX).unwrap_or(line).to_owned())
 }
 
-/// Where the token of the cloud at `HOST:PORT` is unless a flag says otherwise: in a folder of the user who runs it.
-pub(crate) fn usual_path(address: &str) -> PathBuf {
+/// Default path for the token of the cloud at `HOST:PORT`: in a directory of the user.
+pub(crate) fn default_path(address: &str) -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || variable("HOME").map(|home| home.join(".cache"));
-    let folder = variable("XDG_RUNTIME_DIR").or_else(home).unwrap_or_else(std::env::temp_dir);
+    let directory = variable("XDG_RUNTIME_DIR").or_else(home).unwrap_or_else(std::env::temp_dir);
     let address = address.replace("localhost", "127.0.0.1").replace([':', '[', ']'], "-");
-    folder.join("bowline").join(format!("cloud-{address}.token"))
+    directory.join("bowline").join(format!("cloud-{address}.token"))
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
+fn create_directory(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder.create(directory)
 }
 
-/// Removes what an earlier run left.
+/// Removes the file of an earlier run.
 fn remove_old(path: &Path) -> io::Result<()> {
     match fs::read_to_string(path) {
-        Ok(text) if text.is_empty() || text.starts_with(HEAD) => fs::remove_file(path),
-        Ok(_) => Err(io::Error::other("there is a file of something else; name another one, or remove it first")),
+        Ok(text) if text.is_empty() || text.starts_with(PREFIX) => fs::remove_file(path),
+        Ok(_) => Err(io::Error::other(
+            "the existing file is not a token file; specify another path, or remove the file first",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_private_is_read_back_goes_with_its_owner_and_replaces_nothing_else() {
+    fn the_file_is_private_deleted_on_drop_and_replaces_no_other_file() {
         let folder = std::env::temp_dir().join(format!("bowline-owner-{}", std::process::id()));
         let path = folder.join("a/token");
         let file = TokenFile::write(path.clone(), "s3cr3t").unwrap();

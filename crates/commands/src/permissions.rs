@@ -1,4 +1,4 @@
-//! What the whole program asks of the API server: its controllers, and what stands around them.
+//! Kubernetes permissions of the whole program: controllers, leader election, HTTPS server, Secrets.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,60 +9,61 @@ use bowline_cloud::{CloudProvider, SecretRef};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Permissions, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
 use bowline_kube::{
-    Cluster, LeaseOptions, Notes, Permission, Scope, WATCH_NODES, WATCH_SERVICES, account_rights, secret_permission,
+    Cluster, LeaseOptions, Notes, Permission, Scope, WATCH_NODES, WATCH_SERVICES, account_permissions,
+    secret_permission,
 };
 use bowline_settings::{Election, Settings};
 
-/// Where per-controller service accounts live, and where API servers keep what they say of themselves.
+/// Namespace of the controllers' service accounts and of the API server's authentication ConfigMap.
 pub(crate) const SYSTEM: &str = "kube-system";
 
-/// For `bowline-serving`, which does not know how rights are declared: who a bearer token stands for.
+/// Authentication of bearer tokens. Declared here because `bowline-serving` does not depend on [`Permission`].
 pub(crate) const REVIEW_TOKENS: Permission = Permission {
     group: "authentication.k8s.io",
     resource: "tokenreviews",
     verbs: &["create"],
     scope: Scope::Cluster,
-    why: "to ask who it is that wants to see metrics or status",
-    without: Some("who shows a token is refused; probes show none, and are answered"),
+    why: "authenticate clients of metrics and status endpoints",
+    without: Some("requests with a bearer token are rejected; probes send none and work"),
 };
 
-/// For `bowline-serving`: whether they may.
+/// Authorization of requests, for `bowline-serving`.
 pub(crate) const REVIEW_ACCESS: Permission = Permission {
     group: "authorization.k8s.io",
     resource: "subjectaccessreviews",
     verbs: &["create"],
     scope: Scope::Cluster,
-    why: "to ask whether they may",
-    without: Some("metrics and status are for system:masters alone; probes are answered"),
+    why: "authorize clients of metrics and status endpoints",
+    without: Some("only system:masters can read metrics and status; probes work"),
 };
 
-/// For `bowline-serving`: which authorities sign the certificates of clients and of front proxies.
+/// CAs of client certificates and of front proxies, for `bowline-serving`.
 pub(crate) const READ_AUTHORITIES: Permission = Permission {
     group: "",
     resource: "configmaps",
     verbs: &["get", "list", "watch"],
     scope: Scope::Named(Cow::Borrowed(SYSTEM), Cow::Borrowed("extension-apiserver-authentication")),
-    why: "to know who signs the certificates of those who ask",
+    why: "read the CAs that sign client certificates",
     without: None,
 };
 
-/// What is switched on beside the controllers.
+/// Features besides the controllers that need permissions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
-    /// The Leases that are held.
+pub(crate) struct BuildInputs {
+    /// Leases of leader election.
     pub(crate) leases: Vec<LeaseOptions>,
-    /// What the HTTPS server asks the API server about its clients.
+    /// Permissions of the HTTPS server.
     pub(crate) serving: Vec<Permission>,
     /// Secrets that providers need.
     pub(crate) secrets: Vec<SecretRef>,
-    /// Each controller has a service account of its own.
+    /// Each controller uses its own service account.
     pub(crate) own_accounts: bool,
 }
 
-impl Surroundings {
-    /// Those of a manager with these settings and providers.
-    pub(crate) fn of(settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> Surroundings {
-        Surroundings {
+impl BuildInputs {
+    /// Returns the features of a manager with these settings and providers.
+    pub(crate) fn of(settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> BuildInputs {
+        BuildInputs {
             leases: settings.election.iter().flat_map(leases).collect(),
             serving: if settings.serving.https.is_some() { serving(settings) } else { Vec::new() },
             secrets: providers.iter().flat_map(|provider| provider.secrets()).collect(),
@@ -71,7 +72,7 @@ impl Surroundings {
     }
 }
 
-/// As far as it is asked under the name of the process: a kubeconfig of its own has rights of its own.
+/// Permissions of the HTTPS server that the account of the process needs; a separate kubeconfig has its own account.
 fn serving(settings: &Settings) -> Vec<Permission> {
     let (authentication, authorization) = (&settings.serving.authentication, &settings.serving.authorization);
     let is_ours =
@@ -83,74 +84,75 @@ fn serving(settings: &Settings) -> Vec<Permission> {
         (is_ours(&authorization.kubeconfig), REVIEW_ACCESS),
         (is_ours(&authentication.kubeconfig) && looks_up, READ_AUTHORITIES),
     ];
-    all.into_iter().filter_map(|(is_asked, permission)| is_asked.then_some(permission)).collect()
+    all.into_iter().filter_map(|(is_needed, permission)| is_needed.then_some(permission)).collect()
 }
 
-/// The one that leads, and that of a migration.
+/// Returns the lease of the leader and that of a leader migration.
 fn leases(election: &Election) -> Vec<LeaseOptions> {
     let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
     std::iter::once(election.lease.clone()).chain(second).collect()
 }
 
-/// What the account of the process needs.
-pub(crate) fn of_process(manager: &ManagerOptions, surroundings: &Surroundings) -> Vec<Permission> {
+/// Permissions of the service account of the process.
+pub(crate) fn of_process(manager: &ManagerOptions, inputs: &BuildInputs) -> Vec<Permission> {
     let controllers = Permissions::of(manager);
-    let mut permissions = match surroundings.own_accounts {
+    let mut permissions = match inputs.own_accounts {
         true => controllers.process.clone(),
         false => controllers.of_one(),
     };
-    if surroundings.own_accounts {
-        permissions.extend(account_rights(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
+    if inputs.own_accounts {
+        permissions.extend(account_permissions(&controllers.controllers.keys().copied().collect::<Vec<_>>()));
     }
-    permissions.extend(surroundings.serving.iter().cloned());
-    permissions.extend(secrets::permissions(surroundings.secrets.iter().cloned()));
-    permissions.extend(surroundings.leases.iter().flat_map(LeaseOptions::permissions));
-    let everywhere: Vec<Permission> =
+    permissions.extend(inputs.serving.iter().cloned());
+    permissions.extend(secrets::permissions(inputs.secrets.iter().cloned()));
+    permissions.extend(inputs.leases.iter().flat_map(LeaseOptions::permissions));
+    let cluster_wide: Vec<Permission> =
         permissions.iter().filter(|permission| permission.scope == Scope::Cluster).cloned().collect();
     permissions.retain(|permission| {
-        permission.scope == Scope::Cluster || !everywhere.iter().any(|wide| includes(wide, permission))
+        permission.scope == Scope::Cluster || !cluster_wide.iter().any(|wide| includes(wide, permission))
     });
     permissions
 }
 
-/// Who may do it everywhere needs no right to do it in one place.
+/// Whether a cluster-wide permission includes a narrower one.
 fn includes(wide: &Permission, permission: &Permission) -> bool {
     let same = (wide.group, wide.resource) == (permission.group, permission.resource);
     same && permission.verbs.iter().all(|verb| wide.verbs.contains(verb))
 }
 
-/// What everybody needs, by who asks: `None` is the process. Each right once, whatever it is for, and as needed as it is anywhere.
-pub(crate) fn of_everybody(
+/// Permissions of all accounts; `None` is the account of the process. Each permission is listed once, as required if any use of it
+/// is.
+pub(crate) fn of_all_accounts(
     manager: &ManagerOptions,
-    surroundings: &Surroundings,
+    inputs: &BuildInputs,
 ) -> Vec<(Option<&'static str>, Permission)> {
-    let process = of_process(manager, surroundings).into_iter().map(|permission| (None, permission));
-    let controllers = if surroundings.own_accounts { Permissions::of(manager).controllers } else { BTreeMap::new() };
+    let process = of_process(manager, inputs).into_iter().map(|permission| (None, permission));
+    let controllers = if inputs.own_accounts { Permissions::of(manager).controllers } else { BTreeMap::new() };
     let of_controllers = controllers
         .into_iter()
         .flat_map(|(client, permissions)| permissions.into_iter().map(move |permission| (Some(client), permission)));
     let mut once: Vec<(Option<&'static str>, Permission)> = Vec::new();
-    for asked in process.chain(of_controllers) {
-        match once.iter_mut().find(|known| is_same(known, &asked)) {
-            // What one part can do without, another one cannot.
-            Some(known) if asked.1.without.is_none() => *known = asked,
+    for needed in process.chain(of_controllers) {
+        match once.iter_mut().find(|known| is_same(known, &needed)) {
+            // Optional for one use, required for another.
+            Some(known) if needed.1.without.is_none() => *known = needed,
             Some(_) => {}
-            None => once.push(asked),
+            None => once.push(needed),
         }
     }
     once
 }
 
-/// What for does not count.
-fn is_same((a_who, a): &(Option<&str>, Permission), (b_who, b): &(Option<&str>, Permission)) -> bool {
-    (a_who, a.group, a.resource, a.verbs, &a.scope) == (b_who, b.group, b.resource, b.verbs, &b.scope)
+/// Compares permissions without their reasons.
+fn is_same((a_account, a): &(Option<&str>, Permission), (b_account, b): &(Option<&str>, Permission)) -> bool {
+    (a_account, a.group, a.resource, a.verbs, &a.scope) == (b_account, b.group, b.resource, b.verbs, &b.scope)
 }
 
-/// A resource, and what may be done with it.
+/// A resource and its granted verbs.
 type Granted = (&'static str, &'static [&'static str]);
 
-/// What API servers grant to the accounts of these controllers by themselves, with the roles that they make when they start.
-// upstream: the roles system:controller:NAME, as far as they matter here.
+/// Permissions that the API server's bootstrap roles grant to the controllers' service accounts.
+// upstream: the rules of the roles system:controller:NAME that these controllers use.
 const BOOTSTRAPPED: [(&str, &[Granted]); 3] = [
     (
         "node-controller",
@@ -175,14 +177,14 @@ const BOOTSTRAPPED: [(&str, &[Granted]); 3] = [
     ),
 ];
 
-/// What the accounts of controllers need beyond what API servers grant them: nothing today.
-pub(crate) fn lacking(manager: &ManagerOptions) -> BTreeMap<&'static str, Vec<Permission>> {
-    let mut lacking = Permissions::of(manager).controllers;
-    for (client, permissions) in &mut lacking {
+/// Permissions that the controllers' service accounts need in addition to the bootstrap roles: currently none.
+pub(crate) fn missing_from_bootstrap_roles(manager: &ManagerOptions) -> BTreeMap<&'static str, Vec<Permission>> {
+    let mut missing = Permissions::of(manager).controllers;
+    for (client, permissions) in &mut missing {
         permissions.retain(|permission| !is_bootstrapped(client, permission));
     }
-    lacking.retain(|_, permissions| !permissions.is_empty());
-    lacking
+    missing.retain(|_, permissions| !permissions.is_empty());
+    missing
 }
 
 fn is_bootstrapped(client: &str, permission: &Permission) -> bool {
@@ -193,25 +195,25 @@ fn is_bootstrapped(client: &str, permission: &Permission) -> bool {
     verbs.any(|verbs| permission.verbs.iter().all(|verb| verbs.contains(verb)))
 }
 
-// ---- the page
+// ---- reference page
 
 const HEAD: &str = "\
-# Rights
+# RBAC permissions
 
-<!-- Made by `cargo xtask generate` from the declarations beside the code; change those instead. -->
+<!-- Generated by `cargo xtask generate` from the declarations next to the code; change those instead. -->
 
-What the manager asks of the API server, by what has to be switched on for it. `bowline manifests` grants exactly the rights \
-of what is switched on; where the last column says something, the manager does without that right, and `bowline check` warns. \
-Without `--use-service-account-credentials` all of them belong to the service account of the process; \
-with it, those of a controller belong to the account that is named beside it, which API servers grant them to by themselves. \
-The providers know no Kubernetes and need no rights in it, except that the configuration of some names Secrets, each of which is \
-read by its name; what they need in their cloud is in their own documentation.
+Permissions that the manager needs, by the controller or flag that needs them. `bowline manifests` grants exactly the permissions of \
+the enabled controllers and flags. A permission with an entry in the last column is optional: `bowline check` warns if it is missing. \
+Without `--use-service-account-credentials`, the service account of the process needs all of them; with it, a controller's \
+permissions belong to the service account in the second column, which has them by the API server's bootstrap roles. \
+Providers need no Kubernetes permissions, except to read the Secrets that their configuration references, each by its name. The \
+permissions they need in the cloud are in their own documentation.
 
-| who | account | API group | resource | verbs | where | why | without it |
+| used by | account | API group | resource | verbs | scope | purpose | without it |
 |---|---|---|---|---|---|---|---|
 ";
 
-/// The reference page of all rights.
+/// Returns the reference page of all permissions.
 pub(crate) fn reference() -> String {
     let process = |part: &'static str, permissions: Vec<Permission>| (part, "", permissions);
     let ipam = [node_ipam::PERMISSIONS, node_ipam::PERMISSIONS_WITH_CLOUD].concat();
@@ -227,8 +229,8 @@ pub(crate) fn reference() -> String {
         process(route::NAME, vec![Cluster::READ_UID]),
         process("`--leader-elect`", LeaseOptions::default().permissions()),
         process("`--secure-port`", vec![REVIEW_TOKENS, REVIEW_ACCESS, READ_AUTHORITIES]),
-        process("a cloud that names Secrets", vec![secret_permission("NAMESPACE", "NAME")]),
-        process("`--use-service-account-credentials`", account_rights(&BOOTSTRAPPED.map(|(client, _)| client))),
+        process("a cloud configuration with Secrets", vec![secret_permission("NAMESPACE", "NAME")]),
+        process("`--use-service-account-credentials`", account_permissions(&BOOTSTRAPPED.map(|(client, _)| client))),
     ];
     let rows = parts
         .iter()
@@ -237,15 +239,15 @@ pub(crate) fn reference() -> String {
 }
 
 fn row(part: &str, account: &str, permission: &Permission) -> String {
-    let place = match &permission.scope {
-        Scope::Cluster => "everywhere".to_owned(),
+    let scope = match &permission.scope {
+        Scope::Cluster => "cluster".to_owned(),
         Scope::Namespace(namespace) => format!("`{namespace}`"),
         Scope::Named(namespace, name) => format!("`{name}` in `{namespace}`"),
     };
     let group = if permission.group.is_empty() { "core" } else { permission.group };
     let (verbs, resource, why) = (permission.verbs.join(", "), permission.resource, permission.why);
     let without = permission.without.unwrap_or_default();
-    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {place} | {why} | {without} |\n")
+    format!("| {part} | {account} | {group} | `{resource}` | {verbs} | {scope} | {why} | {without} |\n")
 }
 
 #[cfg(test)]
@@ -253,46 +255,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cl4_with_accounts_of_their_own_the_process_keeps_only_what_it_does_itself() {
-        let surroundings = Surroundings { own_accounts: true, ..Surroundings::default() };
-        let permissions = of_process(&ManagerOptions::default(), &surroundings);
+    fn cl4_with_separate_accounts_the_process_has_only_its_own_permissions() {
+        let inputs = BuildInputs { own_accounts: true, ..BuildInputs::default() };
+        let permissions = of_process(&ManagerOptions::default(), &inputs);
         let writes =
             |permission: &Permission| permission.resource.starts_with("nodes") && permission.verbs.contains(&"patch");
         assert!(!permissions.iter().any(writes), "{permissions:?}");
         assert!(permissions.iter().any(|permission| permission.resource == "serviceaccounts/token"), "{permissions:?}");
-        assert!(lacking(&ManagerOptions::default()).is_empty(), "{:?}", lacking(&ManagerOptions::default()));
+        let missing = missing_from_bootstrap_roles(&ManagerOptions::default());
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     #[test]
-    fn what_is_allowed_everywhere_is_not_asked_for_in_one_place_once_more() {
+    fn a_cluster_wide_permission_is_not_repeated_for_a_namespace() {
         let events = |own_accounts| {
-            let surroundings =
-                Surroundings { own_accounts, leases: vec![LeaseOptions::default()], ..Surroundings::default() };
-            let permissions = of_process(&ManagerOptions::default(), &surroundings).into_iter();
+            let inputs = BuildInputs { own_accounts, leases: vec![LeaseOptions::default()], ..BuildInputs::default() };
+            let permissions = of_process(&ManagerOptions::default(), &inputs).into_iter();
             let of_events = permissions
                 .filter(|permission| permission.resource == "events" && permission.verbs.contains(&"create"));
             of_events.map(|permission| permission.scope == Scope::Cluster).collect::<Vec<_>>()
         };
-        assert!(events(false).into_iter().all(|is_everywhere| is_everywhere));
-        assert_eq!(events(true), [false], "the process itself tells only of its lease");
+        assert!(events(false).into_iter().all(|is_cluster_wide| is_cluster_wide));
+        assert_eq!(events(true), [false], "the process itself records Events on its lease only");
     }
 
     #[test]
-    fn a_secret_is_asked_for_by_its_name_with_accounts_of_their_own_too() {
+    fn the_process_reads_secrets_by_name_with_and_without_separate_accounts() {
         let secret = SecretRef { namespace: "vault".to_owned(), name: "acme".to_owned() };
         for own_accounts in [false, true] {
-            let surroundings = Surroundings { own_accounts, secrets: vec![secret.clone()], ..Surroundings::default() };
-            let asked = of_everybody(&ManagerOptions::default(), &surroundings);
+            let inputs = BuildInputs { own_accounts, secrets: vec![secret.clone()], ..BuildInputs::default() };
+            let needed = of_all_accounts(&ManagerOptions::default(), &inputs);
             let of_secrets: Vec<_> =
-                asked.into_iter().filter(|(_, permission)| permission.resource == "secrets").collect();
+                needed.into_iter().filter(|(_, permission)| permission.resource == "secrets").collect();
             assert_eq!(of_secrets, [(None, secret_permission("vault", "acme"))]);
         }
     }
 
     #[test]
-    fn what_is_not_switched_on_is_not_asked_for() {
+    fn a_disabled_controller_needs_no_permissions() {
         let manager = ManagerOptions { node_lifecycle: None, ..ManagerOptions::default() };
-        let permissions = of_process(&manager, &Surroundings::default());
+        let permissions = of_process(&manager, &BuildInputs::default());
         let core = |permission: &Permission| permission.group.is_empty() && permission.scope == Scope::Cluster;
         assert!(permissions.iter().all(core), "{permissions:?}");
     }

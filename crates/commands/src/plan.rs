@@ -1,7 +1,7 @@
-//! `bowline plan`: what the manager would do about what is there now, printed and not done.
+//! `bowline plan`: prints what the manager would change now.
 //!
 //! ```text
-//!  flags ──► settings ──► list Nodes and Services ──► forecast (asks the clouds) ──► text or JSON ──► exit code
+//!  flags ──► settings ──► list Nodes and Services ──► forecast (reads the clouds) ──► text or JSON ──► exit code
 //! ```
 
 mod print;
@@ -26,14 +26,14 @@ use bowline_settings::reach::{self, Reached};
 use crate::cli::{Output, PlanArgs};
 use crate::output;
 
-pub(crate) use print::{counted, indented, kind_name, plain, steps_json, words, write_plan};
+pub(crate) use print::{counted, indented, kind_name, notice_label, plain, steps_json, write_plan};
 
-/// The exit code for "something would change".
+/// Exit code for "there are changes".
 const CHANGES: u8 = 2;
 
-/// Prints what would change. Whatever goes wrong is a failure and not bad input: its exit code would mean changes.
+/// Prints the plan. All errors, including invalid flags, end with exit code 1, because 2 means "changes".
 pub(crate) async fn run(args: &PlanArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
-    let forecast = made(&args.manager, registry)
+    let forecast = forecast(&args.manager, registry)
         .await
         .map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
     match args.output.output {
@@ -51,13 +51,13 @@ pub(crate) fn exit_code(summary: Summary) -> ExitCode {
     }
 }
 
-async fn made(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Forecast> {
-    let Scene { snapshot, clouds, options, now, .. } = Scene::read(args, registry).await?;
+async fn forecast(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Forecast> {
+    let ObservedCluster { snapshot, clouds, options, now, .. } = ObservedCluster::read(args, registry).await?;
     Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)
 }
 
-/// A cluster and its clouds, as the controllers would find them.
-pub(crate) struct Scene {
+/// Observed state of a cluster and its clouds.
+pub(crate) struct ObservedCluster {
     pub(crate) cluster: Cluster,
     pub(crate) snapshot: Snapshot,
     pub(crate) clouds: Clouds,
@@ -65,9 +65,9 @@ pub(crate) struct Scene {
     pub(crate) now: Moment,
 }
 
-impl Scene {
-    /// Reads the cluster and starts the clouds, for reading alone.
-    pub(crate) async fn read(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Scene> {
+impl ObservedCluster {
+    /// Reads the cluster and starts the clouds in dry-run mode.
+    pub(crate) async fn read(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<ObservedCluster> {
         let mut errors = ConfigErrors::new();
         let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut errors);
         reach.calls.dry_run = true;
@@ -76,16 +76,16 @@ impl Scene {
         };
         let metrics = prometheus::Registry::new();
         let Reached { providers, client, .. } = Reached::new(&reach, registry, &metrics, errors, check).await?;
-        // Nothing here applies anything; if something did, the layers and the gate for calls would not let it through.
+        // A plan applies no steps; dry-run layers and the write gate guarantee it.
         let layers = LayerOptions { dry_run: true, ..reach.layers };
-        let clouds = Clouds::around(providers, &layers, &prometheus::Registry::new());
+        let clouds = Clouds::with_layers(providers, &layers, &prometheus::Registry::new());
         secrets::read(&clouds, &client).await;
         let cluster = Cluster::new(client);
         let snapshot = snapshot(&cluster, &options).await?;
         clouds.start().await;
         let clock = Clock::system();
         let now = Moment { instant: clock.instant(), wall: clock.now() };
-        Ok(Scene { cluster, snapshot, clouds, options, now })
+        Ok(ObservedCluster { cluster, snapshot, clouds, options, now })
     }
 }
 

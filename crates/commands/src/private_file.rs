@@ -1,10 +1,10 @@
-//! Files that only their owner may read.
+//! Files that only the file owner can read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Creates a file with this text, which no other user may ever read; fails if there is one.
+/// Creates a file that no other user can read at any time; fails if it exists.
 pub(crate) fn create(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

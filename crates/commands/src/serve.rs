@@ -1,4 +1,4 @@
-//! `bowline apiserver`: start, say so, wait, stop.
+//! `bowline apiserver`: runs the API server until a signal.
 
 use std::path::Path;
 
@@ -15,25 +15,26 @@ pub(crate) async fn run(args: ApiserverArgs) -> anyhow::Result<()> {
     Running::start(Options::from(&args), &args.kubeconfig).await?.until_stopped().await
 }
 
-/// A server that said it is ready, and the wish that ends it.
+/// A running server and its shutdown signal.
 pub(crate) struct Running {
     server: ApiServer,
     shutdown: Shutdown,
 }
 
 impl Running {
-    /// Starts a server, writes the kubeconfig of its administrator, and then prints the one line that scripts wait for.
+    /// Starts the server, writes the administrator's kubeconfig, and then prints the ready line that scripts wait for.
     pub(crate) async fn start(options: Options, path: &Path) -> anyhow::Result<Running> {
         kubeconfig::check(path)?;
-        // Before the line below: who reads it may send a signal at once, and must not find the default handler.
+        // Before the ready line is printed: a reader of that line may send a signal at once, which the default handler must not
+        // get.
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-        let server = ApiServer::start(options).await.map_err(explain)?;
+        let server = ApiServer::start(options).await.map_err(to_error)?;
         kubeconfig::write(path, &server.kubeconfig())?;
         say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), path.display()));
         Ok(Running { server, shutdown })
     }
 
-    /// Runs until the process is told to stop, and then until every request has ended.
+    /// Runs until SIGINT or SIGTERM, then waits until all requests have finished.
     pub(crate) async fn until_stopped(self) -> anyhow::Result<()> {
         self.shutdown.requested().await;
         self.server.shutdown().await;
@@ -41,10 +42,10 @@ impl Running {
     }
 }
 
-/// Options that the server refuses came from our flags.
-fn explain(error: StartError) -> anyhow::Error {
+/// Reports options that the server rejects as invalid flags.
+fn to_error(error: StartError) -> anyhow::Error {
     match error {
-        StartError::Options(what) => BadInput(what).into(),
+        StartError::Options(message) => BadInput(message).into(),
         other => anyhow::Error::new(other).context("cannot start the API server"),
     }
 }

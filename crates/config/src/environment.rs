@@ -1,21 +1,21 @@
-//! What the surroundings of the process say: read once, and passed on as a value, so that nothing depends on the process.
+//! Environment variables, read once and passed on as a value, so that other code does not depend on the process.
 
 use std::collections::BTreeMap;
 
-/// Environment variables. Printed without values, among which there may be credentials.
+/// Environment variables. The debug output omits the values, which may contain credentials.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// That of this process; what is not UTF-8 is left out.
-    pub fn of_process() -> Environment {
+    /// Reads the environment of this process. Variables that are not valid UTF-8 are skipped.
+    pub fn from_process() -> Environment {
         let text = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((key.into_string().ok()?, value.into_string().ok()?))
         };
         Environment(std::env::vars_os().filter_map(text).collect())
     }
 
-    /// The value, unless it is empty.
+    /// Returns the value of a variable; `None` if it is not set or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_variable_is_none_and_values_are_not_printed() {
+    fn an_empty_variable_counts_as_unset_and_values_are_not_printed() {
         let environment = Environment::from_iter([("OS_CLOUD", "harbour"), ("OS_EMPTY", "")]);
         assert_eq!((environment.get("OS_CLOUD"), environment.get("OS_EMPTY")), (Some("harbour"), None));
         assert_eq!(format!("{environment:?}"), r#"{"OS_CLOUD", "OS_EMPTY"}"#);

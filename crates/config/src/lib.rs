@@ -1,14 +1,14 @@
-//! Configuration: reading it, and saying all that is wrong with it at once, with where it stands and how to mend it.
+//! Configuration: parsing and validation. All errors are reported at once, each with its file, line, key and remedy.
 
 mod environment;
+mod error;
 mod file;
-mod problem;
 mod secret;
 pub mod table;
 mod yaml;
 
 pub use bowline_core::{format_duration, nearest, parse_duration};
 pub use environment::Environment;
+pub use error::{ConfigError, ConfigErrors};
 pub use file::ConfigFile;
-pub use problem::{ConfigError, ConfigErrors};
 pub use secret::Secret;

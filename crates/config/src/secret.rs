@@ -1,13 +1,13 @@
-//! A value that nobody gets to see by accident.
+//! Secret values that are never printed by accident.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What is printed in its place.
+/// Text that is printed in place of a secret.
 const REDACTED: &str = "***";
 
-/// A token, a password or a key. Printed, logged or serialised it is `***`; only [`reveal`](Secret::reveal) gives it away.
+/// A token, a password or a key. It is printed, logged and serialised as `***`; only [`reveal`](Secret::reveal) returns the value.
 ///
 /// ```
 /// use bowline_config::Secret;
@@ -20,12 +20,12 @@ const REDACTED: &str = "***";
 pub struct Secret(String);
 
 impl Secret {
-    /// The value, for whoever sends it where it belongs.
+    /// Returns the value, for use as a credential.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// There is nothing in it.
+    /// Returns whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -62,9 +62,9 @@ impl Serialize for Secret {
 }
 
 impl<'de> Deserialize<'de> for Secret {
-    /// Of a wrong value, not even the kind is quoted: it may be the secret.
+    /// Deserialises a string. The error does not quote anything of an invalid value, because it may be the secret.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
         let text = String::deserialize(deserializer);
-        text.map(Secret).map_err(|_| serde::de::Error::custom("a text is wanted; put it in quotes"))
+        text.map(Secret).map_err(|_| serde::de::Error::custom("expected a string; put it in quotes"))
     }
 }

@@ -1,6 +1,6 @@
-//! What a provider brings: itself, and hands to prepare its cloud with.
+//! Test bench that a provider implements: the provider itself, and controls for its cloud.
 
-mod balancers;
+mod load_balancers;
 mod loops;
 mod routes;
 mod secrets;
@@ -13,142 +13,142 @@ use bowline_cloud::CloudProvider;
 use bowline_core::{Address, Instance, ProviderId};
 use ipnet::IpNet;
 
-pub use balancers::{
+pub use load_balancers::{
     ForeignLoadBalancer, LoadBalancerBench, SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource, SeenTarget,
 };
 pub use loops::LoopBench;
 pub use routes::{ForeignRoute, RouteBench, SeenRoute};
 pub use secrets::SecretBench;
 
-/// A machine that the suite wants to exist. What else a machine has (its type, zone, labels, …) the bench makes up; where
-/// the provider claims that the cloud tells it, it must not be empty.
+/// A machine that the suite creates. The bench makes up everything else that a machine has (type, zone, labels, …); none of it may
+/// be empty if the provider claims to report it.
 #[derive(Debug, Clone, Default)]
 pub struct WantedMachine {
-    /// Its name, as a Node would have it.
+    /// Name of the machine and of its Node.
     pub name: String,
-    /// Its addresses, in this order, if the cloud lets one choose.
+    /// Addresses, in this order, if the cloud lets the user choose them.
     pub addresses: Vec<Address>,
-    /// The pod ranges that the cloud leads to it by itself, in this order, if it lets one choose.
-    pub pod_ranges: Vec<IpNet>,
+    /// Pod CIDRs that the cloud itself routes to the machine, in this order, if the cloud lets the user choose them.
+    pub pod_cidrs: Vec<IpNet>,
 }
 
-/// How the cloud goes wrong when the suite wants it to.
+/// A failure of the cloud that the suite requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InducedFault {
-    /// Credentials are refused.
+    /// The cloud rejects the credentials.
     Unauthenticated,
-    /// Rights are refused.
+    /// The cloud denies permission.
     Forbidden,
-    /// Too many calls; come back after this long.
+    /// The cloud throttles the calls and asks for this delay.
     Throttled(Duration),
-    /// The cloud is broken.
+    /// The cloud is unavailable.
     Broken,
-    /// The cloud answers and shows nothing at all.
+    /// The cloud answers as if it had no resources at all.
     Empty,
-    /// The cloud answers something that makes no sense.
+    /// The cloud answers with a body that cannot be parsed.
     Garbled,
-    /// Something else answers in place of the cloud: 404 with this body. A proxy does so, and so does a wrong endpoint.
+    /// A proxy or a wrong endpoint answers in place of the cloud: 404 with this body.
     NotFound(&'static str),
-    /// The cloud answers, and takes this long for each call.
+    /// The cloud answers each call after this delay.
     Slow(Duration),
 }
 
-/// What came of asking a bench to do something to its cloud.
+/// Result of a request to the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BenchResult {
-    /// It is done.
+    /// The bench did it.
     Done,
-    /// This can never happen in this cloud, so there is nothing to show.
+    /// It never happens in this cloud, so there is nothing to test.
     Never,
-    /// It may happen, and the bench cannot bring it about.
+    /// It may happen in this cloud, but the bench cannot cause it.
     Cannot,
 }
 
-/// A provider, and hands to prepare its cloud with. Every case gets a new one, with a cloud that has no machines.
+/// A provider and controls for its cloud. Every case gets a new bench, with a cloud that has no machines.
 #[async_trait]
 pub trait Bench: Send + Sync {
     /// The provider, without layers.
     fn provider(&self) -> Arc<dyn CloudProvider>;
 
-    /// How long one case may take. A cloud that really makes things needs more than one that only says so.
-    fn patience(&self) -> Duration {
+    /// Timeout of one case. A cloud that really creates resources needs more than a simulator.
+    fn timeout(&self) -> Duration {
         Duration::from_secs(120)
     }
 
-    /// A new provider of the same configuration, on the same cloud: what a manager has after a restart.
+    /// A new provider with the same configuration on the same cloud, as after a restart of the manager.
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
         self.provider()
     }
 
-    /// The secrets that the provider was configured with: passwords, tokens, keys. Empty only if it has none.
+    /// Passwords, tokens and keys that the provider was configured with. Empty only if it has none.
     fn secrets(&self) -> Vec<String>;
 
-    /// Hands for balancers; a provider that claims them has to bring some.
-    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
+    /// Controls for load balancers. Required if the provider claims load balancers.
+    fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
         None
     }
 
-    /// Hands for routes; a provider that claims them has to bring some.
+    /// Controls for routes. Required if the provider claims routes.
     fn routes(&self) -> Option<&dyn RouteBench> {
         None
     }
 
-    /// Controls for background loops; a provider that has loops has to bring some.
+    /// Controls for background loops. Required if the provider has loops.
     fn loops(&self) -> Option<&dyn LoopBench> {
         None
     }
 
-    /// Controls for Secrets; a provider that names some has to bring them.
+    /// Controls for Secrets. Required if the provider names Secrets.
     fn secret_store(&self) -> Option<&dyn SecretBench> {
         None
     }
 
-    /// Makes a machine and returns what the provider should say of it.
+    /// Creates a machine and returns the instance that the provider should report.
     async fn add(&self, machine: &WantedMachine) -> Instance;
 
-    /// Stops it.
+    /// Stops the machine.
     async fn stop(&self, instance: &Instance);
 
-    /// Starts it.
+    /// Starts the machine.
     async fn start(&self, instance: &Instance);
 
-    /// Removes it.
+    /// Deletes the machine.
     async fn delete(&self, instance: &Instance);
 
-    /// Gives it another name. `false` if this cloud cannot.
+    /// Renames the machine. Returns `false` if the cloud cannot.
     async fn rename(&self, instance: &Instance, name: &str) -> bool {
         let _ = (instance, name);
         false
     }
 
-    /// Makes the cloud leave a machine out of its listings that still exists: as one that is about to be deleted, or that
-    /// moved to another project. `Never` if the cloud lists each machine that exists.
+    /// Makes the cloud omit an existing machine from its listings, like one that is about to be deleted or has moved to another
+    /// project. Returns `Never` if the cloud lists every machine that exists.
     async fn unlist(&self, instance: &Instance) -> BenchResult {
         let _ = instance;
         BenchResult::Never
     }
 
-    /// From now on the cloud goes wrong like this; `None` mends it. `false` if this cloud cannot.
-    async fn trouble(&self, trouble: Option<InducedFault>) -> bool;
+    /// Makes every call fail with this fault from now on; `None` ends it. Returns `false` if the bench cannot.
+    async fn inject_fault(&self, fault: Option<InducedFault>) -> bool;
 
-    /// The manager crashes: from now on, the cloud carries out this many calls, reading or writing. The answer of the last
-    /// one is lost, and every call after it fails and does nothing. `None` is the restart: all calls work again.
+    /// Simulates a crash of the manager: the cloud executes this many more calls, reads and writes. The response to the last one is
+    /// lost, and every later call fails without effect. `None` is the restart: all calls work again.
     async fn crash_after(&self, calls: Option<u64>) -> BenchResult {
         let _ = calls;
         BenchResult::Cannot
     }
 
-    /// Calls made so far to the cloud, if it counts them.
+    /// Number of calls made to the cloud so far, if the cloud counts them.
     async fn calls(&self) -> Option<u64>;
 
-    /// Other ways in which the provider ID of this machine may stand on a Node: without the region, in capitals, as an
-    /// older version wrote it.
+    /// Other spellings of this machine's provider ID that a Node may have: without the region, in upper case, as written by an
+    /// older version.
     fn spellings(&self, instance: &Instance) -> Vec<ProviderId> {
         let _ = instance;
         Vec::new()
     }
 
-    /// IDs with the right prefix that make no sense. Behind the prefix nothing at all is nonsense everywhere.
+    /// Malformed IDs with the right prefix. An empty rest is malformed in every cloud.
     fn malformed_ids(&self) -> Vec<ProviderId> {
         self.provider().info().id_prefixes.iter().map(|prefix| ProviderId::of(prefix, "")).collect()
     }

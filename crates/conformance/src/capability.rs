@@ -1,4 +1,4 @@
-//! What decides whether a case runs.
+//! Capabilities that decide whether a case runs.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use bowline_cloud::{
 };
 use bowline_core::IpFamily;
 
-/// What a provider may have or not have as a whole.
+/// Group of capabilities that a provider claims as a whole or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Group {
-    /// Lookups of machines.
+    /// Machine lookups.
     Instances,
     /// Load balancers.
     LoadBalancers,
@@ -18,27 +18,27 @@ pub enum Group {
     Routes,
 }
 
-/// Declares the capabilities: the group, the struct that claims them, and for each its name and whether it is claimed.
+/// Declares the capabilities: their group, the struct that claims them, and for each its name and the check whether it is claimed.
 macro_rules! capabilities {
     ($($group:ident in $claims:ident { $($name:ident: $text:literal = $is_claimed:expr;)+ })+) => {
-        /// Something a provider may claim.
+        /// A capability that a provider may claim.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Capability {
             $($(#[doc = $text] $name,)+)+
         }
 
         impl Capability {
-            /// All of them.
+            /// All capabilities.
             pub const ALL: &[Capability] = &[$($(Capability::$name),+),+];
 
-            /// The group that it belongs to.
+            /// Group of the capability.
             pub fn group(self) -> Group {
                 match self {
                     $($(Capability::$name)|+ => Group::$group,)+
                 }
             }
 
-            /// Whether it is claimed, by load balancers of this kind if it is about those.
+            /// Whether it is claimed; for a capability of load balancers, by this kind.
             pub(crate) fn is_claimed_with(self, capabilities: &Capabilities, kind: Option<&LoadBalancerKind>) -> bool {
                 let claims = Claims { capabilities, kind };
                 match self {
@@ -72,14 +72,14 @@ capabilities! {
         Zones: "zones" = |all| all.zones;
         AdditionalLabels: "additional labels" = |all| all.additional_labels;
         AdditionalAnnotations: "additional annotations" = |all| all.additional_annotations;
-        PodRanges: "pod ranges" = |all| all.pod_ranges;
-        AssignPodRanges: "assignment of pod ranges" = |all| all.assign_pod_ranges;
+        PodCidrs: "pod CIDRs" = |all| all.pod_cidrs;
+        AssignPodCidrs: "pod CIDR assignment" = |all| all.assign_pod_cidrs;
     }
     LoadBalancers in LoadBalancerCapabilities {
         LoadBalancers: "load balancers" = |_| true;
-        UidMarks: "marks with the UID" = |all| all.marks_uid;
+        UidMarks: "UID marks" = |all| all.marks_uid;
         BatchObserve: "batch observation" = |all| all.batch_observe > 1;
-        Kinds: "several kinds of load balancers" = |all| all.kinds.len() > 1;
+        Kinds: "multiple load balancer kinds" = |all| all.kinds.len() > 1;
     }
     LoadBalancers in LoadBalancerKind {
         Tcp: "TCP" = |kind| kind.tcp;
@@ -93,31 +93,31 @@ capabilities! {
         RequestedAddress: "requested address" = |kind| kind.requested_address;
         Drain: "draining" = |kind| kind.drain;
         Shared: "sharing" = |kind| kind.shared;
-        Internal: "internal balancers" = |kind| kind.internal;
+        Internal: "internal load balancers" = |kind| kind.internal;
         IdleTimeout: "idle timeout" = |kind| kind.idle_timeout;
         HealthCheckSettings: "health check settings" = |kind| kind.health_check_settings;
         Adoption: "adoption" = |kind| kind.adoption;
         Retention: "retention" = |kind| kind.retention;
-        WithoutNodePorts: "balancing without node ports" = |kind| kind.without_node_ports;
+        WithoutNodePorts: "Services without node ports" = |kind| kind.without_node_ports;
         Ipv4: "IPv4" = |kind| kind.ip_families.contains(&IpFamily::IPv4);
         Ipv6: "IPv6" = |kind| kind.ip_families.contains(&IpFamily::IPv6);
         DualStack: "dual stack" = |kind| kind.dual_stack;
-        FirstFamily: "first of two families" = |kind| kind.serves_first_family();
-        MaxPorts: "limit of ports" = |kind| kind.max_ports.is_some();
-        MaxTargets: "limit of targets" = |kind| kind.max_targets.is_some();
+        FirstFamily: "first of two IP families" = |kind| kind.serves_first_family();
+        MaxPorts: "port limit" = |kind| kind.max_ports.is_some();
+        MaxTargets: "target limit" = |kind| kind.max_targets.is_some();
     }
     Routes in RouteCapabilities {
         Routes: "routes" = |_| true;
         RouteIpv4: "IPv4 routes" = |all| all.ip_families.contains(&IpFamily::IPv4);
         RouteIpv6: "IPv6 routes" = |all| all.ip_families.contains(&IpFamily::IPv6);
-        MaxRoutes: "limit of routes" = |all| all.max_routes.is_some();
-        ParallelRoutes: "parallel calls about routes" = |all| all.max_parallel > 1;
-        BatchRoutes: "batches of routes" = |all| all.batch > 1;
-        RouteUidMarks: "marks with the UID of the cluster" = |all| all.marks_cluster_uid;
+        MaxRoutes: "route limit" = |all| all.max_routes.is_some();
+        ParallelRoutes: "parallel route calls" = |all| all.max_parallel > 1;
+        BatchRoutes: "route batches" = |all| all.batch > 1;
+        RouteUidMarks: "cluster UID marks" = |all| all.marks_cluster_uid;
     }
 }
 
-/// What a provider claims, with the kind of load balancer that a case is about.
+/// Capabilities of a provider, and the kind of load balancer that a case is run for.
 struct Claims<'a> {
     capabilities: &'a Capabilities,
     kind: Option<&'a LoadBalancerKind>,
@@ -151,23 +151,23 @@ impl AsClaims<RouteCapabilities> for Claims<'_> {
     }
 }
 
-/// What a case asks of a provider before it runs.
+/// Precondition of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Need {
-    /// The provider claims it.
+    /// The provider claims the capability.
     Has(Capability),
-    /// The provider has its group and does not claim it: what cannot be done has rules, too.
+    /// The provider claims the group and not the capability: there are rules for unsupported features, too.
     Lacks(Capability),
 }
 
 impl Capability {
-    /// Whether it is claimed, by any kind of load balancer if it is about those.
+    /// Whether it is claimed; for a capability of load balancers, by any kind.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
         kinds(capabilities).into_iter().any(|kind| self.is_claimed_with(capabilities, kind))
     }
 }
 
-/// The kinds of load balancers; one that is none without load balancers.
+/// Kinds of load balancers; a single `None` for a provider without load balancers.
 fn kinds(capabilities: &Capabilities) -> Vec<Option<&LoadBalancerKind>> {
     match &capabilities.load_balancers {
         Some(balancers) if !balancers.kinds.is_empty() => balancers.kinds.iter().map(Some).collect(),
@@ -176,10 +176,10 @@ fn kinds(capabilities: &Capabilities) -> Vec<Option<&LoadBalancerKind>> {
 }
 
 impl Group {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Group; 3] = [Group::Instances, Group::LoadBalancers, Group::Routes];
 
-    /// Whether the provider has it at all.
+    /// Whether the provider claims the group.
     pub fn is_claimed(self, capabilities: &Capabilities) -> bool {
         match self {
             Group::Instances => capabilities.instances.is_some(),
@@ -190,7 +190,7 @@ impl Group {
 }
 
 impl Need {
-    /// Whether a case that needs this runs with load balancers of this kind.
+    /// Whether load balancers of this kind meet the precondition.
     fn is_met(self, capabilities: &Capabilities, kind: Option<&LoadBalancerKind>) -> bool {
         match self {
             Need::Has(capability) => capability.is_claimed_with(capabilities, kind),
@@ -200,7 +200,7 @@ impl Need {
         }
     }
 
-    /// The kinds of load balancers that meet all these needs; or, if none does, the first need that the first does not meet.
+    /// Kinds of load balancers that meet all needs. If there is none, fails with the first need that the first kind does not meet.
     pub(crate) fn kinds_that_meet<'a>(
         needs: &[Need],
         capabilities: &'a Capabilities,
@@ -217,7 +217,7 @@ impl Need {
         }
     }
 
-    /// What it is about.
+    /// Group of the capability.
     pub fn group(self) -> Group {
         match self {
             Need::Has(capability) | Need::Lacks(capability) => capability.group(),
@@ -235,7 +235,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// Why a case with this need does not run.
+/// Reason why a case with this need is skipped.
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,28 +1,28 @@
-//! The behaviour suite that every provider runs.
+//! Conformance suite that every provider runs.
 //!
-//! A case is named after a rule of the contract. Whether it runs is decided by the provider's capabilities; a case that
-//! does not run is reported as skipped, with the capability that it lacks, and the skips must be exactly those that the
-//! capabilities call for.
+//! Each case has the name of a rule of the provider contract. The provider's capabilities decide whether it runs. A case that does
+//! not run is reported as skipped, with the missing capability, and the skipped cases must be exactly those that the capabilities
+//! imply.
 //!
-//! A provider's `tests/conformance.rs` builds its simulator, wraps it in a [`Bench`] and hands it to [`run`]:
+//! A provider's `tests/conformance.rs` builds a simulator, wraps it in a [`Bench`] and passes it to [`run`]:
 //!
 //! ```text
 //!  for each case:  new bench ──► needs met? ──no──► skipped: no listing
 //!                                   │yes
 //!                                   ▼
-//!                     add, stop, break, ask ──► passed, or failed: why
-//!  at the end:     Report ──► complaints: failures, unexpected skips, capabilities that no case proved
+//!                     prepare the cloud, call the provider ──► passed, or failed with a reason
+//!  at the end:     Report ──► violations: failures, unexpected skips, capabilities without a passed or failed case
 //! ```
 
-mod balancing;
 mod bench;
 mod capability;
 mod cases;
+mod context;
+mod load_balancer_fixture;
 mod probes;
 mod report;
-mod routing;
+mod route_fixture;
 mod run;
-mod scene;
 
 pub use bench::{
     Bench, BenchResult, ForeignLoadBalancer, ForeignRoute, InducedFault, LoadBalancerBench, LoopBench, RouteBench,
@@ -30,6 +30,6 @@ pub use bench::{
 };
 pub use capability::{Capability, Group, Need};
 pub use cases::{Case, cases};
+pub use context::{CaseContext, CaseFailure, CaseResult};
 pub use report::{Outcome, Report, Violation};
 pub use run::{run, run_one};
-pub use scene::{CaseFailure, CaseResult, Scene};

@@ -1,4 +1,4 @@
-//! What came out, case by case, and what is wrong with it.
+//! Report of a run: the outcome of each case, and all violations.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use bowline_cloud::Capabilities;
 use crate::capability::{Capability, Group, Need};
 use crate::cases::{Case, cases};
 
-/// What came out of a case.
+/// Outcome of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The provider keeps the rule.
+    /// The provider follows the rule.
     Passed,
-    /// The provider breaks the rule, like this.
+    /// The provider violates the rule, with the reason.
     Failed(String),
-    /// The provider does not claim what the rule is about.
+    /// The provider does not claim the capability that the rule is about.
     Skipped(Need),
-    /// The bench cannot do what the case is about.
+    /// The bench cannot set up what the case tests.
     BenchCannot(String),
-    /// The provider or its cloud has nothing that the rule is about: no background loops, no Secrets, no started operations.
+    /// The provider or its cloud has nothing that the rule applies to: no background loops, no Secrets, no started operations.
     NotApplicable(&'static str),
 }
 
-/// What came out of all cases.
+/// Outcomes of all cases.
 #[derive(Debug, Clone)]
 pub struct Report {
     provider: String,
@@ -30,16 +30,16 @@ pub struct Report {
     outcomes: Vec<(&'static str, Outcome)>,
 }
 
-/// Something wrong with a [`Report`].
+/// A reason why a [`Report`] does not show conformance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// A case failed.
     Failed(&'static str, String),
-    /// A case was skipped that the capabilities call for, or ran although they do not.
+    /// A case was skipped although the capabilities require it, or ran although they exclude it.
     WrongSkip(&'static str),
-    /// A capability is claimed, and no case ran because of it.
+    /// A capability is claimed and no case for it ran.
     Unproven(Capability),
-    /// The bench cannot do what a case is about. Allowed on a real account, where nobody can break the cloud.
+    /// The bench cannot set up what a case tests. Acceptable on a real account, where faults cannot be injected.
     BenchCannot(&'static str, String),
 }
 
@@ -48,39 +48,39 @@ impl Report {
         Report { provider, capabilities, outcomes }
     }
 
-    /// Each case and what came out of it.
+    /// Outcome of each case, by name.
     pub fn outcomes(&self) -> &[(&'static str, Outcome)] {
         &self.outcomes
     }
 
-    /// What came out of the case of this name.
+    /// Outcome of the case with this name.
     pub fn outcome(&self, case: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|(name, _)| *name == case).map(|(_, outcome)| outcome)
     }
 
-    /// The cases that failed.
+    /// Failed cases.
     pub fn failed(&self) -> Vec<&'static str> {
         self.named(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// The cases that were skipped for lack of a capability, in the groups that the provider has.
+    /// Cases that were skipped for lack of a capability, within the groups that the provider claims.
     pub fn skipped(&self) -> Vec<&'static str> {
         self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group().is_claimed(&self.capabilities)))
     }
 
-    /// The cases that do not apply: the provider or its cloud has nothing that they are about.
+    /// Cases that are not applicable, because the provider or its cloud has nothing that they test.
     pub fn not_applicable(&self) -> Vec<&'static str> {
         self.named(|outcome| matches!(outcome, Outcome::NotApplicable(_)))
     }
 
-    /// The groups that the provider does not have, and how many cases say nothing about it because of that.
+    /// Groups that the provider does not claim, each with the number of its cases.
     pub fn absent(&self) -> Vec<(Group, usize)> {
         let count = |group| self.named(|outcome| matches!(outcome, Outcome::Skipped(need) if need.group() == group));
         let absent = Group::ALL.into_iter().filter(|group| !group.is_claimed(&self.capabilities));
         absent.map(|group| (group, count(group).len())).collect()
     }
 
-    /// All that is wrong; none if the provider conforms.
+    /// All violations; empty if the provider conforms.
     pub fn violations(&self) -> Vec<Violation> {
         let failures = self.outcomes.iter().filter_map(|(name, outcome)| match outcome {
             Outcome::Failed(why) => Some(Violation::Failed(name, why.clone())),
@@ -119,7 +119,7 @@ impl fmt::Display for Outcome {
             Outcome::Passed => f.write_str("passed"),
             Outcome::Failed(why) => write!(f, "FAILED: {why}"),
             Outcome::Skipped(need) => write!(f, "skipped: {need}"),
-            Outcome::BenchCannot(what) => write!(f, "not shown: the bench cannot {what}"),
+            Outcome::BenchCannot(what) => write!(f, "not tested: the bench cannot {what}"),
             Outcome::NotApplicable(why) => write!(f, "skipped: {why}"),
         }
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {name:width$}  {outcome}")?;
         }
         for (group, cases) in self.absent() {
-            writeln!(f, "  no {group}: {cases} cases say nothing")?;
+            writeln!(f, "  no {group}: {cases} cases skipped")?;
         }
         let passed = self.named(|outcome| *outcome == Outcome::Passed).len();
         let (failed, skipped) = (self.failed().len(), self.skipped().len() + self.not_applicable().len());
@@ -146,9 +146,9 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Violation::Failed(case, why) => write!(f, "{case} failed: {why}"),
-            Violation::WrongSkip(case) => write!(f, "{case} was skipped or ran against what the capabilities call for"),
-            Violation::Unproven(capability) => write!(f, "{capability} is claimed, and no case ran because of it"),
-            Violation::BenchCannot(case, what) => write!(f, "{case} shows nothing: the bench cannot {what}"),
+            Violation::WrongSkip(case) => write!(f, "{case} was skipped or run contrary to the capabilities"),
+            Violation::Unproven(capability) => write!(f, "{capability} is claimed, but no case for it ran"),
+            Violation::BenchCannot(case, what) => write!(f, "{case} was not tested: the bench cannot {what}"),
         }
     }
 }

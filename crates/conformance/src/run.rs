@@ -1,4 +1,4 @@
-//! Runs all cases, each on a bench of its own.
+//! Runs the cases, each on its own bench.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -9,10 +9,10 @@ use futures::FutureExt;
 use crate::bench::Bench;
 use crate::capability::Need;
 use crate::cases::{Case, cases};
+use crate::context::{CaseContext, CaseFailure};
 use crate::report::{Outcome, Report};
-use crate::scene::{CaseFailure, Scene};
 
-/// Runs all cases; `bench` makes a new bench, with an empty cloud, for each.
+/// Runs all cases. `bench` builds a new bench, with an empty cloud, for each.
 pub async fn run<F, B>(bench: F) -> Report
 where
     F: Fn() -> B,
@@ -26,7 +26,7 @@ where
     Report::new(first.info().name.clone(), first.capabilities().clone(), outcomes)
 }
 
-/// Runs the one case of this name; `None` if there is none. For work on a single rule.
+/// Runs the case with this name; returns `None` if there is none. Useful while you work on a single rule.
 pub async fn run_one<F, B>(case: &str, bench: F) -> Option<Outcome>
 where
     F: Fn() -> B,
@@ -37,8 +37,8 @@ where
     Some(run_kinds(case, first.capabilities(), &bench).await)
 }
 
-/// Runs a case about load balancers once for each kind that meets its needs, up to the first that fails; any other case once. A case
-/// that does not apply to one of the kinds is reported as such.
+/// Runs a case about load balancers once for each kind that meets its needs, up to the first failure, and any other case once. The
+/// case is not applicable only if it is not applicable to any of these kinds.
 async fn run_kinds<F, B>(case: &Case, capabilities: &Capabilities, bench: &F) -> Outcome
 where
     F: Fn() -> B,
@@ -48,17 +48,17 @@ where
         Ok(kinds) => kinds,
         Err(need) => return Outcome::Skipped(need),
     };
-    let mut not_applicable = None;
+    let (mut passed, mut not_applicable) = (false, None);
     for kind in kinds {
         let kind = kind.map(|kind| kind.name);
-        match run_case(case, Scene::new(bench().await, kind)).await {
-            Outcome::Passed => {}
+        match run_case(case, CaseContext::new(bench().await, kind)).await {
+            Outcome::Passed => passed = true,
             Outcome::Failed(why) => return Outcome::Failed(with_kind(kind, why)),
             outcome @ Outcome::NotApplicable(_) => not_applicable = Some(outcome),
             outcome => return outcome,
         }
     }
-    not_applicable.unwrap_or(Outcome::Passed)
+    not_applicable.filter(|_| !passed).unwrap_or(Outcome::Passed)
 }
 
 fn with_kind(kind: Option<&str>, why: String) -> String {
@@ -68,15 +68,15 @@ fn with_kind(kind: Option<&str>, why: String) -> String {
     }
 }
 
-async fn run_case(case: &Case, scene: Scene) -> Outcome {
-    // A provider that panics breaks a rule like any other, and must not hide what the other cases say.
-    let guarded = AssertUnwindSafe((case.run)(&scene)).catch_unwind();
-    // A case that takes longer waits for something that will not come.
-    let patience = scene.bench().patience();
-    match tokio::time::timeout(patience, guarded).await {
-        Err(_) => Outcome::Failed(format!("it did not end within {patience:?}")),
-        Ok(Err(_)) => Outcome::Failed("it panicked".to_owned()),
-        Ok(Ok(Err(CaseFailure::Broken(why)))) => Outcome::Failed(why),
+async fn run_case(case: &Case, context: CaseContext) -> Outcome {
+    // A panic of the provider fails this case and must not abort the others.
+    let guarded = AssertUnwindSafe((case.run)(&context)).catch_unwind();
+    // A case that exceeds the timeout is stuck.
+    let timeout = context.bench().timeout();
+    match tokio::time::timeout(timeout, guarded).await {
+        Err(_) => Outcome::Failed(format!("timed out after {timeout:?}")),
+        Ok(Err(_)) => Outcome::Failed("panicked".to_owned()),
+        Ok(Ok(Err(CaseFailure::Failed(why)))) => Outcome::Failed(why),
         Ok(Ok(Err(CaseFailure::BenchCannot(what)))) => Outcome::BenchCannot(what),
         Ok(Ok(Err(CaseFailure::NotApplicable(why)))) => Outcome::NotApplicable(why),
         Ok(Ok(Ok(()))) => Outcome::Passed,

@@ -1,4 +1,4 @@
-//! What initialising and watching over thousands of Nodes costs: time against a bare client, cloud calls, API writes, memory.
+//! Cost of initialising and monitoring thousands of Nodes: time compared with a bare client, cloud calls, API writes, memory.
 //!
 //! `cargo bench -p bowline-controllers --bench nodes [-- NODES…]`
 //!
@@ -6,9 +6,9 @@
 //!  this process: API server (TLS) + local cloud (HTTP, 20 ms a call) ◄──── child: the manager, or a bare client
 //! ```
 //!
-//! The child is a process of its own, so that its memory and its time are its own; both are taken from when it is started
-//! until the API server has answered its last write. Machines here are shared, so figures are for comparing: ratios and
-//! counts are what to look at, and nothing fails on them.
+//! The child is a separate process, so that its memory and time are measured alone, from its start until the API server has
+//! answered its last write. On shared machines, compare ratios and counts rather than absolute figures. No figure fails the
+//! benchmark.
 
 mod child;
 
@@ -36,16 +36,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const ENDPOINT: &str = "BOWLINE_BENCH_CLOUD";
 const STATUS_PERIOD: &str = "BOWLINE_BENCH_STATUS_PERIOD_MS";
 
-/// A status period that never ends here.
+/// Status period longer than the benchmark.
 const SELDOM: Duration = Duration::from_secs(3600);
 
-/// Writes at once, of the manager and of the bare client alike.
+/// Concurrent writes of the manager and of the bare client.
 const CONCURRENCY: usize = 16;
 
-/// What every cloud call takes.
+/// Latency of every cloud call.
 const LATENCY: Duration = Duration::from_millis(20);
 
-/// How much a Node that does nothing carries around in images and conditions, as real ones do.
+/// Number of images on a Node, which make up most of the size of a real one.
 const IMAGES: usize = 20;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +75,7 @@ async fn run_all() -> Result<(), Failure> {
 
 // ---- scenarios
 
-/// All Nodes are tainted: how long until they are not. Returns the cost of one Node, in seconds.
+/// Measures the time until all tainted Nodes are initialised. Returns the cost of one Node, in seconds.
 async fn initialise(size: usize, empty: f64) -> Result<f64, Failure> {
     let bare = {
         let world = World::with_tainted_nodes(size).await?;
@@ -110,7 +110,7 @@ async fn initialise(size: usize, empty: f64) -> Result<f64, Failure> {
     Ok(took.as_secs_f64() / size as f64)
 }
 
-/// All Nodes are initialised and Ready: what a status period costs, and a restart.
+/// Measures a status period and a restart with initialised, Ready Nodes.
 async fn steady(size: usize) -> Result<(), Failure> {
     let world = World::with_tainted_nodes(size).await?;
     let child = world.spawn("manager", SELDOM)?;
@@ -127,13 +127,13 @@ async fn steady(size: usize) -> Result<(), Failure> {
     let before = world.counts();
     let child = world.spawn("manager", Duration::from_secs(4))?;
     tokio::time::sleep(Duration::from_secs(18)).await;
-    world.report(&format!("18 s with {size} ready nodes and a pause of 4 s between looks"), &before);
+    world.report(&format!("18 s with {size} ready nodes and a status period of 4 s"), &before);
     let idle = child.memory("VmRSS")?;
     println!("    memory then: {idle:.1} MiB in all");
     child.end().await
 }
 
-/// Nodes that are not ready, whose machines run: what watching over them costs.
+/// Measures the cost of Nodes that are not ready and whose machines run.
 async fn not_ready(size: usize) -> Result<(), Failure> {
     let world = World::with_tainted_nodes(size).await?;
     let child = world.spawn("manager", SELDOM)?;
@@ -143,7 +143,7 @@ async fn not_ready(size: usize) -> Result<(), Failure> {
     let before = world.counts();
     let child = world.spawn("manager", SELDOM)?;
     tokio::time::sleep(Duration::from_secs(21)).await;
-    world.report(&format!("21 s with {size} nodes not ready and a pause of 5 s between looks"), &before);
+    world.report(&format!("21 s with {size} nodes not ready and a monitor period of 5 s"), &before);
     child.end().await
 }
 
@@ -156,7 +156,7 @@ async fn memory_of_empty_start() -> Result<f64, Failure> {
     Ok(memory)
 }
 
-// ---- the world around the child
+// ---- environment of the child
 
 struct World {
     server: ApiServer,
@@ -191,7 +191,7 @@ impl World {
         Ok(World { server, cloud, endpoint, kubeconfig })
     }
 
-    /// What the manager and the API server did so far.
+    /// Writes and cloud calls so far.
     fn counts(&self) -> (BTreeMap<String, u64>, u64) {
         (self.writes(), self.cloud.calls().values().sum())
     }
@@ -208,7 +208,7 @@ impl World {
         );
     }
 
-    /// Successful writes by resource, without those that set the world up.
+    /// Successful writes by resource, without those of the setup.
     fn writes(&self) -> BTreeMap<String, u64> {
         let mut writes = BTreeMap::from([("nodes".to_owned(), 0), ("events".to_owned(), 0)]);
         for (kind, count) in self.server.requests() {
@@ -246,7 +246,7 @@ impl World {
         Ok(())
     }
 
-    /// A child; the manager looks at the addresses of all Nodes this often.
+    /// Starts a child; `status_period` is the period of the manager's address sync.
     fn spawn(&self, role: &str, status_period: Duration) -> Result<Child, Failure> {
         let period = status_period.as_millis().to_string();
         let settings = [(ENDPOINT, format!("http://{}", self.endpoint.address())), (STATUS_PERIOD, period)];
@@ -275,7 +275,7 @@ fn internal_addresses(index: usize) -> Vec<Address> {
     vec![Address::new(AddressType::InternalIP, format!("10.{}.{}.{}", high / 250, high % 250, low + 1))]
 }
 
-/// A Node of about the size that real ones have.
+/// Node of a realistic size.
 fn node(index: usize) -> Value {
     let images: Vec<_> = (0..IMAGES)
         .map(|image| json!({"names": [format!("registry.example/library/image-{image}@sha256:{:064x}", image), format!("registry.example/library/image-{image}:v1.{image}")], "sizeBytes": 10_000_000 + image}))
@@ -301,12 +301,12 @@ fn node(index: usize) -> Value {
 
 // ---- the children
 
-/// The manager, until its standard input is closed.
+/// Runs the manager until its standard input is closed.
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
     let config = Config { endpoint: std::env::var(ENDPOINT)?, ..Config::default() };
     let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::over_http(&config)?);
-    let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
+    let clouds = Clouds::with_layers([provider], &LayerOptions::default(), &metrics);
     let mut options = ManagerOptions::default();
     if let Some(node) = &mut options.node {
         (node.concurrency, node.status_concurrency) = (CONCURRENCY, CONCURRENCY);
@@ -315,7 +315,7 @@ async fn run_manager() -> Result<(), Failure> {
     child::manage(clouds, options, metrics).await
 }
 
-/// The same writes as the manager makes, by a client that knows beforehand what to write and asks nobody.
+/// Makes the same writes as the manager, with a client that reads nothing.
 async fn run_bare_client() -> Result<(), Failure> {
     let client = child::client().await?;
     let nodes: Api<Node> = Api::all(client.clone());

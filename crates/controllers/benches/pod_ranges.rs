@@ -1,8 +1,7 @@
-//! What pod ranges cost: `cargo bench -p bowline-controllers --bench pod_ranges [NODES…]`.
+//! Cost of pod CIDR allocation: `cargo bench -p bowline-controllers --bench pod_ranges [NODES…]`.
 //!
-//! The reckoning alone is timed in this process. The controller runs in a process of its own, with real HTTP to an embedded
-//! API server here. The floor is a child, too, that writes as many pod ranges with as many writes under way and decides
-//! nothing.
+//! The allocator alone is measured in this process. The controller runs in a separate process, with real HTTP to an embedded API
+//! server here. The baseline is another child that writes as many pod CIDRs with the same concurrency and makes no decisions.
 
 mod child;
 
@@ -23,14 +22,14 @@ use serde_json::{Value, json};
 
 use child::{Child, Failure, Kubeconfig};
 
-/// What the binary uses.
+/// Allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Writes under way at once, as in the controller.
+/// Concurrent writes, as in the controller.
 const CONCURRENCY: usize = 30;
 
-/// A real Node has a list of images, which is most of its size.
+/// Number of images on a Node, which make up most of the size of a real one.
 const IMAGES: usize = 50;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -45,16 +44,16 @@ async fn main() -> Result<(), Failure> {
 async fn run_all() -> Result<(), Failure> {
     let chosen: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
     let sizes = if chosen.is_empty() { vec![5_000] } else { chosen };
-    reckon("10.0.0.0/8", 24, 5_000)?;
-    reckon("10.0.0.0/8", 32, 100_000)?;
+    allocate("10.0.0.0/8", 24, 5_000)?;
+    allocate("10.0.0.0/8", 32, 100_000)?;
     for size in sizes {
         through_the_controller(size).await?;
     }
     Ok(())
 }
 
-/// The reckoning alone: all come, every second leaves, as many come again, and a restart.
-fn reckon(cluster: &str, mask: u8, size: usize) -> Result<(), Failure> {
+/// Measures the allocator alone: all Nodes are added, every second one is deleted, as many are added again, and a restart.
+fn allocate(cluster: &str, mask: u8, size: usize) -> Result<(), Failure> {
     let range = ClusterCidr::new(cluster.parse()?, mask)?;
     let names: Vec<NodeName> = (0..size + size / 2).map(|index| name(index).as_str().into()).collect();
     let mut allocator = Allocator::new(&[range], &[]);
@@ -87,7 +86,7 @@ fn timed<E: Into<Failure>>(work: impl FnOnce() -> Result<(), E>) -> Result<Durat
     Ok(begin.elapsed())
 }
 
-/// All Nodes are without ranges: how long until they have them, against the same patches alone.
+/// Measures the time until all Nodes have pod CIDRs, compared with the same patches alone.
 async fn through_the_controller(size: usize) -> Result<(), Failure> {
     let (floor_first, floor) = {
         let world = World::new(size).await?;
@@ -115,14 +114,14 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     let first = begin.elapsed();
     world.wait_for_patches(size).await?;
     let took = begin.elapsed();
-    // What the last patches set off.
+    // The last patches trigger further events.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (peak, after) = (child.memory("VmHWM")?, child.memory("VmRSS")?);
     let busy = child.processor_time()?;
     child.end().await?;
-    let (patches, distinct) = (world.patches(), world.distinct_ranges().await?);
+    let (patches, distinct) = (world.patches(), world.distinct_cidrs().await?);
     println!(
-        "{size} nodes: {:.2} s (the first after {:.2} s), bare patches {:.2} s (the first after {:.2} s): {:.2}x; patches {patches} ({:.2} per node), distinct ranges {distinct}; \
+        "{size} nodes: {:.2} s (the first after {:.2} s), bare patches {:.2} s (the first after {:.2} s): {:.2}x; patches {patches} ({:.2} per node), distinct pod CIDRs {distinct}; \
          processor {:.2} s; memory {empty:.1} MiB empty, {after:.1} MiB after, {peak:.1} MiB at most",
         took.as_secs_f64(),
         first.as_secs_f64(),
@@ -135,7 +134,7 @@ async fn through_the_controller(size: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-// ---- the world around the child
+// ---- environment of the child
 
 struct World {
     server: ApiServer,
@@ -158,7 +157,7 @@ impl World {
         Ok(World { kubeconfig: Kubeconfig::of(&server)?, server })
     }
 
-    /// Successful writes of pod ranges.
+    /// Successful writes of pod CIDRs.
     fn patches(&self) -> u64 {
         let is_patch = |kind: &bowline_apiserver::RequestKind| {
             (kind.verb, kind.resource, kind.subresource) == ("patch", "nodes", "") && kind.code < 300
@@ -166,7 +165,7 @@ impl World {
         self.server.requests().iter().filter(|(kind, _)| is_patch(kind)).map(|(_, count)| count).sum()
     }
 
-    async fn distinct_ranges(&self) -> Result<usize, Failure> {
+    async fn distinct_cidrs(&self) -> Result<usize, Failure> {
         let nodes: Api<Node> = Api::all(self.server.in_process_client());
         let ranges = nodes.list(&ListParams::default()).await?.items.into_iter().filter_map(|node| node.spec?.pod_cidr);
         Ok(ranges.collect::<std::collections::BTreeSet<_>>().len())
@@ -180,7 +179,7 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Err(format!("not all of {size} nodes had ranges within 300 s: {}", self.patches()).into())
+        Err(format!("not all of {size} nodes had pod CIDRs within 300 s: {}", self.patches()).into())
     }
 
     fn spawn(&self, role: &str) -> Result<Child, Failure> {
@@ -192,7 +191,7 @@ fn name(index: usize) -> String {
     format!("node-{index:06}")
 }
 
-/// A Node of about the size that real ones have.
+/// Node of a realistic size.
 fn node(index: usize) -> Value {
     let image = |image: usize| {
         let name = format!("registry.example/library/image-{image}");
@@ -208,12 +207,12 @@ fn node(index: usize) -> Value {
 
 // ---- the children
 
-/// The manager with this controller alone, until its standard input is closed.
+/// Runs the manager with this controller alone until its standard input is closed.
 async fn run_manager() -> Result<(), Failure> {
     let metrics = prometheus::Registry::new();
-    let clouds = Clouds::around([], &LayerOptions::default(), &metrics);
-    let ranges = vec![ClusterCidr::new("10.0.0.0/8".parse()?, 24)?];
-    let ipam = Options { ranges, services: Vec::new(), allocator: AllocatorType::Range };
+    let clouds = Clouds::with_layers([], &LayerOptions::default(), &metrics);
+    let cluster_cidrs = vec![ClusterCidr::new("10.0.0.0/8".parse()?, 24)?];
+    let ipam = Options { cluster_cidrs, service_cidrs: Vec::new(), allocator: AllocatorType::Range };
     let options = ManagerOptions {
         node: None,
         node_lifecycle: None,
@@ -224,7 +223,7 @@ async fn run_manager() -> Result<(), Failure> {
     child::manage(clouds, options, metrics).await
 }
 
-/// The same writes as the manager makes, by a client that knows beforehand what to write.
+/// Makes the same writes as the manager, with a client that reads nothing.
 async fn run_bare_client() -> Result<(), Failure> {
     let nodes: Api<Node> = Api::all(child::client().await?);
     let listed = nodes.list_metadata(&ListParams::default()).await?;

@@ -1,13 +1,13 @@
-//! What routes cost: time against the ideal, cloud calls, API writes, memory.
+//! Cost of routes: time compared with the ideal, cloud calls, API writes, memory.
 //!
 //! `cargo bench -p bowline-controllers --bench routes [-- NODES]`
 //!
 //! ```text
-//!  this process: API server, local cloud ◄── real HTTP ── the manager in a child: so many calls at once, each with a latency
+//!  this process: API server, local cloud ◄── real HTTP ── the manager in a child: concurrent calls, each with a latency
 //! ```
 //!
-//! The ideal is what the calls that were made would take if nothing else took any time and all places were always taken:
-//! calls x latency / concurrency. Figures are printed, and nothing fails on them.
+//! The ideal is the time of the cloud calls alone with full concurrency:
+//! calls x latency / concurrency. No figure fails the benchmark.
 
 mod child;
 
@@ -35,17 +35,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const MANAGER: &str = "manager";
 const ENDPOINT: &str = "BOWLINE_BENCH_CLOUD";
-const AT_ONCE: &str = "BOWLINE_BENCH_AT_ONCE";
+const CONCURRENCY: &str = "BOWLINE_BENCH_CONCURRENCY";
 
-/// Calls at once and the latency of each, as clouds have them: few and quick, a good many, very many and slow.
+/// Concurrent calls and latency of each, as in real clouds: few and fast, many, very many and slow.
 const CLOUDS: [(usize, Duration); 3] =
     [(10, Duration::from_millis(20)), (50, Duration::from_millis(100)), (200, Duration::from_millis(300))];
 
-/// Nodes that come and go together, and how often, for memory.
-const CROWD: usize = 200;
+/// Number of Nodes that are added and deleted together, and of repetitions, for the memory measurement.
+const BATCH: usize = 200;
 const TIMES: usize = 10;
 
-/// Nothing here takes longer, unless it is broken.
+/// Timeout of every phase.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -54,30 +54,30 @@ async fn main() -> Result<(), Failure> {
         return manage().await;
     }
     let nodes = std::env::args().skip(1).find_map(|text| text.parse().ok()).unwrap_or(5000);
-    for (index, (at_once, latency)) in CLOUDS.into_iter().enumerate() {
+    for (index, (concurrency, latency)) in CLOUDS.into_iter().enumerate() {
         let world = World::new(nodes, latency).await?;
-        let manager = world.start(at_once)?;
-        first_programming(&world, &manager, nodes, at_once, latency).await?;
+        let manager = world.start(concurrency)?;
+        first_programming(&world, &manager, nodes, concurrency, latency).await?;
         let is_looked_into = index == 1;
         if is_looked_into {
             one_node(&world, nodes).await?;
-            coming_and_going(&world, &manager, nodes).await?;
+            repeated_additions(&world, &manager, nodes).await?;
         }
         manager.end().await?;
         if is_looked_into {
-            restart(&world, at_once).await?;
+            restart(&world, concurrency).await?;
         }
     }
     Ok(())
 }
 
-/// The manager with this controller alone.
+/// Runs the manager with this controller alone.
 async fn manage() -> Result<(), Failure> {
     let mut config = Config { endpoint: std::env::var(ENDPOINT)?, ..Config::default() };
-    config.routes.max_parallel = std::env::var(AT_ONCE)?.parse()?;
+    config.routes.max_parallel = std::env::var(CONCURRENCY)?.parse()?;
     let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::over_http(&config)?);
     let metrics = prometheus::Registry::new();
-    let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
+    let clouds = Clouds::with_layers([provider], &LayerOptions::default(), &metrics);
     let options = ManagerOptions {
         node: None,
         node_lifecycle: None,
@@ -88,79 +88,79 @@ async fn manage() -> Result<(), Failure> {
     child::manage(clouds, options, metrics).await
 }
 
-/// No Node has a route yet: how long until all have, and all are told.
+/// Measures the time until all Nodes have routes and conditions.
 async fn first_programming(
     world: &World,
     manager: &Child,
     nodes: usize,
-    at_once: usize,
+    concurrency: usize,
     latency: Duration,
 ) -> Result<(), Failure> {
     let begin = Instant::now();
     world.until("every Node has its route", async || world.routes() == nodes).await?;
     let programmed = begin.elapsed();
-    world.until("every Node is told", async || world.patches() >= nodes as u64).await?;
-    let told = begin.elapsed();
+    world.until("every Node has its condition", async || world.patches() >= nodes as u64).await?;
+    let reported = begin.elapsed();
     let calls = world.calls();
-    let ideal = latency * u32::try_from(calls.values().sum::<u64>())? / u32::try_from(at_once)?;
+    let ideal = latency * u32::try_from(calls.values().sum::<u64>())? / u32::try_from(concurrency)?;
     let ratio = |took: Duration| took.as_secs_f64() / ideal.as_secs_f64();
-    println!("{nodes} nodes without routes, {at_once} calls at once, {latency:?} each: ideal {ideal:.2?}");
-    println!("  all routes are made after {programmed:.2?}, {:.2}x", ratio(programmed));
-    println!("  all nodes are told after {told:.2?}, {:.2}x", ratio(told));
+    println!("{nodes} nodes without routes, {concurrency} concurrent calls, {latency:?} each: ideal {ideal:.2?}");
+    println!("  all routes are created after {programmed:.2?}, {:.2}x", ratio(programmed));
+    println!("  all conditions are written after {reported:.2?}, {:.2}x", ratio(reported));
     println!("  cloud calls: {calls:?}; patches: {}", world.patches());
     println!("  memory: {:.1} MiB; processor: {:.2?}", manager.memory("VmRSS")?, manager.processor_time()?);
     Ok(())
 }
 
-/// One Node comes, and one goes.
+/// Measures one added and one deleted Node.
 async fn one_node(world: &World, nodes: usize) -> Result<(), Failure> {
     world.cloud.reset_calls();
     let begin = Instant::now();
     world.register(nodes).await?;
     world.until("it has its route", async || world.routes() == nodes + 1).await?;
-    println!("one node comes to {nodes}: after {:.2?}, cloud calls: {:?}", begin.elapsed(), world.calls());
+    println!("one node is added to {nodes}: after {:.2?}, cloud calls: {:?}", begin.elapsed(), world.calls());
     world.cloud.reset_calls();
     let begin = Instant::now();
     world.nodes.delete(&name(nodes), &DeleteParams::default()).await?;
-    world.until("its route is gone", async || world.routes() == nodes).await?;
-    println!("one node goes: after {:.2?}, cloud calls: {:?}", begin.elapsed(), world.calls());
+    world.until("its route is deleted", async || world.routes() == nodes).await?;
+    println!("one node is deleted: after {:.2?}, cloud calls: {:?}", begin.elapsed(), world.calls());
     world.cloud.delete(&id(nodes))?;
     Ok(())
 }
 
-/// Many Nodes come and go, again and again: what stays of them in memory?
-async fn coming_and_going(world: &World, manager: &Child, nodes: usize) -> Result<(), Failure> {
+/// Measures the memory after many Nodes were added and deleted repeatedly.
+async fn repeated_additions(world: &World, manager: &Child, nodes: usize) -> Result<(), Failure> {
     let mut figures = vec![manager.memory("VmRSS")?];
     world.cloud.reset_calls();
     for _ in 0..TIMES {
-        let crowd = || stream::iter(nodes..nodes + CROWD);
-        crowd().map(|index| world.register(index)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
-        world.until("all have routes", async || world.routes() == nodes + CROWD).await?;
+        let batch = || stream::iter(nodes..nodes + BATCH);
+        batch().map(|index| world.register(index)).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+        world.until("all have routes", async || world.routes() == nodes + BATCH).await?;
         let delete = |index| async move { world.nodes.delete(&name(index), &DeleteParams::default()).await };
-        crowd().map(delete).buffer_unordered(16).try_collect::<Vec<_>>().await?;
-        world.until("their routes are gone", async || world.routes() == nodes).await?;
-        (nodes..nodes + CROWD).try_for_each(|index| world.cloud.delete(&id(index)))?;
+        batch().map(delete).buffer_unordered(16).try_collect::<Vec<_>>().await?;
+        world.until("their routes are deleted", async || world.routes() == nodes).await?;
+        (nodes..nodes + BATCH).try_for_each(|index| world.cloud.delete(&id(index)))?;
         figures.push(manager.memory("VmRSS")?);
     }
     println!(
-        "{CROWD} nodes come and go, {TIMES} times: cloud calls: {:?}; memory in MiB: {figures:.1?}",
+        "{BATCH} nodes are added and deleted, {TIMES} times: cloud calls: {:?}; memory in MiB: {figures:.1?}",
         world.calls()
     );
     Ok(())
 }
 
-/// Nothing has changed.
-async fn restart(world: &World, at_once: usize) -> Result<(), Failure> {
+/// Measures a restart without changes.
+async fn restart(world: &World, concurrency: usize) -> Result<(), Failure> {
     let patches = world.patches();
     world.cloud.reset_calls();
-    let manager = world.start(at_once)?;
-    world.until("it has looked", async || !world.calls().is_empty()).await?;
+    let manager = world.start(concurrency)?;
+    world.until("it has listed routes", async || !world.calls().is_empty()).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     println!("restart with nothing to do: cloud calls: {:?}; patches: {}", world.calls(), world.patches() - patches);
     manager.end().await
 }
 
-// ---- the world
+// ---- environment
 
 struct World {
     server: ApiServer,
@@ -172,7 +172,7 @@ struct World {
 }
 
 impl World {
-    /// With Nodes that have pod ranges and no routes.
+    /// World with Nodes that have pod CIDRs and no routes.
     async fn new(nodes: usize, latency: Duration) -> Result<World, Failure> {
         let server = ApiServer::start(ServerOptions::default()).await?;
         let cloud = LocalCloud::open(CloudOptions { latency, ..CloudOptions::default() })?;
@@ -185,12 +185,12 @@ impl World {
         Ok(world)
     }
 
-    fn start(&self, at_once: usize) -> Result<Child, Failure> {
-        let settings = [(ENDPOINT, format!("http://{}", self.endpoint)), (AT_ONCE, at_once.to_string())];
+    fn start(&self, concurrency: usize) -> Result<Child, Failure> {
+        let settings = [(ENDPOINT, format!("http://{}", self.endpoint)), (CONCURRENCY, concurrency.to_string())];
         Child::spawn(MANAGER, &self.kubeconfig, &settings)
     }
 
-    /// A machine and its Node, with a pod range.
+    /// Adds a machine and its Node, with a pod CIDR.
     async fn register(&self, index: usize) -> Result<(), Failure> {
         self.cloud.add(NewMachine { name: name(index), id: id(index), ..NewMachine::default() })?;
         let range = format!("10.{}.{}.0/24", index / 256, index % 256);

@@ -1,4 +1,4 @@
-//! What balancers cost: time against the ideal, cloud calls, API writes.
+//! Cost of load balancers: time compared with the ideal, cloud calls, API writes.
 //!
 //! `cargo bench -p bowline-controllers --bench services [-- SERVICES]`
 //!
@@ -6,8 +6,8 @@
 //!  this process: API server ◄── manager ──► local cloud, 20 ms a call
 //! ```
 //!
-//! The ideal is what the calls that were made would take if nothing else took any time and all places were always taken:
-//! calls x latency / concurrency. Figures are printed, and nothing fails on them.
+//! The ideal is the time of the cloud calls alone with full concurrency:
+//! calls x latency / concurrency. No figure fails the benchmark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bowline_apiserver::{ApiServer, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_core::{Address, AddressType};
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
 use bowline_runtime::{Clock, Shutdown};
@@ -32,19 +32,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What every cloud call takes.
+/// Latency of every cloud call.
 const LATENCY: Duration = Duration::from_millis(20);
 
-/// Nodes that are there from the beginning.
+/// Number of initial Nodes.
 const NODES: usize = 10;
 
-/// Nodes that join.
+/// Number of Nodes that join.
 const JOINING: usize = 100;
 
-/// How long the cluster has to be quiet before something counts as over.
+/// Quiet period after which a phase counts as finished.
 const QUIET: Duration = Duration::from_secs(6);
 
-/// Nothing here takes longer, unless it is broken.
+/// Timeout of every phase.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Failure> {
     manager.stop().await
 }
 
-/// All Services are new: how long until all have addresses.
+/// Measures the time until all new Services have addresses.
 async fn creation(services: usize, concurrency: usize) -> Result<(), Failure> {
     let world = World::new(services).await?;
     let begin = Instant::now();
@@ -84,7 +84,7 @@ async fn creation(services: usize, concurrency: usize) -> Result<(), Failure> {
     manager.stop().await
 }
 
-/// Nothing has changed.
+/// Measures a restart without changes.
 async fn restart(world: &World) -> Result<(), Failure> {
     let before = world.patches();
     world.cloud.reset_calls();
@@ -100,7 +100,7 @@ async fn restart(world: &World) -> Result<(), Failure> {
     manager.stop().await
 }
 
-/// Nodes join, a few every second, and are initialised by the same manager.
+/// Measures Nodes that join, a few per second, and are initialised by the same manager.
 async fn joining(world: &World, services: usize) -> Result<(), Failure> {
     world.cloud.reset_calls();
     let begin = Instant::now();
@@ -114,14 +114,14 @@ async fn joining(world: &World, services: usize) -> Result<(), Failure> {
     let took = begin.elapsed();
     world.settle().await;
     println!(
-        "{JOINING} nodes join a cluster with {services} balancers, within {:?}:",
+        "{JOINING} nodes join a cluster with {services} load balancers, within {:?}:",
         Duration::from_millis(100) * JOINING as u32
     );
     println!("  all are targets after {took:.2?}; cloud calls: {:?}", world.balancer_calls());
     Ok(())
 }
 
-/// All Services are deleted at once.
+/// Measures the deletion of all Services.
 async fn deletion(world: &World, services: usize) -> Result<(), Failure> {
     world.cloud.reset_calls();
     let before = world.patches();
@@ -131,7 +131,7 @@ async fn deletion(world: &World, services: usize) -> Result<(), Failure> {
         .buffer_unordered(16)
         .collect::<Vec<_>>()
         .await;
-    // The API server's own Service stays.
+    // The Service of the API server stays.
     let gone = async || Ok(!world.services.list(&ListParams::default()).await?.items.iter().any(has_address));
     world.until("all Services are gone", gone).await?;
     println!("{services} Services are deleted:");
@@ -142,14 +142,14 @@ async fn deletion(world: &World, services: usize) -> Result<(), Failure> {
         world.patches() - before
     );
     println!(
-        "  left in the cloud: {} balancers, {} addresses",
+        "  left in the cloud: {} load balancers, {} addresses",
         world.cloud.balancers().len(),
         world.cloud.addresses().len()
     );
     Ok(())
 }
 
-// ---- the world
+// ---- environment
 
 struct World {
     server: ApiServer,
@@ -171,7 +171,7 @@ impl Manager {
 }
 
 impl World {
-    /// With nodes that are initialised, and Services that nobody has seen.
+    /// World with initialised Nodes and new Services.
     async fn new(services: usize) -> Result<World, Failure> {
         let server = ApiServer::start(ServerOptions::default()).await?;
         let client = server.in_process_client();
@@ -195,7 +195,7 @@ impl World {
         let provider: Arc<dyn CloudProvider> =
             Arc::new(LocalProvider::in_process(self.cloud.clone(), &Config::default()));
         let metrics = prometheus::Registry::new();
-        let clouds = Clouds::around([provider], &LayerOptions::default(), &metrics);
+        let clouds = Clouds::with_layers([provider], &LayerOptions::default(), &metrics);
         let mut options = ManagerOptions::default();
         if let Some(service) = &mut options.service {
             service.concurrency = concurrency;
@@ -203,14 +203,14 @@ impl World {
         let shutdown = Shutdown::new();
         let client = self.server.in_process_client();
         let running = tokio::spawn(manager::run(
-            Surroundings::new(client, clouds, Clock::system(), metrics),
+            Dependencies::new(client, clouds, Clock::system(), metrics),
             options,
             shutdown.clone(),
         ));
         Manager { shutdown, running }
     }
 
-    /// A machine and its Node, as a kubelet registers it or past that.
+    /// Adds a machine and its Node, tainted or initialised.
     async fn register(&self, index: usize, tainted: bool) -> Result<(), Failure> {
         let (node, id) = (format!("node-{index:03}"), format!("i-node-{index:03}"));
         let address = format!("10.0.{}.{}", index / 200, index % 200 + 1);
@@ -228,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// Calls about balancers, by kind.
+    /// Load balancer calls, by kind.
     fn balancer_calls(&self) -> BTreeMap<String, u64> {
         self.cloud.calls().into_iter().filter(|(kind, _)| kind != "find" && kind != "list").collect()
     }
@@ -239,7 +239,7 @@ impl World {
         ours.map(|(_, count)| count).sum()
     }
 
-    /// Waits until the API server has answered the last status; asking it all the time would take time from the manager.
+    /// Waits until the last status is written. The patches are counted first, because polling the API server slows the manager.
     async fn all_addressed(&self, services: usize) -> Result<(), Failure> {
         let patches = 2 * services as u64;
         self.until("every Service was written to twice", async || Ok(self.patches() >= patches)).await?;
@@ -261,7 +261,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until nothing happens any more.
+    /// Waits until no call is made for the quiet period.
     async fn settle(&self) {
         let (mut last, mut since) = (self.balancer_calls(), Instant::now());
         while since.elapsed() < QUIET {

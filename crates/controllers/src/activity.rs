@@ -1,14 +1,14 @@
-//! Controllers as others see them: on the board, and among those that run.
+//! Status of the controllers: on the status board, and in the gauge of running controllers.
 
 use std::sync::Arc;
 
-use bowline_runtime::{ControllerHealth, Kind, Metric, Part, metrics};
+use bowline_runtime::{Component, ControllerHealth, Kind, Metric, metrics};
 use prometheus::{IntGauge, IntGaugeVec, Registry};
 
 use crate::Context;
 
 metrics! {
-    /// What is told of all controllers alike.
+    /// Metrics that all controllers share.
     pub(crate) METRICS;
     RUNNING = Metric::gauge(
         "running_managed_controllers",
@@ -16,10 +16,10 @@ metrics! {
     ).labels(&["name", "manager"]).beta();
 }
 
-/// What managers are told apart by.
+/// Value of the label `manager`.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Which controllers run. Clones are the same.
+/// Gauge of running controllers. Clones share it.
 #[derive(Clone)]
 pub struct RunningControllers(IntGaugeVec);
 
@@ -30,39 +30,39 @@ impl RunningControllers {
     }
 }
 
-/// A controller on the board.
+/// Status of one controller.
 pub(crate) struct Activity {
-    ensemble: Arc<ControllerHealth>,
+    health: Arc<ControllerHealth>,
     running: IntGauge,
 }
 
-/// It runs until this is dropped.
+/// Marks the controller as running until dropped.
 pub(crate) struct Running<'a>(&'a Activity);
 
 impl Activity {
-    /// Puts the controller and its parts on the board; `short` is its name among those that run.
-    // upstream: which is a third name, unlike the one in flags and the one in Events.
+    /// Registers the controller and its parts on the status board; `short` is its name in the gauge of running controllers.
+    // upstream: the short name is a third one, besides the names in flags and in Events.
     pub(crate) fn new(
         context: &Context,
         name: &'static str,
         short: &str,
-        parts: impl IntoIterator<Item = (Kind, String, Arc<dyn Part>)>,
+        components: impl IntoIterator<Item = (Kind, String, Arc<dyn Component>)>,
     ) -> Activity {
-        let parts = parts.into_iter().map(|(kind, part_name, part)| {
+        let components = components.into_iter().map(|(kind, component_name, component)| {
             if kind != Kind::Controller {
-                context.board.put(kind, part_name.clone(), part.clone());
+                context.board.put(kind, component_name.clone(), component.clone());
             }
-            (part_name, part)
+            (component_name, component)
         });
-        let ensemble = Arc::new(ControllerHealth::new(parts.collect::<Vec<_>>()));
-        context.board.put(Kind::Controller, name, ensemble.clone());
+        let health = Arc::new(ControllerHealth::new(components.collect::<Vec<_>>()));
+        context.board.put(Kind::Controller, name, health.clone());
         let running = context.running.0.with_label_values(&[short, MANAGER]);
-        Activity { ensemble, running }
+        Activity { health, running }
     }
 
-    /// From now on, until the value is dropped.
+    /// Marks the controller as running until the returned value is dropped.
     pub(crate) fn runs(&self) -> Running<'_> {
-        self.ensemble.started();
+        self.health.started();
         self.running.inc();
         Running(self)
     }
@@ -70,7 +70,7 @@ impl Activity {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.ensemble.stopped();
+        self.0.health.stopped();
         self.0.running.dec();
     }
 }

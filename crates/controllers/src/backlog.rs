@@ -15,10 +15,10 @@ use tokio::time::Instant;
 /// Labels of both gauges.
 pub(crate) const LABELS: &[&str] = &["provider", "reason"];
 
-/// Reason of an object that has not failed: its turn has not come, or its sync is under way.
+/// Reason of an object that has not failed: it is queued, or its sync is in progress.
 const PENDING: &str = "Pending";
 
-/// Objects that wait, by key. Bounded by the number of objects, if the controller removes those that are gone.
+/// Waiting objects, by key. Bounded by the number of objects, if the controller removes deleted ones.
 pub(crate) struct Backlog<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
@@ -46,7 +46,7 @@ impl<K: Eq + Hash + Send + 'static> Backlog<K> {
         Ok(backlog)
     }
 
-    /// The object waits, for this long already; what is known of one that waits stays.
+    /// Adds an object that has waited for `age`. An object that waits already keeps its entry.
     pub(crate) fn add(&self, key: K, age: Duration) {
         let now = Instant::now();
         self.0.lock().entry(key).or_insert_with(|| Waiting {
@@ -56,14 +56,14 @@ impl<K: Eq + Hash + Send + 'static> Backlog<K> {
         });
     }
 
-    /// The object waits for this reason.
+    /// Sets the reason that the object waits for.
     pub(crate) fn block(&self, key: K, provider: &Arc<str>, reason: &str) {
         let mut waiting = self.0.lock();
         let since = waiting.get(&key).map_or_else(Instant::now, |known| known.since);
         waiting.insert(key, Waiting { since, provider: provider.clone(), reason: reason.to_owned() });
     }
 
-    /// The object has what it waited for, or is gone.
+    /// Removes an object that is ready or deleted.
     pub(crate) fn remove(&self, key: &K) {
         self.0.lock().remove(key);
     }
@@ -74,7 +74,7 @@ impl<K> Shared<K> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the gauges to what is true now; a reason that no object has any more disappears.
+    /// Sets the gauges to the current values. The series of a reason that no object has any more is removed.
     fn refresh(&self) {
         let mut by_reason = BTreeMap::<(Arc<str>, String), (i64, Duration)>::new();
         for Waiting { since, provider, reason } in self.lock().values() {

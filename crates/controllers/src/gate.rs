@@ -1,14 +1,15 @@
-//! What holds some controllers back until their own lease is held.
+//! Delayed start of controllers that need a second lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-/// Controllers that begin later than the others. Clones are the same gate.
+/// Controllers that start later than the rest. Clones share the gate.
 ///
-/// While controllers move from one manager to another, they run under a lease that both share, beside the one under which the
-/// rest of this manager runs. They are made with the rest, so that there is one set of watches, and wait here.
+/// During a leader migration, the migrating controllers run under a lease that both managers share, and all other controllers
+/// under the manager's own lease. The manager creates all of them together, so that they share one set of watches; the migrating
+/// ones wait at the gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     names: Arc<BTreeSet<String>>,
@@ -16,23 +17,23 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Nobody waits.
+    /// A gate at which no controller waits.
     pub fn none() -> Gate {
         Gate::default()
     }
 
-    /// The controllers of these canonical names wait.
+    /// A gate at which the controllers of these canonical names wait.
     pub fn before(names: impl IntoIterator<Item = String>) -> Gate {
         Gate { names: Arc::new(names.into_iter().collect()), opened: CancellationToken::new() }
     }
 
-    /// They may begin.
+    /// Lets the waiting controllers start.
     pub fn open(&self) {
         self.opened.cancel();
     }
 
-    /// Waits as long as the controller of this name has to.
-    pub async fn passed(&self, name: &str) {
+    /// Waits until the controller of this name may start.
+    pub async fn wait(&self, name: &str) {
         if self.names.contains(name) {
             self.opened.cancelled().await;
         }
@@ -46,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_who_are_named_wait_until_it_is_opened() {
+    fn only_the_named_controllers_wait_until_the_gate_opens() {
         let gate = Gate::before(["service-lb-controller".to_owned()]);
-        assert_eq!(gate.passed("cloud-node-controller").now_or_never(), Some(()));
-        assert_eq!(gate.passed("service-lb-controller").now_or_never(), None);
+        assert_eq!(gate.wait("cloud-node-controller").now_or_never(), Some(()));
+        assert_eq!(gate.wait("service-lb-controller").now_or_never(), None);
         gate.clone().open();
-        assert_eq!(gate.passed("service-lb-controller").now_or_never(), Some(()));
-        assert_eq!(Gate::none().passed("service-lb-controller").now_or_never(), Some(()));
+        assert_eq!(gate.wait("service-lb-controller").now_or_never(), Some(()));
+        assert_eq!(Gate::none().wait("service-lb-controller").now_or_never(), Some(()));
     }
 }

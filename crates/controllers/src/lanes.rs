@@ -1,5 +1,5 @@
-//! Lanes for batches of Nodes: one for each cloud, and one for Nodes that may be any cloud's. A cloud that hangs fills its own
-//! lane, and no Node of another cloud waits behind it.
+//! Concurrency limits for batches of Nodes: one lane per cloud, and one for Nodes without a provider ID. A cloud that hangs blocks
+//! its own lane only.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use tokio::sync::Semaphore;
 /// The lanes of one controller.
 pub(crate) struct Lanes {
     clouds: Clouds,
-    /// Places for batches: of each cloud, in their order, and of Nodes without one.
-    places: Vec<Arc<Semaphore>>,
+    /// Permits for batches: one semaphore per cloud, in their order, and one for Nodes without a cloud.
+    permits: Vec<Arc<Semaphore>>,
 }
 
 impl Lanes {
-    /// Lanes with room for this many batches each.
+    /// Creates lanes with this many concurrent batches each.
     pub(crate) fn new(clouds: &Clouds, batches: usize) -> Lanes {
-        let places = (0..=clouds.iter().count()).map(|_| Arc::new(Semaphore::new(batches))).collect();
-        Lanes { clouds: clouds.clone(), places }
+        let permits = (0..=clouds.iter().count()).map(|_| Arc::new(Semaphore::new(batches))).collect();
+        Lanes { clouds: clouds.clone(), permits }
     }
 
-    /// Splits a batch by lane, each with the places that it has to wait for.
+    /// Splits a batch by lane. Each part comes with the semaphore that limits its lane.
     pub(crate) fn split<W>(
         &self,
         batch: Vec<W>,
         node: impl Fn(&W) -> Option<Arc<Node>>,
     ) -> impl Iterator<Item = (Arc<Semaphore>, Vec<W>)> {
-        let mut lanes: Vec<_> = self.places.iter().map(|places| (places.clone(), Vec::new())).collect();
+        let mut lanes: Vec<_> = self.permits.iter().map(|permits| (permits.clone(), Vec::new())).collect();
         for work in batch {
             let lane = node(&work).and_then(|node| self.clouds.position(node.provider_id.as_ref()?));
-            if let Some((_, lane)) = lanes.get_mut(lane.unwrap_or(self.places.len() - 1)) {
+            if let Some((_, lane)) = lanes.get_mut(lane.unwrap_or(self.permits.len() - 1)) {
                 lane.push(work);
             }
         }

@@ -1,20 +1,19 @@
-//! The control loops. Each observes through `bowline-kube` and `bowline-cloud`, lets a pure function of `bowline-core`
-//! decide, and applies the value it gets.
+//! The controllers. Each observes through `bowline-kube` and `bowline-cloud`, plans with a pure function of `bowline-core`,
+//! applies the plan and reports the result.
 //!
 //! | folder | controller |
 //! |---|---|
 //! | [`node`] | `cloud-node-controller`: initialises Nodes, keeps addresses fresh, mirrors labels |
-//! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes those of vanished ones |
-//! | [`node_ipam`] | `node-ipam-controller`: gives Nodes their pod ranges |
-//! | [`route`] | `node-route-controller`: leads pod ranges to Nodes |
+//! | [`node_lifecycle`] | `cloud-node-lifecycle-controller`: taints Nodes of stopped machines, deletes Nodes of deleted machines |
+//! | [`node_ipam`] | `node-ipam-controller`: allocates pod CIDRs to Nodes |
+//! | [`route`] | `node-route-controller`: creates a route to each pod CIDR |
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
 //! | [`provider_loops`] | `provider-loop-controller`: runs the background loops of providers |
 //!
-//! [`forecast`] tells what all of them would do, and does nothing.
+//! [`forecast`] returns what the controllers would do, and changes nothing.
 
 mod activity;
 mod backlog;
-mod complaints;
 pub mod forecast;
 mod gate;
 mod lanes;
@@ -27,6 +26,7 @@ mod panics;
 mod pause;
 mod permissions;
 pub mod provider_loops;
+mod reports;
 pub mod route;
 pub mod secrets;
 pub mod service;
@@ -43,36 +43,36 @@ pub use gate::Gate;
 pub use permissions::Permissions;
 pub use start::start;
 
-/// What every controller works with.
+/// Dependencies that all controllers share.
 #[derive(Clone)]
 pub struct Context {
-    /// The API server, for writing.
+    /// API server, with the controller's client.
     pub cluster: Cluster,
-    /// The API server, under the name of the process.
+    /// API server, with the client of the process.
     pub process: Cluster,
     /// Notes for the next leader.
     pub notes: Notes,
-    /// The Nodes, as they were last heard of.
+    /// Watch cache of Nodes.
     pub nodes: Store<Node>,
-    /// The Services, as they were last heard of.
+    /// Watch cache of Services.
     pub services: Store<Service>,
-    /// The clouds.
+    /// Configured clouds.
     pub clouds: Clouds,
-    /// Where Events go.
+    /// Sink for Events.
     pub events: EventSink,
-    /// The time.
+    /// Clock.
     pub clock: Clock,
-    /// Where metrics are registered.
+    /// Registry of all metrics.
     pub metrics: prometheus::Registry,
-    /// The metrics of queues.
+    /// Metrics of the work queues.
     pub queues: QueueMetrics,
-    /// Which controllers run.
+    /// Gauge of running controllers.
     pub running: RunningControllers,
-    /// Where the controller and its parts can be looked at.
+    /// Status board of the process.
     pub board: StatusBoard,
 }
 
-/// What the controllers count.
+/// Metrics of all controllers.
 pub const METRICS: &[&[Metric]] = &[
     activity::METRICS,
     node::METRICS,
@@ -84,9 +84,10 @@ pub const METRICS: &[&[Metric]] = &[
 ];
 
 impl Context {
-    /// The same, for a controller that writes and speaks through this client.
+    /// Returns the context for a controller that writes objects and Events with this client.
     fn through(&self, client: kube::Client) -> Context {
-        let (cluster, events) = (self.cluster.clone().through(client.clone()), self.events.clone().through(client));
+        let (cluster, events) =
+            (self.cluster.clone().with_client(client.clone()), self.events.clone().with_client(client));
         Context { cluster, events, ..self.clone() }
     }
 }

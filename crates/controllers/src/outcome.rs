@@ -1,4 +1,4 @@
-//! What became of a Node, and what that means for its place in the queue.
+//! Outcome of the sync of a Node, and how it is requeued.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use bowline_core::{Node, NodeName};
 use bowline_kube::Store;
 use bowline_runtime::{Priority, Queue, Work};
 
-use crate::complaints::Complaints;
+use crate::reports::Reports;
 use crate::spans;
 
-/// What became of one Node.
+/// Outcome of the sync of one Node.
 pub(crate) enum Outcome {
-    /// Nothing is left to do until it changes.
+    /// The sync succeeded; the next change of the Node triggers another one.
     Done,
-    /// It failed; it gets further tries, later and later.
+    /// The sync failed and is retried with back-off.
     Retry(String),
-    /// It failed; it gets another try after this long.
+    /// The sync failed and is retried after this delay.
     RetryAfter(Duration, String),
-    /// It is left alone, and looked at again after this long.
+    /// The Node is not ready to be synced, and is requeued after this delay.
     Rest(Duration),
 }
 
-/// Where the Nodes of a controller wait for their next try, and what went wrong with them.
-pub(crate) struct Tries<'a> {
+/// Queue of a controller's Nodes, and the failures that were logged.
+pub(crate) struct Requeuer<'a> {
     /// The controller's name.
     pub(crate) controller: &'static str,
     pub(crate) queue: &'a Queue<NodeName>,
-    pub(crate) failures: &'a Complaints<NodeName>,
+    pub(crate) failures: &'a Reports<NodeName>,
     pub(crate) nodes: &'a Store<Node>,
 }
 
-impl Tries<'_> {
-    /// What becomes of the key (NODE-2). The work is done when `work` is dropped, so the next try is queued before.
-    pub(crate) fn settle(&self, work: &Work<NodeName>, outcome: Outcome) {
+impl Requeuer<'_> {
+    /// Requeues the key by the outcome of its sync (NODE-2). Dropping `work` releases the key, so the retry is queued before that.
+    pub(crate) fn finish(&self, work: &Work<NodeName>, outcome: Outcome) {
         let key = work.key();
         match outcome {
             Outcome::Done => {
@@ -58,11 +58,11 @@ impl Tries<'_> {
         }
     }
 
-    /// A failure is told when it is new: a cloud that is away for an hour, or a range that is full, fails a thousand Nodes
-    /// again and again.
+    /// Logs a failure as a warning only if it is new: a cloud outage of an hour, or an exhausted cluster CIDR, fails the syncs of
+    /// a thousand Nodes over and over.
     fn log_failure(&self, key: &NodeName, wait: Duration, error: &str) {
         let node = self.nodes.get(key.as_str());
-        if node.is_none_or(|node| self.failures.is_news(&node.name, &node.uid, error)) {
+        if node.is_none_or(|node| self.failures.is_new(&node.name, &node.uid, error)) {
             tracing::warn!(controller = self.controller, %key, ?wait, "error syncing '{key}': {error}, requeuing");
         } else {
             tracing::debug!(controller = self.controller, %key, ?wait, "error syncing '{key}': {error}, requeuing");

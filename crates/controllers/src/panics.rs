@@ -1,9 +1,9 @@
-//! Panics of passes, which run as tasks of their own.
+//! Panics of syncs, which run as separate tasks.
 
 use tokio::task::JoinError;
 
-/// A pass that panicked takes the manager down, rather than leaving something that nobody works on any more.
-pub(crate) fn pass_on_panic(ended: Result<(), JoinError>) {
+/// Propagates the panic of a sync: the manager exits, instead of running on with a key that no worker processes.
+pub(crate) fn propagate_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {

@@ -6,16 +6,16 @@ use std::hash::Hash;
 use bowline_core::annotations::PAUSED;
 use bowline_core::invalid_pause;
 use bowline_kube::{EventSource, EventType, ObjectRef};
-use bowline_runtime::Part;
+use bowline_runtime::Component;
 use serde_json::{Value, json};
 
-use crate::complaints::Complaints;
+use crate::reports::Reports;
 
 /// Maximum number of names on `/statusz`.
 const NAMES: usize = 100;
 
 /// Paused objects, by name, with the last report of each.
-pub(crate) struct Paused<K>(Complaints<K>);
+pub(crate) struct Paused<K>(Reports<K>);
 
 impl<K: Clone + Eq + Hash> Paused<K> {
     /// Records that this object is paused, and emits an Event unless the same was reported already.
@@ -28,12 +28,12 @@ impl<K: Clone + Eq + Hash> Paused<K> {
         events: &EventSource,
     ) {
         let (kind, message) = message(annotations, deleting);
-        if self.0.is_news(name, &object.uid, &message) {
+        if self.0.is_new(name, &object.uid, &message) {
             events.emit(object, kind, "Paused", message);
         }
     }
 
-    /// The object is not paused, or it is gone.
+    /// Forgets an object that is not paused or no longer exists.
     pub(crate) fn forget(&self, name: &K) {
         self.0.forget(name);
     }
@@ -41,11 +41,11 @@ impl<K: Clone + Eq + Hash> Paused<K> {
 
 impl<K> Default for Paused<K> {
     fn default() -> Paused<K> {
-        Paused(Complaints::default())
+        Paused(Reports::default())
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord + ToString + Send + Sync> Part for Paused<K> {
+impl<K: Clone + Eq + Hash + Ord + ToString + Send + Sync> Component for Paused<K> {
     fn status(&self) -> Value {
         status(self.0.names())
     }
@@ -58,7 +58,7 @@ pub(crate) fn status<K: Ord + ToString>(mut paused: Vec<K>) -> Value {
     json!({"count": paused.len(), "names": names})
 }
 
-/// Says what the pause means for the object.
+/// Returns the type and message of the Event for a paused object.
 pub(crate) fn message(annotations: &BTreeMap<String, String>, deleting: bool) -> (EventType, String) {
     let key = PAUSED.key;
     let waits = if deleting { " Its deletion waits for that." } else { "" };

@@ -1,4 +1,4 @@
-//! What the manager asks of the API server, and under whose name.
+//! RBAC permissions of the manager, by service account.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use bowline_kube::{Cluster, Notes, Permission, WATCH_NODES, WATCH_SERVICES};
 use crate::manager::ManagerOptions;
 use crate::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 
-/// What is asked, by who asks.
+/// Permissions by client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// Under the name of the process.
+    /// Permissions of the process's own client.
     pub process: Vec<Permission>,
-    /// Under the name of a controller's client, where each has an identity of its own.
+    /// Permissions by controller client, with `--use-service-account-credentials`.
     pub controllers: BTreeMap<&'static str, Vec<Permission>>,
 }
 
 impl Permissions {
-    /// Of the controllers that are switched on here. Whether their clouds can do anything does not count: that may change
-    /// with the cloud's configuration.
+    /// Permissions of the enabled controllers, regardless of what their clouds support: that may change with a cloud's
+    /// configuration.
     pub fn of(options: &ManagerOptions) -> Permissions {
         let mut permissions = Permissions { process: vec![WATCH_NODES], ..Permissions::default() };
         if options.watches_services() {
@@ -30,24 +30,24 @@ impl Permissions {
         if options.route.is_some() {
             permissions.process.push(Cluster::READ_UID);
         }
-        for (client, asked) in switched_on(options) {
-            permissions.controllers.entry(client).or_default().extend_from_slice(asked);
+        for (client, needed) in enabled(options) {
+            permissions.controllers.entry(client).or_default().extend_from_slice(needed);
         }
         permissions
     }
 
-    /// All of it under the name of the process: there is no other without `--use-service-account-credentials`.
+    /// All permissions for the process's client, which is the only one without `--use-service-account-credentials`.
     pub fn of_one(&self) -> Vec<Permission> {
         self.process.iter().chain(self.controllers.values().flatten()).cloned().collect()
     }
 }
 
-fn switched_on(options: &ManagerOptions) -> impl Iterator<Item = (&'static str, &'static [Permission])> {
+fn enabled(options: &ManagerOptions) -> impl Iterator<Item = (&'static str, &'static [Permission])> {
     let all = [
         (options.node.is_some(), node::CLIENT, node::PERMISSIONS),
         (options.node_lifecycle.is_some(), node_lifecycle::CLIENT, node_lifecycle::PERMISSIONS),
         (options.node_ipam.is_some(), node_ipam::CLIENT, node_ipam::PERMISSIONS),
-        (ranges_are_the_clouds(options), node_ipam::CLIENT, node_ipam::PERMISSIONS_WITH_CLOUD),
+        (uses_cloud_allocator(options), node_ipam::CLIENT, node_ipam::PERMISSIONS_WITH_CLOUD),
         (options.route.is_some(), route::CLIENT, route::PERMISSIONS),
         (options.service.is_some(), service::CLIENT, service::PERMISSIONS),
         (options.provider_loops.is_some(), provider_loops::CLIENT, provider_loops::PERMISSIONS),
@@ -55,7 +55,7 @@ fn switched_on(options: &ManagerOptions) -> impl Iterator<Item = (&'static str, 
     all.into_iter().filter_map(|(is_on, client, permissions)| is_on.then_some((client, permissions)))
 }
 
-fn ranges_are_the_clouds(options: &ManagerOptions) -> bool {
+fn uses_cloud_allocator(options: &ManagerOptions) -> bool {
     options.node_ipam.as_ref().is_some_and(|options| options.allocator != node_ipam::AllocatorType::Range)
 }
 
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_switched_off_asks_for_nothing() {
+    fn a_disabled_controller_needs_no_permission() {
         let options = ManagerOptions { service: None, node_lifecycle: None, ..ManagerOptions::default() };
         let permissions = Permissions::of(&options);
         assert_eq!(permissions.controllers.keys().collect::<Vec<_>>(), [&"node-controller"]);
-        let asked = permissions.of_one();
-        assert!(asked.iter().all(|permission| !permission.resource.starts_with("services")), "{asked:?}");
-        assert!(asked.iter().all(|permission| !permission.verbs.contains(&"delete")), "{asked:?}");
+        let needed = permissions.of_one();
+        assert!(needed.iter().all(|permission| !permission.resource.starts_with("services")), "{needed:?}");
+        assert!(needed.iter().all(|permission| !permission.verbs.contains(&"delete")), "{needed:?}");
     }
 
     #[test]

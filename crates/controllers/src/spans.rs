@@ -1,26 +1,26 @@
-//! What is being worked on: all that is logged, asked of a cloud or written to the API server meanwhile says so.
+//! Tracing spans of syncs: log lines, cloud calls and API server writes of a sync carry its controller and key.
 
 use std::fmt::Display;
 
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-/// One key in work.
+/// Span of the sync of one key.
 pub(crate) fn sync(controller: &'static str, key: &dyn Display) -> Span {
     tracing::info_span!("sync", controller, %key, outcome = Empty, error = Empty)
 }
 
-/// One look at all there is.
-pub(crate) fn pass(controller: &'static str) -> Span {
-    tracing::info_span!("pass", controller)
+/// Span of the sync of several keys.
+pub(crate) fn batch(controller: &'static str) -> Span {
+    tracing::info_span!("batch", controller)
 }
 
-/// How the work in hand ended.
+/// Records the outcome of the current sync.
 pub(crate) fn ended(outcome: &'static str) {
     Span::current().record("outcome", outcome);
 }
 
-/// The same, and why.
+/// Records the outcome of the current sync with its error.
 pub(crate) fn failed(outcome: &'static str, error: &dyn Display) {
     let span = Span::current();
     span.record("outcome", outcome);

@@ -1,5 +1,5 @@
-//! Starting the clouds: each by itself, for as long as it takes, with the Secrets that its provider needs, and with an Event when
-//! one cannot be served and when it can.
+//! Start of the clouds: each independently, with retries and the Secrets that its provider needs. An Event reports a cloud that
+//! cannot be started, and its recovery.
 
 use bowline_cloud::{Cloud, Clouds, Readiness};
 use bowline_kube::{EventSource, EventType, ObjectRef};
@@ -11,7 +11,7 @@ use crate::secrets;
 /// Component of the Events.
 pub(crate) const COMPONENT: &str = "cloud-controller-manager";
 
-/// Runs until shutdown is requested. Events are about `object`: the Lease of the manager, where its leader announces itself.
+/// Starts all clouds and runs until shutdown is requested. Events are about `object`: the manager's Lease.
 pub(crate) async fn run(
     clouds: Clouds,
     client: kube::Client,
@@ -24,27 +24,27 @@ pub(crate) async fn run(
     shutdown.requested().await;
 }
 
-/// Starts a cloud, for as long as it takes, and follows its Secrets from then on.
+/// Starts a cloud, with retries until it succeeds, and watches its Secrets.
 pub async fn start(cloud: &Cloud, client: &kube::Client) {
     join(cloud.start_with_retries(), secrets::follow(cloud, client)).await;
 }
 
-/// Emits an Event for each cause of failure, and one once the cloud is ready after that.
+/// Emits an Event for each cause of failure, and one when the cloud has recovered.
 async fn report(cloud: &Cloud, events: &EventSource, object: &ObjectRef) {
     let (mut readiness, mut reported) = (cloud.readiness(), None);
     loop {
         let state = readiness.borrow_and_update().clone();
         match state {
-            // The kind, not the text, tells causes apart: texts carry request IDs.
+            // The error kind identifies a cause: messages contain request IDs.
             Readiness::Failed { error, .. } if reported != Some(error.kind()) => {
                 let advice = error.kind().advice();
-                let message = format!("The cloud {} is not served, and retried: {error}. {advice}", cloud.name());
+                let message = format!("Cloud {} is not ready and is retried: {error}. {advice}", cloud.name());
                 events.emit(object, EventType::Warning, "CloudNotReady", message.trim_end());
                 reported = Some(error.kind());
             }
             Readiness::Ready => {
                 if reported.is_some() {
-                    let message = format!("The cloud {} is served", cloud.name());
+                    let message = format!("Cloud {} is ready", cloud.name());
                     events.emit(object, EventType::Normal, "CloudReady", message);
                 }
                 return;

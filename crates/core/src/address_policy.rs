@@ -1,7 +1,7 @@
-//! Selection of node addresses by policy, for every provider: the order of types, and the networks that count.
+//! Policy for Node addresses, applied to every provider: order of the address types, and allowed networks.
 //!
 //! ```text
-//!  cloud's list ──► IP addresses outside of the networks go ──► sorted by type, then by network ──► addresses::decide
+//!  addresses from the cloud ──► drop IPs outside the networks ──► sort by type, then by network ──► addresses::decide
 //! ```
 
 use std::borrow::Cow;
@@ -10,41 +10,41 @@ use ipnet::IpNet;
 
 use crate::{Address, AddressType, Instance};
 
-/// Which addresses of a machine its Node gets, and in which order. The default changes nothing.
+/// Selection and order of the addresses that a Node gets from its machine. The default changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AddressPolicy {
-    /// `--node-address-order`: types that come first, in this order. The others follow as the cloud has them.
+    /// `--node-address-order`: address types that come first, in this order. Other types follow in the order of the cloud.
     pub order: Vec<AddressType>,
-    /// `--node-address-cidrs`: networks whose addresses count, the preferred one first; empty for all. Names are not affected.
+    /// `--node-address-cidrs`: networks whose addresses are used, the preferred one first; empty for all. Names are not affected.
     pub networks: Vec<IpNet>,
 }
 
 impl AddressPolicy {
-    /// Returns the machine with the addresses that its Node gets. A machine without any address in the networks keeps all,
-    /// because a Node without addresses is of no use.
+    /// Returns the machine with the selected addresses. A machine without any address in the networks keeps all of them, because a
+    /// Node without addresses is useless.
     pub fn apply<'a>(&self, instance: &'a Instance) -> Cow<'a, Instance> {
         if *self == AddressPolicy::default() || instance.addresses.is_empty() {
             return Cow::Borrowed(instance);
         }
         let is_limited = !self.networks.is_empty() && self.matches(instance);
-        let counts = |address: &&Address| !is_limited || address.ip().is_none() || self.network(address).is_some();
-        let mut addresses: Vec<Address> = instance.addresses.iter().filter(counts).cloned().collect();
+        let is_selected = |address: &&Address| !is_limited || address.ip().is_none() || self.network(address).is_some();
+        let mut addresses: Vec<Address> = instance.addresses.iter().filter(is_selected).cloned().collect();
         addresses.sort_by_key(|address| (self.rank(address.kind, instance), self.network(address)));
         Cow::Owned(Instance { addresses, ..instance.clone() })
     }
 
-    /// Whether the networks have any address of this machine, or there are no networks.
+    /// Returns whether any address of the machine is in the networks, or there are no networks.
     pub fn matches(&self, instance: &Instance) -> bool {
         self.networks.is_empty() || instance.addresses.iter().any(|address| self.network(address).is_some())
     }
 
-    /// Position of the first network that has this address.
+    /// Returns the index of the first network that contains the address.
     fn network(&self, address: &Address) -> Option<usize> {
         let ip = address.ip()?;
         self.networks.iter().position(|network| network.contains(&ip))
     }
 
-    /// Position of this type: as configured, then as in the cloud's list.
+    /// Returns the sort key of an address type: its configured position, then its position in the list of the cloud.
     fn rank(&self, kind: AddressType, instance: &Instance) -> (usize, Option<usize>) {
         let configured = self.order.iter().position(|first| *first == kind);
         let found = instance.addresses.iter().position(|address| address.kind == kind);

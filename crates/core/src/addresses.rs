@@ -1,10 +1,10 @@
-//! Which addresses a Node should have (NODE-19 to NODE-25).
+//! Addresses of a Node, from the cloud and the kubelet (NODE-19 to NODE-25).
 //!
 //! ```text
-//!  cloud's list ──► + the kubelet's Hostname, if the cloud has none (NODE-21)
-//!               ──► filtered by the annotation of --node-ip (NODE-22, NODE-23)
-//!               ──► those of a type together, each once, as the API server stores them
-//!               ──► written, if it differs from the Node's list in any way, order included (NODE-25)
+//!  addresses from the cloud ──► + the kubelet's Hostname, if the cloud reports none (NODE-21)
+//!                           ──► filtered by the --node-ip annotation (NODE-22, NODE-23)
+//!                           ──► grouped by type and deduplicated, as the API server stores them
+//!                           ──► written if the list differs from the Node's, order included (NODE-25)
 //! ```
 
 use std::net::IpAddr;
@@ -12,27 +12,27 @@ use std::net::IpAddr;
 use crate::well_known::PROVIDED_NODE_IP;
 use crate::{Address, AddressType, Node};
 
-/// Why the annotation of `--node-ip` and the cloud's addresses do not go together.
+/// Conflict between the `--node-ip` annotation and the addresses from the cloud.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The annotation is not one address or a dual-stack pair.
+    /// The annotation is neither one address nor a dual-stack pair.
     #[error("failed to parse node IP {value:?}: {reason}")]
     Malformed {
-        /// The annotation.
+        /// Value of the annotation.
         value: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// The cloud does not know that address of this machine.
+    /// The machine does not have the address according to the cloud.
     #[error("failed to get node address from cloud provider that matches ip: {ip}")]
     NoMatch {
-        /// The address that the kubelet was told to use.
+        /// Address from the annotation.
         ip: IpAddr,
     },
 }
 
-/// The list that `node` should have, given what the cloud says; `None` if the cloud says nothing, and so nothing changes.
-pub fn wanted(node: &Node, cloud: &[Address]) -> Result<Option<Vec<Address>>, AddressError> {
+/// Returns the desired addresses of `node`; `None` if the cloud reports none, so that the Node keeps its addresses.
+pub fn desired(node: &Node, cloud: &[Address]) -> Result<Option<Vec<Address>>, AddressError> {
     if cloud.is_empty() {
         return Ok(None);
     }
@@ -43,32 +43,32 @@ pub fn wanted(node: &Node, cloud: &[Address]) -> Result<Option<Vec<Address>>, Ad
     }
 }
 
-/// The list as the API server stores it: it puts those of a type together, where the first of them stands, and refuses a
-/// list that names one twice. A list in another form would look changed for ever.
+/// Returns the list as the API server stores it: grouped by type in order of first appearance, and without duplicates, which the
+/// API server rejects. A list in any other form would differ from the stored one at every sync.
 fn as_stored(list: &[Address]) -> Vec<Address> {
     let mut stored = Vec::with_capacity(list.len());
-    add(&mut stored, list);
+    append_missing(&mut stored, list);
     stored.sort_by_key(|address| list.iter().position(|first| first.kind == address.kind));
     stored
 }
 
-/// The list to write, if the Node has another one.
-// upstream: compares per type, the last of a type winning, so that two addresses of one type look changed for ever and a
-// change of order is not seen (NODE-25). The order has meaning, so ours compares the lists as they are.
+/// Returns the addresses to write, or `None` if the Node has them already.
+// upstream: compares the last address of each type, so that a Node with two addresses of one type is updated at every sync and a
+// change of order is missed (NODE-25). The order matters, so Bowline compares the whole lists.
 pub fn decide(node: &Node, cloud: &[Address]) -> Result<Option<Vec<Address>>, AddressError> {
-    Ok(wanted(node, cloud)?.filter(|wanted| *wanted != node.addresses))
+    Ok(desired(node, cloud)?.filter(|desired| *desired != node.addresses))
 }
 
-/// Checks the annotation of `--node-ip`, if there is one, against what the cloud says, also if that is nothing (NODE-11).
-pub fn check(node: &Node, cloud: &[Address]) -> Result<(), AddressError> {
+/// Checks the `--node-ip` annotation, if the Node has it, against the addresses from the cloud, even if there are none (NODE-11).
+pub fn check_node_ip(node: &Node, cloud: &[Address]) -> Result<(), AddressError> {
     match node.annotations.get(PROVIDED_NODE_IP) {
         Some(value) => filter(&parse_node_ips(value)?, cloud).map(drop),
         None => Ok(()),
     }
 }
 
-/// Appends those of `more` that are not in `list` yet.
-pub fn add(list: &mut Vec<Address>, more: &[Address]) {
+/// Appends the addresses of `more` that `list` does not contain yet.
+pub fn append_missing(list: &mut Vec<Address>, more: &[Address]) {
     for address in more {
         if !list.contains(address) {
             list.push(address.clone());
@@ -76,7 +76,7 @@ pub fn add(list: &mut Vec<Address>, more: &[Address]) {
     }
 }
 
-/// The cloud's list; the names that the kubelet gave are kept if the cloud has none (NODE-21).
+/// Adds the kubelet's hostnames to the addresses from the cloud if those contain no hostname (NODE-21).
 fn with_hostname(node: &Node, cloud: &[Address]) -> Vec<Address> {
     let mut all = cloud.to_vec();
     if !cloud.iter().any(is_hostname) {
@@ -89,7 +89,7 @@ fn is_hostname(address: &Address) -> bool {
     address.kind == AddressType::Hostname
 }
 
-/// The provided addresses first, in the annotation's order; then whatever is of a type that none of them has (NODE-23).
+/// Returns the provided addresses in the order of the annotation, followed by all addresses of other types (NODE-23).
 fn filter(provided: &[IpAddr], cloud: &[Address]) -> Result<Vec<Address>, AddressError> {
     let mut matched = Vec::new();
     for &ip in provided {
@@ -105,7 +105,7 @@ fn filter(provided: &[IpAddr], cloud: &[Address]) -> Result<Vec<Address>, Addres
     Ok(matched)
 }
 
-/// The annotation's one address or dual-stack pair (NODE-22).
+/// Parses the annotation: one address or a dual-stack pair (NODE-22).
 fn parse_node_ips(value: &str) -> Result<Vec<IpAddr>, AddressError> {
     let malformed = |reason: String| AddressError::Malformed { value: value.to_owned(), reason };
     let ips = value
@@ -124,9 +124,9 @@ fn parse_node_ips(value: &str) -> Result<Vec<IpAddr>, AddressError> {
 const NOT_A_PAIR: &str = "must contain either a single IP or a dual-stack pair of IPs";
 const UNSPECIFIED: &str = "dual-stack node IP cannot include '0.0.0.0' or '::'";
 
-/// An address as Kubernetes reads it: leading zeros mean nothing, and an IPv4 address in IPv6 clothes is an IPv4 address.
-// upstream: addresses that were written before Go 1.17 began to refuse leading zeros must stay readable, so it keeps the
-// older parser. The standard library's is strict, too; without the zeros the two agree.
+/// Parses an address as Kubernetes does: leading zeros are ignored, and an IPv4-mapped IPv6 address is an IPv4 address.
+// upstream: keeps the parser from before Go 1.17, which began to reject leading zeros, so that existing addresses stay valid.
+// Rust's parser is strict as well; with the zeros removed, both agree.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     let mut plain = String::with_capacity(text.len());
     for group in text.split_inclusive([':', '.']) {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_of_node_ip_orders_and_filters_the_clouds_list() {
+    fn the_node_ip_annotation_orders_and_filters_the_addresses_from_the_cloud() {
         let pair = "10.1.1.1,fc01:1234::5678";
         let five = "I10.1.1.1 E55.55.55.55 Dn.int Xn.ext Hn";
         let cases = [
@@ -172,25 +172,30 @@ mod tests {
                 "I10.1.1.1 Ifc01:1234::5678 E55.55.55.55 Hn",
             ),
             ("same IP under two types", "10.1.1.1", "I10.1.1.1 E10.1.1.1 I10.2.2.2 Hn", "I10.1.1.1 E10.1.1.1 Hn"),
-            ("the cloud's spelling stays", "fc01::1", "Ifc01:0:0::0001 I10.1.1.1", "Ifc01:0:0::0001"),
+            ("the spelling of the cloud is kept", "fc01::1", "Ifc01:0:0::0001 I10.1.1.1", "Ifc01:0:0::0001"),
             ("mapped is the same", "10.1.1.1", "I::ffff:10.1.1.1 I10.1.1.2", "I::ffff:10.1.1.1"),
-            ("a name that is an address counts", "10.1.1.1", "H10.1.1.1 Hother I10.2.2.2", "H10.1.1.1 I10.2.2.2"),
+            (
+                "a hostname that is an IP address matches",
+                "10.1.1.1",
+                "H10.1.1.1 Hother I10.2.2.2",
+                "H10.1.1.1 I10.2.2.2",
+            ),
         ];
         for (case, annotation, cloud, expected) in cases {
-            assert_eq!(wanted(&annotated(annotation), &list(cloud)), Ok(Some(list(expected))), "{case}");
+            assert_eq!(desired(&annotated(annotation), &list(cloud)), Ok(Some(list(expected))), "{case}");
         }
     }
 
     #[test]
-    fn p05_an_address_that_the_cloud_does_not_know_is_an_error() {
-        let error = wanted(&annotated("10.2.2.2"), &list("I10.1.1.1 E55.55.55.55 Hn")).unwrap_err();
+    fn p05_an_address_that_the_cloud_does_not_report_is_an_error() {
+        let error = desired(&annotated("10.2.2.2"), &list("I10.1.1.1 E55.55.55.55 Hn")).unwrap_err();
         assert_eq!(error.to_string(), "failed to get node address from cloud provider that matches ip: 10.2.2.2");
-        let pair = wanted(&annotated("10.1.1.1,fc01::2"), &list("I10.1.1.1 Ifc01::1")).unwrap_err();
+        let pair = desired(&annotated("10.1.1.1,fc01::2"), &list("I10.1.1.1 Ifc01::1")).unwrap_err();
         assert_eq!(pair.to_string(), "failed to get node address from cloud provider that matches ip: fc01::2");
     }
 
     #[test]
-    fn p10_the_internal_addresses_are_the_annotated_ones_in_the_annotations_order() {
+    fn p10_internal_addresses_are_those_of_the_annotation_in_its_order() {
         let cloud = list("Hn I192.168.0.1 Ifd00:1:2:3:4:: I172.16.0.1 I2001:db2::1 I10.0.0.9 E132.143.154.163");
         let cases = [
             ("192.168.0.1", "I192.168.0.1"),
@@ -200,12 +205,12 @@ mod tests {
         ];
         for (annotation, internal) in cases {
             let expected = list(&format!("{internal} Hn E132.143.154.163"));
-            assert_eq!(wanted(&annotated(annotation), &cloud), Ok(Some(expected)), "P10 {annotation}");
+            assert_eq!(desired(&annotated(annotation), &cloud), Ok(Some(expected)), "P10 {annotation}");
         }
     }
 
     #[test]
-    fn an_annotation_that_is_not_an_address_or_a_pair_is_refused_with_the_reason() {
+    fn an_annotation_that_is_not_an_address_or_a_pair_is_rejected_with_the_reason() {
         let not_a_pair = NOT_A_PAIR;
         let cases = [
             ("P11", "", r#"could not parse """#),
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_does_not_become_one_by_losing_its_zeros() {
+    fn an_invalid_address_stays_invalid_without_its_zeros() {
         for text in [
             "",
             ".",
@@ -269,22 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn adding_addresses_adds_none_twice() {
+    fn no_address_is_appended_twice() {
         let mut p18 = list("E1.1.1.1 I10.1.1.1");
-        add(&mut p18, &list("E1.1.1.1 Hlocalhost"));
+        append_missing(&mut p18, &list("E1.1.1.1 Hlocalhost"));
         assert_eq!(p18, list("E1.1.1.1 I10.1.1.1 Hlocalhost"), "P18");
 
         let mut p19 = Vec::new();
-        add(&mut p19, &list("E1.1.1.1 E1.1.1.1"));
+        append_missing(&mut p19, &list("E1.1.1.1 E1.1.1.1"));
         assert_eq!(p19, list("E1.1.1.1"), "P19");
     }
 
     #[test]
-    fn the_list_is_written_if_it_differs_in_any_way() {
+    fn the_addresses_are_written_if_they_differ_in_any_way() {
         let cases = [
             ("A1", "I10.0.0.1 E1.1.1.1", "I10.0.0.1 E1.1.1.1", None),
             ("A2", "I10.0.0.1 E1.1.1.1", "I10.0.0.1 E2.2.2.2", Some("I10.0.0.1 E2.2.2.2")),
-            ("A3, the name is kept, last", "Hn I10.0.0.1", "I10.0.0.1", Some("I10.0.0.1 Hn")),
+            ("A3, the hostname is kept, last", "Hn I10.0.0.1", "I10.0.0.1", Some("I10.0.0.1 Hn")),
             ("A3, other type", "I10.0.0.1 E1.1.1.1", "I10.0.0.1", Some("I10.0.0.1")),
             ("A4", "I10.0.0.1", "I10.0.0.1 Hn", Some("I10.0.0.1 Hn")),
             ("A8", "I10.0.0.1", "", None),
@@ -293,8 +298,8 @@ mod tests {
             ("interleaved types", "", "E1.1.1.1 I1.2.3.4 I::1 E1.1.1.2", Some("E1.1.1.1 E1.1.1.2 I1.2.3.4 I::1")),
             ("interleaved, as stored", "E1.1.1.1 E1.1.1.2 I1.2.3.4", "E1.1.1.1 I1.2.3.4 E1.1.1.2", None),
             ("the same twice", "I10.0.0.1", "I10.0.0.1 I10.0.0.1", None),
-            ("NODE-21, every name", "Ha I1.1.1.1 Hb", "I1.1.1.1", Some("I1.1.1.1 Ha Hb")),
-            ("NODE-21, the cloud's name wins", "Ha", "Hb I1.1.1.1", Some("Hb I1.1.1.1")),
+            ("NODE-21, every hostname", "Ha I1.1.1.1 Hb", "I1.1.1.1", Some("I1.1.1.1 Ha Hb")),
+            ("NODE-21, the hostname from the cloud wins", "Ha", "Hb I1.1.1.1", Some("Hb I1.1.1.1")),
         ];
         for (case, now, cloud, expected) in cases {
             assert_eq!(decide(&recorded(now), &list(cloud)), Ok(expected.map(list)), "{case}");
@@ -302,12 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn the_check_before_initialisation_fails_also_without_any_cloud_address() {
-        assert_eq!(check(&node("n"), &[]), Ok(()));
-        assert_eq!(check(&annotated("10.0.0.1"), &list("I10.0.0.1")), Ok(()));
+    fn the_check_before_initialisation_fails_without_any_address_from_the_cloud() {
+        assert_eq!(check_node_ip(&node("n"), &[]), Ok(()));
+        assert_eq!(check_node_ip(&annotated("10.0.0.1"), &list("I10.0.0.1")), Ok(()));
         let ip = "10.0.0.1".parse().unwrap();
-        assert_eq!(check(&annotated("10.0.0.1"), &[]), Err(AddressError::NoMatch { ip }), "N22");
-        assert_eq!(wanted(&annotated("10.0.0.1"), &[]), Ok(None), "NODE-21 comes first");
-        assert!(matches!(check(&annotated("x"), &list("I10.0.0.1")), Err(AddressError::Malformed { .. })));
+        assert_eq!(check_node_ip(&annotated("10.0.0.1"), &[]), Err(AddressError::NoMatch { ip }), "N22");
+        assert_eq!(desired(&annotated("10.0.0.1"), &[]), Ok(None), "NODE-21 comes first");
+        assert!(matches!(check_node_ip(&annotated("x"), &list("I10.0.0.1")), Err(AddressError::Malformed { .. })));
     }
 }

@@ -1,6 +1,6 @@
-//! Booleans as Go reads them.
+//! Booleans in Go's syntax.
 
-/// Reads what Go's `strconv.ParseBool` reads, and nothing else.
+/// Parses exactly the spellings that Go's `strconv.ParseBool` accepts.
 ///
 /// ```
 /// assert_eq!(bowline_core::parse_bool("T"), Some(true));
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_spellings_of_go_are_read_and_no_others() {
+    fn only_the_spellings_of_go_are_accepted() {
         for text in ["1", "t", "T", "true", "TRUE", "True"] {
             assert_eq!(parse_bool(text), Some(true), "{text}");
         }

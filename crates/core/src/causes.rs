@@ -1,16 +1,16 @@
-//! Errors for people.
+//! Error messages with their chain of causes.
 
 use std::error::Error;
 
-/// An error with what is behind it, which is where the word of use is: `client error (Connect): tcp connect error: …`.
+/// Formats an error with all its causes, which usually name the actual problem: `client error (Connect): tcp connect error: …`.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        // Some errors quote their cause themselves.
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        // Some errors include their cause in their own message.
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }
@@ -24,25 +24,28 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Told(&'static str, Option<Box<Told>>);
+    struct TestError(&'static str, Option<Box<TestError>>);
 
-    impl fmt::Display for Told {
+    impl fmt::Display for TestError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(self.0)
         }
     }
 
-    impl Error for Told {
+    impl Error for TestError {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             self.1.as_deref().map(|cause| cause as _)
         }
     }
 
     #[test]
-    fn every_cause_is_told_once() {
-        let refused = || Some(Box::new(Told("connection refused", None)));
-        assert_eq!(with_causes(&Told("no answer", refused())), "no answer: connection refused");
-        assert_eq!(with_causes(&Told("no answer: connection refused", refused())), "no answer: connection refused");
-        assert_eq!(with_causes(&Told("no answer", None)), "no answer");
+    fn every_cause_appears_once() {
+        let refused = || Some(Box::new(TestError("connection refused", None)));
+        assert_eq!(with_causes(&TestError("request failed", refused())), "request failed: connection refused");
+        assert_eq!(
+            with_causes(&TestError("request failed: connection refused", refused())),
+            "request failed: connection refused"
+        );
+        assert_eq!(with_causes(&TestError("request failed", None)), "request failed");
     }
 }

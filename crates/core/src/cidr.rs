@@ -1,10 +1,10 @@
-//! Ranges of addresses, as the API server reads them (K-10).
+//! CIDRs, parsed as leniently as the API server parses them (K-10).
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// One range, without host bits. A range of IPv4 addresses in the guise of IPv6 is one of IPv4.
+/// Parses a CIDR. Host bits are cleared, and an IPv4-mapped IPv6 CIDR becomes an IPv4 CIDR.
 pub fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let length = decimal(length)?;
@@ -12,7 +12,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     Some(canonical_cidr(IpNet::new(address, length).ok()?))
 }
 
-/// The one way to write this range: host bits are cleared, and a range of IPv4 in the clothes of IPv6 is one of IPv4.
+/// Returns the canonical form of a CIDR: host bits are cleared, and an IPv4-mapped IPv6 CIDR becomes an IPv4 CIDR.
 pub fn canonical_cidr(range: IpNet) -> IpNet {
     match range.trunc() {
         IpNet::V6(range) => mapped(range).map_or(IpNet::V6(range), IpNet::V4),
@@ -24,13 +24,13 @@ fn mapped(range: Ipv6Net) -> Option<Ipv4Net> {
     Ipv4Net::new(range.network().to_ipv4_mapped()?, range.prefix_len().checked_sub(96)?).ok()
 }
 
-// upstream: `010.0.0.0/8` is `10.0.0.0/8`. The API server takes it, so there are objects that say it.
+// upstream: `010.0.0.0/8` is `10.0.0.0/8`. The API server accepts it, so stored objects may contain it.
 fn parse_v4(text: &str) -> Option<Ipv4Addr> {
     let octets = text.split('.').map(decimal).collect::<Option<Vec<u8>>>()?;
     <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
 }
 
-/// Digits and nothing else; zeros may lead.
+/// Parses decimal digits; leading zeros are allowed, a sign is not.
 fn decimal(text: &str) -> Option<u8> {
     let digits = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
     let zeros_cut = text.trim_start_matches('0');
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_leniently_as_the_api_server_does_and_no_more() {
+    fn cidrs_are_parsed_as_leniently_as_by_the_api_server() {
         let table = [
             ("10.1.2.3/8", Some("10.0.0.0/8")),
             ("010.0.0.0/08", Some("10.0.0.0/8")),

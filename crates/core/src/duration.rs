@@ -1,15 +1,14 @@
-//! Durations as Go writes them: `300ms`, `1m30s`, `2h`, `0`.
+//! Durations in Go's syntax: `300ms`, `1m30s`, `2h`, `0`.
 //!
-//! The values of flags come from manifests written for Go programs, so what Go reads is read here to the same
-//! nanosecond, and what Go refuses is refused. A negative duration is refused, too: no option of ours has a use for
-//! one.
+//! Flag values come from manifests written for Go programs, so this parser accepts what Go accepts, with the same result to the
+//! nanosecond, and rejects what Go rejects. It also rejects negative durations, which are invalid for every option of Bowline.
 
 use std::time::Duration;
 
-/// The longest duration that Go can hold, some 292 years.
+/// Longest duration that Go can represent, about 292 years.
 const LONGEST: u128 = i64::MAX as u128;
 
-/// The units, in nanoseconds. Both letters that look like a micro sign are one.
+/// Units in nanoseconds. Both Unicode code points for "micro" are accepted.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -25,7 +24,7 @@ const SECOND: u64 = 1_000_000_000;
 
 const EXPECTED: &str = "expected a duration such as 300ms, 1m30s or 2h";
 
-/// Reads a duration as Go's flags do. The message says what would be right.
+/// Parses a duration as Go's flag package does. The error message contains the expected syntax.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +43,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// The sum of terms such as `1m` and `30s`, of which there is at least one.
+/// Sums terms such as `1m` and `30s`; at least one is required.
 fn sum(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Err(EXPECTED.to_owned());
@@ -52,9 +51,9 @@ fn sum(text: &str) -> Result<u64, String> {
     let mut rest = text;
     let mut total: u128 = 0;
     while !rest.is_empty() {
-        let (term, behind) = Term::split(rest)?;
+        let (term, remainder) = Term::split(rest)?;
         total = total.saturating_add(term.nanoseconds()?);
-        rest = behind;
+        rest = remainder;
     }
     if total > LONGEST {
         return Err(too_long());
@@ -63,7 +62,7 @@ fn sum(text: &str) -> Result<u64, String> {
 }
 
 fn too_long() -> String {
-    format!("longer than the longest duration there is, {}", format_duration(Duration::from_nanos(i64::MAX as u64)))
+    format!("longer than the maximum duration, {}", format_duration(Duration::from_nanos(i64::MAX as u64)))
 }
 
 /// A number with its unit, such as `1.5h`.
@@ -74,7 +73,7 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// The first term of `text` and what is behind it.
+    /// Splits off the first term of `text` and returns it with the remainder.
     fn split(text: &'a str) -> Result<(Term<'a>, &'a str), String> {
         let (whole, rest) = split_digits(text);
         let (fraction, rest) = match rest.strip_prefix('.') {
@@ -98,7 +97,7 @@ impl<'a> Term<'a> {
         Ok(whole * u128::from(self.unit) + u128::from(self.fraction_nanoseconds()))
     }
 
-    // upstream: Go computes the fraction in floating point, from as many digits as fit in 63 bits, and cuts the result.
+    // upstream: Go computes the fraction in floating point, from as many digits as fit in 63 bits, and truncates the result.
     // Computed exactly, 0.3333333333333333333h would be a nanosecond short of 20m.
     fn fraction_nanoseconds(&self) -> u64 {
         const FITS: u64 = i64::MAX as u64;
@@ -124,14 +123,14 @@ fn nanoseconds_of(unit: &str) -> Result<u64, String> {
         return Ok(*nanoseconds);
     }
     Err(match unit {
-        "" => "the unit is missing; write 30s for thirty seconds, or 5m for five minutes".to_owned(),
-        "d" => "there is no unit \"d\"; write 24h for a day".to_owned(),
-        "w" => "there is no unit \"w\"; write 168h for a week".to_owned(),
-        _ => format!("there is no unit {unit:?}; the units are ns, us, ms, s, m and h"),
+        "" => "missing unit; write 30s for thirty seconds, or 5m for five minutes".to_owned(),
+        "d" => "unknown unit \"d\"; write 24h for a day".to_owned(),
+        "w" => "unknown unit \"w\"; write 168h for a week".to_owned(),
+        _ => format!("unknown unit {unit:?}; the units are ns, us, ms, s, m and h"),
     })
 }
 
-/// Writes a duration as Go does: `1m30s`, `12h0m0s`, `0s`.
+/// Formats a duration as Go does: `1m30s`, `12h0m0s`, `0s`.
 pub fn format_duration(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
     let second = u128::from(SECOND);
@@ -152,7 +151,7 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// `value / unit` in decimal, exactly; `unit` is a power of ten.
+/// Formats `value / unit` as an exact decimal; `unit` is a power of ten.
 fn decimal(value: u128, unit: u128) -> String {
     let (whole, fraction) = (value / unit, value % unit);
     if fraction == 0 {
@@ -170,7 +169,7 @@ mod tests {
     const HOUR: u64 = 60 * MINUTE;
 
     #[test]
-    fn what_go_reads_is_read_to_the_same_nanosecond() {
+    fn durations_are_parsed_as_by_go_to_the_nanosecond() {
         let cases = [
             ("0", 0),
             ("+0", 0),
@@ -209,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_with_what_would_be_right() {
+    fn an_invalid_duration_is_rejected_with_the_expected_syntax() {
         let cases = [
             ("", "such as 300ms, 1m30s or 2h"),
-            ("3", "the unit is missing; write 30s"),
-            ("1m30", "the unit is missing"),
+            ("3", "missing unit; write 30s"),
+            ("1m30", "missing unit"),
             ("-", "such as 300ms"),
             ("+", "such as 300ms"),
             ("s", "such as 300ms"),
@@ -223,27 +222,27 @@ mod tests {
             ("--1s", "such as 300ms"),
             ("five minutes", "such as 300ms"),
             (" 5s", "such as 300ms"),
-            ("5s ", "there is no unit \"s \""),
-            ("1d", "there is no unit \"d\"; write 24h"),
+            ("5s ", "unknown unit \"s \""),
+            ("1d", "unknown unit \"d\"; write 24h"),
             ("1w", "write 168h"),
             ("3S", "the units are ns, us, ms, s, m and h"),
             ("\u{85}\u{85}", "such as 300ms"),
             ("-1s", "must not be negative"),
             ("-1m30s", "must not be negative"),
-            ("9223372036854775808ns", "longer than the longest"),
-            ("9223372036854775.808us", "longer than the longest"),
-            ("9223372036854ms775us808ns", "longer than the longest"),
-            ("3000000h", "longer than the longest"),
-            ("99999999999999999999999999999999999999999999h", "longer than the longest"),
+            ("9223372036854775808ns", "longer than the maximum"),
+            ("9223372036854775.808us", "longer than the maximum"),
+            ("9223372036854ms775us808ns", "longer than the maximum"),
+            ("3000000h", "longer than the maximum"),
+            ("99999999999999999999999999999999999999999999h", "longer than the maximum"),
         ];
-        for (text, says) in cases {
+        for (text, expected) in cases {
             let error = parse_duration(text).unwrap_err();
-            assert!(error.contains(says), "{text:?} should say {says:?}: {error}");
+            assert!(error.contains(expected), "{text:?}: expected {expected:?} in {error:?}");
         }
     }
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn durations_are_formatted_as_by_go() {
         let cases = [
             (0, "0s"),
             (1, "1ns"),
@@ -261,8 +260,12 @@ mod tests {
         ];
         for (nanoseconds, text) in cases {
             assert_eq!(format_duration(Duration::from_nanos(nanoseconds)), text);
-            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanoseconds)), "{text} is read back");
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_nanos(nanoseconds)),
+                "{text} parses to the same duration"
+            );
         }
-        assert!(format_duration(Duration::MAX).ends_with("15.999999999s"), "longer than Go can hold, and still told");
+        assert!(format_duration(Duration::MAX).ends_with("15.999999999s"), "formatted although Go cannot represent it");
     }
 }

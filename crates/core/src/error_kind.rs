@@ -1,58 +1,58 @@
-//! Kinds of errors, and when trying again makes sense: what every part of the manager branches on.
+//! Error kinds and retry advice, on which every part of the manager branches.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What callers branch on. Nothing branches on the text of a message.
+/// Kind of an error. Callers branch on it, never on the text of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// What the operation was about does not exist. For instances this is an answer
-    /// ([`Gone`](crate::InstanceState::Gone)), not an error; as an error it says that something *needed* is missing.
+    /// A resource that the operation needs does not exist. A missing instance is not an error but a result
+    /// ([`Gone`](crate::InstanceState::Gone)).
     NotFound,
-    /// A thing of that name exists and is not ours.
+    /// A resource of that name exists and belongs to another owner.
     AlreadyExists,
-    /// Another client changed the resource since it was read; observe it again.
+    /// Another client changed the resource since it was read. Observe it again before the next write.
     Conflict,
-    /// The cloud wants fewer calls.
+    /// The cloud throttles the client: too many calls in too short a time.
     RateLimited,
-    /// The account may have no more of these.
+    /// The quota of the account is used up.
     QuotaExceeded,
     /// The credentials are missing, wrong or expired.
     Unauthenticated,
-    /// The credentials are right and do not suffice.
+    /// The credentials are valid but lack the permission.
     PermissionDenied,
-    /// The configuration or an annotation is wrong.
+    /// The configuration or an annotation is invalid.
     InvalidConfig,
-    /// The cloud, or this provider, cannot do that at all.
+    /// The cloud, or this provider, does not support the operation.
     Unsupported,
-    /// Another component does this here; that is a success without a result.
+    /// Another component is responsible for the operation. Callers treat this as success without a result.
     ImplementedElsewhere,
-    /// It is being done and takes a while.
+    /// The operation has started and is still running.
     InProgress,
-    /// The cloud does not answer, or answers that it is broken.
+    /// The cloud is unreachable, or reports an internal error.
     Unavailable,
-    /// We stopped waiting, because we are stopping.
+    /// The operation was abandoned because the process is shutting down.
     Cancelled,
-    /// The cloud answered something that we do not understand. Never taken for "there is none".
+    /// The cloud returned a response that the provider does not understand. It never counts as "not found".
     Unexpected,
 }
 
-/// When trying again makes sense.
+/// Retry advice of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// Later and later.
+    /// Retry with exponential back-off.
     Backoff,
-    /// The cloud said when.
+    /// Retry after this delay, as requested by the cloud.
     After(Duration),
-    /// Only after something has changed: the object, the configuration, the account.
+    /// Do not retry until the object, the configuration or the account has changed.
     Never,
 }
 
 impl ErrorKind {
-    /// As a metric label and log field.
+    /// Returns the value of the metric label and log field for this kind.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::NotFound => "not_found",
@@ -72,14 +72,14 @@ impl ErrorKind {
         }
     }
 
-    /// The same call may succeed a moment later, so it is worth a retry.
+    /// Returns whether the same call may succeed a moment later, so that an immediate retry is worthwhile.
     pub fn is_transient(self) -> bool {
         matches!(self, ErrorKind::RateLimited | ErrorKind::Unavailable)
     }
 
-    /// The cloud understood the call and rejects it, now and on a retry: a step that is
-    /// [dispensable](crate::Step::dispensable) is left out then.
-    pub fn is_refusal(self) -> bool {
+    /// Returns whether the cloud understood the call and rejected it, and would reject a retry as well. A
+    /// [best-effort](crate::Step::best_effort) step is then skipped.
+    pub fn is_rejection(self) -> bool {
         matches!(
             self,
             ErrorKind::NotFound
@@ -91,22 +91,20 @@ impl ErrorKind {
         )
     }
 
-    /// What a person can do about it, as a sentence; empty where waiting is all.
+    /// Returns one sentence with the remedy for an operator; empty if there is nothing to do but wait.
     pub fn advice(self) -> &'static str {
         match self {
             ErrorKind::Unauthenticated => "Check the provider's credentials: they are missing, wrong or expired.",
-            ErrorKind::PermissionDenied => "Give the provider's credentials the right to do this.",
-            ErrorKind::InvalidConfig => {
-                "Correct what it complains about: in the object, or in the provider's configuration."
-            }
+            ErrorKind::PermissionDenied => "Grant the provider's credentials the permission for this operation.",
+            ErrorKind::InvalidConfig => "Correct the invalid value in the object or in the provider's configuration.",
             ErrorKind::QuotaExceeded => {
-                "Raise the account's quota, or free some of it; where addresses have run out, the subnet needs more."
+                "Raise the account's quota or free some of it; if the subnet is out of addresses, enlarge it or add one."
             }
             _ => "",
         }
     }
 
-    /// What is advised unless the provider knows better.
+    /// Returns the retry advice for errors whose provider gives none.
     pub fn default_retry(self) -> Retry {
         match self {
             ErrorKind::NotFound

@@ -1,4 +1,4 @@
-//! What initialising a Node changes on it (NODE-6 to NODE-18).
+//! Initialisation of Nodes: provider ID, labels, annotations and taints (NODE-6 to NODE-18).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,55 +8,55 @@ use crate::node_annotations::{self, AnnotationValues};
 use crate::well_known::{INSTANCE_TYPE, LABEL_PAIRS, REGION, UNINITIALIZED_TAINT, ZONE};
 use crate::{FieldChange, Instance, Node, NodeName, Opaque, Plan, ProviderId, Step, Taint, Verb};
 
-/// Everything that lands on the Node in one write: all of it or nothing.
+/// Changes that initialise a Node, applied in a single write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeChange {
-    /// The Node, and the state of it that this was decided on.
+    /// Name of the Node.
     pub node: NodeName,
-    /// Not another Node of the same name.
+    /// UID of the Node, which rules out another Node of the same name.
     pub uid: String,
-    /// If the Node has moved on from here, the decision is made anew.
+    /// Resource version that the decision is based on. If the Node has changed since, the decision is repeated.
     pub resource_version: String,
-    /// To be set; `None` if the Node has one.
+    /// Provider ID to set; `None` if the Node has one already.
     pub provider_id: Option<ProviderId>,
-    /// To be set; only those that differ.
+    /// Labels to set, limited to those that differ.
     pub labels: BTreeMap<String, String>,
-    /// To be set; only those that differ.
+    /// Annotations to set, limited to those that differ.
     pub annotations: AnnotationValues,
-    /// The whole new list: without the init taint, the others in their order.
+    /// New list of taints: the existing ones in their order, without the uninitialized taint.
     pub taints: Vec<Taint>,
-    /// What was asked for and not done, and why: for the log.
+    /// One message for each rejected label or annotation, for the log.
     pub warnings: Vec<String>,
 }
 
-/// Why a Node cannot be initialised yet. Its taint stays.
+/// Reason why a Node cannot be initialised yet. The Node keeps its taint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InitializeError {
-    /// Neither the cloud nor the Node has a provider ID; later it could never be set (NODE-9).
+    /// Neither the cloud nor the Node has a provider ID, and it could not be set later (NODE-9).
     #[error("cloud provider does not set node provider ID for node {node}")]
     NoProviderId {
-        /// The Node.
+        /// Name of the Node.
         node: NodeName,
     },
-    /// The address that the kubelet was told to use is not among the cloud's (NODE-11).
+    /// The kubelet's `--node-ip` is not an address of the machine in the cloud (NODE-11).
     #[error(
         "failed to get node modifiers from cloud provider: provided node ip for node {:?} is not valid: {source}",
         .node.as_str()
     )]
     ProvidedNodeIp {
-        /// The Node.
+        /// Name of the Node.
         node: NodeName,
-        /// What is wrong.
+        /// Cause.
         source: AddressError,
     },
 }
 
-/// What initialising `node` as `instance` changes.
+/// Decides the changes that initialise `node` as `instance`.
 pub fn decide(node: &Node, instance: &Instance) -> Result<NodeChange, InitializeError> {
     if node.provider_id.is_none() && instance.provider_id.is_none() {
         return Err(InitializeError::NoProviderId { node: node.name.clone() });
     }
-    addresses::check(node, &instance.addresses)
+    addresses::check_node_ip(node, &instance.addresses)
         .map_err(|source| InitializeError::ProvidedNodeIp { node: node.name.clone(), source })?;
     let (labels, mut warnings) = labels(node, instance);
     let annotations =
@@ -66,7 +66,7 @@ pub fn decide(node: &Node, instance: &Instance) -> Result<NodeChange, Initialize
         node: node.name.clone(),
         uid: node.uid.clone(),
         resource_version: node.resource_version.clone(),
-        // An ID that the Node has is never changed, even if the cloud has another one (NODE-17).
+        // An existing provider ID is never changed, even if the cloud reports another one (NODE-17).
         provider_id: if node.provider_id.is_none() { instance.provider_id.clone() } else { None },
         labels,
         annotations: annotations.values,
@@ -75,7 +75,7 @@ pub fn decide(node: &Node, instance: &Instance) -> Result<NodeChange, Initialize
     })
 }
 
-/// The new-style labels that must be set because the old-style ones say something else (NODE-18); empty as a rule.
+/// Returns the GA labels to set because they differ from their beta labels (NODE-18); usually none.
 pub fn mirrored_labels(node: &Node) -> BTreeMap<String, String> {
     LABEL_PAIRS
         .iter()
@@ -86,26 +86,27 @@ pub fn mirrored_labels(node: &Node) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The labels for type, zone and region that differ from those of the machine as it is now. What the cloud does not say stays.
+/// Returns the labels for instance type, zone and region that differ from the current values in the cloud. Labels whose value the
+/// cloud does not report are kept.
 pub fn refreshed_labels(node: &Node, instance: &Instance) -> BTreeMap<String, String> {
     let mut labels = cloud_labels(instance);
     labels.retain(|key, value| node.labels.get(key) != Some(value));
     labels
 }
 
-/// The labels to set, and what is to be said about those that are not.
+/// Returns the labels to set, and a message for each label that is rejected.
 fn labels(node: &Node, instance: &Instance) -> (BTreeMap<String, String>, Vec<String>) {
     let mut labels = cloud_labels(instance);
     let mut warnings = Vec::new();
     for (key, value) in &instance.labels {
         let existing = labels.get(key).or_else(|| node.labels.get(key));
-        match judge(key, value, existing) {
-            Judgement::Set => {
+        match check_label(key, value, existing) {
+            LabelDecision::Set => {
                 labels.insert(key.clone(), value.clone());
             }
-            Judgement::Drop => {}
-            Judgement::Warn(why) => {
-                warnings.push(format!("label {key}={value} is not put on node {}: {why}", node.name))
+            LabelDecision::Unchanged => {}
+            LabelDecision::Reject(why) => {
+                warnings.push(format!("label {key}={value} is not set on node {}: {why}", node.name))
             }
         }
     }
@@ -113,7 +114,8 @@ fn labels(node: &Node, instance: &Instance) -> (BTreeMap<String, String>, Vec<St
     (labels, warnings)
 }
 
-/// Type, zone and region under both of their names, as far as the cloud says them. These overwrite (NODE-12).
+/// Returns instance type, zone and region under their beta and GA names, if the cloud reports them. They replace existing values
+/// (NODE-12).
 fn cloud_labels(instance: &Instance) -> BTreeMap<String, String> {
     [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)]
         .into_iter()
@@ -122,35 +124,36 @@ fn cloud_labels(instance: &Instance) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What becomes of an additional label.
-enum Judgement {
+/// Decision about an additional label.
+enum LabelDecision {
     Set,
-    Drop,
-    Warn(String),
+    Unchanged,
+    /// Rejected for this reason.
+    Reject(String),
 }
 
-/// Additional labels neither enter Kubernetes' own namespaces nor replace anything (NODE-13).
-fn judge(key: &str, value: &str, existing: Option<&String>) -> Judgement {
+/// Rejects additional labels in the namespaces of Kubernetes and those that would replace an existing value (NODE-13).
+fn check_label(key: &str, value: &str, existing: Option<&String>) -> LabelDecision {
     match existing {
         _ if is_kubernetes_namespace(key) => {
-            Judgement::Warn("keys under kubernetes.io and k8s.io are not for clouds to set".to_owned())
+            LabelDecision::Reject("keys under kubernetes.io and k8s.io are reserved".to_owned())
         }
-        None => Judgement::Set,
-        Some(existing) if existing == value => Judgement::Drop,
-        Some(existing) => Judgement::Warn(format!("the node has the value {existing:?} already")),
+        None => LabelDecision::Set,
+        Some(existing) if existing == value => LabelDecision::Unchanged,
+        Some(existing) => LabelDecision::Reject(format!("the node already has the value {existing:?}")),
     }
 }
 
-/// `(^|\.)(kubernetes|k8s)\.io/`, anywhere in the key.
+/// Returns whether `(^|\.)(kubernetes|k8s)\.io/` matches anywhere in the key.
 pub(crate) fn is_kubernetes_namespace(key: &str) -> bool {
     const DOMAINS: [(&str, &str); 2] = [("kubernetes.io/", ".kubernetes.io/"), ("k8s.io/", ".k8s.io/")];
     DOMAINS.iter().any(|(domain, below)| key.starts_with(domain) || key.contains(below))
 }
 
-// ---- what people read
+// ---- dry run
 
 impl NodeChange {
-    /// The change as a plan, for a dry run: one step, because it is one write.
+    /// Returns the change as a plan for a dry run. It has one step, because the change is one write.
     pub fn plan(&self) -> Plan {
         let set = |field: String, to: &str| FieldChange { field, from: None, to: Some(to.to_owned()) };
         let provider_id = self.provider_id.iter().map(|id| set("spec.providerID".to_owned(), id.as_str()));
@@ -182,7 +185,7 @@ mod tests {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// A Node with the init taint, as a kubelet registers it.
+    /// Returns a Node with the uninitialized taint, as a kubelet registers it.
     fn fresh() -> Node {
         Node { taints: vec![taint(UNINITIALIZED_TAINT, NO_SCHEDULE)], ..node("node0") }
     }
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_gets_its_id_and_loses_its_taint_in_one_change_of_the_state_it_was_decided_on() {
+    fn a_node_gets_its_provider_id_and_loses_its_taint_in_one_change() {
         let change = decide(&fresh(), &machine()).unwrap();
         let expected = NodeChange {
             node: "node0".into(),
@@ -208,23 +211,23 @@ mod tests {
             taints: Vec::new(),
             warnings: Vec::new(),
         };
-        assert_eq!(change, expected, "N1, N3 (no type is known: no type labels), M1, M3");
+        assert_eq!(change, expected, "N1, N3 (unknown instance type: no type labels), M1, M3");
     }
 
     #[test]
-    fn labels_that_follow_the_machine_are_those_that_differ() {
+    fn refreshed_labels_are_those_that_differ_from_the_cloud() {
         let labels = [("beta.kubernetes.io/instance-type", "small"), ("node.kubernetes.io/instance-type", "small")];
         let zone = [("failure-domain.beta.kubernetes.io/zone", "a"), ("topology.kubernetes.io/zone", "a")];
         let node = Node { labels: map(&[&labels[..], &zone].concat()), ..node("node0") };
         let sized = |size: &str| Instance { instance_type: size.to_owned(), zone: "a".to_owned(), ..machine() };
         assert_eq!(refreshed_labels(&node, &sized("small")), map(&[]));
-        assert_eq!(refreshed_labels(&node, &sized("")), map(&[]), "the cloud does not say");
+        assert_eq!(refreshed_labels(&node, &sized("")), map(&[]), "the cloud reports no type");
         let large = [("beta.kubernetes.io/instance-type", "large"), ("node.kubernetes.io/instance-type", "large")];
         assert_eq!(refreshed_labels(&node, &sized("large")), map(&large));
     }
 
     #[test]
-    fn the_addresses_that_follow_the_initialisation() {
+    fn addresses_after_initialisation() {
         let three = "Hnode0.cloud.internal I10.0.0.1 E132.143.154.163";
         let two = "I10.0.0.1 E132.143.154.163";
         let two_and_name = "I10.0.0.1 E132.143.154.163 Hnodeoverriden";
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn n23_a_type_that_the_cloud_knows_replaces_the_one_on_the_node() {
+    fn n23_the_instance_type_of_the_cloud_replaces_the_label_of_the_node() {
         let mut node = fresh();
         node.labels = map(&[("node.kubernetes.io/instance-type", "x")]);
         let instance = Instance { instance_type: "y".to_owned(), ..machine() };
@@ -264,11 +267,11 @@ mod tests {
         assert_eq!(decide(&node, &instance).unwrap().labels, both);
 
         node.labels = both;
-        assert_eq!(decide(&node, &instance).unwrap().labels, BTreeMap::new(), "what is right already is not written");
+        assert_eq!(decide(&node, &instance).unwrap().labels, BTreeMap::new(), "correct labels are not written again");
     }
 
     #[test]
-    fn all_taints_with_the_init_key_go_and_the_others_keep_their_order() {
+    fn all_uninitialized_taints_are_removed_and_other_taints_keep_their_order() {
         let other = |key: &str| taint(key, NO_SCHEDULE);
         let init = |effect| taint(UNINITIALIZED_TAINT, effect);
         let cases = [
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn n09_a_node_ip_that_is_none_keeps_the_node_tainted() {
+    fn n09_an_invalid_node_ip_keeps_the_node_tainted() {
         let error = decide(&annotated("invalid-ip"), &machine()).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn n22_a_node_ip_without_any_cloud_address_keeps_the_node_tainted() {
+    fn n22_a_node_ip_without_any_address_from_the_cloud_keeps_the_node_tainted() {
         let error = decide(&annotated("10.0.0.1"), &machine()).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_the_node_has_stays_whatever_the_cloud_says() {
+    fn an_existing_provider_id_is_never_changed() {
         let node = Node { provider_id: ProviderId::new("test-provider-id"), ..fresh() };
         let silent = Instance { provider_id: None, ..machine() };
         for (case, instance) in [("N10, NODE-8", silent), ("NODE-17", machine())] {
@@ -317,16 +320,16 @@ mod tests {
         }
     }
 
-    /// N11 and M2 initialise such a node without an ID for clouds of the retired first interface; ours, as M4, does not,
-    /// because the ID could never be set later.
+    /// N11 and M2 initialise such a Node without an ID, for clouds with the obsolete `Instances` interface. Bowline, as in M4, does
+    /// not, because the ID could not be set later.
     #[test]
-    fn m04_without_an_id_from_either_side_the_node_stays_tainted() {
+    fn m04_without_any_provider_id_the_node_stays_tainted() {
         let error = decide(&fresh(), &Instance { provider_id: None, ..machine() }).unwrap_err();
         assert_eq!(error.to_string(), "cloud provider does not set node provider ID for node node0");
     }
 
     #[test]
-    fn n13_additional_labels_are_put_beside_zone_and_region() {
+    fn n13_additional_labels_are_set_along_with_zone_and_region() {
         let custom = [("my.custom.label/foo", "bar"), ("topology.k8s.cp/zone-id", "az1")];
         let instance = Instance { region: "r".to_owned(), labels: map(&custom), ..machine() };
         let change = decide(&fresh(), &instance).unwrap();
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn n14_additional_labels_do_not_enter_the_namespaces_of_kubernetes() {
+    fn n14_additional_labels_in_the_namespaces_of_kubernetes_are_rejected() {
         let forbidden =
             ["topology.kubernetes.io/region", "topology.k8s.io/region", "kubernetes.io/region", "k8s.io/region"];
         let labels = map(&forbidden.map(|key| (key, "other")));
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespaces_of_kubernetes_are_told_from_those_that_look_like_them() {
+    fn the_namespaces_of_kubernetes_are_recognised() {
         for key in ["kubernetes.io/x", "a.kubernetes.io/x", "k8s.io/x", "a.b.k8s.io/x", "a/b.k8s.io/x"] {
             assert!(is_kubernetes_namespace(key), "{key}");
         }
@@ -358,13 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn n15_a_label_that_the_node_has_stays_and_only_a_conflict_is_worth_a_warning() {
+    fn n15_an_existing_label_is_kept_and_a_conflict_gives_a_warning() {
         let instance = Instance { labels: map(&[("my.custom.label/foo", "bar")]), ..machine() };
         let with = |value| Node { labels: map(&[("my.custom.label/foo", value)]), ..fresh() };
 
         let conflict = decide(&with("fizz"), &instance).unwrap();
         assert_eq!(conflict.labels, BTreeMap::new());
-        let warning = "label my.custom.label/foo=bar is not put on node node0: the node has the value \"fizz\" already";
+        let warning = "label my.custom.label/foo=bar is not set on node node0: the node already has the value \"fizz\"";
         assert_eq!(conflict.warnings, vec![warning.to_owned()]);
 
         let agreed = decide(&with("bar"), &instance).unwrap();
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_style_labels_are_mirrored_to_the_new_style() {
+    fn beta_labels_are_mirrored_to_ga_labels() {
         let beta = [(ZONE.beta, "foo"), (REGION.beta, "bar"), (INSTANCE_TYPE.beta, "the-best-type")];
         let ga = [(ZONE.ga, "foo"), (REGION.ga, "bar"), (INSTANCE_TYPE.ga, "the-best-type")];
         let differing = [(ZONE.ga, "a"), (REGION.ga, "b"), (INSTANCE_TYPE.ga, "c")];
@@ -394,8 +397,8 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_prints_what_would_be_written() {
-        let annotations = map(&[("a.example/rack", "r1"), ("kubernetes.io/rack", "refused")]);
+    fn a_dry_run_prints_the_changes() {
+        let annotations = map(&[("a.example/rack", "r1"), ("kubernetes.io/rack", "rejected")]);
         let instance = Instance { region: "r".to_owned(), annotations, ..machine() };
         let text = decide(&fresh(), &instance).unwrap().to_string();
         let expected = "update Node node0

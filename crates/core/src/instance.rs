@@ -1,4 +1,4 @@
-//! A machine, as a cloud tells of it.
+//! Machines of a cloud.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,67 +8,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Address, Node, NodeName, ProviderId};
 
-/// What is known of a Node when its machine is asked for. A provider looks up by `provider_id` if there is one, and only
-/// else by name.
+/// Reference to the machine of a Node. Providers look the machine up by `provider_id`, and by name only if there is no provider ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRef {
-    /// The Node that asks.
+    /// Name of the Node.
     pub node: NodeName,
-    /// Which machine it is, if that is known.
+    /// Provider ID of the machine, if the Node has one.
     pub provider_id: Option<ProviderId>,
-    /// What the machine's firmware says of itself; a stronger key than a name, where a cloud knows it.
+    /// UUID that the machine's firmware reports. For clouds that know it, a more reliable key than the name.
     pub system_uuid: Option<String>,
 }
 
-/// What a cloud says of a machine. There is no "perhaps": a provider that is not sure returns an error.
+/// State of a machine in the cloud. There is no "unknown" state: a provider that is not certain returns an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstanceState {
-    /// It exists and is not known to be stopped.
+    /// The machine exists and is not known to be stopped.
     Running(Arc<Instance>),
-    /// It exists and is powered off, suspended or the like.
+    /// The machine exists and is powered off, suspended or otherwise stopped.
     Stopped(Arc<Instance>),
-    /// The cloud answered, completely, and has no such machine. Only this may lead to the deletion of a Node.
+    /// The cloud returned a complete response without the machine. Only this state can lead to the deletion of a Node.
     Gone,
-    /// The provider declines: the node may be anybody's, and nothing about it is to change.
+    /// The provider is not responsible for the Node. No controller changes it.
     NotMine,
 }
 
-/// A machine's metadata. An empty text or list means "the cloud does not say", and changes nothing on the Node.
+/// Metadata of a machine. An empty string or list means that the cloud does not report the value; the Node keeps its own.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// The cloud's own key for it, without the prefix: what [`ProviderId`]s and listings are matched by.
+    /// ID of the machine in the cloud, without the prefix of the [`ProviderId`]. Provider IDs and listings are matched by it.
     pub id: String,
-    /// The name under which a Node without provider ID is looked for.
+    /// Name of the machine, by which a Node without a provider ID is looked up.
     pub name: String,
-    /// What goes into `spec.providerID`: stable for ever once written.
+    /// Value for `spec.providerID`. It must never change once it is written.
     pub provider_id: Option<ProviderId>,
-    /// The kind of machine.
+    /// Instance type.
     #[serde(default)]
     pub instance_type: String,
-    /// The failure domain.
+    /// Zone (failure domain).
     #[serde(default)]
     pub zone: String,
-    /// The region around it.
+    /// Region.
     #[serde(default)]
     pub region: String,
-    /// In the order that the Node should have them in.
+    /// Addresses, in the order in which the Node gets them.
     #[serde(default)]
     pub addresses: Vec<Address>,
-    /// Further labels for the Node, put on once, at initialisation.
+    /// Additional labels for the Node, set once at initialisation.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the Node that the provider owns, by the rules of [`node_annotations`](crate::node_annotations): written
-    /// at initialisation and kept in sync after it.
+    /// Node annotations that the provider owns ([`node_annotations`](crate::node_annotations)): set at initialisation and kept in
+    /// sync afterwards.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// The pod ranges that the cloud itself leads to the machine, where it does.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pod_ranges: Vec<IpNet>,
+    /// Pod CIDRs that the cloud itself routes to the machine.
+    #[serde(rename = "podRanges", default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_cidrs: Vec<IpNet>,
 }
 
 impl InstanceRef {
-    /// How `node` asks for its machine.
+    /// Returns the reference to the machine of `node`.
     pub fn of(node: &Node) -> InstanceRef {
         InstanceRef {
             node: node.name.clone(),
@@ -79,7 +78,7 @@ impl InstanceRef {
 }
 
 impl InstanceState {
-    /// The metadata, if the machine exists.
+    /// Returns the metadata if the machine exists.
     pub fn instance(&self) -> Option<&Arc<Instance>> {
         match self {
             InstanceState::Running(instance) | InstanceState::Stopped(instance) => Some(instance),

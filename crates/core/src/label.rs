@@ -1,31 +1,31 @@
 //! Values of Kubernetes labels.
 
-/// Longest value of a label.
-const LONGEST: usize = 63;
+/// Maximum length of a label value.
+const MAX_LENGTH: usize = 63;
 
-/// Returns whether Kubernetes takes this as the value of a label.
+/// Returns whether Kubernetes accepts this as the value of a label.
 pub fn is_label_value(text: &str) -> bool {
-    let ends_well = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    text.len() <= LONGEST
+    let is_edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= MAX_LENGTH
         && text.chars().all(is_label_char)
-        && ends_well(text.chars().next())
-        && ends_well(text.chars().next_back())
+        && is_edge(text.chars().next())
+        && is_edge(text.chars().next_back())
 }
 
-/// Returns the nearest value that Kubernetes takes: each run of characters that it does not take becomes one `-`.
+/// Converts text to a valid label value: each run of invalid characters becomes one `-`, and the result is trimmed and truncated.
 pub fn label_value(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut is_in_run = false;
     for c in text.chars() {
-        let fits = is_label_char(c);
-        if fits || !is_in_run {
-            value.push(if fits { c } else { '-' });
+        let is_valid = is_label_char(c);
+        if is_valid || !is_in_run {
+            value.push(if is_valid { c } else { '-' });
         }
-        is_in_run = !fits;
+        is_in_run = !is_valid;
     }
     let value = trimmed(&value);
-    // A long name may be cut behind a dot, which is refused at the end.
-    trimmed(value.get(..LONGEST).unwrap_or(value)).to_owned()
+    // Truncation may leave a dot at the end, which is invalid there.
+    trimmed(value.get(..MAX_LENGTH).unwrap_or(value)).to_owned()
 }
 
 fn is_label_char(c: char) -> bool {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_042_case_043_what_a_label_does_not_take_becomes_a_dash() {
+    fn case_042_case_043_invalid_characters_become_a_dash() {
         let table = [
             ("Default Group", "Default-Group"),
             ("--eu west/1--", "eu-west-1"),
@@ -53,21 +53,21 @@ mod tests {
             ("", ""),
             ("///", ""),
         ];
-        for (text, wanted) in table {
-            assert_eq!(label_value(text), wanted, "{text:?}");
+        for (text, expected) in table {
+            assert_eq!(label_value(text), expected, "{text:?}");
             assert!(is_label_value(&label_value(text)), "{text:?}");
         }
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_ends_well() {
+    fn a_long_value_is_truncated_and_trimmed() {
         let long = format!("{}.{}", "a".repeat(62), "b".repeat(62));
         assert_eq!(label_value(&long), "a".repeat(62));
         assert_eq!(label_value(&"a".repeat(200)), "a".repeat(63));
     }
 
     #[test]
-    fn a_label_takes_letters_digits_and_a_few_marks_inside() {
+    fn a_label_value_has_alphanumerics_and_inner_dashes_underscores_and_dots() {
         let table = [
             ("", true),
             ("m1.tiny", true),
@@ -78,8 +78,8 @@ mod tests {
             ("4 vCPU / 8 GB", false),
             ("ä", false),
         ];
-        for (text, fits) in table {
-            assert_eq!(is_label_value(text), fits, "{text:?}");
+        for (text, expected) in table {
+            assert_eq!(is_label_value(text), expected, "{text:?}");
         }
         assert!(is_label_value(&"a".repeat(63)) && !is_label_value(&"a".repeat(64)));
     }

@@ -1,18 +1,19 @@
-//! Bowline's vocabulary and its decisions: plain values and pure functions.
+//! Domain types and decision functions of Bowline: plain values and pure functions.
 //!
-//! Nothing here knows a Kubernetes client, HTTP or a runtime. Controllers observe (through `bowline-kube` and
-//! `bowline-cloud`), hand what they saw to a function of this crate, and apply the value it returns:
+//! This crate depends on no Kubernetes client, HTTP library or async runtime. Controllers observe the cluster and the cloud
+//! (through `bowline-kube` and `bowline-cloud`), pass the observed state to a function of this crate, and apply the value that it
+//! returns:
 //!
 //! ```text
-//!  Node, InstanceState ──► initialize::decide ──► NodeChange ──► one patch
-//!  Node, InstanceState ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
-//!  Service, Nodes ──► service::wish ──► LoadBalancerWish ──► (a provider's plan) ──► Plan
-//!  Nodes, Table of routes ──► routes::decide ──► NodePlan ──► routes made and removed, one status patch
-//!  Node, Allocator ──► Allocator::allocate ──► pod ranges ──► one patch
-//!  Nodes, Answers, Memory, now ──► lifecycle::decide, then ::conclude ──► Verdict, Conclusion ──► taints, deletions
+//!  Node, Instance ──► initialize::decide ──► NodeChange ──► one patch
+//!  Node, Instance ──► addresses::decide  ──► Option<Vec<Address>> ──► one status patch
+//!  Service, Nodes ──► service::desired ──► DesiredLoadBalancer ──► (the provider's plan function) ──► Plan
+//!  Nodes, RouteTable ──► routes::decide ──► NodePlan ──► routes created and deleted, one status patch
+//!  Node, Allocator ──► Allocator::allocate ──► pod CIDRs ──► one patch
+//!  Fleet, lookup results, Memory, now ──► lifecycle::decide, then ::conclude ──► Decision, Conclusion ──► taints, deletions
 //! ```
 //!
-//! That makes every rule testable as a table, and a dry run a matter of printing the value.
+//! Every rule can therefore be tested as a table of cases, and a dry run only prints the returned value.
 
 mod address_policy;
 pub mod addresses;
@@ -62,7 +63,7 @@ pub use names::{ClusterName, NodeName, ProviderId};
 pub use nearest::nearest;
 pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
 pub use opaque::Opaque;
-pub use operation::{Operation, Pacing, Progress};
+pub use operation::{Operation, PollInterval, Progress};
 pub use pause::{invalid_pause, is_paused};
 pub use plan::{FieldChange, Plan, PlanError, Step, Verb, Warning};
 pub use route::{Route, RouteSpec};

@@ -1,4 +1,4 @@
-//! Load balancers: what a Service wants, and what a cloud has.
+//! Desired and observed state of load balancers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,84 +11,86 @@ use serde::{Deserialize, Serialize};
 use crate::annotations::LoadBalancerSettings;
 use crate::{Address, AddressType, ClusterName, NodeName, Opaque, Operation, ProviderId, TargetSet};
 
-/// Whose balancer it is. Everything made for it in a cloud is marked with these, and found by them.
+/// Identity of a load balancer: its cluster and its Service. Providers mark every cloud resource of the load balancer with this
+/// key and find the resources by it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerKey {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: ClusterName,
-    /// The Service's namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// The Service's name.
+    /// Name of the Service.
     pub service: String,
-    /// The Service's UID: a new Service of the same name has another balancer. Empty in a listing of a cloud whose marks do
-    /// not tell it.
+    /// UID of the Service: a new Service of the same name gets another load balancer. Empty in listings of a cloud whose marks do
+    /// not contain the UID.
     pub uid: String,
 }
 
 impl LoadBalancerKey {
-    /// The balancer is that of this Service, as far as the mark tells: one without a UID goes by the names alone.
+    /// Returns whether the load balancer belongs to this Service. A key without a UID is compared by namespace and name alone.
     pub fn belongs_to(&self, namespace: &str, service: &str, uid: &str) -> bool {
         let is_named = self.namespace == namespace && self.service == service;
         if self.uid.is_empty() { is_named } else { self.uid == uid }
     }
 
-    /// As a mark in a cloud, it is that of this key: of the same cluster, and [its](LoadBalancerKey::belongs_to) Service's.
-    pub fn marks(&self, key: &LoadBalancerKey) -> bool {
+    /// Returns whether this key, read from a mark in the cloud, identifies the load balancer of `key`: the same cluster, and
+    /// [the same Service](LoadBalancerKey::belongs_to).
+    pub fn matches(&self, key: &LoadBalancerKey) -> bool {
         self.cluster == key.cluster && self.belongs_to(&key.namespace, &key.service, &key.uid)
     }
 }
 
-/// What is wanted for a Service, which may be that nothing is left. Cheap to clone.
+/// Desired load balancer of a Service, which may be none at all. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredLoadBalancer {
-    /// Whose balancer it is.
+    /// Cluster and Service that it belongs to.
     pub key: LoadBalancerKey,
-    /// The Service's annotations, where a provider keeps its own settings. They count for a balancer that is to go as well:
-    /// one may say that the address is to be kept. Empty for a Service that is gone altogether.
+    /// All annotations of the Service, among them those of the provider. They also apply to a load balancer that is to be deleted:
+    /// one may request that its address is kept. Empty for a Service that no longer exists.
     pub annotations: Arc<BTreeMap<String, String>>,
-    /// What the common annotations say. Where one of the provider's own says something else, that one counts.
+    /// Settings from the common annotations. An annotation of the provider takes precedence over them.
     pub settings: Arc<LoadBalancerSettings>,
-    /// The balancer; `None` if none is wanted any more.
+    /// Desired state; `None` if the load balancer is to be deleted.
     pub spec: Option<Arc<LoadBalancerSpec>>,
 }
 
-/// What a Service wants of a balancer.
+/// Desired state of a load balancer, derived from its Service and the Nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSpec {
-    /// What it listens on, and where that goes.
+    /// Ports that it listens on, with their node ports.
     pub ports: Vec<PortSpec>,
-    /// The machines behind it.
+    /// Nodes that receive its traffic.
     pub targets: TargetSet,
-    /// Who may connect; empty means everybody.
+    /// CIDRs from which clients may connect; empty if all clients may.
     pub source_ranges: Vec<IpNet>,
-    /// The address that the user asked for (`spec.loadBalancerIP`).
+    /// Address that the user requested (`spec.loadBalancerIP`).
     pub requested_address: Option<String>,
-    /// Which families of addresses, the first one first.
+    /// IP families, the primary one first.
     pub ip_families: Vec<IpFamily>,
-    /// Whether connections of one client stay together.
+    /// Whether connections of one client go to the same target.
     pub session_affinity: SessionAffinity,
-    /// Whether a node may pass traffic on to another.
+    /// Whether a Node may forward traffic to another Node.
     pub traffic_policy: TrafficPolicy,
-    /// How a node says whether it wants traffic; with [`TrafficPolicy::Local`] only.
+    /// Health check of the Nodes by kube-proxy; with [`TrafficPolicy::Local`] only.
     pub health_check: Option<HealthCheck>,
 }
 
-/// One port of a balancer.
+/// Desired port of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PortSpec {
-    /// The Service's name for it; may be empty.
+    /// Name of the Service port; may be empty.
     pub name: String,
-    /// What is spoken.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Where clients connect.
+    /// Port that clients connect to.
     pub port: u16,
-    /// Where it goes on the node; `None` if the Service allots no node ports.
+    /// Node port that receives the traffic; `None` if the Service allocates no node ports.
     pub node_port: Option<u16>,
-    /// What is spoken above, if the user said so.
+    /// Application protocol (`appProtocol`), if the user set one.
     pub app_protocol: Option<String>,
 }
 
@@ -106,7 +108,7 @@ pub enum Protocol {
     Sctp,
 }
 
-/// As Kubernetes writes it.
+/// Formats the protocol as Kubernetes does.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -117,7 +119,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A family of IP addresses.
+/// An IP family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum IpFamily {
     /// IPv4.
@@ -126,13 +128,13 @@ pub enum IpFamily {
     IPv6,
 }
 
-/// Whether connections of one client stay together.
+/// `spec.sessionAffinity`: whether connections of one client go to the same target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionAffinity {
-    /// They need not.
+    /// No session affinity.
     None,
-    /// They do, by the client's address, for this many seconds after the last.
+    /// Affinity by client address, until the timeout after the last connection.
     ClientIp {
         /// `spec.sessionAffinityConfig.clientIP.timeoutSeconds`.
         timeout_seconds: u32,
@@ -142,77 +144,77 @@ pub enum SessionAffinity {
 /// `spec.externalTrafficPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrafficPolicy {
-    /// Any node takes the traffic and passes it on.
+    /// Every Node accepts the traffic and may forward it to another Node.
     Cluster,
-    /// Only nodes with a pod of the Service take it, and the client's address survives.
+    /// Only Nodes with a Pod of the Service accept the traffic, and the client's address is preserved.
     Local,
 }
 
-/// How a node says whether it wants traffic.
+/// HTTP health check that kube-proxy serves on every Node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
-    /// The path, `/healthz`.
+    /// Path of the request, `/healthz`.
     pub path: String,
     /// `spec.healthCheckNodePort`.
     pub port: u16,
 }
 
-/// A machine behind a balancer.
+/// A Node as target of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetNode {
-    /// The node.
+    /// Name of the Node.
     pub node: NodeName,
-    /// Its machine.
+    /// Provider ID of its machine.
     pub provider_id: Option<ProviderId>,
-    /// Where it is reached.
+    /// Addresses of the Node.
     pub addresses: Vec<Address>,
-    /// It is leaving: it keeps the connections that it has and gets no new ones. A balancer that does not have it does not
-    /// get it any more.
+    /// Whether the target is draining: it keeps its connections and gets no new ones. A load balancer that does not have the
+    /// target yet does not add it.
     pub draining: bool,
 }
 
 impl TargetNode {
-    /// Address to which a load balancer sends: the first internal one of the family, else the first external one of it. Without a
-    /// family, any address is one.
+    /// Returns the address that a load balancer sends traffic to: the first internal IP of the family, else its first external IP.
+    /// Without a family, addresses of both families are considered.
     pub fn address(&self, family: Option<IpFamily>) -> Option<&str> {
-        let is_of = |address: &str| match (address.parse(), family) {
+        let is_in_family = |address: &str| match (address.parse(), family) {
             (_, None) => true,
             (Ok(IpAddr::V4(_)), Some(family)) => family == IpFamily::IPv4,
             (Ok(IpAddr::V6(_)), Some(family)) => family == IpFamily::IPv6,
             (Err(_), Some(_)) => false,
         };
-        let of_kind = |kind| self.addresses.iter().find(|it| it.kind == kind && is_of(&it.address));
+        let of_kind = |kind| self.addresses.iter().find(|it| it.kind == kind && is_in_family(&it.address));
         let found = of_kind(AddressType::InternalIP).or_else(|| of_kind(AddressType::ExternalIP));
         found.map(|address| address.address.as_str())
     }
 }
 
-/// What a cloud has for a load balancer.
+/// Observed state of a load balancer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadBalancerState<S = Opaque> {
-    /// What the Service's status says while this is so.
+    /// Value for `status.loadBalancer` of the Service in this state.
     pub status: LoadBalancerStatus,
-    /// What does not work although all is made, each with its cause and what to do, in words for people. The status has
-    /// room for a word per port only.
+    /// Human-readable errors of ports that do not work although all resources exist, each with its cause and remedy. The status
+    /// itself holds only one CamelCase word per port.
     pub errors: Vec<String>,
-    /// What the Service's annotations are to say while this is so, beside all that they say already: where a cloud's users,
-    /// or another manager of it, look for the balancer's ID.
+    /// Annotations to set on the Service in this state, in addition to the existing ones. Users and other managers of the cloud
+    /// find the ID of the load balancer there.
     pub annotations: BTreeMap<String, String>,
-    /// The operation that the cloud is at work on, if it is; nothing is planned until it has ended.
+    /// Operation that is running in the cloud. No plan is made until it has ended.
     pub pending: Option<Operation>,
-    /// The things in the cloud, in a type of the provider's own; only its `plan` looks inside.
+    /// Cloud resources, in the provider's own type. Only the provider's `plan` function reads it.
     pub resources: S,
 }
 
 impl<S> LoadBalancerState<S> {
-    /// A state without problems, annotations and a pending operation.
+    /// Creates a state without errors, annotations or a pending operation.
     pub fn new(status: LoadBalancerStatus, resources: S) -> LoadBalancerState<S> {
         LoadBalancerState { status, errors: Vec::new(), annotations: BTreeMap::new(), pending: None, resources }
     }
 
-    /// The same state with its resources made into others.
+    /// Converts the resources to another type and keeps everything else.
     pub fn map<T>(self, into: impl FnOnce(S) -> T) -> LoadBalancerState<T> {
         let LoadBalancerState { status, errors, annotations, pending, resources } = self;
         LoadBalancerState { status, errors, annotations, pending, resources: into(resources) }
@@ -222,47 +224,47 @@ impl<S> LoadBalancerState<S> {
 /// `status.loadBalancer` of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LoadBalancerStatus {
-    /// Where clients connect.
+    /// Addresses or hostnames that clients connect to.
     #[serde(default)]
     pub ingress: Vec<Ingress>,
 }
 
-/// One entry of `status.loadBalancer.ingress`: an address or a name.
+/// One entry of `status.loadBalancer.ingress`: an address or a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
-    /// The address.
+    /// IP address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
-    /// The name.
+    /// Hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// How nodes treat the address; with `ip` only.
+    /// How kube-proxy treats the address (`ipMode`); with `ip` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<IpMode>,
-    /// What became of each port.
+    /// Status of each port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortStatus>,
 }
 
-/// How nodes treat a balancer's address.
+/// `ipMode`: how kube-proxy treats the address of a load balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IpMode {
-    /// Packets arrive with the balancer's address as destination; nodes may shortcut it.
+    /// Packets arrive with the address of the load balancer as destination. Nodes may bypass the load balancer.
     #[serde(rename = "VIP")]
     Vip,
-    /// Packets arrive addressed to the node; traffic must really pass the balancer.
+    /// Packets arrive with the address of the Node as destination. Traffic must pass through the load balancer.
     Proxy,
 }
 
-/// What became of one port.
+/// Status of one port (`status.loadBalancer.ingress[].ports`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortStatus {
-    /// The port.
+    /// Port number.
     pub port: u16,
-    /// Its protocol.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Why it does not work, as a CamelCase word.
+    /// Reason why it does not work, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -273,7 +275,7 @@ mod tests {
     use crate::testing::{addresses, target};
 
     #[test]
-    fn a_target_is_reached_at_its_first_internal_address_of_the_family_else_at_an_external_one() {
+    fn a_target_is_addressed_by_its_first_internal_ip_of_the_family_else_by_an_external_ip() {
         let (v4, v6) = (Some(IpFamily::IPv4), Some(IpFamily::IPv6));
         let table = [
             ("I10.0.0.1 I10.0.0.2", v4, Some("10.0.0.1")),

@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 /// An item of one sequence or of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged<L, R> {
-    /// Only the left sequence has it.
+    /// An item of the left sequence only.
     Left(L),
-    /// Only the right sequence has it.
-    Permission(R),
-    /// Both have it: the items compare as equal.
+    /// An item of the right sequence only.
+    Right(R),
+    /// An item of each sequence; they compare as equal.
     Both(L, R),
 }
 
@@ -29,7 +29,7 @@ pub fn merge_sorted<L, R>(
         };
         match order {
             Ordering::Less => left.next().map(Merged::Left),
-            Ordering::Greater => right.next().map(Merged::Permission),
+            Ordering::Greater => right.next().map(Merged::Right),
             Ordering::Equal => left.next().zip(right.next()).map(|(one, other)| Merged::Both(one, other)),
         }
     })
@@ -46,14 +46,14 @@ mod tests {
         let merged: Vec<_> = merge_sorted([1, 3, 4, 6], [2, 3, 6, 7], Ord::cmp).collect();
         let expected = [
             Merged::Left(1),
-            Merged::Permission(2),
+            Merged::Right(2),
             Merged::Both(3, 3),
             Merged::Left(4),
             Merged::Both(6, 6),
-            Merged::Permission(7),
+            Merged::Right(7),
         ];
         assert_eq!(merged, expected);
-        assert_eq!(merge_sorted([0; 0], [1], Ord::cmp).collect::<Vec<_>>(), [Merged::Permission(1)]);
+        assert_eq!(merge_sorted([0; 0], [1], Ord::cmp).collect::<Vec<_>>(), [Merged::Right(1)]);
         assert_eq!(merge_sorted([1], [0; 0], Ord::cmp).collect::<Vec<_>>(), [Merged::Left(1)]);
     }
 

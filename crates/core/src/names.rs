@@ -1,4 +1,4 @@
-//! Names that must not be mixed up.
+//! Newtypes for names and IDs that must not be confused.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,48 +6,49 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a Node. Cheap to clone: it is the key of queues, stores and maps.
+/// Name of a Node. Cheap to clone, because it is the key of queues, stores and maps.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeName(Arc<str>);
 
-/// `--cluster-name`: what a cloud's resources are marked with, so that two clusters in one account do not meet.
+/// `--cluster-name`: the name of the cluster. It is part of the mark on its cloud resources, so that several clusters can share an
+/// account.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClusterName(Arc<str>);
 
-/// `spec.providerID` of a Node, such as `openstack:///8f2c…`: which machine, in which cloud. Never empty.
+/// `spec.providerID` of a Node, such as `openstack:///8f2c…`: identifies the cloud and the machine. Never empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProviderId(Arc<str>);
 
 impl ProviderId {
-    /// The ID in `text`, unless that is empty: Kubernetes does not tell an empty ID from none.
+    /// Creates an ID; `None` if `text` is empty, because Kubernetes does not distinguish an empty ID from a missing one.
     pub fn new(text: &str) -> Option<ProviderId> {
         (!text.is_empty()).then(|| ProviderId(text.into()))
     }
 
-    /// `prefix://id`, the form that new IDs have.
+    /// Creates the ID `prefix://id`, the format of new IDs.
     pub fn of(prefix: &str, id: &str) -> ProviderId {
         ProviderId(format!("{prefix}://{id}").into())
     }
 
-    /// What stands before `://`, and so says whose it is; `None` if there is no such mark.
+    /// Returns the part before `://`, which identifies the provider; `None` without a `://`.
     pub fn prefix(&self) -> Option<&str> {
         self.0.split_once("://").map(|(prefix, _)| prefix)
     }
 
-    /// What stands behind `://`; how to read it is the provider's affair.
+    /// Returns the part after `://`, whose format is defined by the provider; `None` without a `://`.
     pub fn rest(&self) -> Option<&str> {
         self.0.split_once("://").map(|(_, rest)| rest)
     }
 }
 
-/// The three are texts with a meaning; reading them as text is always allowed.
-macro_rules! text {
+/// Implements read access as `str` and formatting for a newtype around `Arc<str>`.
+macro_rules! string_newtype {
     ($name:ident) => {
         impl $name {
-            /// The name as text.
+            /// Returns the value as a string slice.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -85,9 +86,9 @@ macro_rules! text {
     };
 }
 
-text!(NodeName);
-text!(ClusterName);
-text!(ProviderId);
+string_newtype!(NodeName);
+string_newtype!(ClusterName);
+string_newtype!(ProviderId);
 
 impl From<&str> for NodeName {
     fn from(text: &str) -> NodeName {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_id_is_split_at_its_first_mark() {
+    fn a_provider_id_is_split_at_the_first_separator() {
         let cases = [
             ("openstack:///8f2c", Some("openstack"), Some("/8f2c")),
             ("openstack://region/8f2c", Some("openstack"), Some("region/8f2c")),
@@ -138,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn a_map_by_name_is_searched_by_text() {
+    fn a_map_keyed_by_name_can_be_searched_by_str() {
         let map = BTreeMap::from([(NodeName::from("n1"), 1)]);
         assert_eq!(map.get("n1"), Some(&1));
     }
 
     #[test]
-    fn names_print_quoted_for_people_who_debug_and_plain_for_others() {
+    fn names_are_formatted_plain_with_display_and_quoted_with_debug() {
         let name = NodeName::from("n1");
         assert_eq!((format!("{name}"), format!("{name:?}")), ("n1".to_owned(), "\"n1\"".to_owned()));
         assert_eq!(serde_json::to_string(&name).unwrap(), "\"n1\"");

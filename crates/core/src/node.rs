@@ -1,5 +1,5 @@
-//! A Node as far as a cloud controller manager cares. Everything else of the object (images, managed fields, …) is left
-//! out when it is read, which is most of its size.
+//! The part of a Node that a cloud controller manager needs. The rest of the object (images, managed fields, …), which is most of
+//! its size, is dropped when it is read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,167 +14,168 @@ use crate::well_known::{
 };
 use crate::{NodeName, ProviderId, is_paused};
 
-/// What we know of a Node.
+/// A Node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its name, which is its key.
+    /// Name, which is also its key.
     pub name: NodeName,
-    /// Tells it from an earlier or later Node of the same name.
+    /// UID, which distinguishes it from an earlier or later Node of the same name.
     pub uid: String,
-    /// The state that the rest of this value was read from.
+    /// Resource version that this value was read from.
     pub resource_version: String,
-    /// When it was registered.
+    /// Creation time.
     pub created: Option<Timestamp>,
-    /// Somebody asked for its deletion.
+    /// Whether the Node has a deletion timestamp.
     pub deleting: bool,
     /// All labels.
     pub labels: BTreeMap<String, String>,
     /// All annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Which machine it is, if that is written down.
+    /// `spec.providerID`: the machine of the Node.
     pub provider_id: Option<ProviderId>,
-    /// In their order, which is kept.
+    /// Taints, in their order in the spec.
     pub taints: Vec<Taint>,
-    /// The ranges that its pods get addresses from.
+    /// `spec.podCIDRs`, as written.
     pub pod_cidrs: Vec<String>,
-    /// In their order, which has meaning: the first of a type is the one in use.
+    /// `status.addresses`, in order: the first address of a type is the one in use.
     pub addresses: Vec<Address>,
-    /// The `Ready` condition.
+    /// Status of the `Ready` condition.
     pub ready: Ready,
-    /// The `NetworkUnavailable` condition, if it has one.
+    /// The `NetworkUnavailable` condition, if the Node has one.
     pub network: Option<NetworkCondition>,
-    /// `status.nodeInfo.systemUUID`: what the machine's firmware says of itself.
+    /// `status.nodeInfo.systemUUID`: the UUID that the machine's firmware reports.
     pub system_uuid: Option<String>,
 }
 
-/// The `Ready` condition; a node without one is `Unknown`.
+/// Status of the `Ready` condition; `Unknown` for a Node without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ready {
-    /// The kubelet says that it works.
+    /// The kubelet reports the Node as ready.
     True,
-    /// The kubelet says that it does not.
+    /// The kubelet reports the Node as not ready.
     False,
-    /// Nobody has heard of the kubelet lately.
+    /// The kubelet has not reported for some time.
     #[default]
     Unknown,
 }
 
-/// What the `NetworkUnavailable` condition says.
+/// The `NetworkUnavailable` condition of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkCondition {
-    /// `False` once pods on other nodes can be reached.
+    /// `False` once the network of the Node is set up.
     pub status: String,
-    /// Who says so, as a rule: each network has a word of its own.
+    /// Reason; it usually identifies the network plugin that set the condition.
     pub reason: String,
 }
 
-/// Keeps pods away, by key and effect.
+/// A taint of a Node, identified by key and effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// What it is about.
+    /// Taint key.
     pub key: String,
-    /// A detail; empty as a rule.
+    /// Taint value; usually empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// Kept as text, so that writing it back changes nothing.
+    /// Time at which it was added, kept as text so that it is written back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<String>,
 }
 
-/// One way to reach a node.
+/// One entry of `status.addresses`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Address {
-    /// From where it works, and whether it is a name.
+    /// Type of the address.
     #[serde(rename = "type")]
     pub kind: AddressType,
-    /// The address itself, spelt as whoever reported it spells it.
+    /// IP address or name, as the cloud or the kubelet reported it.
     pub address: String,
 }
 
-/// From where an address works, and whether it is a name.
+/// Type of a Node address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AddressType {
-    /// The node's own name for itself.
+    /// Hostname of the Node, as the kubelet reports it.
     Hostname,
-    /// Inside the cluster's network.
+    /// IP address that is reachable inside the cluster's network.
     InternalIP,
-    /// From anywhere.
+    /// IP address that is reachable from outside.
     ExternalIP,
-    /// A name that resolves inside.
+    /// DNS name that resolves inside the cluster's network.
     InternalDNS,
-    /// A name that resolves anywhere.
+    /// DNS name that resolves outside.
     ExternalDNS,
 }
 
 impl Node {
-    /// The cloud has not yet said what this node is.
+    /// Returns whether the Node has the uninitialized taint.
     pub fn is_uninitialized(&self) -> bool {
         self.taints.iter().any(|taint| taint.key == UNINITIALIZED_TAINT)
     }
 
-    /// A cloud controller manager has seen its machine: it has no initialisation taint, and labels that only a cloud gives.
+    /// Returns whether a cloud controller manager has initialised the Node: it has no uninitialized taint, but a provider ID and at
+    /// least one label that only a cloud sets.
     pub fn is_initialized(&self) -> bool {
         let is_labelled =
             || LABEL_PAIRS.iter().flat_map(|pair| [pair.beta, pair.ga]).any(|key| self.labels.contains_key(key));
         !self.is_uninitialized() && self.provider_id.is_some() && is_labelled()
     }
 
-    /// Time since it was registered; zero if that lies in the future because clocks differ.
+    /// Returns the time since the Node was created; zero if clock skew puts that in the future.
     pub fn age(&self, now: Timestamp) -> Option<Duration> {
         self.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default())
     }
 
-    /// It carries the taint of a stopped machine.
+    /// Returns whether the Node has the shutdown taint.
     pub fn has_shutdown_taint(&self) -> bool {
         self.taints.iter().any(Taint::is_shutdown)
     }
 
-    /// An operator wants no cloud controller manager to touch it: for now, by the annotation `bowline.dev/paused`, or for good, by one
-    /// of the labels for that.
+    /// Returns whether an operator has paused the Node: temporarily with the annotation `bowline.dev/paused`, or permanently with
+    /// one of the [labels for unmanaged Nodes](UNMANAGED_LABELS). No controller changes a paused Node.
     pub fn is_paused(&self) -> bool {
         self.unmanaged_label().is_some() || is_paused(&self.annotations)
     }
 
-    /// The label, key and value, that keeps every cloud controller manager off the Node for good.
+    /// Returns the label (key and value) that marks the Node as unmanaged, if it has one.
     pub fn unmanaged_label(&self) -> Option<(&'static str, &'static str)> {
         let has = |(key, value): &&(&str, &str)| self.labels.get(*key).is_some_and(|found| found == value);
         UNMANAGED_LABELS.iter().find(has).copied()
     }
 
-    /// An operator said that it may be deleted although something looks wrong.
+    /// Returns whether an operator has allowed the deletion of the Node with the annotation `bowline.dev/allow-deletion`.
     pub fn is_deletion_allowed(&self) -> bool {
         self.annotations.get(ALLOW_DELETION).is_some_and(|value| value == "true")
     }
 }
 
 impl Taint {
-    /// The taint of a stopped machine, as it is written.
+    /// Returns the shutdown taint as Bowline writes it.
     pub fn shutdown() -> Taint {
         Taint { key: SHUTDOWN_TAINT.to_owned(), value: String::new(), effect: NO_SCHEDULE.to_owned(), time_added: None }
     }
 
-    /// It is the taint of a stopped machine: taints are told apart by key and effect.
+    /// Returns whether this is the shutdown taint. Taints are compared by key and effect.
     pub fn is_shutdown(&self) -> bool {
         self.key == SHUTDOWN_TAINT && self.effect == NO_SCHEDULE
     }
 }
 
 impl Address {
-    /// An address of this type.
+    /// Creates an address of this type.
     pub fn new(kind: AddressType, address: impl Into<String>) -> Address {
         Address { kind, address: address.into() }
     }
 
-    /// As a number, if it is no name; IPv4 in the clothes of IPv6 is IPv4.
+    /// Returns the IP address, or `None` for a name. An IPv4-mapped IPv6 address becomes an IPv4 address.
     pub fn ip(&self) -> Option<IpAddr> {
         self.address.parse().ok().map(|ip: IpAddr| ip.to_canonical())
     }
 }
 
-/// As on the command line: `InternalIP=10.0.0.1`.
+/// Formats the address as on the command line: `InternalIP=10.0.0.1`.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.kind, self.address)
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_init_taint_is_known_by_its_key_and_the_shutdown_taint_by_key_and_effect() {
+    fn the_uninitialized_taint_is_matched_by_key_and_the_shutdown_taint_by_key_and_effect() {
         let with = |key, effect| Node { taints: vec![taint(key, effect)], ..node("n") };
         assert!(with(UNINITIALIZED_TAINT, "NoExecute").is_uninitialized());
         assert!(!with(SHUTDOWN_TAINT, NO_SCHEDULE).is_uninitialized());
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_initialized_once_a_cloud_has_labelled_it_and_taken_the_taint_off() {
+    fn a_node_is_initialized_once_a_cloud_has_labelled_it_and_removed_the_taint() {
         let labels = BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "a".to_owned())]);
         let done = Node { labels, provider_id: Some(ProviderId::of("fake", "1")), ..node("n") };
         assert!(done.is_initialized());
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_other_managers_keep_our_hands_off_too_but_only_with_their_meaning() {
+    fn labels_of_other_managers_for_unmanaged_nodes_are_honoured_with_their_values() {
         assert!(labelled("bowline.dev/unmanaged", "true").is_paused());
         assert!(labelled("kubernetes.azure.com/managed", "false").is_paused());
         assert!(labelled("components.gke.io/gke-unmanaged-node", "true").is_paused());
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_word_true_allows_a_deletion() {
+    fn only_the_value_true_allows_a_deletion() {
         let with = |value: &str| Node {
             annotations: BTreeMap::from([(ALLOW_DELETION.to_owned(), value.to_owned())]),
             ..node("n")
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_is_written_back_as_it_was_read() {
+    fn a_taint_is_written_back_unchanged() {
         let text = r#"{"key":"a","value":"b","effect":"NoExecute","timeAdded":"2026-01-02T03:04:05Z"}"#;
         let taint: Taint = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&taint).unwrap(), text);

@@ -1,16 +1,16 @@
-//! Annotations that a provider keeps on a Node.
+//! Node annotations that a provider owns.
 //!
-//! The provider owns the keys that it names: its value replaces another one, at initialisation and at every sync after it.
-//! Keys that it does not name, or no longer names, are left alone. Keys that belong to Kubernetes and to operators are
-//! refused: a tag in the cloud must neither move a Node's address nor allow its deletion.
-// upstream: there are none; each provider that needs some has a controller of its own for it.
+//! The provider's value replaces any other value of the keys that it names, at initialisation and at every later sync. Keys that
+//! it does not name, or no longer names, stay unchanged. Keys of Kubernetes and of operators are rejected: a tag in the cloud must
+//! neither change a Node's address nor allow its deletion.
+// upstream: has no such mechanism; a provider that needs annotations runs its own controller.
 
 use std::collections::BTreeMap;
 
 use crate::Node;
 use crate::initialize::is_kubernetes_namespace;
 
-/// Values by key; `None` removes the annotation.
+/// Annotation values by key; `None` removes the annotation.
 pub type AnnotationValues = BTreeMap<String, Option<String>>;
 
 /// Prefix of the annotations and labels with which operators control Bowline.
@@ -19,18 +19,21 @@ const OPERATORS: &str = "bowline.dev/";
 /// Changes to the annotations of a Node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AnnotationChange {
-    /// Annotations to write: only those that differ.
+    /// Annotations to write, limited to those that differ.
     pub values: AnnotationValues,
-    /// One sentence for each key that is refused, for the log.
+    /// One message for each rejected key, for the log.
     pub warnings: Vec<String>,
 }
 
-/// Compares the annotations of `node` with those that its provider names.
-pub fn decide<'a>(node: &Node, wanted: impl IntoIterator<Item = (&'a String, Option<&'a String>)>) -> AnnotationChange {
+/// Compares the annotations of `node` with those desired by its provider.
+pub fn decide<'a>(
+    node: &Node,
+    desired: impl IntoIterator<Item = (&'a String, Option<&'a String>)>,
+) -> AnnotationChange {
     let mut change = AnnotationChange::default();
-    for (key, value) in wanted {
+    for (key, value) in desired {
         if is_kubernetes_namespace(key) || key.starts_with(OPERATORS) {
-            let why = "keys under kubernetes.io, k8s.io and bowline.dev are not for clouds to set";
+            let why = "keys under kubernetes.io, k8s.io and bowline.dev are reserved";
             change.warnings.push(format!("annotation {key} is not written to node {}: {why}", node.name));
         } else if node.annotations.get(key) != value {
             change.values.insert(key.clone(), value.cloned());
@@ -45,12 +48,12 @@ mod tests {
     use crate::testing::node;
     use crate::well_known::{ALLOW_DELETION, PROVIDED_NODE_IP};
 
-    fn decided(wanted: &[(&str, Option<&str>)]) -> AnnotationChange {
+    fn decided(desired: &[(&str, Option<&str>)]) -> AnnotationChange {
         let annotations = [("a.example/rack", "r1"), ("other.example/kept", "x")];
         let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let wanted: AnnotationValues =
-            wanted.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect();
-        decide(&Node { annotations, ..node("n") }, wanted.iter().map(|(key, value)| (key, value.as_ref())))
+        let desired: AnnotationValues =
+            desired.iter().map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned))).collect();
+        decide(&Node { annotations, ..node("n") }, desired.iter().map(|(key, value)| (key, value.as_ref())))
     }
 
     #[test]
@@ -61,13 +64,13 @@ mod tests {
         assert_eq!(
             change.values,
             values.map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).into(),
-            "a key that is not named stays"
+            "a key that the provider does not name is kept"
         );
         assert_eq!(decided(&[("a.example/rack", None)]).values, [("a.example/rack".to_owned(), None)].into());
     }
 
     #[test]
-    fn keys_of_kubernetes_and_of_operators_are_refused() {
+    fn keys_of_kubernetes_and_of_operators_are_rejected() {
         for key in [PROVIDED_NODE_IP, ALLOW_DELETION, "node.k8s.io/x"] {
             let change = decided(&[(key, Some("true"))]);
             assert!(change.values.is_empty() && change.warnings.len() == 1, "{key}: {change:?}");

@@ -1,17 +1,17 @@
-//! Values that pass through code which cannot read them.
+//! Type-erased values of providers.
 //!
-//! A provider's own types are erased once, at the boundary of the contract, and read back by the same provider. Everything in
-//! between can clone, compare and print them.
+//! A provider's own types are erased once, at the boundary of the provider traits, and downcast by the same provider. Code in
+//! between can clone, compare and print the values.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// A value of a type that only its maker knows. Cheap to clone; the default is no value at all.
+/// A type-erased value that only the provider that created it can read. Cheap to clone. The default holds no value.
 #[derive(Clone, Default)]
 pub struct Opaque(Option<Arc<dyn Value>>);
 
-/// What an erased value can still do.
+/// Operations that an erased value still supports.
 trait Value: Any + fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn equals(&self, other: &dyn Value) -> bool;
@@ -28,18 +28,18 @@ impl<T: Any + fmt::Debug + PartialEq + Send + Sync> Value for T {
 }
 
 impl Opaque {
-    /// Erases the type of this value.
+    /// Erases the type of a value.
     pub fn new<T: Any + fmt::Debug + PartialEq + Send + Sync>(value: T) -> Opaque {
         Opaque(Some(Arc::new(value)))
     }
 
-    /// The value, if it is of this type.
+    /// Returns the value if it is of type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.as_deref()?.as_any().downcast_ref()
     }
 }
 
-/// Equal if both are of the same type and that type says so.
+/// Two values are equal if they have the same type and compare as equal.
 impl PartialEq for Opaque {
     fn eq(&self, other: &Opaque) -> bool {
         match (&self.0, &other.0) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_read_as_the_type_that_it_was_made_of_and_no_other() {
+    fn a_value_is_only_returned_as_its_own_type() {
         let value = Opaque::new(7_u32);
         assert_eq!((value.get::<u32>(), value.get::<u64>()), (Some(&7), None));
         assert_eq!(Opaque::default().get::<u32>(), None);
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_equal_if_their_types_are_and_say_so() {
+    fn values_are_equal_if_they_have_the_same_type_and_compare_as_equal() {
         assert_eq!(Opaque::new("a".to_owned()), Opaque::new("a".to_owned()));
         assert_ne!(Opaque::new(7_u32), Opaque::new(8_u32));
         assert_ne!(Opaque::new(7_u32), Opaque::new(7_u64));
         assert_ne!(Opaque::new(7_u32), Opaque::default());
         assert_eq!(Opaque::default(), Opaque::default());
-        // One that equals nothing, itself included, is still the same value.
+        // NaN does not equal itself; a clone of the same Opaque is equal nevertheless.
         let value = Opaque::new(f64::NAN);
         assert_eq!(value, value.clone());
     }

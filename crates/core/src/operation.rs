@@ -1,54 +1,55 @@
-//! Operations: what a cloud has begun and not finished.
+//! Long-running operations of a cloud.
 
 use std::time::Duration;
 
 use crate::Opaque;
 
-/// An operation that a cloud is still at work on.
+/// An operation that has started in the cloud and has not ended yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// The cloud's ID of the operation, or of the thing that is being changed.
+    /// ID of the operation in the cloud, or of the resource that is being changed.
     pub id: String,
-    /// Its state, in words for people: `load balancer web is not ACTIVE but PENDING_UPDATE`.
-    pub what: String,
-    /// What people can do about one that does not end, as a sentence; may be empty.
+    /// Human-readable description of its state: `load balancer web is not ACTIVE but PENDING_UPDATE`.
+    pub description: String,
+    /// One sentence with the remedy if the operation does not end; may be empty.
     pub advice: String,
-    /// How often it is polled.
-    pub pacing: Pacing,
-    /// How long it may take before that is an error.
+    /// Interval at which the framework polls the operation.
+    pub poll_interval: PollInterval,
+    /// Time after which an operation that is still running counts as failed.
     pub deadline: Duration,
-    /// An observation of the load balancer shows whether it has ended. Then it is not polled after the last step of a plan.
+    /// Whether an observation of the load balancer shows if the operation has ended. If so, it is not polled after the last step of
+    /// a plan.
     pub observable: bool,
 }
 
-/// Pauses between two polls, each longer than the one before.
+/// Interval between two polls of an operation; it grows by a factor up to a maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pacing {
-    /// The pause after the first poll.
+pub struct PollInterval {
+    /// Pause after the first poll.
     pub first: Duration,
-    /// How many times longer each further pause is; 1 for equal pauses.
+    /// Factor by which each further pause grows; 1 for a constant interval.
     pub factor: f64,
-    /// The longest pause.
+    /// Maximum pause.
     pub max: Duration,
 }
 
-/// Whether an operation has ended.
+/// Progress of an operation, as returned by a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress<P = Opaque> {
-    /// It has ended. The value is passed to the next step, so that it need not read again what the poll has read. An operation that
-    /// has failed is an error, unless the next step can decide better what to do about it.
+    /// The operation has ended. The value is passed to the next step, which need not repeat the read of the poll. Report a failed
+    /// operation as an error, unless the next step can handle the failure better.
     Done(P),
-    /// The cloud is still at work on it.
+    /// The operation is still running.
     Running,
 }
 
-impl Pacing {
-    /// Equal pauses.
-    pub const fn every(pause: Duration) -> Pacing {
-        Pacing { first: pause, factor: 1.0, max: pause }
+impl PollInterval {
+    /// Returns a constant interval.
+    pub const fn every(pause: Duration) -> PollInterval {
+        PollInterval { first: pause, factor: 1.0, max: pause }
     }
 
-    /// The pause after this many polls.
+    /// Returns the pause after the given number of polls.
     pub fn pause(&self, polls: u32) -> Duration {
         let grown = self.first.as_secs_f64() * self.factor.max(1.0).powf(f64::from(polls.saturating_sub(1)));
         Duration::from_secs_f64(grown.min(self.max.max(self.first).as_secs_f64()))
@@ -60,20 +61,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_up_to_the_longest_one() {
-        let pacing = Pacing { first: Duration::from_secs(1), factor: 1.2, max: Duration::from_secs(10) };
-        let pauses: Vec<_> = [0, 1, 2, 3, 4, 5].map(|polls| pacing.pause(polls).as_millis()).into();
+    fn pauses_grow_up_to_the_maximum() {
+        let poll_interval = PollInterval { first: Duration::from_secs(1), factor: 1.2, max: Duration::from_secs(10) };
+        let pauses: Vec<_> = [0, 1, 2, 3, 4, 5].map(|polls| poll_interval.pause(polls).as_millis()).into();
         assert_eq!(pauses, [1000, 1000, 1200, 1440, 1728, 2073]);
-        assert_eq!([14, 40, u32::MAX].map(|polls| pacing.pause(polls).as_secs()), [10, 10, 10]);
-        let every = Pacing::every(Duration::from_secs(3));
+        assert_eq!([14, 40, u32::MAX].map(|polls| poll_interval.pause(polls).as_secs()), [10, 10, 10]);
+        let every = PollInterval::every(Duration::from_secs(3));
         assert_eq!([1, 7].map(|polls| every.pause(polls).as_secs()), [3, 3]);
     }
 
     #[test]
-    fn a_factor_that_makes_no_sense_is_one() {
+    fn an_invalid_factor_counts_as_one() {
         for factor in [0.0, -3.0, f64::NAN] {
-            let pacing = Pacing { first: Duration::from_secs(2), factor, max: Duration::ZERO };
-            assert_eq!(pacing.pause(9), Duration::from_secs(2));
+            let poll_interval = PollInterval { first: Duration::from_secs(2), factor, max: Duration::ZERO };
+            assert_eq!(poll_interval.pause(9), Duration::from_secs(2));
         }
     }
 }

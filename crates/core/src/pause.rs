@@ -1,17 +1,17 @@
-//! The annotation with which an operator pauses a Node or a Service: no controller changes it, or anything in a cloud for it.
+//! The annotation `bowline.dev/paused`. No controller changes a paused Node or Service, or anything in a cloud on its behalf.
 
 use std::collections::BTreeMap;
 
 use crate::annotations::PAUSED;
 use crate::parse_bool;
 
-/// Whether these annotations pause their object. A value that is neither true nor false pauses it, too: an object that waits in vain is
-/// better than one that is changed although its operator asked for a pause.
+/// Returns whether these annotations pause their object. A value that is neither true nor false also pauses it: a needless pause
+/// does less harm than a change that the operator wanted to prevent.
 pub fn is_paused(annotations: &BTreeMap<String, String>) -> bool {
     value(annotations).is_some_and(|value| parse_bool(value) != Some(false))
 }
 
-/// The value of the annotation, if it is neither true nor false.
+/// Returns the value of the annotation if it is neither true nor false.
 pub fn invalid_pause(annotations: &BTreeMap<String, String>) -> Option<&str> {
     value(annotations).filter(|value| parse_bool(value).is_none())
 }

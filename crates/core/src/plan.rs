@@ -1,8 +1,8 @@
-//! Plans: what is going to be done, as a value. It can be printed, compared, counted, and applied or not.
+//! Plans: the steps from the observed to the desired state, as a value that can be printed, compared, counted and applied.
 //!
-//! A [`Plan`] is an ordered list of steps. A step says what it does in words that every cloud shares (create this, change
-//! these fields from this to that, delete this) and carries, beside that, a `payload` of a type of the provider that made it.
-//! Outside the provider that type is erased ([`Opaque`]), so a dry run, a log line and `bowline plan` need not know any cloud.
+//! A [`Plan`] is an ordered list of steps. A [`Step`] describes one change in terms that all clouds share (create, update with the
+//! old and new values of fields, delete) and has a `payload` in a type of the provider that made the plan. Outside the provider the
+//! payload is type-erased ([`Opaque`]), so that a dry run, a log line and `bowline plan` work without knowledge of any cloud.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,99 +11,99 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ErrorKind, Opaque, Retry};
 
-/// Steps, to be applied in this order.
+/// Steps from the observed to the desired state, applied in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan<C = Opaque> {
-    /// Nothing means that everything is as it should be, unless there are problems.
+    /// Steps to apply. Without steps and errors, the observed state is the desired one.
     pub steps: Vec<Step<C>>,
-    /// Warnings for the owner although nothing is wrong with the plan: a setting that is passed over, a detour that was
-    /// taken.
+    /// Warnings for the owner of the object, such as an ignored setting or a fallback. They do not make the sync fail.
     pub warnings: Vec<Warning>,
-    /// What cannot be had. The sync fails with the first of them, after all steps were applied.
+    /// Parts of the desired state that cannot be reached. The sync fails with the first error after all steps were applied.
     pub errors: Vec<PlanError>,
-    /// Names of the things that the steps write and that another object may use, too: a load balancer that several Services
-    /// share. Plans with a common lock are not applied at the same time.
+    /// Names of the cloud resources that the steps write and that other objects may share, such as a load balancer of several
+    /// Services. Plans with a common lock are not applied concurrently.
     pub locks: BTreeSet<String>,
 }
 
-/// A part of the desired state that cannot be reached, and that does not keep the rest of the plan from being applied.
+/// A part of the desired state that cannot be reached. The rest of the plan is still applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError {
-    /// The kind of thing that is missing or wrong, in the cloud's own word: `floating IP`.
+    /// Kind of the resource, in the terms of the cloud: `floating IP`.
     pub subject: String,
-    /// The kind of the error that the sync fails with.
+    /// Kind of the error that the sync fails with.
     pub kind: ErrorKind,
-    /// When trying again makes sense.
+    /// Retry advice.
     pub retry: Retry,
-    /// The operation that the error names.
+    /// Operation that the error names.
     pub operation: String,
-    /// The cause, and what to do about it.
+    /// Cause and remedy.
     pub message: String,
 }
 
-/// A warning for whoever owns what is planned: it becomes an Event.
+/// A warning for the owner of the object, reported as an Event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Why, as a CamelCase word.
+    /// Reason of the Event, as one CamelCase word.
     pub reason: String,
-    /// What, and what to do about it, in a sentence.
+    /// One sentence with the problem and its remedy.
     pub message: String,
 }
 
-/// One change of one thing: at most one writing call to the cloud.
+/// One change of one resource, with at most one write call to the cloud.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step<C = Opaque> {
-    /// What happens to it.
+    /// Kind of the change.
     pub verb: Verb,
-    /// What kind of thing, in the cloud's own word: `listener`, `floating IP`.
+    /// Kind of the resource, in the terms of the cloud: `listener`, `floating IP`.
     pub kind: String,
-    /// Which one, by name or, if it has none, by ID.
+    /// Name of the resource, or its ID if it has no name.
     pub name: String,
-    /// What changes, for people. For a creation: the fields that matter.
+    /// Changed fields, for display. For a creation: the most important fields.
     pub changes: Vec<FieldChange>,
-    /// The plan goes on if the cloud refuses this step: the reason of the warning that is emitted then.
-    pub dispensable: Option<String>,
-    /// No operation that an earlier step of the plan has started needs to end before this step.
+    /// Reason of the warning Event if the cloud rejects the step. With a reason, the step is best-effort: the plan continues
+    /// without it. `None` if the plan cannot continue without the step.
+    pub best_effort: Option<String>,
+    /// Whether the step may start while operations of earlier steps are still running.
     pub independent: bool,
-    /// For a creation: the cloud refuses a second thing of its kind, so it may be tried again although the outcome of an
-    /// earlier attempt is unknown.
+    /// For a creation: whether the cloud rejects a duplicate, so that the step may be retried although the outcome of an earlier
+    /// attempt is unknown.
     pub repeatable: bool,
-    /// What the provider needs to apply it.
+    /// Data that the provider needs to apply the step.
     pub payload: C,
 }
 
-/// What happens to a thing.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// It is made.
+    /// The resource is created.
     Create,
-    /// It is changed in place.
+    /// The resource is updated in place.
     Update,
-    /// It is removed.
+    /// The resource is deleted.
     Delete,
 }
 
-/// A field and its values before and after.
+/// A field with its old and new value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// Its value now; `None` if it has none.
+    /// Old value; `None` if the field is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Its value then; `None` if it is removed.
+    /// New value; `None` if the field is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
 impl<C> Plan<C> {
-    /// A plan of these steps alone.
+    /// Creates a plan with these steps, without warnings, errors and locks.
     pub fn of(steps: Vec<Step<C>>) -> Plan<C> {
         Plan { steps, ..Plan::default() }
     }
 
-    /// Nothing is to be done, and nothing is wrong.
+    /// Returns whether the plan has neither steps nor errors.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.errors.is_empty()
     }
@@ -116,7 +116,7 @@ impl<C> Default for Plan<C> {
 }
 
 impl<C> Step<C> {
-    /// A step that the plan cannot go on without.
+    /// Creates a step that is required: the plan stops if the cloud rejects it.
     pub fn new(
         verb: Verb,
         kind: impl Into<String>,
@@ -125,13 +125,13 @@ impl<C> Step<C> {
         payload: C,
     ) -> Step<C> {
         let (kind, name) = (kind.into(), name.into());
-        Step { verb, kind, name, changes, dispensable: None, independent: false, repeatable: false, payload }
+        Step { verb, kind, name, changes, best_effort: None, independent: false, repeatable: false, payload }
     }
 
-    /// The same step with its payload made into another.
+    /// Converts the payload to another type and keeps everything else.
     pub fn map<D>(self, into: impl FnOnce(C) -> D) -> Step<D> {
-        let Step { verb, kind, name, changes, dispensable, independent, repeatable, payload } = self;
-        Step { verb, kind, name, changes, dispensable, independent, repeatable, payload: into(payload) }
+        let Step { verb, kind, name, changes, best_effort, independent, repeatable, payload } = self;
+        Step { verb, kind, name, changes, best_effort, independent, repeatable, payload: into(payload) }
     }
 }
 
@@ -196,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_prints_its_steps_in_order_with_what_changes_below_each_and_then_its_problems() {
-        let problem = PlanError {
+    fn a_plan_prints_its_steps_with_their_changes_and_then_its_errors() {
+        let error = PlanError {
             subject: "floating IP".to_owned(),
             kind: ErrorKind::NotFound,
             retry: Retry::Backoff,
@@ -211,7 +211,7 @@ mod tests {
                 step(Verb::Delete, "c", vec![]),
             ],
             warnings: Vec::new(),
-            errors: vec![problem.clone()],
+            errors: vec![error.clone()],
             locks: BTreeSet::new(),
         };
         let expected = "create listener a
@@ -222,13 +222,13 @@ update listener b
 delete listener c
 floating IP: not possible: no network";
         assert_eq!(plan.to_string(), expected);
-        let plan: Plan = Plan { errors: vec![problem], ..Plan::default() };
+        let plan: Plan = Plan { errors: vec![error], ..Plan::default() };
         assert!(!plan.is_empty());
         assert_eq!(plan.to_string(), "floating IP: not possible: no network");
     }
 
     #[test]
-    fn a_plan_without_steps_says_so() {
+    fn an_empty_plan_prints_nothing_to_do() {
         let plan: Plan = Plan::default();
         assert!(plan.is_empty());
         assert_eq!(plan.to_string(), "nothing to do");

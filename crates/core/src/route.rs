@@ -1,4 +1,4 @@
-//! Routes: which node's machine a pod range is reached through.
+//! Routes that send the pod CIDR of a Node to its machine.
 
 use std::net::IpAddr;
 
@@ -7,53 +7,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Address, NodeName, ProviderId};
 
-/// A route that should exist.
+/// Desired route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteSpec {
-    /// Makes the route's name where a cloud wants one: the UID of the Node.
+    /// UID of the Node, from which clouds with named routes derive the name.
     pub name_hint: String,
-    /// The node behind which the range lives.
+    /// Node that has the pod CIDR.
     pub node: NodeName,
-    /// The node's machine, for clouds whose next hop is a machine.
+    /// Provider ID of the Node, for clouds whose next hop is a machine.
     pub provider_id: Option<ProviderId>,
-    /// The node's addresses, for clouds whose next hop is an address.
+    /// Addresses of the Node, for clouds whose next hop is an address.
     pub node_addresses: Vec<Address>,
-    /// The pod range.
+    /// Pod CIDR.
     pub destination: IpNet,
-    /// UID of the cluster, recorded on the route where a cloud has marks: two clusters may have the same name.
+    /// UID of the cluster, recorded on the route if the cloud supports marks: two clusters may have the same name.
     #[serde(default)]
     pub cluster_uid: Option<String>,
 }
 
-/// A route that exists.
+/// Observed route: an entry of the cloud's route table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The cloud's key for it.
+    /// ID of the route in the cloud.
     pub id: String,
-    /// The node it leads to; `None` if that cannot be told, as when the machine is gone.
+    /// Target Node; `None` if it is unknown, for example because the machine no longer exists.
     pub node: Option<NodeName>,
-    /// The machine it leads to, where the cloud tells that and knows no node; it counts when `node` is `None`.
+    /// Target machine, for clouds that know machines but not Nodes. It is used if `node` is `None`.
     pub provider_id: Option<ProviderId>,
-    /// The addresses it leads to, where the cloud knows them; `None` keeps them out of any comparison. None at all, where the
-    /// cloud knows that no traffic gets through: the route is made anew.
+    /// Addresses of the target, if the cloud reports them. `None` excludes them from the comparison with the Node. An empty list
+    /// means that the cloud knows that no traffic gets through: the route is recreated.
     pub node_addresses: Option<Vec<Address>>,
-    /// The address that it leads to, in a cloud whose routes lead to addresses. A Node that does not have it is not led to; and
-    /// where neither `node` nor `provider_id` leads to a Node, the one that has it is meant.
+    /// Next hop, for clouds whose routes have an address as target. A Node without this address is not the target. If neither
+    /// `node` nor `provider_id` identifies a Node, the Node with this address is the target.
     #[serde(default)]
     pub next_hop: Option<IpAddr>,
-    /// The range.
+    /// Destination CIDR.
     pub destination: IpNet,
-    /// It leads nowhere, for lack of a machine.
+    /// Whether the route drops traffic because its target machine does not exist.
     pub blackhole: bool,
-    /// It carries this cluster's mark: we made it, whatever its range. `false` where a cloud has no marks.
+    /// Whether the route has the mark of this cluster: Bowline created it, whatever its destination. `false` for clouds without
+    /// marks.
     pub stamped: bool,
-    /// UID of the cluster that created it, where the cloud has recorded one.
+    /// UID of the cluster that created the route, if the cloud has recorded one.
     #[serde(default)]
     pub cluster_uid: Option<String>,
 }
 
 impl Route {
-    /// The route that this asks for, as far as that is known before a cloud has made it.
+    /// Returns the route that `spec` describes, as far as it is known before the cloud has created it.
     pub fn of(spec: &RouteSpec) -> Route {
         Route {
             id: format!("{} to {}", spec.destination.trunc(), spec.node),

@@ -1,8 +1,8 @@
-//! The targets of load balancers, shared by all Services that have the same ones.
+//! Targets of load balancers, shared by all Services with the same targets.
 //!
-//! A cluster with 5,000 Nodes and 200 Services has one list of 5,000 targets, not 200 of them: a [`TargetSet`] is a reference.
-//! Sets are compared by reference first and entry by entry only if that does not decide, and entries that two sets have in
-//! common are shared as well ([`TargetSet::updated`]), so that a Node that joins costs one entry and not a whole new list.
+//! A [`TargetSet`] is a reference: a cluster with 5,000 Nodes and 200 Services has one list of 5,000 targets, not 200 lists. Sets
+//! are compared by reference first, and entry by entry only if the references differ. Entries that two sets have in common are
+//! shared as well ([`TargetSet::updated`]), so that a Node that joins costs one entry and not a new list.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Merged, NodeName, TargetNode, merge_sorted};
 
-/// Immutable targets, sorted by node name, one for each name. Cheap to clone.
+/// Immutable set of targets, sorted by Node name, with one entry per name. Cheap to clone.
 #[derive(Clone, Deserialize)]
 #[serde(from = "Vec<TargetNode>")]
 pub struct TargetSet(Arc<Shared>);
@@ -22,59 +22,59 @@ struct Shared {
     targets: Vec<Arc<TargetNode>>,
 }
 
-/// Differences between two sets, each list sorted by node name.
+/// Differences between two sets, each list sorted by Node name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetChanges<'a> {
     /// Targets that only the new set has.
     pub added: Vec<&'a TargetNode>,
     /// Targets that only the old set has.
     pub removed: Vec<&'a TargetNode>,
-    /// Targets that both sets have, with other addresses, another machine or another state: old and new.
+    /// Old and new entry of targets that both sets have, with different addresses, machines or drain states.
     pub changed: Vec<(&'a TargetNode, &'a TargetNode)>,
 }
 
-/// The version of the next set; unique in this process.
+/// Version of the next set, unique within the process.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
 
 impl TargetSet {
-    /// Takes entries that are sorted by name, one for each name.
+    /// Creates a set from entries that are sorted and unique by name.
     fn from_sorted(targets: Vec<Arc<TargetNode>>) -> TargetSet {
         TargetSet(Arc::new(Shared { version: NEXT_VERSION.fetch_add(1, Ordering::Relaxed), targets }))
     }
 
-    /// Identifies this set in this process: sets of the same version are the same set. Equal sets that were built apart have
-    /// different versions.
+    /// Returns the version, which identifies the set within the process: two references with the same version refer to the same
+    /// set. Equal sets that were built separately have different versions.
     pub fn version(&self) -> u64 {
         self.0.version
     }
 
-    /// Number of targets.
+    /// Returns the number of targets.
     pub fn len(&self) -> usize {
         self.0.targets.len()
     }
 
-    /// Whether there is no target.
+    /// Returns whether the set has no targets.
     pub fn is_empty(&self) -> bool {
         self.0.targets.is_empty()
     }
 
-    /// Iterates over the targets by node name.
+    /// Iterates over the targets, sorted by Node name.
     pub fn iter(&self) -> Iter<'_> {
         self.0.targets.iter().map(shared)
     }
 
-    /// Returns the target of this name.
+    /// Returns the target with this Node name.
     pub fn get(&self, node: &NodeName) -> Option<&TargetNode> {
         let index = self.0.targets.binary_search_by(|target| target.node.cmp(node)).ok()?;
         self.0.targets.get(index).map(shared)
     }
 
-    /// Returns whether both are references to one set.
+    /// Returns whether both references refer to the same set.
     pub fn is_same(&self, other: &TargetSet) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Compares with an earlier set, in linear time.
+    /// Compares the set with an earlier one, in linear time.
     pub fn changes_from<'a>(&'a self, old: &'a TargetSet) -> TargetChanges<'a> {
         let mut changes = TargetChanges::default();
         if self.is_same(old) {
@@ -83,7 +83,7 @@ impl TargetSet {
         for merged in merge_sorted(&old.0.targets, &self.0.targets, |old, new| old.node.cmp(&new.node)) {
             match merged {
                 Merged::Left(old) => changes.removed.push(old),
-                Merged::Permission(new) => changes.added.push(new),
+                Merged::Right(new) => changes.added.push(new),
                 Merged::Both(old, new) if !is_equal(old, new) => changes.changed.push((old, new)),
                 Merged::Both(..) => {}
             }
@@ -91,14 +91,14 @@ impl TargetSet {
         changes
     }
 
-    /// Builds the set of these targets as a successor of this one. Entries that have not changed are shared with this set; if
-    /// none has, the successor is this very set.
+    /// Builds the successor of this set from new targets. Unchanged entries are shared with this set; if no entry has changed, this
+    /// set itself is returned.
     pub fn updated(&self, targets: impl IntoIterator<Item = TargetNode>) -> TargetSet {
         let new = sorted(targets);
         let kept = merge_sorted(&self.0.targets, new, |old, new| old.node.cmp(&new.node));
         let kept = kept.filter_map(|merged| match merged {
             Merged::Left(_) => None,
-            Merged::Permission(new) => Some(new),
+            Merged::Right(new) => Some(new),
             Merged::Both(old, new) => Some(if *old == new { Arc::clone(old) } else { new }),
         });
         let kept: Vec<Arc<TargetNode>> = kept.collect();
@@ -107,7 +107,7 @@ impl TargetSet {
         if is_unchanged { self.clone() } else { TargetSet::from_sorted(kept) }
     }
 
-    /// Replaces this reference by one to an edited copy of the set, and returns the value of `edit`.
+    /// Replaces this reference with one to an edited copy of the set, and returns the result of `edit`.
     pub fn edit<T>(&mut self, edit: impl FnOnce(&mut Vec<TargetNode>) -> T) -> T {
         let mut targets = self.iter().cloned().collect();
         let value = edit(&mut targets);
@@ -117,13 +117,13 @@ impl TargetSet {
 }
 
 impl TargetChanges<'_> {
-    /// Whether the sets are equal.
+    /// Returns whether the sets are equal.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 }
 
-/// Sorts by node name, and keeps the first of each name.
+/// Sorts targets by Node name and keeps the first of each name.
 fn sorted(targets: impl IntoIterator<Item = TargetNode>) -> Vec<Arc<TargetNode>> {
     let mut targets: Vec<Arc<TargetNode>> = targets.into_iter().map(Arc::new).collect();
     targets.sort_by(|one, other| one.node.cmp(&other.node));
@@ -184,7 +184,7 @@ impl Serialize for TargetSet {
     }
 }
 
-/// The version and the number of targets: a list of thousands of names belongs in no log line.
+/// Formats the version and the number of targets only: a list of thousands of names does not belong in a log line.
 impl fmt::Debug for TargetSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetSet(version {}, {} targets)", self.version(), self.len())
@@ -204,23 +204,23 @@ mod tests {
         targets.into_iter().map(|target| target.node.as_str()).collect()
     }
 
-    /// Number of entries of `new` that `old` has no reference to.
+    /// Returns the number of entries of `new` that are not shared with `old`.
     fn allocated(old: &TargetSet, new: &TargetSet) -> usize {
         let is_old = |entry: &&Arc<TargetNode>| old.0.targets.iter().any(|old| Arc::ptr_eq(old, entry));
         new.0.targets.iter().filter(|entry| !is_old(entry)).count()
     }
 
     #[test]
-    fn targets_are_sorted_by_name_and_have_one_entry_each() {
+    fn targets_are_sorted_and_unique_by_name() {
         let draining = TargetNode { draining: true, ..target("b") };
         let set: TargetSet = [target("c"), target("b"), draining, target("a")].into_iter().collect();
         assert_eq!(names(&set), ["a", "b", "c"]);
-        assert!(set.get(&"b".into()).is_some_and(|target| !target.draining), "the first one counts");
+        assert!(set.get(&"b".into()).is_some_and(|target| !target.draining), "the first entry is kept");
         assert_eq!(set.get(&"d".into()), None);
     }
 
     #[test]
-    fn changes_are_those_that_were_added_removed_and_changed() {
+    fn changes_list_added_removed_and_changed_targets() {
         let old: TargetSet = ["a", "b", "c"].map(target).into_iter().collect();
         let moved = TargetNode { addresses: addresses("I10.0.0.1"), ..target("b") };
         let new: TargetSet = [target("d"), moved.clone(), target("a")].into_iter().collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_joins_5000_costs_one_entry() {
+    fn a_node_that_joins_5000_allocates_one_entry() {
         let old = set(0..5_000);
         let new = old.updated(set(0..5_001).iter().cloned());
         assert_eq!((allocated(&old, &new), new.changes_from(&old).added.len()), (1, 1));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_successor_of_a_set_that_does_not_change_is_the_set() {
+    fn the_successor_of_an_unchanged_set_is_the_same_set() {
         let old = set(0..10);
         assert!(old.updated(set(0..10).iter().cloned()).is_same(&old));
         let shorter = old.updated(set(0..9).iter().cloned());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_were_built_apart_are_equal_by_their_entries() {
+    fn sets_that_were_built_separately_are_compared_by_their_entries() {
         let (one, other) = (set(0..3), set(0..3));
         assert!(one == other && !one.is_same(&other) && one.version() != other.version());
         assert!(one != set(0..2) && one != set(1..4) && set([]) == TargetSet::default());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_written_as_a_list_and_printed_as_a_number() {
+    fn a_set_is_serialised_as_a_list_and_debug_printed_without_its_entries() {
         let written = serde_json::to_value(set([2, 1])).unwrap();
         assert_eq!(written[0]["node"], "n00001");
         assert_eq!(serde_json::from_value::<TargetSet>(written).unwrap(), set([1, 2]));

@@ -1,5 +1,4 @@
-//! What tests say about Nodes, Services and balancers with few words, here and in the crates above this one (the feature
-//! `testing`).
+//! Builders of Nodes, Services and load balancers for tests, here and in dependent crates (feature `testing`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::{
     ProviderId, Ready, Service, ServiceKey, ServiceType, SessionAffinity, Taint, TargetNode, TargetSet, TrafficPolicy,
 };
 
-/// A Node that was just registered and of which nothing else is known.
+/// Returns a newly registered Node without labels, taints or addresses.
 pub fn node(name: &str) -> Node {
     Node {
         name: name.into(),
@@ -32,18 +31,19 @@ pub fn node(name: &str) -> Node {
     }
 }
 
-/// A taint without value and time.
+/// Returns a taint without a value and a time.
 pub fn taint(key: &str, effect: &str) -> Taint {
     Taint { key: key.to_owned(), value: String::new(), effect: effect.to_owned(), time_added: None }
 }
 
-/// `I10.0.0.1 Ehost …`, the notation of the cases: I, E, H for internal IP, external IP and hostname; D and X for internal and external DNS.
+/// Parses addresses in the notation of the test cases, such as `I10.0.0.1 Ehost`: I, E and H stand for internal IP, external IP and
+/// hostname; D and X for internal and external DNS.
 pub fn addresses(text: &str) -> Vec<Address> {
     text.split_whitespace().map(address).collect()
 }
 
-/// One address, in the notation of [`addresses`].
-#[allow(clippy::panic, reason = "a test with a slip in it fails")]
+/// Parses one address in the notation of [`addresses`].
+#[allow(clippy::panic, reason = "invalid input is a bug of the test")]
 pub fn address(text: &str) -> Address {
     let mut letters = text.chars();
     let kind = match letters.next() {
@@ -52,14 +52,14 @@ pub fn address(text: &str) -> Address {
         Some('H') => AddressType::Hostname,
         Some('D') => AddressType::InternalDNS,
         Some('X') => AddressType::ExternalDNS,
-        _ => panic!("no type of address: {text:?}"),
+        _ => panic!("unknown address type: {text:?}"),
     };
     Address::new(kind, letters.as_str())
 }
 
-/// The Service `namespace/name` of type LoadBalancer, just made: the TCP port 80 at the node port 30080, IPv4, without
-/// finalizer and status.
-#[allow(clippy::panic, reason = "a test with a slip in it fails")]
+/// Returns the new Service `namespace/name` of type LoadBalancer: TCP port 80 with node port 30080, IPv4, without a finalizer and
+/// a status.
+#[allow(clippy::panic, reason = "invalid input is a bug of the test")]
 pub fn service(key: &str) -> Service {
     let Ok(ServiceKey { namespace, name }) = key.parse() else { panic!("not namespace/name: {key:?}") };
     Service {
@@ -86,7 +86,7 @@ pub fn service(key: &str) -> Service {
     }
 }
 
-/// A port without name whose node port is 30000 more, as far as there are ports.
+/// Returns a port without a name; its node port is `port + 30000`, if that is a valid port.
 pub fn service_port(protocol: Protocol, port: u16) -> ServicePort {
     ServicePort {
         name: String::new(),
@@ -98,39 +98,39 @@ pub fn service_port(protocol: Protocol, port: u16) -> ServicePort {
     }
 }
 
-/// This Service, with these annotations besides those that it has.
+/// Adds annotations to a Service.
 pub fn annotated(mut service: Service, annotations: &[(&str, &str)]) -> Service {
     let more = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     Arc::make_mut(&mut service.annotations).extend(more);
     service
 }
 
-/// This Service, with our finalizer behind those that it has.
+/// Appends Bowline's finalizer to a Service.
 pub fn finalized(mut service: Service) -> Service {
     service.finalizers.push(LOAD_BALANCER_CLEANUP.to_owned());
     service
 }
 
-/// The status with these addresses, without modes and ports.
+/// Returns a status with these addresses, without IP modes and ports.
 pub fn status(addresses: &[&str]) -> LoadBalancerStatus {
     let ingress = |ip: &&str| Ingress { ip: Some((*ip).to_owned()), ..Ingress::default() };
     LoadBalancerStatus { ingress: addresses.iter().map(ingress).collect() }
 }
 
-/// What [`service()`] wishes of the cluster `kubernetes`, with these Nodes behind it.
-#[allow(clippy::panic, reason = "a test with a slip in it fails")]
+/// Returns the desired load balancer of [`service()`] in the cluster `kubernetes`, with these Nodes as targets.
+#[allow(clippy::panic, reason = "invalid input is a bug of the test")]
 pub fn desired(key: &str, nodes: &[&str]) -> DesiredLoadBalancer {
     let targets: TargetSet = nodes.iter().map(|node| target(node)).collect();
     service::desired(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default(), targets)
-        .unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+        .unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-/// What [`service()`] wishes of the cluster `kubernetes` when it wants no balancer any more.
+/// Returns the desired state of [`service()`] in the cluster `kubernetes` when its load balancer is to be deleted.
 pub fn desired_cleanup(key: &str) -> DesiredLoadBalancer {
     service::desired_cleanup(&ClusterName::from("kubernetes"), &service(key), &LoadBalancerSettings::default())
 }
 
-/// The Node of this name behind a balancer: its machine is `fake://id-of-…`, and nothing says where it is reached.
+/// Returns the Node of this name as a target: its machine is `fake://id-of-…`, and it has no addresses.
 pub fn target(node: &str) -> TargetNode {
     let provider_id = Some(ProviderId::of("fake", &format!("id-of-{node}")));
     TargetNode { node: node.into(), provider_id, addresses: Vec::new(), draining: false }

@@ -1,50 +1,51 @@
-//! The labels, taints and annotations that Kubernetes, its cloud controller managers and Bowline agreed on.
+//! Well-known labels, taints, annotations, finalizers and condition types of Kubernetes and Bowline.
 
-/// Put on by a kubelet that runs with `--cloud-provider=external`; gone once the cloud has said what the node is.
-/// Matched by key alone.
+/// Taint of a Node that no cloud controller manager has initialised. A kubelet with `--cloud-provider=external` sets it; the node
+/// controller removes it. Matched by key alone.
 pub const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Says that the machine is stopped: effect `NoSchedule`, no value, no time.
+/// Taint of a Node whose machine is stopped: effect `NoSchedule`, without a value and without a time.
 pub const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// The effect of both taints above, as far as we write them.
+/// Effect of both taints above, as Bowline writes them.
 pub const NO_SCHEDULE: &str = "NoSchedule";
 
-/// The address or the dual-stack pair that a kubelet was told with `--node-ip`.
+/// Node annotation with the value of the kubelet's `--node-ip`: one address or a dual-stack pair.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// A label that has an old and a new name. The old one is the source of truth.
+/// A label with a beta and a GA name. The beta label is the source of truth.
 // upstream: announced to flip in 1.21, and never flipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabelPair {
-    /// The name from before the label was settled.
+    /// Beta name.
     pub beta: &'static str,
-    /// The name of today.
+    /// GA name.
     pub ga: &'static str,
 }
 
-/// The kind of machine.
+/// Instance type of the machine.
 pub const INSTANCE_TYPE: LabelPair =
     LabelPair { beta: "beta.kubernetes.io/instance-type", ga: "node.kubernetes.io/instance-type" };
 
-/// The failure domain.
+/// Zone (failure domain) of the machine.
 pub const ZONE: LabelPair =
     LabelPair { beta: "failure-domain.beta.kubernetes.io/zone", ga: "topology.kubernetes.io/zone" };
 
-/// The region around the failure domain.
+/// Region of the machine.
 pub const REGION: LabelPair =
     LabelPair { beta: "failure-domain.beta.kubernetes.io/region", ga: "topology.kubernetes.io/region" };
 
-/// All labels with two names.
+/// All labels with a beta and a GA name.
 pub const LABEL_PAIRS: [LabelPair; 3] = [INSTANCE_TYPE, ZONE, REGION];
 
-/// Put on a Node by an operator, with the value `true`: the brake and the doubt rules no longer hold its deletion back
-/// once the cloud says that its machine is gone.
+/// Node annotation with which an operator allows the deletion of the Node: with the value `true`, neither the brake nor a missing
+/// witness holds the deletion back once the cloud reports the machine as gone.
 pub const ALLOW_DELETION: &str = "bowline.dev/allow-deletion";
 
-/// Labels of a Node that is not for a cloud controller manager, with the value that says so. Such a Node is
-/// [paused](crate::Node::is_paused) for good.
-// Ours, Azure's, Google's and one that was proposed for all, in that order; all are honoured, because nodes outlive the manager that was there before.
+/// Labels, with their values, of a Node that no cloud controller manager manages. Such a Node counts as permanently
+/// [paused](crate::Node::is_paused).
+// In this order: Bowline's, Azure's, Google's, and one that was proposed for all clouds. All are honoured, because Nodes outlive
+// the manager that labelled them.
 pub const UNMANAGED_LABELS: [(&str, &str); 4] = [
     ("bowline.dev/unmanaged", "true"),
     ("kubernetes.azure.com/managed", "false"),
@@ -52,20 +53,20 @@ pub const UNMANAGED_LABELS: [(&str, &str); 4] = [
     ("node.kubernetes.io/exclude-from-lifecycle-management", "true"),
 ];
 
-/// The finalizer of a Service that has, or may have, a balancer.
+/// Finalizer of a Service that has, or may have, a load balancer.
 pub const LOAD_BALANCER_CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Put on a Node by the cluster autoscaler before it removes the machine. Matched by key alone.
+/// Taint that the cluster autoscaler sets on a Node before it deletes the machine. Matched by key alone.
 pub const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// A label: this Node is behind no balancer, unless the value is a false boolean.
+/// Label that excludes a Node from all load balancers, unless its value is a false boolean.
 pub const EXCLUDE_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// An annotation of a Service, older than `spec.loadBalancerSourceRanges`, which goes before it.
+/// Legacy Service annotation for source ranges. `spec.loadBalancerSourceRanges` takes precedence over it.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The type of our condition on a Service: whether its balancer is as the Service wants it, and what blocks it.
+/// Type of Bowline's condition on a Service: whether the load balancer is in the desired state, and if not, why.
 pub const LOAD_BALANCER_READY: &str = "bowline.dev/LoadBalancerReady";
 
-/// The type of the condition of a Node that says whether pods on other nodes can be reached.
+/// Type of the Node condition that reports whether the Node's pod network is unavailable.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";

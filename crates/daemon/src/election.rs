@@ -1,20 +1,20 @@
-//! Leading: the controllers run while the leases are held, and the process ends when one is lost.
+//! Leader election: the controllers run while the leases are held, and the process exits when a lease is lost.
 //!
 //! ```text
-//!  main lease ──► work begins ──────────────────────────► work ends ──► both leases are given back
+//!  main lease ──► work begins ──────────────────────────► work ends ──► both leases are released
 //!                  └─► second lease ──► the gate opens ──┘
-//!  either is lost: exit code 1, at once
+//!  either is lost: exit code 1, immediately
 //! ```
 
 use bowline_controllers::Gate;
 use bowline_kube::{ElectionMetrics, Elector, Held, Identity, Lost};
 use bowline_runtime::{Clock, Fence, Kind, Shutdown, StatusBoard, Term};
 
-/// The exit code of a process that has lost a lease (LE-5).
+/// Exit code of a process that lost a lease (LE-5).
 const LOST: i32 = 1;
 
-/// What is needed to stand for election.
-pub(crate) struct Candidacy {
+/// Dependencies of the leader election.
+pub(crate) struct ElectionDependencies {
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
     pub(crate) metrics: prometheus::Registry,
@@ -22,7 +22,7 @@ pub(crate) struct Candidacy {
     pub(crate) fence: Fence,
 }
 
-/// An election that is about to be held. From now on nothing passes the fence until it is won.
+/// Leader election before its start. The fence is closed from its creation until the lease is held.
 pub(crate) struct Election {
     main: Elector,
     term: Term,
@@ -30,7 +30,7 @@ pub(crate) struct Election {
     releases: bool,
 }
 
-/// The lease of the controllers that move.
+/// Second lease, for the migrating controllers.
 struct Second {
     elector: Elector,
     lease: String,
@@ -39,47 +39,50 @@ struct Second {
 }
 
 impl Election {
-    /// Both leases are held under one name, and stand on the board.
-    pub(crate) fn new(settings: &bowline_settings::Election, candidacy: Candidacy) -> prometheus::Result<Election> {
-        let Candidacy { client, clock, metrics, board, fence } = candidacy;
+    /// Creates the election. Both leases have the same holder identity and are on the status board.
+    pub(crate) fn new(
+        settings: &bowline_settings::Election,
+        dependencies: ElectionDependencies,
+    ) -> prometheus::Result<Election> {
+        let ElectionDependencies { client, clock, metrics, board, fence } = dependencies;
         let (identity, metrics) = (Identity::of_this_process(), ElectionMetrics::register(&metrics)?);
         let elector = |lease: bowline_kube::LeaseOptions| {
             let name = lease.name.clone();
             let elector = Elector::new(client.clone(), lease, identity.clone(), clock.clone(), &metrics);
-            board.put(Kind::Lease, name, elector.part());
+            board.put(Kind::Lease, name, elector.component());
             elector
         };
-        // On the board in this order: the first is the one that health checks know by upstream's name.
+        // In this order on the board: the health check of the first lease has upstream's name.
         let main = elector(settings.lease.clone());
         let second = settings.migration.as_ref().map(|migration| Second {
             elector: elector(settings.second_lease(migration)),
             lease: migration.lease.clone(),
-            gate: Gate::before(migration.moving()),
+            gate: Gate::before(migration.migrating()),
             fence: fence.clone(),
         });
         Ok(Election { main, term: fence.term(&settings.lease.name), second, releases: settings.releases })
     }
 
-    /// Holds back the controllers that need the second lease.
+    /// Gate that blocks the controllers that need the second lease.
     pub(crate) fn gate(&self) -> Gate {
         self.second.as_ref().map_or_else(Gate::none, |second| second.gate.clone())
     }
 
-    /// Does `work` as soon as the lease is held, gives the lease back when it has ended well, and ends the process when the
-    /// lease is lost. Without a lease before shutdown is requested, nothing is done.
+    /// Runs `work` as soon as the lease is held, releases the lease after work that succeeded, and exits the process when the lease
+    /// is lost. If shutdown is requested before the lease is held, `work` does not run.
     ///
-    /// After work that did not end well, as one that was given up while a cloud did not answer, the lease is left to run
-    /// out. From here nothing is sent any more, as the fence is closed; but what was sent may still take effect, and whoever
-    /// leads next must not begin in the middle of that.
+    /// After work that failed, for example because a cloud did not answer, the lease is left to expire. The fence is closed, so
+    /// this process sends no more writes; but writes in flight may still take effect, and the next leader must not start before
+    /// that.
     pub(crate) async fn lead<E>(self, shutdown: &Shutdown, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         let Some(mut main) = self.main.acquire(shutdown).await else { return Ok(()) };
         main.open(self.term);
         let mut second = None;
         tokio::select! {
-            // Asked first: who has stood still must not take another step.
+            // Polled first: a process that was suspended must not write before it notices the lost lease.
             biased;
-            lost = main.keep() => end("leaderelection lost", &lost),
-            lost = keep_second(self.second, &mut second, shutdown) => end("migration leaderelection lost", &lost),
+            lost = main.keep() => exit("leaderelection lost", &lost),
+            lost = keep_second(self.second, &mut second, shutdown) => exit("migration leaderelection lost", &lost),
             done = work => done?,
         }
         if self.releases {
@@ -89,7 +92,7 @@ impl Election {
     }
 }
 
-/// Gets the second lease, lets those begin who wait for it, and keeps it. It can be found in `held`.
+/// Acquires the second lease, opens the gate and keeps renewing. The lease is stored in `held`.
 async fn keep_second(second: Option<Second>, held: &mut Option<Held>, shutdown: &Shutdown) -> Lost {
     let Some(Second { elector, lease, gate, fence }) = second else { return std::future::pending().await };
     let Some(mut won) = elector.acquire(shutdown).await else { return std::future::pending().await };
@@ -104,8 +107,8 @@ async fn release(held: Option<Held>) {
     }
 }
 
-/// Nothing is finished and nothing is told to anybody: somebody else may lead already.
-fn end(message: &str, lost: &Lost) -> ! {
+/// Exits without cleanup, because another process may lead already.
+fn exit(message: &str, lost: &Lost) -> ! {
     tracing::error!(cause = %lost, "{message}");
     std::process::exit(LOST)
 }
@@ -120,11 +123,11 @@ mod tests {
 
     use super::*;
 
-    /// Who holds the lease after work that ends like this, and whether the fence was open for it and is closed now.
-    async fn after(end: Result<(), &'static str>) -> (String, bool, bool) {
+    /// Returns the holder of the lease after work with this result, whether it succeeded, and whether the fence is closed again.
+    async fn after(result: Result<(), &'static str>) -> (String, bool, bool) {
         let server = ApiServer::start(Options::default()).await.unwrap();
         let fence = Fence::open();
-        let candidacy = Candidacy {
+        let dependencies = ElectionDependencies {
             client: server.in_process_client(),
             clock: Clock::system(),
             metrics: prometheus::Registry::new(),
@@ -132,12 +135,12 @@ mod tests {
             fence: fence.clone(),
         };
         let settings = bowline_settings::Election { lease: Default::default(), migration: None, releases: true };
-        let election = Election::new(&settings, candidacy).unwrap();
-        assert!(fence.check().is_err(), "not before the lease is held");
-        let seen = fence.clone();
+        let election = Election::new(&settings, dependencies).unwrap();
+        assert!(fence.check().is_err(), "the fence is closed before the lease is held");
+        let fence_at_work = fence.clone();
         let work = async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            end.map(|()| assert!(seen.check().is_ok()))
+            result.map(|()| assert!(fence_at_work.check().is_ok()))
         };
         let done = election.lead(&Shutdown::new(), work).await;
         let leases: Api<Lease> = Api::namespaced(server.in_process_client(), "kube-system");
@@ -146,9 +149,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn le7_a_lease_is_given_back_after_work_that_ended_well_and_runs_out_otherwise() {
+    async fn le7_a_lease_is_released_after_successful_work_and_expires_otherwise() {
         assert_eq!(after(Ok(())).await, (String::new(), true, true));
-        let (holder, is_well, is_closed) = after(Err("the cloud did not answer")).await;
-        assert!(!holder.is_empty() && !is_well && is_closed, "{holder}");
+        let (holder, succeeded, is_closed) = after(Err("the cloud did not answer")).await;
+        assert!(!holder.is_empty() && !succeeded && is_closed, "{holder}");
     }
 }

@@ -1,18 +1,18 @@
-//! The manager: flags become settings, settings become clouds, a client and controllers, and those run until a signal.
+//! The daemon: resolves flags into settings, clouds, a client and controllers, and runs them until a signal.
 //!
 //! ```text
-//!  Prepared    all flags and files are read; nobody was called, and all that is wrong is told at once
+//!  Prepared    reads all flags and files, and reports all errors at once; sends no request
 //!     ▼
-//!  Front       addresses are taken, and served from here on: a standby answers its probes, too
+//!  Servers     binds the ports and serves from here on: a standby answers its probes, too
 //!     ▼
-//!  Election    waits for the lease, keeps it, gives it back; ends the process if it is lost
+//!  Election    acquires, renews and releases the Lease; exits the process if it is lost
 //!     ▼
 //!  control     waits for the API server, then runs the controllers
 //! ```
 
 mod election;
-mod front;
 mod metrics;
+mod servers;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use anyhow::Context as _;
 use bowline_cloud::{Clouds, Registry};
 use bowline_config::ConfigErrors;
 use bowline_controllers::Gate;
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_kube::{Clients, NotReady, ObjectRef, RestMetrics};
 use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
 use bowline_serving::webhook::Webhook;
@@ -34,52 +34,53 @@ use bowline_telemetry::logging::{self, Handle};
 use bowline_telemetry::{process, statusz};
 use futures::future::join_all;
 
-use election::{Candidacy, Election};
-use front::{Front, FrontOptions, Pages};
+use election::{Election, ElectionDependencies};
+use servers::{Pages, ServerOptions, Servers};
 
 pub use metrics::page as metric_reference;
 
-/// What the input asks for cannot be had: a port is taken, a certificate cannot be read (SRV-1). Nothing was started.
+/// A resource of the configuration is not available: a port is in use, a certificate cannot be read (SRV-1). Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct CannotStart(anyhow::Error);
 
-/// What the manager may take to end beyond the time that it gives its own tasks: for giving leases back, above all.
+/// Additional time for the shutdown of the process beyond that of the controllers, mainly to release leases.
 const MARGIN: Duration = Duration::from_secs(6);
 
-/// Environment variable that makes a task panic with its value. It is for the test of what a panic does in an optimised build.
+/// Environment variable that makes a task panic with its value, for the tests of the release build. No shipped program reads it.
+#[cfg(feature = "test-panic")]
 const TEST_PANIC: &str = "BOWLINE_TEST_PANIC";
 
 /// Runs the manager until a signal stops it.
 pub async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> anyhow::Result<()> {
     let prepared = Prepared::new(args, registry.clone()).await?;
-    for remark in &prepared.settings.remarks {
-        tracing::warn!(target: logging::AS_WRITTEN, "{remark}");
+    for warning in &prepared.settings.warnings {
+        tracing::warn!(target: logging::AS_WRITTEN, "{warning}");
     }
-    // Before anything is started: a signal from here on is a request to stop, and not the end.
+    // Installed before anything is started: from here on, a signal requests a clean shutdown.
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-    let options = FrontOptions::from(&prepared.settings);
+    let options = ServerOptions::from(&prepared.settings);
     let webhooks = prepared.settings.serving.webhooks.of(webhooks());
-    let Some(front) = shutdown.or(Front::bind(&options, &webhooks)).await else { return Ok(()) };
-    prepared.run(front.map_err(CannotStart)?, logs, shutdown).await
+    let Some(servers) = shutdown.or(Servers::bind(&options, &webhooks)).await else { return Ok(()) };
+    prepared.run(servers.map_err(CannotStart)?, logs, shutdown).await
 }
 
-/// The providers' admission webhooks: none of today has one.
+/// Admission webhooks of the providers. No provider has one yet.
 fn webhooks() -> Vec<Arc<dyn Webhook>> {
     Vec::new()
 }
 
-/// All that the manager needs; nothing of it has called anybody yet.
+/// Everything that the manager needs. Nothing has been called yet.
 struct Prepared {
     settings: Settings,
     reached: Reached,
-    /// The kinds of providers in this program.
+    /// Providers in this program.
     registry: Arc<Registry>,
     metrics: prometheus::Registry,
 }
 
 impl Prepared {
-    /// Looks at everything there is to look at, and starts nothing.
+    /// Resolves and validates the configuration, and starts nothing.
     async fn new(args: &ManagerArgs, registry: Arc<Registry>) -> anyhow::Result<Prepared> {
         let mut errors = ConfigErrors::new();
         let mut settings = Settings::resolve(args, &mut errors);
@@ -95,41 +96,43 @@ impl Prepared {
     }
 
     /// Runs until shutdown is requested.
-    async fn run(self, front: Front, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
+    async fn run(self, servers: Servers, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
         let Prepared { settings, reached, registry, metrics } = self;
         let Reached { providers, access, credentials, client } = reached;
         let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
         metrics::register(&metrics, fence.clone(), &registry)?;
         let pages = pages(&settings, &board, &metrics, logs);
-        let clouds = Clouds::around(providers, &settings.reach.layers, &metrics);
-        clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.part()));
-        let patience = settings.manager.patience + MARGIN;
+        let clouds = Clouds::with_layers(providers, &settings.reach.layers, &metrics);
+        clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.component()));
+        let shutdown_timeout = settings.manager.shutdown_timeout + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
-        let credentials = credentials.and(front.reviewers());
-        tasks.spawn("serving", front.serve(pages, shutdown.clone()));
+        let credentials = credentials.with(servers.reviewers());
+        tasks.spawn("serving", servers.serve(pages, shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
+        #[cfg(feature = "test-panic")]
         if let Ok(message) = std::env::var(TEST_PANIC) {
             tasks.spawn("panic", fail(message));
         }
-        let renewals = Reloader::register(&metrics)?;
-        tasks.spawn("credentials", credentials.watch(renewals, board.clone(), shutdown.clone()));
-        let candidacy = Candidacy {
-            // Nothing that the controllers send can hold a renewal up (CL-3).
-            client: access.urgent("leader-election"),
+        let reloader = Reloader::register(&metrics)?;
+        tasks.spawn("credentials", credentials.watch(reloader, board.clone(), shutdown.clone()));
+        let election_dependencies = ElectionDependencies {
+            // Requests of the controllers do not delay a renewal (CL-3).
+            client: access.without_rate_limit("leader-election"),
             clock: Clock::system(),
             metrics: metrics.clone(),
             board: board.clone(),
             fence: fence.clone(),
         };
-        let election = settings.election.as_ref().map(|election| Election::new(election, candidacy)).transpose()?;
+        let election =
+            settings.election.as_ref().map(|election| Election::new(election, election_dependencies)).transpose()?;
         let gate = election.as_ref().map_or_else(Gate::none, Election::gate);
         let clients = Clients::new(access, settings.own_credentials).fenced(fence);
         let lease = settings.election.as_ref().map(|election| &election.lease);
         let lease = lease.map_or_else(Default::default, Clone::clone);
         let lease = ObjectRef::lease(&lease.namespace, &lease.name);
-        let surroundings = Surroundings { clients, clouds, clock: Clock::system(), metrics, board, gate, lease };
-        let manager = control(client, surroundings, settings.manager, shutdown.clone());
+        let dependencies = Dependencies { clients, clouds, clock: Clock::system(), metrics, board, gate, lease };
+        let manager = control(client, dependencies, settings.manager, shutdown.clone());
         let manager = async move {
             match election {
                 None => manager.await,
@@ -137,18 +140,19 @@ impl Prepared {
             }
         };
         tasks.spawn("manager", manager);
-        tasks.run(patience).await?;
+        tasks.run(shutdown_timeout).await?;
         tracing::info!("stopped");
         Ok(())
     }
 }
 
-#[allow(clippy::panic, reason = "it is what the variable asks for")]
+#[cfg(feature = "test-panic")]
+#[allow(clippy::panic, reason = "the variable requests it")]
 async fn fail(message: String) -> Result<(), Infallible> {
     panic!("{message}")
 }
 
-/// What is told of the process while it runs.
+/// Builds the pages of the HTTP endpoints.
 fn pages(settings: &Settings, board: &StatusBoard, metrics: &prometheus::Registry, logs: Handle) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
     let migration = settings.election.as_ref().and_then(|election| election.migration.clone());
@@ -165,32 +169,32 @@ fn pages(settings: &Settings, board: &StatusBoard, metrics: &prometheus::Registr
     }
 }
 
-/// Starts each cloud, a standby's too, so that the one that leads next need not wait for them.
+/// Starts each cloud, also on a standby, so that the next leader need not wait for them.
 async fn start(clouds: Clouds, client: kube::Client, shutdown: Shutdown) -> Result<(), Infallible> {
     shutdown.or(join_all(clouds.iter().map(|cloud| bowline_controllers::start(cloud, &client)))).await;
     shutdown.requested().await;
     Ok(())
 }
 
-/// Why the controllers ended although no shutdown was requested, or did not begin.
+/// Failure of the controllers, at start or while they run.
 #[derive(Debug, thiserror::Error)]
 enum ControlError {
-    #[error("the API server is not well: {0}")]
+    #[error("the API server is not ready: {0}")]
     ApiServer(#[from] NotReady),
     #[error(transparent)]
     Manager(#[from] ManagerError),
 }
 
-/// Runs the controllers as soon as the API server is well.
+/// Runs the controllers as soon as the API server is ready.
 async fn control(
     client: kube::Client,
-    surroundings: Surroundings,
+    dependencies: Dependencies,
     options: ManagerOptions,
     shutdown: Shutdown,
 ) -> Result<(), ControlError> {
-    if let Some(well) = shutdown.or(bowline_kube::wait_until_ready(&client)).await {
-        well?;
-        manager::run(surroundings, options, shutdown).await?;
+    if let Some(ready) = shutdown.or(bowline_kube::wait_until_ready(&client)).await {
+        ready?;
+        manager::run(dependencies, options, shutdown).await?;
     }
     Ok(())
 }

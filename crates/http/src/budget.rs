@@ -1,16 +1,16 @@
-//! Memory for answers, bounded for the process as a whole: each answer has a limit of its own, but a cloud with many endless
-//! answers, or several clouds with large ones, would reach many times that limit.
+//! Memory budget for all responses of the process. Each response has a limit of its own, but a cloud with many endless responses,
+//! or several clouds with large ones, would reach a multiple of that limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that all answers of the process may take at once.
+/// Maximum number of bytes of all responses in memory.
 pub(crate) const BUDGET: usize = 96 << 20;
 
-/// Bytes that answers take now.
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of all responses in memory.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// Part of the budget that one answer takes, given back when the last clone is dropped.
+/// Part of the budget used by one response, released when the last clone is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Share(Arc<Taken>);
 
@@ -18,10 +18,10 @@ pub(crate) struct Share(Arc<Taken>);
 struct Taken(AtomicUsize);
 
 impl Share {
-    /// Takes this many bytes more; `false` if the budget does not have them.
+    /// Reserves further bytes; `false` if they exceed the budget.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let within = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= BUDGET);
-        let is_taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok();
+        let is_taken = IN_USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok();
         if is_taken {
             self.0.0.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -31,6 +31,6 @@ impl Share {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        TAKEN.fetch_sub(*self.0.get_mut(), Ordering::Relaxed);
+        IN_USE.fetch_sub(*self.0.get_mut(), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! From a URL to a connection: through a proxy or not, encrypted or not.
+//! Connector: opens connections for URLs, with proxies and TLS.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use crate::client::with_causes;
-use crate::{Failure, Proxies, TlsFailure};
+use crate::{Proxies, RequestError, TlsHandshakeError};
 
-/// The most that a proxy may say before it connects us.
-const PROXY_HEAD: usize = 16 << 10;
+/// Maximum size of the response head of a proxy.
+const MAX_PROXY_HEAD: usize = 16 << 10;
 
-/// The longest that connecting may take: time for the kernel to knock four times.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum connect timeout: enough for four SYN packets of the kernel.
+const MAX_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects.
+/// Opens connections.
 #[derive(Clone)]
 pub(crate) struct Connector {
     tcp: HttpConnector,
@@ -34,114 +34,119 @@ pub(crate) struct Connector {
     proxies: Arc<Proxies>,
 }
 
-/// A connection, whatever it goes over.
+/// A connection over any transport.
 pub(crate) struct Stream {
     io: TokioIo<Box<dyn Io>>,
-    /// Requests name their whole URL, because a proxy reads them.
+    /// Requests contain the whole URL, because a proxy reads them.
     is_proxied: bool,
 }
 
-/// What bytes go over.
+/// Byte stream of a connection.
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 impl Connector {
-    /// For requests that may take `timeout` as a whole.
+    /// Creates a connector for requests with this overall timeout.
     pub(crate) fn new(tls: Arc<ClientConfig>, proxies: Arc<Proxies>, timeout: Duration) -> Connector {
         Connector { tcp: tcp(GaiResolver::new(), timeout), tls, proxies }
     }
 
-    async fn connect(self, uri: Uri) -> Result<Stream, Failure> {
+    async fn connect(self, uri: Uri) -> Result<Stream, RequestError> {
         let is_secure = uri.scheme_str() == Some("https");
         let Some(proxy) = self.proxies.of(&uri) else {
             let io = self.tcp(&uri).await?;
-            let io = if is_secure { self.secured(io, host(&uri)).await? } else { io };
+            let io = if is_secure { self.handshake(io, host(&uri)).await? } else { io };
             return Ok(Stream { io: TokioIo::new(io), is_proxied: false });
         };
         let io = self.to_proxy(&proxy).await?;
         if !is_secure {
             return Ok(Stream { io: TokioIo::new(io), is_proxied: true });
         }
-        let io = tunnelled(io, &proxy, &uri).await?;
-        Ok(Stream { io: TokioIo::new(self.secured(io, host(&uri)).await?), is_proxied: false })
+        let io = tunnel(io, &proxy, &uri).await?;
+        Ok(Stream { io: TokioIo::new(self.handshake(io, host(&uri)).await?), is_proxied: false })
     }
 
-    async fn tcp(&self, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
+    async fn tcp(&self, uri: &Uri) -> Result<Box<dyn Io>, RequestError> {
         let stream = self.tcp.clone().call(uri.clone()).await;
-        let stream = stream.map_err(|error| Failure::Connect(format!("{}: {}", place(uri), with_causes(&error))))?;
+        let stream = stream
+            .map_err(|error| RequestError::Connect(format!("{}: {}", host_and_port(uri), with_causes(&error))))?;
         Ok(Box::new(stream.into_inner()))
     }
 
-    async fn to_proxy(&self, proxy: &Intercept) -> Result<Box<dyn Io>, Failure> {
-        let wrapped = |failure: Failure| match failure {
-            Failure::Connect(why) => Failure::Connect(format!("the proxy {why}")),
-            other => Failure::Connect(format!("the proxy {}: {other}", place(proxy.uri()))),
+    async fn to_proxy(&self, proxy: &Intercept) -> Result<Box<dyn Io>, RequestError> {
+        let wrapped = |error: RequestError| match error {
+            RequestError::Connect(cause) => RequestError::Connect(format!("proxy {cause}")),
+            other => RequestError::Connect(format!("proxy {}: {other}", host_and_port(proxy.uri()))),
         };
         let io = self.tcp(proxy.uri()).await.map_err(wrapped)?;
         if proxy.uri().scheme_str() == Some("https") {
-            return self.secured(io, host(proxy.uri())).await.map_err(wrapped);
+            return self.handshake(io, host(proxy.uri())).await.map_err(wrapped);
         }
         Ok(io)
     }
 
-    async fn secured(&self, io: Box<dyn Io>, host: &str) -> Result<Box<dyn Io>, Failure> {
+    async fn handshake(&self, io: Box<dyn Io>, host: &str) -> Result<Box<dyn Io>, RequestError> {
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| Failure::Request(format!("{host:?} is no name of a server: {error}")))?;
+        let name =
+            name.map_err(|error| RequestError::Request(format!("{host:?} is not a valid server name: {error}")))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, io).await;
         let failed = |error: std::io::Error| {
-            Failure::Tls(crate::tls::failure(&error).unwrap_or_else(|| TlsFailure::Other(error.to_string())))
+            RequestError::Tls(
+                crate::tls::handshake_error(&error).unwrap_or_else(|| TlsHandshakeError::Other(error.to_string())),
+            )
         };
         Ok(Box::new(stream.map_err(failed)?))
     }
 }
 
-/// The addresses of a name share the time for connecting, one after another. Without a limit, the first one that is dead would
-/// take all the time of the request.
+/// Creates the TCP connector. The addresses of a name share the connect timeout; without it, a dead first address would use up the
+/// whole timeout of the request.
 fn tcp<R>(resolver: R, timeout: Duration) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some((timeout / 2).min(CONNECTED_WITHIN)));
+    tcp.set_connect_timeout(Some((timeout / 2).min(MAX_CONNECT_TIMEOUT)));
     tcp
 }
 
-/// Asks the proxy to let us through.
-async fn tunnelled(mut io: Box<dyn Io>, proxy: &Intercept, uri: &Uri) -> Result<Box<dyn Io>, Failure> {
-    let failed = |why: &dyn std::fmt::Display| Failure::Connect(format!("the proxy {}: {why}", place(proxy.uri())));
-    let target = place(uri);
+/// Opens a tunnel through the proxy with CONNECT.
+async fn tunnel(mut io: Box<dyn Io>, proxy: &Intercept, uri: &Uri) -> Result<Box<dyn Io>, RequestError> {
+    let failed =
+        |why: &dyn std::fmt::Display| RequestError::Connect(format!("proxy {}: {why}", host_and_port(proxy.uri())));
+    let target = host_and_port(uri);
     let mut head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
-    if let Some(proof) = proxy.basic_auth() {
+    if let Some(credentials) = proxy.basic_auth() {
         head.extend_from_slice(b"Proxy-Authorization: ");
-        head.extend_from_slice(proof.as_bytes());
+        head.extend_from_slice(credentials.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
     head.extend_from_slice(b"\r\n");
     io.write_all(&head).await.map_err(|error| failed(&error))?;
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        // Byte by byte: what comes behind the head is not for us. There are few of them.
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\n") {
+        // Byte by byte, because the bytes behind the head belong to the tunnel. The head is small.
         let byte = io.read_u8().await.map_err(|error| failed(&error))?;
-        answer.push(byte);
-        if answer.len() > PROXY_HEAD {
-            return Err(failed(&"its answer does not end"));
+        response.push(byte);
+        if response.len() > MAX_PROXY_HEAD {
+            return Err(failed(&"the response head is too large"));
         }
     }
-    let status = String::from_utf8_lossy(&answer);
+    let status = String::from_utf8_lossy(&response);
     let status = status.lines().next().unwrap_or_default().trim();
     match status.split_ascii_whitespace().nth(1) {
         Some("200") => Ok(io),
-        _ => Err(failed(&format!("it does not connect to {target}: {status}"))),
+        _ => Err(failed(&format!("CONNECT {target} failed: {status}"))),
     }
 }
 
-/// Without the brackets of an IPv6 address.
+/// Returns the host, without the brackets of an IPv6 address.
 fn host(uri: &Uri) -> &str {
     uri.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
-/// `HOST:PORT`.
-pub(crate) fn place(uri: &Uri) -> String {
+/// Returns `HOST:PORT`.
+pub(crate) fn host_and_port(uri: &Uri) -> String {
     format!("{}:{}", uri.host().unwrap_or_default(), port(uri))
 }
 
@@ -151,10 +156,10 @@ pub(crate) fn port(uri: &Uri) -> u16 {
 
 impl Service<Uri> for Connector {
     type Response = Stream;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, Failure>> + Send>>;
+    type Error = RequestError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, RequestError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         Poll::Ready(Ok(()))
     }
 
@@ -204,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows these addresses of every name.
+    /// Resolves every name to these addresses.
     #[derive(Clone)]
     struct Addresses(Vec<SocketAddr>);
 
@@ -222,22 +227,22 @@ mod tests {
         }
     }
 
-    /// One whose queue is full, so that the kernel answers nobody; what fills it must be kept.
-    async fn dead() -> (TcpListener, Vec<TcpStream>) {
+    /// A listener whose backlog is full, so that the kernel accepts no connection. The connections must be kept open.
+    async fn unresponsive() -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(1).unwrap();
         let (address, mut waiting) = (listener.local_addr().unwrap(), Vec::new());
-        let knock = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
-        while let Ok(stream) = knock().await {
+        let connect = || tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address));
+        while let Ok(stream) = connect().await {
             waiting.push(stream.unwrap());
         }
         (listener, waiting)
     }
 
     #[tokio::test]
-    async fn a_dead_address_of_a_name_leaves_time_for_the_next() {
-        let ((dead, _waiting), alive) = (dead().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+    async fn an_unresponsive_address_leaves_time_for_the_next_one() {
+        let ((dead, _waiting), alive) = (unresponsive().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
         let addresses = Addresses([&dead, &alive].map(|listener| listener.local_addr().unwrap()).to_vec());
         let timeout = Duration::from_secs(2);
         let connecting = tcp(addresses, timeout).call(Uri::from_static("http://keystone.example.com"));

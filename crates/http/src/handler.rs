@@ -1,4 +1,4 @@
-//! Answers from this process, for tests without sockets.
+//! In-process request handlers, for tests without sockets.
 
 use std::future::Future;
 
@@ -6,22 +6,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use crate::Failure;
+use crate::RequestError;
 
-/// Answers requests in this process. A function of a request that says so in a future is one.
+/// Handles requests in this process. Implemented for async functions of a request.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Answers, or fails as a network would.
-    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure>;
+    /// Returns the response, or an error as of a network.
+    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError>;
 }
 
 #[async_trait]
 impl<F, A> Handler for F
 where
     F: Fn(Request<Bytes>) -> A + Send + Sync,
-    A: Future<Output = Result<Response<Bytes>, Failure>> + Send,
+    A: Future<Output = Result<Response<Bytes>, RequestError>> + Send,
 {
-    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
         self(request).await
     }
 }

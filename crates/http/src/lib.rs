@@ -1,9 +1,9 @@
-//! The HTTP client of all providers.
+//! HTTP client of the providers.
 //!
-//! A provider makes an [`Api`] for each service of its cloud: base URL, credentials ([`Authorize`], [`TokenSource`], [`sign`]), error
-//! decoder. Every call passes the gate of `bowline-cloud`, which limits, retries and measures it. Below is a [`Client`], made once per
-//! provider from TLS settings, proxies and a timeout; it sends whole requests for whole answers, follows no redirect and repeats
-//! nothing.
+//! A provider creates an [`Api`] for each service of its cloud: base URL, credentials ([`Authorize`], [`TokenSource`], [`sign`])
+//! and error decoder. Every call passes through the call layer of `bowline-cloud`, which limits, retries and measures it. Below is
+//! a [`Client`], created once per provider from TLS settings, proxies and a timeout. It reads whole responses, follows no redirects
+//! and does not retry.
 //!
 //! ```text
 //!  provider ──► Api::call(…).send() ──► bowline_cloud::Calls ──► Client ──► over the network: pool, proxy, TLS
@@ -16,7 +16,7 @@ pub mod api;
 mod budget;
 mod client;
 mod connect;
-mod failure;
+mod error;
 mod handler;
 mod proxy;
 pub mod sign;
@@ -26,9 +26,9 @@ mod token;
 
 pub use api::{Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Page, all_pages};
 pub use client::{Client, Options};
-pub use failure::{Failure, TlsFailure};
+pub use error::{RequestError, TlsHandshakeError};
 pub use handler::Handler;
 pub use proxy::{Proxies, ProxyError};
 pub use tls::{ClientCertificate, Roots, Tls, TlsError};
 pub use tls_files::{TlsFileError, TlsFiles, TlsSetting};
-pub use token::{Issued, TokenSource};
+pub use token::{IssuedToken, TokenSource};

@@ -1,4 +1,4 @@
-//! The proxies of the environment. Which requests they are for is decided by hyper-util.
+//! Proxies from the environment. hyper-util decides which requests they apply to.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,34 +10,34 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use crate::connect::port;
 
-/// Which requests go through which proxy. The default is none at all.
+/// Proxies by request. Default: none.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies(Option<Arc<Rules>>);
 
 #[derive(Debug)]
 struct Rules {
-    anywhere: Matcher,
-    /// For ports that exceptions name.
+    default: Matcher,
+    /// Matchers for ports that exceptions name.
     ports: BTreeMap<u16, Matcher>,
 }
 
-/// What is written as a proxy is none. The text does not quote it: there may be a password in it.
+/// Invalid proxy in the environment. The message does not quote the value, because it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{variable} in the environment is no proxy: {why}; write http://HOST:PORT")]
+#[error("the environment variable {variable} is not a valid proxy: {reason}; use http://HOST:PORT")]
 pub struct ProxyError {
-    /// Where it stands.
+    /// Name of the environment variable.
     pub variable: &'static str,
-    why: String,
+    reason: String,
 }
 
 impl Proxies {
-    /// What the environment says: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, each in lower case too.
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, each also in lower case.
     pub fn from_environment(environment: &Environment) -> Result<Proxies, ProxyError> {
         let read = |upper: &'static str, lower: &'static str| {
             let found = [upper, lower].into_iter().find_map(|name| Some((name, environment.get(name)?)));
-            found.map(|(variable, text)| checked(text).map_err(|why| ProxyError { variable, why })).transpose()
+            found.map(|(variable, text)| validate(text).map_err(|reason| ProxyError { variable, reason })).transpose()
         };
-        // upstream: in a CGI script HTTP_PROXY is what a client has sent as the header Proxy.
+        // upstream: in a CGI script, HTTP_PROXY is the value of the Proxy header that a client sent.
         let is_cgi = environment.get("REQUEST_METHOD").is_some();
         let http = if is_cgi { None } else { read("HTTP_PROXY", "http_proxy")? }.unwrap_or_default();
         let https = read("HTTPS_PROXY", "https_proxy")?.unwrap_or_default();
@@ -52,10 +52,10 @@ impl Proxies {
             Matcher::builder().http(&http).https(&https).no(hosts.join(",")).build()
         };
         let ports = exceptions.iter().filter_map(|(_, port)| *port).map(|port| (port, matcher(Some(port))));
-        Ok(Proxies(Some(Arc::new(Rules { anywhere: matcher(None), ports: ports.collect() }))))
+        Ok(Proxies(Some(Arc::new(Rules { default: matcher(None), ports: ports.collect() }))))
     }
 
-    /// The proxy for this URL, if there is one. There is none for this machine itself.
+    /// Returns the proxy for this URL, if there is one; never for this machine itself.
     pub(crate) fn of(&self, uri: &Uri) -> Option<Intercept> {
         let rules = self.0.as_ref()?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -63,18 +63,18 @@ impl Proxies {
         if is_loopback || host.eq_ignore_ascii_case("localhost") {
             return None;
         }
-        rules.ports.get(&port(uri)).unwrap_or(&rules.anywhere).intercept(uri)
+        rules.ports.get(&port(uri)).unwrap_or(&rules.default).intercept(uri)
     }
 }
 
-/// The URL of a proxy that can be used: hyper-util passes over others without a word.
-fn checked(text: &str) -> Result<String, String> {
+/// Returns the URL of a proxy, or the reason why it is invalid: hyper-util silently ignores invalid ones.
+fn validate(text: &str) -> Result<String, String> {
     let text = text.trim();
     let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: Uri = text.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
     match uri.scheme_str() {
         Some("http" | "https") => {}
-        Some(other) => return Err(format!("of the kinds of proxies, {other} is not known here")),
+        Some(other) => return Err(format!("the scheme {other} is not supported")),
         None => return Err("it has no scheme".to_owned()),
     }
     match uri.host() {
@@ -83,8 +83,8 @@ fn checked(text: &str) -> Result<String, String> {
     }
 }
 
-/// An exception without its port: `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `IPV6`, a CIDR, or `*.DOMAIN`, which is
-/// `.DOMAIN`. Nothing if there is no host.
+/// Splits an exception into host and port: `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT`, `IPV6`, a CIDR, or `*.DOMAIN`, which is
+/// `.DOMAIN`. `None` if there is no host.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     let text = text.trim();
     let is_bare = text.parse::<IpAddr>().is_ok() || text.contains('/');
@@ -108,30 +108,30 @@ mod tests {
         Proxies::from_environment(&Environment::from_iter(variables.iter().copied())).unwrap()
     }
 
-    fn through(proxies: &Proxies, url: &str) -> Option<String> {
+    fn proxy_for(proxies: &Proxies, url: &str) -> Option<String> {
         proxies.of(&url.parse().unwrap()).map(|proxy| proxy.uri().to_string())
     }
 
     #[test]
-    fn the_scheme_decides_and_upper_case_counts_first() {
+    fn the_scheme_selects_the_variable_and_upper_case_takes_precedence() {
         let both =
             proxies(&[("HTTP_PROXY", "a.example:1"), ("http_proxy", "b.example:1"), ("https_proxy", "c.example")]);
-        assert_eq!(through(&both, "http://cloud.example/").as_deref(), Some("http://a.example:1/"));
-        assert_eq!(through(&both, "https://cloud.example/").as_deref(), Some("http://c.example/"));
-        assert_eq!(through(&proxies(&[]), "https://cloud.example/"), None);
+        assert_eq!(proxy_for(&both, "http://cloud.example/").as_deref(), Some("http://a.example:1/"));
+        assert_eq!(proxy_for(&both, "https://cloud.example/").as_deref(), Some("http://c.example/"));
+        assert_eq!(proxy_for(&proxies(&[]), "https://cloud.example/"), None);
         let empty = proxies(&[("HTTPS_PROXY", ""), ("https_proxy", "c.example")]);
-        assert_eq!(through(&empty, "https://cloud.example/").as_deref(), Some("http://c.example/"));
+        assert_eq!(proxy_for(&empty, "https://cloud.example/").as_deref(), Some("http://c.example/"));
     }
 
     #[test]
-    fn a_header_of_a_request_to_a_cgi_script_is_no_proxy() {
+    fn http_proxy_is_ignored_in_a_cgi_script() {
         let script = proxies(&[("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "a.example"), ("HTTPS_PROXY", "b.example")]);
-        assert_eq!(through(&script, "http://cloud.example/"), None);
-        assert!(through(&script, "https://cloud.example/").is_some());
+        assert_eq!(proxy_for(&script, "http://cloud.example/"), None);
+        assert!(proxy_for(&script, "https://cloud.example/").is_some());
     }
 
     #[test]
-    fn exceptions_name_hosts_domains_networks_and_ports() {
+    fn no_proxy_accepts_hosts_domains_networks_and_ports() {
         let table = [
             ("*", "cloud.example", true),
             ("cloud.example", "cloud.example", true),
@@ -168,16 +168,16 @@ mod tests {
         ];
         for (exceptions, host, is_direct) in table {
             let proxies = proxies(&[("HTTPS_PROXY", "proxy.example:3128"), ("no_proxy", exceptions)]);
-            assert_eq!(through(&proxies, &format!("https://{host}/")).is_none(), is_direct, "{exceptions:?} {host}");
+            assert_eq!(proxy_for(&proxies, &format!("https://{host}/")).is_none(), is_direct, "{exceptions:?} {host}");
         }
     }
 
     #[test]
-    fn what_is_no_proxy_is_told_without_what_is_secret() {
+    fn an_invalid_proxy_is_reported_without_secrets() {
         for text in ["socks5://sailor:s3cret@proxy.example", "http://sailor:s3cret@", "http://sailor:s3cret@a b"] {
             let variables = Environment::from_iter([("HTTPS_PROXY", text)]);
             let error = Proxies::from_environment(&variables).unwrap_err().to_string();
-            assert!(error.starts_with("HTTPS_PROXY in the environment is no proxy: "), "{error}");
+            assert!(error.starts_with("the environment variable HTTPS_PROXY is not a valid proxy: "), "{error}");
             assert!(!error.contains("s3cret"), "{error}");
         }
         let proxies = proxies(&[("HTTPS_PROXY", "http://sailor:s3cret@proxy.example")]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_sent_as_it_is_meant() {
+    fn proxy_credentials_are_percent_decoded() {
         let table = [
             ("a:b", "a:b"),
             ("a", "a:"),
@@ -194,11 +194,11 @@ mod tests {
             ("a:%zz%4", "a:%zz%4"),
             ("a:%+4", "a:%+4"),
         ];
-        for (written, meant) in table {
-            let expected = format!("Basic {}", STANDARD.encode(meant));
-            let proxies = proxies(&[("HTTPS_PROXY", &format!("http://{written}@proxy.example"))]);
+        for (encoded, decoded) in table {
+            let expected = format!("Basic {}", STANDARD.encode(decoded));
+            let proxies = proxies(&[("HTTPS_PROXY", &format!("http://{encoded}@proxy.example"))]);
             let proxy = proxies.of(&"https://cloud.example/".parse().unwrap()).unwrap();
-            assert_eq!(proxy.basic_auth().unwrap().to_str().unwrap(), expected, "{written}");
+            assert_eq!(proxy.basic_auth().unwrap().to_str().unwrap(), expected, "{encoded}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whom to trust, and as whom to appear.
+//! TLS: trusted CA certificates and client certificate.
 
 use std::io;
 use std::sync::Arc;
@@ -12,53 +12,53 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::TlsFailure;
+use crate::TlsHandshakeError;
 
-/// Whom to trust, and with which certificate.
+/// TLS settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Who vouches for servers.
+    /// Trusted CA certificates.
     pub roots: Roots,
-    /// What we show to servers that ask.
+    /// Client certificate, for servers that request one.
     pub client: Option<ClientCertificate>,
-    /// Nobody is checked.
+    /// Server certificates are not verified.
     pub insecure: bool,
 }
 
-/// Who vouches for servers.
+/// Trusted CA certificates.
 #[derive(Debug, Clone, Default)]
 pub enum Roots {
-    /// Those that the system trusts. A server may also show one of them as its own.
+    /// The system's CA certificates. A server may also present one of them as its own.
     #[default]
     System,
-    /// The certificates in this PEM text, and no others. A server may also show one of them as its own.
+    /// Only the certificates in this PEM text. A server may also present one of them as its own.
     Pem(String),
-    /// None: only http is spoken.
+    /// None, for clients that use only http.
     None,
 }
 
-/// What we show to servers that ask.
+/// Client certificate with its key.
 #[derive(Debug, Clone)]
 pub struct ClientCertificate {
-    /// The certificate, and those between it and its root, as PEM text.
+    /// The certificate and its intermediate certificates, as PEM text.
     pub chain: String,
-    /// Its key, as PEM text.
+    /// Private key, as PEM text.
     pub key: Secret,
 }
 
-/// Why there is no TLS to be had with this.
+/// Invalid TLS settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// For those whom we are to trust.
-    #[error("the certificates to trust cannot be used: {0}")]
+    /// The CA certificates are invalid.
+    #[error("invalid CA certificates: {0}")]
     Roots(String),
-    /// For what we are to show.
-    #[error("the client certificate cannot be used: {0}")]
+    /// The client certificate or its key is invalid.
+    #[error("invalid client certificate: {0}")]
     Client(String),
 }
 
 impl Tls {
-    /// As rustls has it.
+    /// Returns the rustls configuration.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = self.verifier(&provider)?;
@@ -77,85 +77,88 @@ impl Tls {
     }
 
     fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-        // Whoever is to trust certificates that cannot be read has something else in mind than to trust everybody.
+        // CA certificates that cannot be read are an error even with `insecure`.
         let given = match &self.roots {
-            Roots::Pem(text) => Some(Given::read(text, provider)?),
+            Roots::Pem(text) => Some(TrustedCertificates::read(text, provider)?),
             Roots::System | Roots::None => None,
         };
         Ok(match given {
-            _ if self.insecure => Arc::new(Blind::trusting_everybody(provider)),
+            _ if self.insecure => Arc::new(Unverified::accept_all(provider)),
             Some(given) => Arc::new(given),
-            None if matches!(self.roots, Roots::None) => Arc::new(Blind::trusting_nobody(provider)),
+            None if matches!(self.roots, Roots::None) => Arc::new(Unverified::reject_all(provider)),
             None => system(provider),
         })
     }
 }
 
-/// Those that the system trusts. An image without any can still ask those that do not encrypt.
+/// Returns a verifier with the system's CA certificates. Without any, https fails but http still works.
 fn system(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
-        tracing::warn!(%error, "some certificates that this system trusts cannot be read");
+        tracing::warn!(%error, "cannot read some CA certificates of the system");
     }
-    match Given::new(found.certs, provider) {
+    match TrustedCertificates::new(found.certs, provider) {
         Ok(given) => Arc::new(given),
         Err(error) => {
-            tracing::warn!(%error, "there are no certificates to trust on this system; https will fail");
-            Arc::new(Blind::trusting_nobody(provider))
+            tracing::warn!(%error, "the system has no CA certificates; https will fail");
+            Arc::new(Unverified::reject_all(provider))
         }
     }
 }
 
 impl ClientCertificate {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let bad = |what: &str, error: &dyn std::fmt::Display| TlsError::Client(format!("{what}: {error}"));
+        let invalid = |what: &str, error: &dyn std::fmt::Display| TlsError::Client(format!("{what}: {error}"));
         let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|error| bad("the certificate", &error))?;
+        let chain = chain.map_err(|error| invalid("the certificate", &error))?;
         if chain.is_empty() {
-            return Err(TlsError::Client("the certificate: there is none in the text".to_owned()));
+            return Err(TlsError::Client("the certificate: no certificate found in the PEM text".to_owned()));
         }
-        // What is wrong with a key is not quoted.
+        // Errors must not quote the key.
         let key = PrivateKeyDer::from_pem_slice(self.key.reveal().as_bytes());
-        let key = key.map_err(|_| bad("the key", &"it is no private key in PEM"))?;
+        let key = key.map_err(|_| invalid("the key", &"not a private key in PEM"))?;
         Ok((chain, key))
     }
 }
 
-/// Trusts the certificates that it was given: who they vouch for, and whoever shows one of them.
+/// Verifier that trusts the given certificates, both as CAs and as server certificates.
 ///
-/// Many a private cloud has a certificate that vouches for itself, and hands that out as the one to trust. Such a one says of
-/// itself that it is an authority, which webpki does not take from a server, while Go does.
+/// Many private clouds have a self-signed server certificate and publish it as the CA certificate. Such a certificate is marked as
+/// a CA, which webpki does not accept from a server, while Go does.
 #[derive(Debug)]
-struct Given {
+struct TrustedCertificates {
     inner: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Given {
-    /// From PEM text.
-    fn read(text: &str, provider: &Arc<CryptoProvider>) -> Result<Given, TlsError> {
+impl TrustedCertificates {
+    /// Reads certificates from PEM text.
+    fn read(text: &str, provider: &Arc<CryptoProvider>) -> Result<TrustedCertificates, TlsError> {
         let certificates = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.map_err(|error| TlsError::Roots(error.to_string()))?;
         if certificates.is_empty() {
-            return Err(TlsError::Roots("there is no certificate in the text; it must be PEM".to_owned()));
+            return Err(TlsError::Roots("no certificate found; PEM is required".to_owned()));
         }
-        Given::new(certificates, provider)
+        TrustedCertificates::new(certificates, provider)
     }
 
-    /// Of these, one at least must be readable.
-    fn new(certificates: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Result<Given, TlsError> {
+    /// Creates a verifier. At least one certificate must be valid.
+    fn new(
+        certificates: Vec<CertificateDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<TrustedCertificates, TlsError> {
         let mut roots = RootCertStore::empty();
         let (used, _) = roots.add_parsable_certificates(certificates.iter().cloned());
         if used == 0 {
-            return Err(TlsError::Roots("none of them is a certificate that can be read".to_owned()));
+            return Err(TlsError::Roots("none of the certificates can be parsed".to_owned()));
         }
         let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let inner = builder.build().map_err(|error| TlsError::Roots(error.to_string()))?;
-        Ok(Given { inner, certificates })
+        Ok(TrustedCertificates { inner, certificates })
     }
 }
 
-impl ServerCertVerifier for Given {
+impl ServerCertVerifier for TrustedCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -166,7 +169,7 @@ impl ServerCertVerifier for Given {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verdict = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verdict {
-            // Whether it has expired is looked at before whose it is, and has an error of its own.
+            // webpki checks the expiry first, which has an error of its own.
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
                 if self.certificates.iter().any(|given| given == end_entity) =>
             {
@@ -200,34 +203,34 @@ impl ServerCertVerifier for Given {
     }
 }
 
-/// Decides without a look at the certificate: there are servers with one that webpki cannot even read, of X.509 v1 or with a
-/// short key. So it does not ask whether they have its key, either, which proves nothing of somebody unknown.
+/// Verifier that accepts or rejects every certificate without parsing it: some servers have certificates that webpki cannot parse,
+/// with X.509 v1 or short keys. Handshake signatures are not verified either, because they prove nothing for an unknown server.
 #[derive(Debug)]
-struct Blind {
-    trusts_everybody: bool,
+struct Unverified {
+    accepts: bool,
     schemes: Vec<SignatureScheme>,
 }
 
-impl Blind {
-    /// As the configuration wishes.
-    fn trusting_everybody(provider: &CryptoProvider) -> Blind {
-        Blind { trusts_everybody: true, schemes: provider.signature_verification_algorithms.supported_schemes() }
+impl Unverified {
+    /// Accepts every certificate, as configured by `insecure`.
+    fn accept_all(provider: &CryptoProvider) -> Unverified {
+        Unverified { accepts: true, schemes: provider.signature_verification_algorithms.supported_schemes() }
     }
 
-    /// Having nobody to ask.
-    fn trusting_nobody(provider: &CryptoProvider) -> Blind {
-        Blind { trusts_everybody: false, ..Blind::trusting_everybody(provider) }
+    /// Rejects every certificate, because no CA certificates are trusted.
+    fn reject_all(provider: &CryptoProvider) -> Unverified {
+        Unverified { accepts: false, ..Unverified::accept_all(provider) }
     }
 
     fn verdict<T>(&self, trust: T) -> Result<T, rustls::Error> {
-        match self.trusts_everybody {
+        match self.accepts {
             true => Ok(trust),
             false => Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         }
     }
 }
 
-impl ServerCertVerifier for Blind {
+impl ServerCertVerifier for Unverified {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -262,26 +265,26 @@ impl ServerCertVerifier for Blind {
     }
 }
 
-/// What TLS has to do with this error, if anything.
-pub(crate) fn failure(error: &io::Error) -> Option<TlsFailure> {
-    error.get_ref()?.downcast_ref::<rustls::Error>().map(explained)
+/// Returns the handshake error in an I/O error, if there is one.
+pub(crate) fn handshake_error(error: &io::Error) -> Option<TlsHandshakeError> {
+    error.get_ref()?.downcast_ref::<rustls::Error>().map(classify)
 }
 
-fn explained(error: &rustls::Error) -> TlsFailure {
+fn classify(error: &rustls::Error) -> TlsHandshakeError {
     use CertificateError as Certificate;
     match error {
-        rustls::Error::InvalidCertificate(why) => match why {
-            // Of somebody with the name of one whom we trust, and another key.
-            Certificate::UnknownIssuer | Certificate::BadSignature => TlsFailure::UnknownIssuer,
-            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsFailure::Expired,
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsFailure::NotYetValid,
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsFailure::WrongName,
-            other => TlsFailure::Other(other.to_string()),
+        rustls::Error::InvalidCertificate(error) => match error {
+            // A bad signature means an issuer with the name of a trusted CA and another key.
+            Certificate::UnknownIssuer | Certificate::BadSignature => TlsHandshakeError::UnknownIssuer,
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsHandshakeError::Expired,
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsHandshakeError::NotYetValid,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsHandshakeError::WrongName,
+            other => TlsHandshakeError::Other(other.to_string()),
         },
         rustls::Error::AlertReceived(alert) if is_about_our_certificate(*alert) => {
-            TlsFailure::Refused(format!("{alert:?}"))
+            TlsHandshakeError::Refused(format!("{alert:?}"))
         }
-        other => TlsFailure::Other(other.to_string()),
+        other => TlsHandshakeError::Other(other.to_string()),
     }
 }
 

@@ -9,20 +9,20 @@ use crate::{ClientCertificate, Roots, Tls};
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// TLS towards all services of a cloud.
+/// TLS files for all services of a cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsFiles {
-    /// Certificates to trust, which replace those of the system.
+    /// CA certificates, which replace those of the system.
     pub ca_file: Option<PathBuf>,
     /// The same as text, used without `ca_file`.
     pub ca_text: Option<String>,
-    /// Certificates of servers are not verified.
+    /// Server certificates are not verified.
     pub insecure: bool,
     /// Client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// The setting that is wrong.
+/// A TLS setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsSetting {
     /// [`TlsFiles::ca_file`].
@@ -35,29 +35,29 @@ pub enum TlsSetting {
     Key,
 }
 
-/// An error in one setting.
+/// An invalid TLS setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFileError {
-    /// The setting.
+    /// The invalid setting.
     pub setting: TlsSetting,
-    /// Cause, with the path of the file.
+    /// Reason, with the path of the file.
     pub message: String,
-    /// Fix.
+    /// How to fix it.
     pub hint: String,
 }
 
 impl TlsFiles {
-    /// All files that are named.
+    /// Returns all configured files.
     pub fn files(&self) -> Vec<PathBuf> {
         self.named().map(|(_, path)| path.to_owned()).collect()
     }
 
-    /// Checks that each file can be read and has in it what it should have; returns all that is wrong.
+    /// Checks that each file can be read and has the expected content. Returns all errors.
     pub fn check(&self) -> Vec<TlsFileError> {
         let text = self.ca_text.as_ref().filter(|text| !text.contains(CERTIFICATE)).map(|_| TlsFileError {
             setting: TlsSetting::CaText,
-            message: "there is no certificate in it".to_owned(),
-            hint: "it is a text in PEM, in quotes, with \\n for the ends of its lines".to_owned(),
+            message: "no certificate in it".to_owned(),
+            hint: "use quoted PEM text, with \\n for line breaks".to_owned(),
         });
         self.named().filter_map(|(setting, path)| read(setting, path).err()).chain(text).collect()
     }
@@ -91,7 +91,7 @@ impl TlsFiles {
 }
 
 fn read(setting: TlsSetting, path: &Path) -> Result<String, TlsFileError> {
-    let (what, wanted) =
+    let (what, marker) =
         if setting == TlsSetting::Key { ("private key", PRIVATE_KEY) } else { ("certificate", CERTIFICATE) };
     let error = |message: &str, hint: &str| TlsFileError {
         setting,
@@ -99,18 +99,18 @@ fn read(setting: TlsSetting, path: &Path) -> Result<String, TlsFileError> {
         hint: hint.to_owned(),
     };
     match pem_text(path) {
-        Err(problem) => Err(error(&problem.message, problem.hint.as_deref().unwrap_or("name a file in PEM"))),
-        Ok(text) if text.contains(wanted) => Ok(text),
-        Ok(_) => Err(error(&format!("there is no {what} in it"), "name a file in PEM")),
+        Err(cause) => Err(error(&cause.message, cause.hint.as_deref().unwrap_or("use a PEM file"))),
+        Ok(text) if text.contains(marker) => Ok(text),
+        Ok(_) => Err(error(&format!("no {what} in it"), "use a PEM file")),
     }
 }
 
-/// Text of a file in PEM. Around certificates there may be comments in any encoding.
+/// Reads a PEM file. Comments around certificates may be in any encoding.
 fn pem_text(path: &Path) -> Result<String, ConfigError> {
     let file = ConfigFile::read(path).map(|file| file.text().to_owned());
-    // Only a file that is not UTF-8 has a line in its problem.
-    file.or_else(|problem| match (problem.line, std::fs::read(path)) {
+    // Only the error of a file that is not UTF-8 has a line.
+    file.or_else(|error| match (error.line, std::fs::read(path)) {
         (Some(_), Ok(bytes)) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        _ => Err(problem),
+        _ => Err(error),
     })
 }

@@ -1,9 +1,9 @@
-//! A token that all calls share: renewed early, by one request at a time.
+//! A token that all calls share, renewed before it expires, with one request at a time.
 //!
 //! ```text
-//!  get ──► valid? ──no──► issue (one at a time, for all who wait) ──► token
+//!  get ──► valid? ──no──► issue (one request, shared by all callers) ──► token
 //!            │yes
-//!            └──► token; if it ends soon, a new one is issued meanwhile
+//!            └──► token; if it expires soon, a new one is issued in the background
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,23 +14,23 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 
-/// Longest time before its end at which a token is renewed; a tenth of its lifetime if that is less.
-const AHEAD: Duration = Duration::from_secs(120);
+/// Time before the expiry at which a token is renewed; a tenth of its lifetime if that is less.
+const RENEW_BEFORE: Duration = Duration::from_secs(120);
 
 /// Pause after a failed renewal while the current token is still valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// A token that was issued just now.
+/// A newly issued token.
 #[derive(Debug)]
-pub struct Issued<T> {
-    /// The token, with all that came with it.
+pub struct IssuedToken<T> {
+    /// The token, with everything else from the response.
     pub token: T,
-    /// Its lifetime; one without a known end is used until the cloud refuses it.
+    /// Lifetime; a token without a known lifetime is used until the cloud rejects it.
     pub lifetime: Option<Duration>,
 }
 
 /// Issues tokens.
-type Issue<T> = dyn Fn() -> BoxFuture<'static, Result<Issued<T>>> + Send + Sync;
+type Issue<T> = dyn Fn() -> BoxFuture<'static, Result<IssuedToken<T>>> + Send + Sync;
 
 /// Source of a token. Clones share the token.
 pub struct TokenSource<T> {
@@ -52,32 +52,34 @@ struct State<T> {
 
 struct Held<T> {
     token: Arc<T>,
-    /// When it should be renewed, and when it ends.
-    life: Option<(Instant, Instant)>,
+    /// Times of renewal and expiry.
+    validity: Option<(Instant, Instant)>,
 }
 
-/// A request for a token that is under way, for all who wait for it.
+/// A request for a token in progress, shared by all callers.
 type Issuing<T> = Shared<BoxFuture<'static, Result<Arc<T>>>>;
 
 impl<T: Send + Sync + 'static> TokenSource<T> {
-    /// Source of the tokens that `issue` brings; nothing is asked for yet.
-    pub fn new(issue: impl Fn() -> BoxFuture<'static, Result<Issued<T>>> + Send + Sync + 'static) -> TokenSource<T> {
+    /// Creates a source of the tokens that `issue` returns. Makes no request yet.
+    pub fn new(
+        issue: impl Fn() -> BoxFuture<'static, Result<IssuedToken<T>>> + Send + Sync + 'static,
+    ) -> TokenSource<T> {
         let state = State { current: None, issuing: None, failed_at: None };
         TokenSource { issue: Arc::new(issue), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The current token; waits for one only if there is none that is valid.
+    /// Returns the current token; waits only if there is no valid one.
     pub async fn get(&self) -> Result<Arc<T>> {
         let now = Instant::now();
         let issuing = {
             let mut state = self.state();
-            let valid = state.current.as_ref().filter(|held| held.life.is_none_or(|(_, end)| now < end));
-            match valid.map(|held| (held.token.clone(), held.life.is_some_and(|(renewal, _)| now >= renewal))) {
+            let valid = state.current.as_ref().filter(|held| held.validity.is_none_or(|(_, end)| now < end));
+            match valid.map(|held| (held.token.clone(), held.validity.is_some_and(|(renewal, _)| now >= renewal))) {
                 None => self.issuing(&mut state),
-                Some((token, ends_soon)) => {
+                Some((token, expires_soon)) => {
                     let is_pausing = state.failed_at.is_some_and(|at| now < at + RENEWAL_PAUSE);
-                    if ends_soon && !is_pausing {
-                        // The current token is still valid; the next one is on its way.
+                    if expires_soon && !is_pausing {
+                        // The current token is still valid; the next one is issued in the background.
                         drop(self.issuing(&mut state));
                     }
                     return Ok(token);
@@ -87,12 +89,12 @@ impl<T: Send + Sync + 'static> TokenSource<T> {
         issuing.await
     }
 
-    /// A new token, if the current one is the one that the cloud refused; otherwise the current one.
-    pub async fn renewed(&self, is_refused: impl Fn(&T) -> bool) -> Result<Arc<T>> {
+    /// Returns a new token if the cloud rejected the current one; otherwise the current one.
+    pub async fn renew(&self, is_rejected: impl Fn(&T) -> bool) -> Result<Arc<T>> {
         let issuing = {
             let mut state = self.state();
             match &state.current {
-                Some(held) if !is_refused(&held.token) => return Ok(held.token.clone()),
+                Some(held) if !is_rejected(&held.token) => return Ok(held.token.clone()),
                 _ => {
                     state.current = None;
                     self.issuing(&mut state)
@@ -102,7 +104,7 @@ impl<T: Send + Sync + 'static> TokenSource<T> {
         issuing.await
     }
 
-    /// Joins the request that is under way, or begins one. It goes on even if all who wait for it give up.
+    /// Joins the request in progress, or starts one. It continues even if all callers stop waiting.
     fn issuing(&self, state: &mut State<T>) -> Issuing<T> {
         if let Some(issuing) = &state.issuing {
             return issuing.clone();
@@ -112,22 +114,24 @@ impl<T: Send + Sync + 'static> TokenSource<T> {
             let outcome = (source.issue)().await;
             source.settle(outcome)
         });
-        let interrupted =
-            |error| Err(Error::new(ErrorKind::Unavailable, "authenticate", format!("it was interrupted: {error}")));
+        let interrupted = |error| {
+            Err(Error::new(ErrorKind::Unavailable, "authenticate", format!("the login was interrupted: {error}")))
+        };
         let issuing = task.map(move |outcome| outcome.unwrap_or_else(interrupted)).boxed().shared();
         state.issuing = Some(issuing.clone());
         issuing
     }
 
-    fn settle(&self, outcome: Result<Issued<T>>) -> Result<Arc<T>> {
+    fn settle(&self, outcome: Result<IssuedToken<T>>) -> Result<Arc<T>> {
         let now = Instant::now();
         let mut state = self.state();
         state.issuing = None;
         match outcome {
-            Ok(Issued { token, lifetime }) => {
+            Ok(IssuedToken { token, lifetime }) => {
                 let token = Arc::new(token);
-                let life = lifetime.map(|lifetime| (now + (lifetime - AHEAD.min(lifetime / 10)), now + lifetime));
-                state.current = Some(Held { token: token.clone(), life });
+                let validity =
+                    lifetime.map(|lifetime| (now + (lifetime - RENEW_BEFORE.min(lifetime / 10)), now + lifetime));
+                state.current = Some(Held { token: token.clone(), validity });
                 Ok(token)
             }
             Err(error) => {
@@ -153,7 +157,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Tokens 1, 2, 3… that live this long, each after a second; the numbers in `failing` are not issued.
+    /// Issues tokens 1, 2, 3… with this lifetime, each after one second; the numbers in `failing` fail.
     fn source(lifetime: Option<Duration>, failing: &'static [usize]) -> (TokenSource<usize>, Arc<AtomicUsize>) {
         let issued = Arc::new(AtomicUsize::new(0));
         let count = issued.clone();
@@ -163,7 +167,7 @@ mod tests {
                 sleep(SECOND).await;
                 match failing.contains(&number) {
                     true => Err(Error::new(ErrorKind::Unavailable, "authenticate", "no")),
-                    false => Ok(Issued { token: number, lifetime }),
+                    false => Ok(IssuedToken { token: number, lifetime }),
                 }
             }
             .boxed()
@@ -176,29 +180,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_calls_need_a_token_one_is_issued() {
+    async fn concurrent_calls_share_one_token_request() {
         let (source, issued) = source(None, &[]);
         let tokens = join_all((0..100).map(|_| source.get())).await;
         assert!(tokens.iter().all(|token| **token.as_ref().unwrap() == 1));
-        let refused = join_all((0..100).map(|_| source.renewed(|token| *token == 1))).await;
-        assert!(refused.iter().all(|token| **token.as_ref().unwrap() == 2));
+        let renewed = join_all((0..100).map(|_| source.renew(|token| *token == 1))).await;
+        assert!(renewed.iter().all(|token| **token.as_ref().unwrap() == 2));
         assert_eq!(issued.load(SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_is_renewed_before_its_end_while_calls_go_on_with_it() {
+    async fn a_token_is_renewed_in_the_background_before_it_expires() {
         let (source, issued) = source(Some(3600 * SECOND), &[]);
         assert_eq!(get(&source).await, 1);
         advance(3479 * SECOND).await;
         assert_eq!((get(&source).await, issued.load(SeqCst)), (1, 1));
         advance(2 * SECOND).await;
-        assert_eq!(get(&source).await, 1, "the next one is on its way");
+        assert_eq!(get(&source).await, 1, "the next one is being issued");
         sleep(2 * SECOND).await;
         assert_eq!((get(&source).await, issued.load(SeqCst)), (2, 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failed_renewal_there_is_a_pause_while_the_token_is_valid() {
+    async fn a_failed_renewal_is_retried_after_a_pause() {
         let (source, issued) = source(Some(3600 * SECOND), &[2, 3]);
         assert_eq!(get(&source).await, 1);
         advance(3500 * SECOND).await;
@@ -212,11 +216,11 @@ mod tests {
         sleep(2 * SECOND).await;
         assert_eq!(issued.load(SeqCst), 3);
         advance(100 * SECOND).await;
-        assert_eq!(get(&source).await, 4, "the old one has ended, and calls wait for a new one");
+        assert_eq!(get(&source).await, 4, "the old token has expired, and calls wait for a new one");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_is_an_error_for_all_who_wait_and_for_nobody_else() {
+    async fn a_failed_request_fails_only_its_waiting_callers() {
         let (source, _) = source(None, &[1]);
         let failed = join_all((0..5).map(|_| source.get())).await;
         assert!(failed.iter().all(Result::is_err));

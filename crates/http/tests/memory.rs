@@ -1,17 +1,17 @@
-//! The answers of all clouds together have one limit. In a program of its own, as the limit is the process's.
+//! The memory budget for all responses. In a test binary of its own, because the budget belongs to the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use bowline_http::{Client, Failure, Options, Proxies, Tls};
+use bowline_http::{Client, Options, Proxies, RequestError, Tls};
 use bytes::Bytes;
 use futures::future::join_all;
 use http::Request;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// A server whose answers have no end; its URL.
+/// Starts a server with endless responses, and returns its URL.
 async fn endless() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -31,7 +31,7 @@ async fn endless() -> String {
     url
 }
 
-/// Most memory that this process has had so far, in KiB.
+/// Peak memory of this process in KiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
@@ -39,16 +39,16 @@ fn peak_memory() -> u64 {
 }
 
 #[tokio::test]
-async fn ten_endless_answers_at_once_take_no_more_than_the_budget_for_all() {
+async fn ten_endless_responses_stay_within_the_budget() {
     let options = Options { tls: Tls::default(), proxies: Proxies::default(), timeout: Duration::from_secs(60) };
     let (client, url, before) = (Client::new(options).unwrap(), endless().await, peak_memory());
     let get = || client.send(Request::get(&url).body(Bytes::new()).unwrap());
-    let failures = join_all((0..10).map(|_| get())).await;
-    let crowded = failures.iter().filter(|answer| matches!(answer, Err(Failure::Crowded(_)))).count();
-    assert!(crowded >= 9, "{failures:?}");
-    // A buffer that grows is there twice for a moment.
+    let results = join_all((0..10).map(|_| get())).await;
+    let over_budget = results.iter().filter(|result| matches!(result, Err(RequestError::OverBudget(_)))).count();
+    assert!(over_budget >= 9, "{results:?}");
+    // A growing buffer exists twice for a moment.
     let grown = peak_memory() - before;
     assert!(grown < 260 << 10, "{grown} KiB");
-    // What was given up is given back: one alone reaches its own limit.
-    assert_eq!(get().await.unwrap_err(), Failure::TooLarge(64 << 20));
+    // The budget was released: a single response reaches its own limit.
+    assert_eq!(get().await.unwrap_err(), RequestError::TooLarge(64 << 20));
 }

@@ -1,14 +1,14 @@
-//! The way to the API server, whose credentials may be exchanged under way.
+//! Access to the API server, with credentials that are reloaded at run time.
 //!
 //! ```text
-//!  kube::Client (one per user: own agent, own rate) ──┐
-//!  kube::Client                                      ─┼─► Access ──► Way (address, CA, credentials) ◄── exchanged on change
-//!  kube::Client of a controller + its token          ─┘       └────► the same without credentials
+//!  kube::Client (one per user: own user agent, own rate limit) ──┐
+//!  kube::Client                                                 ─┼─► Access ──► Endpoint (address, CA, credentials) ◄── reloaded
+//!  kube::Client of a controller + its token                     ─┘       └────► the same without credentials
 //! ```
 //!
-//! Requests that have to pass a fence go through connections of their own, which the fence closes.
+//! Fenced requests use separate connections, which the fence closes.
 //!
-//! What is under way when a way is replaced ends on the old one: each request holds on to the connections it began with.
+//! Requests in flight during a reload finish on the old endpoint: each holds the connections it started with.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -32,170 +32,176 @@ use tower::{BoxError, Service};
 use crate::client::{ClientOptions, ConnectError, Probe, config, files, user_agent};
 use crate::expiry::expiry;
 use crate::fenced::{FencedExecutor, fence_of};
+use crate::request_log::RequestLog;
 use crate::rest::{Counted, Meter, RestMetrics};
-use crate::told::Told;
 
-/// The longest that the API server may take to begin an answer, be it a page of a list; writes have less time.
-const ANSWER_BEGINS_WITHIN: Duration = Duration::from_secs(60);
-/// The longest silence within an answer. Longer than a watch goes without being renewed, as nothing may happen in one.
-const LONGEST_SILENCE: Duration = Duration::from_secs(330);
-/// How long new credentials have to show that they work.
-const PROBED_WITHIN: Duration = Duration::from_secs(10);
-/// Credentials that end are renewed this long before.
-const BEFORE_THE_END: Duration = Duration::from_secs(60);
+/// Timeout until the first byte of a response, including pages of a list; writes have a shorter timeout.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time between two reads of a response. Longer than a watch lasts, because a watch may have no events.
+const READ_TIMEOUT: Duration = Duration::from_secs(330);
+/// Timeout of the probe request with new credentials.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time before the expiry at which credentials are renewed.
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(60);
 
-/// The way to the API server. Clones are the same one.
+/// Access to the API server. Clones share it.
 #[derive(Clone)]
 pub struct Access(Arc<Shared>);
 
 struct Shared {
     options: ClientOptions,
-    made_from: Fingerprint,
-    way: RwLock<Arc<Way>>,
+    fingerprint: Fingerprint,
+    endpoint: RwLock<Arc<Endpoint>>,
 }
 
-/// One address with one set of credentials.
-struct Way {
+/// Address with one set of credentials.
+struct Endpoint {
     config: Config,
     client: Client,
     meter: Meter,
-    /// Further clients on this way, each made when it is first needed.
-    others: Others,
+    /// Clients that are built on first use.
+    lazy: LazyClients,
 }
 
 #[derive(Default)]
-struct Others {
+struct LazyClients {
     /// Without credentials.
     bare: OnceLock<Client>,
-    /// With connections that the fence closes, of which a process has one, for requests that write.
+    /// For write requests, with connections that the fence of the process closes.
     fenced: OnceLock<Client>,
     fenced_bare: OnceLock<Client>,
 }
 
 impl Access {
-    /// Reads what it takes to reach the API server. Connects when it is first used.
+    /// Loads the client configuration. Connects on the first request.
     pub async fn open(options: &ClientOptions) -> Result<Access, ConnectError> {
-        // An agent that cannot be sent is told at the start, and not with the first request.
+        // An invalid user agent is reported at the start, not with the first request.
         user_agent(&options.user)?;
-        let made_from = Fingerprint::of(&files(options));
-        let way = Way::new(config(options).await?, options.metrics.clone())?;
-        Ok(Access(Arc::new(Shared { options: options.clone(), made_from, way: RwLock::new(Arc::new(way)) })))
+        let fingerprint = Fingerprint::of(&files(options));
+        let endpoint = Endpoint::new(config(options).await?, options.metrics.clone())?;
+        Ok(Access(Arc::new(Shared {
+            options: options.clone(),
+            fingerprint,
+            endpoint: RwLock::new(Arc::new(endpoint)),
+        })))
     }
 
-    /// A client with the credentials of the process, under the name in the options.
+    /// Client with the credentials of the process and the user agent of the options.
     pub fn client(&self) -> Client {
         self.named(&self.0.options.user)
     }
 
-    /// Where the API server is.
+    /// Address of the API server.
     pub fn address(&self) -> http::Uri {
-        self.way().config.cluster_url.clone()
+        self.endpoint().config.cluster_url.clone()
     }
 
-    /// A client with the credentials of the process, with a user agent and a rate of its own (CL-2, CL-3).
+    /// Client with the credentials of the process, its own user agent and its own rate limit (CL-2, CL-3).
     pub fn named(&self, user: &str) -> Client {
         let access = self.clone();
-        self.around(user, tower::service_fn(move |request| access.clone().send(request)))
+        self.client_over(user, tower::service_fn(move |request| access.clone().send(request)))
     }
 
-    /// As [`named`](Access::named), without a rate: for what must not be held up, as the renewal of a lease.
-    pub fn urgent(&self, user: &str) -> Client {
+    /// As [`named`](Access::named), without a rate limit: for requests that must not be delayed, such as lease renewals.
+    pub fn without_rate_limit(&self, user: &str) -> Client {
         let access = self.clone();
-        self.gated(user, None, tower::service_fn(move |request| access.clone().send(request)))
+        self.build_client(user, None, tower::service_fn(move |request| access.clone().send(request)))
     }
 
-    /// A client around a service that sends requests on this way.
-    pub(crate) fn around<S>(&self, user: &str, inner: S) -> Client
+    /// Client over a service that sends its requests to this API server.
+    pub(crate) fn client_over<S>(&self, user: &str, inner: S) -> Client
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Send + 'static,
         S::Future: Send + 'static,
     {
         let bucket = self.0.options.rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)));
-        self.gated(user, bucket, inner)
+        self.build_client(user, bucket, inner)
     }
 
-    fn gated<S>(&self, user: &str, bucket: Option<Arc<TokenBucket>>, inner: S) -> Client
+    fn build_client<S>(&self, user: &str, bucket: Option<Arc<TokenBucket>>, inner: S) -> Client
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = BoxError> + Send + 'static,
         S::Future: Send + 'static,
     {
-        let way = self.way();
-        let gate = Gate { inner, bucket, agent: user_agent(user).ok(), meter: way.meter.clone() };
-        Client::new(gate, way.config.default_namespace.clone())
+        let endpoint = self.endpoint();
+        let service = ClientService { inner, bucket, agent: user_agent(user).ok(), meter: endpoint.meter.clone() };
+        Client::new(service, endpoint.config.default_namespace.clone())
     }
 
-    /// Sends it with the credentials of the process.
+    /// Sends the request with the credentials of the process.
     async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let way = self.way();
+        let endpoint = self.endpoint();
         let client = match fence_of(&request) {
-            None => way.client.clone(),
-            Some(fence) => made_once(&way.others.fenced, || build_fenced(way.config.clone(), &way.meter, fence))?,
+            None => endpoint.client.clone(),
+            Some(fence) => {
+                get_or_build(&endpoint.lazy.fenced, || build_fenced(endpoint.config.clone(), &endpoint.meter, fence))?
+            }
         };
         Ok(client.send(request).await?)
     }
 
-    /// Sends it without any credentials but those that it carries.
-    pub(crate) async fn send_bare(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let way = self.way();
+    /// Sends the request with no credentials but those in its headers.
+    pub(crate) async fn send_without_credentials(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let endpoint = self.endpoint();
         let client = match fence_of(&request) {
-            None => made_once(&way.others.bare, || build(way.bare_config(), &way.meter))?,
-            Some(fence) => made_once(&way.others.fenced_bare, || build_fenced(way.bare_config(), &way.meter, fence))?,
+            None => get_or_build(&endpoint.lazy.bare, || build(endpoint.bare_config(), &endpoint.meter))?,
+            Some(fence) => get_or_build(&endpoint.lazy.fenced_bare, || {
+                build_fenced(endpoint.bare_config(), &endpoint.meter, fence)
+            })?,
         };
         Ok(client.send(request).await?)
     }
 
-    fn way(&self) -> Arc<Way> {
-        self.0.way.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn endpoint(&self) -> Arc<Endpoint> {
+        self.0.endpoint.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Way {
-    fn new(mut config: Config, metrics: Option<RestMetrics>) -> Result<Way, ConnectError> {
+impl Endpoint {
+    fn new(mut config: Config, metrics: Option<RestMetrics>) -> Result<Endpoint, ConnectError> {
         config.default_retry = false;
         config.disable_compression = true;
-        config.read_timeout = Some(LONGEST_SILENCE);
+        config.read_timeout = Some(READ_TIMEOUT);
         config.reset_reader_on_write = true;
         let meter = Meter::new(metrics, &config.cluster_url);
         let client = build(config.clone(), &meter)?;
-        Ok(Way { config, client, meter, others: Others::default() })
+        Ok(Endpoint { config, client, meter, lazy: LazyClients::default() })
     }
 
-    /// Neither a token nor a certificate of the process goes along.
+    /// Configuration without the token and certificate of the process.
     fn bare_config(&self) -> Config {
         let mut config = self.config.clone();
         config.auth_info = AuthInfo::default();
         config
     }
 
-    /// Asks the least that shows that address, certificates, credentials and rights are right. Hands on the UID of the first
-    /// Node, which no other cluster has; `None` if there are no Nodes, or nobody looks at them.
+    /// Sends one request that verifies address, certificates, credentials and permissions. Returns the UID of the first Node, which
+    /// identifies the cluster; `None` if there are no Nodes or the probe does not list them.
     async fn probe(&self, probe: Probe) -> Result<Option<String>, String> {
         let request = Request::get(probe.path()).body(Vec::new()).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(PROBED_WITHIN, self.client.request::<Value>(request)).await {
+        match tokio::time::timeout(PROBE_TIMEOUT, self.client.request::<Value>(request)).await {
             Ok(Ok(nodes)) => Ok(nodes.pointer("/items/0/metadata/uid").and_then(Value::as_str).map(str::to_owned)),
-            Ok(Err(error)) => Err(format!("the API server does not take them: {}", with_causes(&error))),
-            Err(_) => Err(format!("the API server did not answer within {PROBED_WITHIN:?}")),
+            Ok(Err(error)) => Err(format!("the API server rejects the new credentials: {}", with_causes(&error))),
+            Err(_) => Err(format!("the API server did not answer within {PROBE_TIMEOUT:?}")),
         }
     }
 
-    /// Whether this leads to where `old` does. What was seen and decided holds for one cluster: to go on with it in another
-    /// would delete what it does not know. An address may change, if what is there is the same.
-    async fn leads_where(&self, old: &Way, first_node: Option<String>) -> Result<(), String> {
+    /// Checks that this endpoint is the same cluster as `old`. The state of the process is valid for one cluster only: with it, the
+    /// controllers would delete resources of another one. The address may change if the cluster is the same.
+    async fn check_same_cluster(&self, old: &Endpoint, first_node: Option<String>) -> Result<(), String> {
         if self.config.cluster_url == old.config.cluster_url {
             return Ok(());
         }
         let is_same = first_node.is_some() && old.probe(Probe::Nodes).await.is_ok_and(|known| known == first_node);
-        let (here, there) = (&self.config.cluster_url, &old.config.cluster_url);
+        let (new, old) = (&self.config.cluster_url, &old.config.cluster_url);
         is_same.then_some(()).ok_or_else(|| {
-            format!(
-                "they lead to {here}, which cannot be seen to be the cluster at {there}; restart the manager to use it"
-            )
+            format!("cannot verify that {new} is the same cluster as {old}; restart the manager to use it")
         })
     }
 
-    /// A plugin handed out a certificate that is about to end.
-    fn ends_soon(&self) -> bool {
-        self.client.valid_until().is_some_and(|end| Timestamp::now() + BEFORE_THE_END >= end)
+    /// Whether the certificate of an exec plugin is about to expire.
+    fn expires_soon(&self) -> bool {
+        self.client.valid_until().is_some_and(|expiry| Timestamp::now() + RENEW_BEFORE_EXPIRY >= expiry)
     }
 }
 
@@ -214,28 +220,28 @@ fn counted<S>(meter: &Meter) -> impl tower::Layer<S, Service = Counted<S>> {
     tower::layer::layer_fn(move |inner| Counted { inner, meter: meter.clone() })
 }
 
-fn made_once(
-    made: &OnceLock<Client>,
-    make: impl FnOnce() -> Result<Client, ConnectError>,
+fn get_or_build(
+    cell: &OnceLock<Client>,
+    build: impl FnOnce() -> Result<Client, ConnectError>,
 ) -> Result<Client, ConnectError> {
-    match made.get() {
+    match cell.get() {
         Some(client) => Ok(client.clone()),
         None => {
-            let client = make()?;
-            Ok(made.get_or_init(|| client).clone())
+            let client = build()?;
+            Ok(cell.get_or_init(|| client).clone())
         }
     }
 }
 
-/// The kubeconfig and the files that it names. In a pod there are none: there the client below reads the token and the CA
-/// again by itself, at least once a minute.
+/// Reloads the kubeconfig and the files it references. In a pod there are none: kube reloads token and CA itself, at least once
+/// a minute.
 impl Reloadable for Access {
     fn files(&self) -> Vec<PathBuf> {
         files(&self.0.options)
     }
 
-    fn made_from(&self) -> Fingerprint {
-        self.0.made_from
+    fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint
     }
 
     fn other_sources(&self) -> Vec<String> {
@@ -244,37 +250,38 @@ impl Reloadable for Access {
     }
 
     fn expires(&self) -> Option<Timestamp> {
-        let way = self.way();
-        way.client.valid_until().iter().copied().chain(expiry(&way.config.auth_info)).min()
+        let endpoint = self.endpoint();
+        endpoint.client.valid_until().iter().copied().chain(expiry(&endpoint.config.auth_info)).min()
     }
 
     fn is_due(&self) -> bool {
-        self.way().ends_soon()
+        self.endpoint().expires_soon()
     }
 
-    fn renew(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
         async {
             let config = config(&self.0.options).await.map_err(|error| error.to_string())?;
-            let way = Way::new(config, self.0.options.metrics.clone()).map_err(|error| with_causes(&error))?;
-            let first_node = way.probe(self.0.options.probe).await?;
-            way.leads_where(&self.way(), first_node).await?;
-            *self.0.way.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(way);
+            let endpoint =
+                Endpoint::new(config, self.0.options.metrics.clone()).map_err(|error| with_causes(&error))?;
+            let first_node = endpoint.probe(self.0.options.probe).await?;
+            endpoint.check_same_cluster(&self.endpoint(), first_node).await?;
+            *self.0.endpoint.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(endpoint);
             Ok(())
         }
         .boxed()
     }
 }
 
-/// Says who asks, holds requests back if there is a rate, and lets none wait for an answer for ever.
+/// Tower service that sets the user agent and applies the rate limit and the response timeout.
 #[derive(Clone)]
-struct Gate<S> {
+struct ClientService<S> {
     inner: S,
     bucket: Option<Arc<TokenBucket>>,
     agent: Option<HeaderValue>,
     meter: Meter,
 }
 
-impl<S> Service<Request<Body>> for Gate<S>
+impl<S> Service<Request<Body>> for ClientService<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -291,28 +298,28 @@ where
         if let Some(agent) = &self.agent {
             request.headers_mut().insert(USER_AGENT, agent.clone());
         }
-        let waiting = self.meter.of(&request);
-        let told = Told::begin(&request);
-        // Nothing is sent before this is polled.
-        let answer = self.inner.call(request);
+        let metrics = self.meter.of(&request);
+        let log = RequestLog::start(&request);
+        // Nothing is sent before the future is polled.
+        let response = self.inner.call(request);
         let bucket = self.bucket.clone();
         async move {
-            let asked = Instant::now();
+            let start = Instant::now();
             if let Some(bucket) = bucket {
                 bucket.take().await;
             }
-            // A request that waits for its turn is not under way yet.
-            if let Some((metrics, tags)) = waiting {
-                metrics.waited(&tags, asked.elapsed());
+            // The response timeout starts after the rate limiter.
+            if let Some((metrics, tags)) = metrics {
+                metrics.record_wait(&tags, start.elapsed());
             }
-            let answer = match tokio::time::timeout(ANSWER_BEGINS_WITHIN, answer).await {
-                Ok(answer) => answer,
-                Err(_) => Err(format!("no answer from the API server within {ANSWER_BEGINS_WITHIN:?}").into()),
+            let response = match tokio::time::timeout(RESPONSE_TIMEOUT, response).await {
+                Ok(response) => response,
+                Err(_) => Err(format!("the API server did not respond within {RESPONSE_TIMEOUT:?}").into()),
             };
-            if let Some(told) = told {
-                told.end(&answer);
+            if let Some(log) = log {
+                log.finish(&response);
             }
-            answer
+            response
         }
         .boxed()
     }

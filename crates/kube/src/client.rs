@@ -1,8 +1,7 @@
-//! Connecting to the API server.
+//! Client configuration: kubeconfig, in-cluster service account, user agent.
 //!
-//! Requests run side by side over pooled HTTP/1.1 connections, as many as are needed: kube's connector speaks no HTTP/2.
-//! That client's own repetition of requests is off: it stays away for up to a quarter of an hour without a word, and
-//! whoever sends a request here knows better when to send it again.
+//! Concurrent requests use as many pooled HTTP/1.1 connections as needed: kube's connector does not support HTTP/2. The retries
+//! of kube are disabled, because they back off silently for up to 15 minutes; `retry` handles retries instead.
 
 use std::path::{Path, PathBuf};
 
@@ -14,30 +13,30 @@ use kube::{Client, Config};
 use crate::access::Access;
 use crate::rest::RestMetrics;
 
-/// How to reach the API server, and how hard.
+/// Options of an API client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// `--kubeconfig`; without it and `master`, the pod's own service account, else the usual kubeconfig.
+    /// `--kubeconfig`. Default without `master`: the service account of the pod, else the kubeconfig that kubectl uses.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: overrides the server's address.
+    /// `--master`: overrides the server address of the kubeconfig.
     pub master: Option<String>,
-    /// `--kube-api-qps` and `--kube-api-burst`; `None` leaves flow control to the server.
+    /// `--kube-api-qps` and `--kube-api-burst`; `None` disables the client-side rate limiter.
     pub rate: Option<(f64, u32)>,
-    /// The end of the user agent: which controller this is.
+    /// Suffix of the user agent: the name of the controller.
     pub user: String,
-    /// Where requests are counted, if they are.
+    /// Request metrics, if enabled.
     pub metrics: Option<RestMetrics>,
-    /// What new credentials must be good for before they replace the old ones.
+    /// Request that must succeed with reloaded credentials before they replace the current ones.
     pub probe: Probe,
 }
 
-/// What shows that credentials work.
+/// Request that verifies credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probe {
-    /// A look at a Node, to which whoever runs controllers has a right. It also tells one cluster from another.
+    /// Lists one Node, for which every controller manager has permission. The UID of the Node also identifies the cluster.
     #[default]
     Nodes,
-    /// A question that is open to all whose credentials are accepted, whatever else they may do.
+    /// Reads `/version`, which every authenticated user may read.
     Version,
 }
 
@@ -50,10 +49,10 @@ impl Probe {
     }
 }
 
-/// Why there is no connection.
+/// Reason why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be used.
+    /// Invalid client configuration.
     #[error("{0}")]
     Config(String),
     /// The client cannot be built.
@@ -61,47 +60,47 @@ pub enum ConnectError {
     Client(#[source] kube::Error),
 }
 
-/// A client for the API server. Connects when it is first used.
+/// Creates an API client. It connects on the first request.
 pub async fn connect(options: &ClientOptions) -> Result<Client, ConnectError> {
     Ok(Access::open(options).await?.client())
 }
 
-/// CL-1.
+/// Loads the client configuration (CL-1).
 pub(crate) async fn config(options: &ClientOptions) -> Result<Config, ConnectError> {
     let master = options.master.as_deref().filter(|master| !master.is_empty()).map(address).transpose()?;
     let kubeconfig = options.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
     let mut config = match (kubeconfig, &master) {
         (Some(path), _) => from_file(path).await?,
         (None, Some(master)) => Config::new(master.clone()),
-        (None, None) => from_surroundings().await?,
+        (None, None) => from_environment().await?,
     };
     config.cluster_url = master.unwrap_or(config.cluster_url);
     Ok(config)
 }
 
 fn address(master: &str) -> Result<http::Uri, ConnectError> {
-    // A bare HOST:PORT would parse, but leave open how to speak to it; upstream takes it for plain HTTP.
+    // upstream: HOST:PORT without a scheme means plain HTTP.
     let whole = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
     whole.parse().map_err(|error| {
-        let form = "give it as https://HOST:PORT, or leave it out to use the kubeconfig's";
-        ConnectError::Config(format!("--master: {master:?} is not an address ({error}): {form}"))
+        let fix = "use https://HOST:PORT, or omit the flag to use the server of the kubeconfig";
+        ConnectError::Config(format!("--master: invalid address {master:?} ({error}): {fix}"))
     })
 }
 
 async fn from_file(path: &Path) -> Result<Config, ConnectError> {
-    let unusable = |error: &dyn std::error::Error| {
+    let invalid = |error: &dyn std::error::Error| {
         let (path, causes) = (path.display(), with_causes(error));
         ConnectError::Config(format!(
-            "the kubeconfig {path} cannot be used: {causes}; `kubectl --kubeconfig {path} version` must work"
+            "cannot load the kubeconfig {path}: {causes}; check it with `kubectl --kubeconfig {path} version`"
         ))
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
-    from_kubeconfig(kubeconfig).await.map_err(|error| unusable(&error))
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| invalid(&error))?;
+    from_kubeconfig(kubeconfig).await.map_err(|error| invalid(&error))
 }
 
-/// The pod's service account, or else what `kubectl` would use.
-async fn from_surroundings() -> Result<Config, ConnectError> {
-    let no_pod = match Config::incluster() {
+/// Uses the service account of the pod, or else the kubeconfig that kubectl uses.
+async fn from_environment() -> Result<Config, ConnectError> {
+    let in_cluster_error = match Config::incluster() {
         Ok(config) => return Ok(config),
         Err(error) => with_causes(&error),
     };
@@ -111,8 +110,8 @@ async fn from_surroundings() -> Result<Config, ConnectError> {
     };
     found.map_err(|error| {
         ConnectError::Config(format!(
-            "no way to reach an API server: there is no service account of a pod ({no_pod}), and no kubeconfig ({}); \
-             give one with --kubeconfig",
+            "no API server configured: no in-cluster service account ({in_cluster_error}), and no kubeconfig ({}); \
+             set --kubeconfig",
             with_causes(&error)
         ))
     })
@@ -121,8 +120,8 @@ async fn from_surroundings() -> Result<Config, ConnectError> {
 async fn from_kubeconfig(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     if let Some(file) = &config.auth_info.token_file {
-        // Read here, and again when it changes: the client below would take the line's end for a part of the token, and go
-        // before a token in the kubeconfig itself, as kubectl does.
+        // The file is read here and reloaded when it changes: kube would keep the trailing newline as part of the token. As in
+        // kubectl, the file takes precedence over a token in the kubeconfig.
         let token =
             std::fs::read_to_string(file).map_err(|error| KubeconfigError::ReadConfig(error, PathBuf::from(file)))?;
         config.auth_info.token = Some(token.trim().to_owned().into());
@@ -131,29 +130,28 @@ async fn from_kubeconfig(kubeconfig: Kubeconfig) -> Result<Config, KubeconfigErr
     Ok(config)
 }
 
-/// The files that decide how the API server is reached: the kubeconfig, and those that it names. In a pod there are none.
+/// Files of the client configuration: the kubeconfig and the files it references. Empty for an in-cluster configuration.
 pub(crate) fn files(options: &ClientOptions) -> Vec<PathBuf> {
     let kubeconfigs = match options.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => vec![path.to_owned()],
         None if options.master.is_some() || Config::incluster().is_ok() => Vec::new(),
-        None => usual_kubeconfigs(),
+        None => default_kubeconfigs(),
     };
-    let named =
-        kubeconfigs.iter().filter_map(|path| Kubeconfig::read_from(path).ok()).flat_map(|config| named(&config));
-    let named: Vec<_> = named.collect();
-    kubeconfigs.into_iter().chain(named).collect()
+    let parsed = kubeconfigs.iter().filter_map(|path| Kubeconfig::read_from(path).ok());
+    let referenced: Vec<_> = parsed.flat_map(|config| referenced_files(&config)).collect();
+    kubeconfigs.into_iter().chain(referenced).collect()
 }
 
-/// Where kubectl looks.
-fn usual_kubeconfigs() -> Vec<PathBuf> {
+/// Kubeconfig files that kubectl uses.
+fn default_kubeconfigs() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG") {
         Some(paths) => std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
         None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
     }
 }
 
-/// Certificates, keys and tokens of whichever context; reading a kubeconfig has made their paths absolute.
-fn named(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
+/// Certificate, key and token files of all contexts. `Kubeconfig::read_from` has made their paths absolute.
+fn referenced_files(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
     let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|user| user.auth_info.as_ref());
     let of_cluster = |cluster: &Cluster| cluster.certificate_authority.clone();
@@ -162,12 +160,12 @@ fn named(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
     files.map(PathBuf::from).collect()
 }
 
-/// CL-3.
+/// User agent of a client (CL-3).
 pub(crate) fn user_agent(user: &str) -> Result<HeaderValue, ConnectError> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     let text = format!("bowline/{version} ({os}/{arch}) {user}");
     HeaderValue::from_str(text.trim_end())
-        .map_err(|_| ConnectError::Config(format!("{user:?} cannot stand in a user agent: plain ASCII is needed")))
+        .map_err(|_| ConnectError::Config(format!("invalid user agent suffix {user:?}: only visible ASCII is allowed")))
 }
 
 #[cfg(test)]
@@ -182,24 +180,25 @@ mod tests {
 
     #[tokio::test]
     async fn cl1_a_master_alone_is_used_without_credentials() {
-        for (given, wanted) in [("https://api:6443", "https://api:6443/"), ("127.0.0.1:8080", "http://127.0.0.1:8080/")]
+        for (master_flag, expected) in
+            [("https://api:6443", "https://api:6443/"), ("127.0.0.1:8080", "http://127.0.0.1:8080/")]
         {
-            assert_eq!(config(&master(given)).await.unwrap().cluster_url.to_string(), wanted);
+            assert_eq!(config(&master(master_flag)).await.unwrap().cluster_url.to_string(), expected);
         }
     }
 
     #[tokio::test]
-    async fn cl1_a_bad_master_is_named_with_what_to_do() {
+    async fn cl1_an_invalid_master_is_reported_with_the_fix() {
         let error = config(&master("https://")).await.unwrap_err().to_string();
-        assert!(error.starts_with("--master: \"https://\" is not an address"), "{error}");
+        assert!(error.starts_with("--master: invalid address \"https://\""), "{error}");
         assert!(error.contains("https://HOST:PORT"), "{error}");
     }
 
     #[tokio::test]
-    async fn cl1_a_kubeconfig_that_cannot_be_read_is_named() {
+    async fn cl1_the_error_names_a_kubeconfig_that_cannot_be_read() {
         let options = ClientOptions { kubeconfig: Some("/nowhere/config".into()), ..ClientOptions::default() };
         let error = config(&options).await.unwrap_err().to_string();
-        assert!(error.starts_with("the kubeconfig /nowhere/config cannot be used"), "{error}");
+        assert!(error.starts_with("cannot load the kubeconfig /nowhere/config"), "{error}");
     }
 
     #[test]

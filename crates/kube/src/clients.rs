@@ -1,5 +1,5 @@
-//! Clients for the parts of the process: each speaks to the API server under its own name, and none of those that write
-//! does so without the right to lead.
+//! API clients for the components of the process. Each has its own user agent, and those that write do so only while the process
+//! holds its lease.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::accounts::Accounts;
 use crate::fenced::fenced;
 
-/// Hands out clients.
+/// Creates API clients.
 #[derive(Clone)]
 pub struct Clients {
     process: kube::Client,
@@ -17,24 +17,24 @@ pub struct Clients {
     fence: Fence,
 }
 
-/// Who the controllers are to the API server.
+/// Identities under which the controllers access the API server.
 #[derive(Clone)]
 enum Identities {
-    /// All the same, with one client.
+    /// One identity and one client for all.
     Shared,
-    /// All the same, each with a client of its own.
+    /// One identity for all, one client each.
     Process(Access),
-    /// Each its own service account (CL-4).
+    /// One service account each (CL-4).
     Accounts(Access, Arc<Accounts>),
 }
 
 impl Clients {
-    /// One client and one identity for all.
+    /// Uses this client for every component.
     pub fn shared(client: kube::Client) -> Clients {
         Clients { process: client, identities: Identities::Shared, fence: Fence::open() }
     }
 
-    /// A client for each, on this way to the API server; with `own_accounts`, each controller under its own service account
+    /// Creates one client per component; with `own_accounts`, each controller uses its own service account
     /// (`--use-service-account-credentials`).
     pub fn new(access: Access, own_accounts: bool) -> Clients {
         let process = access.client();
@@ -45,22 +45,22 @@ impl Clients {
         Clients { process, identities, fence: Fence::open() }
     }
 
-    /// What the controllers send is held back unless this is open.
+    /// Sends the controllers' writes only while this fence is open.
     pub fn fenced(self, fence: Fence) -> Clients {
         Clients { fence, ..self }
     }
 
-    /// For what the process does in its own name: watches, leases, its own Events.
+    /// Client of the process itself: watches, leases, its own Events.
     pub fn process(&self) -> kube::Client {
         self.process.clone()
     }
 
-    /// For what the process writes in its own name while it leads.
+    /// Client of the process for writes that require the lease.
     pub fn leader(&self) -> kube::Client {
         fenced(self.process(), self.fence.clone())
     }
 
-    /// As [`process`](Clients::process), with a user agent and a rate of its own.
+    /// As [`process`](Clients::process), with its own user agent and rate limit.
     pub fn named(&self, user: &str) -> kube::Client {
         match &self.identities {
             Identities::Shared => self.process.clone(),
@@ -68,7 +68,7 @@ impl Clients {
         }
     }
 
-    /// For the controller of this name in its clients (`node-controller`, `service-controller`, …).
+    /// Client of the controller with this client name (`node-controller`, `service-controller`, …).
     pub fn controller(&self, name: &'static str) -> kube::Client {
         fenced(self.identity(name), self.fence.clone())
     }

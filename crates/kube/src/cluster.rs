@@ -1,4 +1,4 @@
-//! Writing to the API server: each write is one targeted request (W-1 to W-10).
+//! Writes to the API server, each one a single targeted request (W-1 to W-10).
 
 mod events;
 mod list;
@@ -22,141 +22,142 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 use tracing::field::{Empty, display};
 
-use crate::exchange::{Failure, exchange};
 use crate::permissions::Permission;
+use crate::retry::{Failure, send_with_retry};
 use crate::wire::{Wire, WireNode, WireService};
 
 metrics! {
-    /// What writers count.
+    /// Metrics of writes.
     pub(crate) METRICS;
-    WRITES = Metric::counter("bowline_api_writes_total", "Writes to the API server, by verb, resource and how they ended.")
+    WRITES = Metric::counter("bowline_api_writes_total", "Writes to the API server, by verb, resource and result.")
         .labels(&["verb", "resource", "result"]);
 }
 
 pub use events::SeenEvent;
 
-/// Why a write did not happen.
+/// Reason why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The object has changed since it was read: read again, decide again.
+    /// The object has changed since it was read: read it again and decide again.
     #[error("{0}")]
     Conflict(String),
-    /// The object is gone, or is another one of the same name.
+    /// The object is gone, or another object has its name.
     #[error("{0}")]
     NotFound(String),
-    /// The API server refuses, and nothing was written; trying the same again is no use before something changes.
+    /// The API server rejected the request and wrote nothing. A retry fails until something changes.
     #[error("{message}")]
     Rejected {
-        /// The HTTP status.
+        /// HTTP status.
         code: u16,
-        /// What the API server says.
+        /// Message of the API server.
         message: String,
     },
-    /// The API server cannot be reached, or is broken or too busy, after several tries; or it refuses, but an earlier try
-    /// that had no answer may have been carried out.
+    /// The API server is unreachable, failing or overloaded after several attempts; or it rejected the request after an attempt
+    /// without an answer, which may have been executed.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// The cluster, for writing.
+/// Kubernetes cluster: targeted writes, and reads that bypass the store.
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
-    /// By verb, resource and result.
+    /// `bowline_api_writes_total`, by verb, resource and result.
     writes: Option<IntCounterVec>,
     shutdown: Shutdown,
     dry_run: bool,
 }
 
 impl Cluster {
-    /// Writes through this client.
+    /// Writes with this client.
     pub fn new(client: kube::Client) -> Cluster {
         Cluster { client, writes: None, shutdown: Shutdown::new(), dry_run: false }
     }
 
-    /// Writes through this client, and counts the writes in `bowline_api_writes_total`.
+    /// Writes with this client and counts the writes in `bowline_api_writes_total`.
     pub fn with_metrics(client: kube::Client, registry: &Registry) -> prometheus::Result<Cluster> {
         Ok(Cluster { writes: Some(WRITES.register(registry)?), ..Cluster::new(client) })
     }
 
-    /// The same, but through this client.
-    pub fn through(self, client: kube::Client) -> Cluster {
+    /// Replaces the client.
+    pub fn with_client(self, client: kube::Client) -> Cluster {
         Cluster { client, ..self }
     }
 
-    /// Once this is requested, a write that is under way is finished, and one that waits for its next try is given up.
-    pub fn until(self, shutdown: Shutdown) -> Cluster {
+    /// Stops retries once shutdown is requested; a request in flight is finished.
+    pub fn with_shutdown(self, shutdown: Shutdown) -> Cluster {
         Cluster { shutdown, ..self }
     }
 
-    /// Everything is sent with `dryRun=All`: the API server checks it and changes nothing. What would be written is logged,
-    /// and what a write returns is the object as it would be.
+    /// Sends every write with `dryRun=All`: the API server validates it and persists nothing. Each write is logged, and returns
+    /// the object as it would be.
     pub fn dry_run(self, dry_run: bool) -> Cluster {
         Cluster { dry_run, ..self }
     }
 
-    /// Nothing that is written is kept.
+    /// Whether writes are only validated.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// For [`Cluster::node`].
+    /// Permission for [`Cluster::node`].
     pub const READ_NODE: Permission =
-        Permission::core("nodes", &["get"], "to read a Node again when a write was refused");
+        Permission::core("nodes", &["get"], "read a Node again after the API server rejected a write");
 
-    /// The Node as it is now, not as it was last heard of; `None` if there is none.
+    /// Reads the Node from the API server, not from the store; `None` if there is none.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, WriteError> {
-        let request = nodes().get(name.as_str(), &GetParams::default()).map_err(unsendable)?;
-        match self.ask(&request).await {
-            Ok(body) => read::<WireNode>(&body).map(Some),
+        let request = nodes().get(name.as_str(), &GetParams::default()).map_err(invalid_request)?;
+        match self.send_read(&request).await {
+            Ok(body) => parse::<WireNode>(&body).map(Some),
             Err(WriteError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// For [`Cluster::initialize`].
+    /// Permission for [`Cluster::initialize`].
     pub const INITIALIZE: Permission =
-        Permission::core("nodes", &["patch"], "to initialise a Node: provider ID, labels, annotations, taints");
+        Permission::core("nodes", &["patch"], "initialise a Node: provider ID, labels, annotations, taints");
 
-    /// Initialises a Node: provider ID, labels, annotations and taints in one request that fails if the Node has changed (W-1).
+    /// Initialises a Node: writes provider ID, labels, annotations and taints in one request that fails if the Node has changed
+    /// (W-1).
     pub async fn initialize(&self, change: &NodeChange) -> Result<Node, WriteError> {
         self.patch_node(&change.node, patches::initialization(change)).await
     }
 
-    /// For [`Cluster::set_addresses`].
+    /// Permission for [`Cluster::set_addresses`].
     pub const SET_ADDRESSES: Permission =
-        Permission::core("nodes/status", &["patch"], "to write the addresses of a machine");
+        Permission::core("nodes/status", &["patch"], "write the addresses of a machine");
 
     /// Replaces the addresses (W-2).
     pub async fn set_addresses(&self, node: &NodeName, addresses: &[Address]) -> Result<Node, WriteError> {
         let patch = Patch::Strategic(patches::addresses(addresses));
         let request = nodes().patch_subresource("status", node.as_str(), &self.patch_params(), &patch);
-        self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
+        self.write_node(("patch", "nodes/status"), &request.map_err(invalid_request)?).await
     }
 
-    /// For [`Cluster::set_labels`].
+    /// Permission for [`Cluster::set_labels`].
     pub const SET_LABELS: Permission =
-        Permission::core("nodes", &["patch"], "to keep old and new names of labels in step");
+        Permission::core("nodes", &["patch"], "keep deprecated and current labels in sync");
 
-    /// Sets these labels and leaves the others (W-3).
+    /// Sets these labels and leaves all other labels (W-3).
     pub async fn set_labels(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Result<Node, WriteError> {
         self.patch_node(node, json!({"metadata": {"labels": labels}})).await
     }
 
-    /// For [`Cluster::set_annotations`].
+    /// Permission for [`Cluster::set_annotations`].
     pub const SET_ANNOTATIONS: Permission =
-        Permission::core("nodes", &["patch"], "to keep the annotations up to date that a cloud has for a Node");
+        Permission::core("nodes", &["patch"], "keep the cloud's annotations of a Node up to date");
 
-    /// Sets or removes these annotations and leaves the others, if the Node is still the one with this UID.
+    /// Sets or removes these annotations and leaves all other annotations, if the Node still has this UID.
     pub async fn set_annotations(&self, node: &Node, values: &AnnotationValues) -> Result<Node, WriteError> {
         self.patch_node(&node.name, json!({"metadata": {"uid": node.uid, "annotations": values}})).await
     }
 
-    /// For [`Cluster::set_taints`].
+    /// Permission for [`Cluster::set_taints`].
     pub const SET_TAINTS: Permission =
-        Permission::core("nodes", &["patch"], "to taint the Node of a machine that is shut down");
+        Permission::core("nodes", &["patch"], "taint the Node of a machine that is shut down");
 
-    /// Replaces the taints, if the Node is still at this version (W-4).
+    /// Replaces the taints, if the Node still has this resource version (W-4).
     pub async fn set_taints(
         &self,
         node: &NodeName,
@@ -167,53 +168,52 @@ impl Cluster {
         self.patch_node(node, json!({"metadata": version, "spec": {"taints": taints}})).await
     }
 
-    /// For [`Cluster::set_pod_cidrs`].
-    pub const SET_POD_CIDRS: Permission = Permission::core("nodes", &["patch"], "to give a Node its pod ranges");
+    /// Permission for [`Cluster::set_pod_cidrs`].
+    pub const SET_POD_CIDRS: Permission = Permission::core("nodes", &["patch"], "set the pod CIDRs of a Node");
 
-    /// Gives the Node its pod ranges, if it is still the one with this UID (W-9).
-    pub async fn set_pod_cidrs(&self, node: &Node, ranges: &[IpNet]) -> Result<Node, WriteError> {
-        self.patch_node(&node.name, patches::pod_cidrs(node, ranges)).await
+    /// Sets the pod CIDRs, if the Node still has this UID (W-9).
+    pub async fn set_pod_cidrs(&self, node: &Node, pod_cidrs: &[IpNet]) -> Result<Node, WriteError> {
+        self.patch_node(&node.name, patches::pod_cidrs(node, pod_cidrs)).await
     }
 
-    /// For [`Cluster::set_network`].
+    /// Permission for [`Cluster::set_network`].
     pub const SET_NETWORK: Permission =
-        Permission::core("nodes/status", &["patch"], "to say whether the network of a Node is available");
+        Permission::core("nodes/status", &["patch"], "set the NetworkUnavailable condition of a Node");
 
-    /// Sets the Node's `NetworkUnavailable` condition and leaves the others, if it is still the one with this UID (W-5).
+    /// Sets the `NetworkUnavailable` condition and leaves all other conditions, if the Node still has this UID (W-5).
     pub async fn set_network(&self, node: &Node, network: &NetworkStatus, now: Timestamp) -> Result<Node, WriteError> {
         let patch = Patch::Strategic(patches::network(node, network, now));
         let request = nodes().patch_subresource("status", node.name.as_str(), &self.patch_params(), &patch);
-        self.write_node(("patch", "nodes/status"), &request.map_err(unsendable)?).await
+        self.write_node(("patch", "nodes/status"), &request.map_err(invalid_request)?).await
     }
 
-    /// For [`Cluster::delete_node`].
+    /// Permission for [`Cluster::delete_node`].
     pub const DELETE_NODE: Permission =
-        Permission::core("nodes", &["delete"], "to delete the Node of a machine that is gone");
+        Permission::core("nodes", &["delete"], "delete the Node of a machine that is gone");
 
-    /// Deletes the Node, if it is still the one with this UID (W-10). A Node that is gone already counts as deleted.
+    /// Deletes the Node, if it still has this UID (W-10). Succeeds if the Node is already gone.
     pub async fn delete_node(&self, node: &NodeName, uid: &str) -> Result<(), WriteError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params =
             DeleteParams { preconditions: Some(preconditions), dry_run: self.dry_run, ..DeleteParams::default() };
-        let request = nodes().delete(node.as_str(), &params).map_err(unsendable)?;
+        let request = nodes().delete(node.as_str(), &params).map_err(invalid_request)?;
         match self.write(("delete", "nodes"), &request).await {
             Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
-            // The UID is all that a deletion can conflict about: our Node is gone, and this is another one.
+            // The UID is the only precondition: the Node is gone, and another one has its name.
             Err(WriteError::Conflict(message)) => Err(WriteError::NotFound(message)),
             Err(error) => Err(error),
         }
     }
 
-    /// For [`Cluster::change_service`].
+    /// Permission for [`Cluster::change_service`].
     pub const CHANGE_SERVICE: Permission = Permission::core(
         "services/status",
         &["patch"],
-        "to write the address, the finalizer, conditions and what a cloud notes in the annotations of a Service",
+        "write the addresses, the finalizer, conditions and the cloud's annotations of a Service",
     );
 
-    /// Writes this change to the Service, of which an old copy will do: one patch of its `status` subresource, which never
-    /// touches its spec and succeeds whatever others have changed meanwhile (W-6 to W-8). Another Service of the same name
-    /// is not written to.
+    /// Applies this change with one patch of the `status` subresource (W-6 to W-8). The copy of the Service may be stale: the patch
+    /// never touches the spec and has no resource version. It fails if another Service has the name.
     pub async fn change_service(&self, service: &Service, change: &ServiceChange) -> Result<Service, WriteError> {
         if change.is_empty() {
             return Ok(service.clone());
@@ -221,12 +221,12 @@ impl Cluster {
         let patch = Patch::Strategic(patches::service(service, change));
         let services = kube::core::Request::new(WireService::url_path(&(), Some(&service.namespace)));
         let request = services.patch_subresource("status", &service.name, &self.patch_params(), &patch);
-        read::<WireService>(&self.write(("patch", "services/status"), &request.map_err(unsendable)?).await?)
+        parse::<WireService>(&self.write(("patch", "services/status"), &request.map_err(invalid_request)?).await?)
     }
 
     async fn patch_node(&self, node: &NodeName, patch: Value) -> Result<Node, WriteError> {
         let request = nodes().patch(node.as_str(), &self.patch_params(), &Patch::Strategic(patch));
-        self.write_node(("patch", "nodes"), &request.map_err(unsendable)?).await
+        self.write_node(("patch", "nodes"), &request.map_err(invalid_request)?).await
     }
 
     fn patch_params(&self) -> PatchParams {
@@ -234,7 +234,7 @@ impl Cluster {
     }
 
     async fn write_node(&self, what: (&str, &str), request: &Request<Vec<u8>>) -> Result<Node, WriteError> {
-        read::<WireNode>(&self.write(what, request).await?)
+        parse::<WireNode>(&self.write(what, request).await?)
     }
 
     pub(crate) async fn write(
@@ -246,21 +246,21 @@ impl Cluster {
             tracing::info!("dry run: {verb} {}: {}", request.uri().path(), String::from_utf8_lossy(request.body()));
         }
         let span = tracing::info_span!("write", otel.kind = "client", verb, resource, code = Empty, error = Empty);
-        let answer = exchange(&self.client, request, &self.shutdown).instrument(span.clone()).await;
-        let answer = answer.map_err(WriteError::of_write);
-        if let Err(error) = &answer {
+        let result = send_with_retry(&self.client, request, &self.shutdown).instrument(span.clone()).await;
+        let result = result.map_err(WriteError::of_write);
+        if let Err(error) = &result {
             span.record("error", display(error));
         }
         if let Some(writes) = &self.writes {
             let done = if self.dry_run { "dry_run" } else { "success" };
-            let result = answer.as_ref().map_or_else(WriteError::label, |_| done);
-            writes.with_label_values(&[verb, resource, result]).inc();
+            let label = result.as_ref().map_or_else(WriteError::label, |_| done);
+            writes.with_label_values(&[verb, resource, label]).inc();
         }
-        answer
+        result
     }
 
-    pub(crate) async fn ask(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
-        exchange(&self.client, request, &self.shutdown).await.map_err(WriteError::from)
+    pub(crate) async fn send_read(&self, request: &Request<Vec<u8>>) -> Result<Vec<u8>, WriteError> {
+        send_with_retry(&self.client, request, &self.shutdown).await.map_err(WriteError::from)
     }
 }
 
@@ -268,25 +268,25 @@ fn nodes() -> kube::core::Request {
     kube::core::Request::new(WireNode::url_path(&(), None))
 }
 
-fn read<W: Wire>(body: &[u8]) -> Result<W::Kept, WriteError> {
+fn parse<W: Wire>(body: &[u8]) -> Result<W::Domain, WriteError> {
     let object = serde_json::from_slice::<W>(body).map_err(|error| error.to_string());
-    let object = object.and_then(|object| object.kept().ok_or_else(|| "it has no name".to_owned()));
+    let object = object.and_then(|object| object.into_domain().ok_or_else(|| "it has no name".to_owned()));
     let kind = W::kind(&());
-    object.map_err(|why| WriteError::Unavailable(format!("the API server's answer is not a {kind}: {why}")))
+    object.map_err(|why| WriteError::Unavailable(format!("the API server returned an invalid {kind}: {why}")))
 }
 
-/// A request that cannot be put together, for instance because a name is no path segment.
-pub(crate) fn unsendable(error: kube::core::request::Error) -> WriteError {
+/// Error for a request that cannot be built, for instance because a name is not a valid path segment.
+pub(crate) fn invalid_request(error: kube::core::request::Error) -> WriteError {
     WriteError::Rejected { code: StatusCode::BAD_REQUEST.as_u16(), message: error.to_string() }
 }
 
 impl WriteError {
-    /// A refusal says nothing of an earlier try whose answer was lost: that one may have been carried out.
+    /// A rejection after an attempt without an answer is not final: the API server may have executed that attempt.
     fn of_write(failure: Failure) -> WriteError {
-        let in_doubt = matches!(failure, Failure::Answered { in_doubt: true, .. });
+        let outcome_unknown = matches!(failure, Failure::Answered { outcome_unknown: true, .. });
         match WriteError::from(failure) {
-            WriteError::Rejected { message, .. } if in_doubt => {
-                WriteError::Unavailable(format!("{message}; an earlier try may have been carried out"))
+            WriteError::Rejected { message, .. } if outcome_unknown => {
+                WriteError::Unavailable(format!("{message}; an earlier attempt may have been executed"))
             }
             error => error,
         }
@@ -305,8 +305,8 @@ impl WriteError {
 impl From<Failure> for WriteError {
     fn from(failure: Failure) -> WriteError {
         match failure {
-            Failure::PendingCreates(why) => WriteError::Unavailable(format!("cannot reach the API server: {why}")),
-            // The UID never changes, so that it is another object of the same name is all that can be wrong with it.
+            Failure::NoAnswer(why) => WriteError::Unavailable(format!("no answer from the API server: {why}")),
+            // A UID never changes, so another object has the name.
             Failure::Answered { message, fields, .. } if fields.iter().any(|field| field == "metadata.uid") => {
                 WriteError::NotFound(message)
             }

@@ -1,17 +1,17 @@
-//! Events (EV-1 to EV-5): what people read with `kubectl describe`.
+//! Event recorder (EV-1 to EV-5), with the correlation rules of client-go.
 //!
 //! ```text
 //!  EventSource.emit ──► log line
-//!                   └─► combine similar (EV-3) ──► count identical (EV-2) ──► filter spam (EV-4)
+//!                   └─► aggregate similar (EV-3) ──► count identical (EV-2) ──► spam filter (EV-4)
 //!                              └─► one of several queues, by object ──► API server
 //! ```
 //!
-//! Emitting never waits and never fails. Events about one object are written in their order; those about several objects
-//! are written side by side, so that the first minute of a large cluster does not take an hour to tell.
+//! Emitting never blocks and never fails. Events about one object are written in order. Events about different objects are
+//! written concurrently, so that the start of a large cluster does not queue Events for an hour.
 
 mod correlate;
+mod lru;
 mod post;
-mod recent;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,49 +32,49 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::permissions::Permission;
 use correlate::{Correlator, Occurrence, Record};
 
-/// Events in flight, and queues.
+/// Number of queues, and of Events written concurrently.
 const QUEUES: usize = 8;
-/// Events in a queue. All queues together hold several for each node of the largest clusters; upstream's 1000 do not.
+/// Capacity of each queue. Together the queues hold several Events per Node of the largest clusters; upstream's 1000 do not.
 const QUEUE_LENGTH: usize = 8192;
-/// How long writing may go on after the wish to end.
-const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time to write queued Events after shutdown is requested.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest message: those of the newer API for Events have the same bound.
-const LONGEST_MESSAGE: usize = 1024;
+/// Maximum length of a message in bytes, as in events.k8s.io/v1.
+const MAX_MESSAGE_LENGTH: usize = 1024;
 
 metrics! {
-    /// What the writing of Events counts.
+    /// Metrics of the Event recorder.
     pub(crate) METRICS;
-    DROPPED = Metric::counter("bowline_events_dropped_total", "Events that were lost, by cause.").labels(&["cause"]);
+    DROPPED = Metric::counter("bowline_events_dropped_total", "Events that were dropped, by cause.").labels(&["cause"]);
 }
 
-/// What an Event is about.
+/// Object that an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
-    /// `v1`.
+    /// API version, such as `v1`.
     pub api_version: String,
-    /// `Node`, `Service`, …
+    /// Kind: `Node`, `Service`, …
     pub kind: String,
-    /// `None` for objects without one; their Events live in `default`.
+    /// Namespace; `None` for cluster-scoped objects, whose Events are in `default`.
     pub namespace: Option<String>,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// The object's UID.
+    /// UID of the object.
     pub uid: String,
-    /// The state of the object that the Event is about, if it is about one. Events that differ in it alone are the same.
+    /// Resource version of the object, if the Event is about one. Events that differ only in it are identical.
     pub resource_version: Option<String>,
 }
 
-/// How an Event is meant.
+/// Type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// All is well.
+    /// Informational.
     Normal,
-    /// Somebody should look.
+    /// A user may have to act.
     Warning,
 }
 
-/// Takes Events and writes them. Clones are the same sink.
+/// Queues Events and writes them to the API server. Clones share the queues.
 #[derive(Clone)]
 pub struct EventSink {
     shared: Arc<Sink>,
@@ -82,7 +82,7 @@ pub struct EventSink {
     dry_run: bool,
 }
 
-/// An [`EventSink`] with the name of who speaks.
+/// Emits the Events of one component through an [`EventSink`].
 #[derive(Clone)]
 pub struct EventSource {
     sink: EventSink,
@@ -91,38 +91,35 @@ pub struct EventSource {
 
 struct Sink {
     correlator: Mutex<Correlator>,
-    queues: Vec<mpsc::Sender<Letter>>,
+    queues: Vec<mpsc::Sender<QueuedEvent>>,
     clock: Clock,
     dropped: Dropped,
-    /// That Events are lost has been said in the log.
+    /// The log has reported that a queue is full.
     is_full: AtomicBool,
 }
 
-/// A record, and through which client it is to be written.
-struct Letter {
+/// Record, with the client that writes it.
+struct QueuedEvent {
     record: Record,
     client: kube::Client,
 }
 
-/// Counts Events that are lost, by cause.
+/// Counter of dropped Events, by cause.
 #[derive(Clone)]
 struct Dropped(Option<IntCounterVec>);
 
 impl EventSink {
-    /// For what the sink writes. Events lie in the namespaces of what they are about, those about Nodes in `default`.
-    pub const PERMISSION: Permission = Permission::core(
-        "events",
-        &["create", "patch"],
-        "to tell people what happens, and to count what happens again",
-    );
+    /// Permission of the sink. Events are in the namespace of their object, Events about Nodes in `default`.
+    pub const PERMISSION: Permission =
+        Permission::core("events", &["create", "patch"], "create Events and update the count of repeated ones");
 
-    /// A sink and the task that writes what it takes; on shutdown the task writes what is left, for a bounded time.
+    /// Creates a sink and the task that writes its Events. On shutdown the task writes the queued Events, for a bounded time.
     pub fn new(
         client: kube::Client,
         clock: Clock,
         metrics: &Registry,
     ) -> (EventSink, impl FnOnce(Shutdown) -> BoxFuture<'static, ()> + use<>) {
-        let (queues, ends): (Vec<_>, Vec<_>) = (0..QUEUES).map(|_| mpsc::channel(QUEUE_LENGTH)).unzip();
+        let (queues, receivers): (Vec<_>, Vec<_>) = (0..QUEUES).map(|_| mpsc::channel(QUEUE_LENGTH)).unzip();
         let dropped = Dropped::register(metrics);
         let sink = Sink {
             correlator: Mutex::new(Correlator::new()),
@@ -131,28 +128,28 @@ impl EventSink {
             dropped: dropped.clone(),
             is_full: AtomicBool::new(false),
         };
-        let task = move |shutdown| write_all(ends, dropped, shutdown).boxed();
+        let task = move |shutdown| write_all(receivers, dropped, shutdown).boxed();
         (EventSink { shared: Arc::new(sink), client, dry_run: false }, task)
     }
 
-    /// The same sink, but what is told to it here is written through this client.
-    pub fn through(self, client: kube::Client) -> EventSink {
+    /// Writes the Events of this clone with another client.
+    pub fn with_client(self, client: kube::Client) -> EventSink {
         EventSink { client, ..self }
     }
 
-    /// Events are logged and not written.
+    /// Logs Events without writing them.
     pub fn dry_run(self, dry_run: bool) -> EventSink {
         EventSink { dry_run, ..self }
     }
 
-    /// For a controller: `component` is what `source.component` says.
+    /// Creates the source of a controller; `component` becomes `source.component`.
     pub fn source(&self, component: &'static str) -> EventSource {
         EventSource { sink: self.clone(), component }
     }
 }
 
 impl EventSource {
-    /// Says `message` about `object`, in the log and as an Event.
+    /// Logs `message` and queues it as an Event about `object`.
     pub fn emit(
         &self,
         object: &ObjectRef,
@@ -165,8 +162,8 @@ impl EventSource {
             return self.log(object, kind, &reason, &format!("dry run: {message}"));
         }
         self.log(object, kind, &reason, &message);
-        let what = Occurrence { component: self.component, object: object.clone(), kind, reason, message };
-        self.sink.shared.take(what, &self.sink.client);
+        let occurrence = Occurrence { component: self.component, object: object.clone(), kind, reason, message };
+        self.sink.shared.take(occurrence, &self.sink.client);
     }
 
     fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
@@ -182,7 +179,7 @@ impl EventSource {
     }
 }
 
-/// Writes one Event about something good that happens so rarely that nothing needs to be counted or combined.
+/// Writes one Normal Event without correlation, for rare occurrences.
 pub(crate) async fn announce(
     client: &kube::Client,
     component: &'static str,
@@ -191,54 +188,54 @@ pub(crate) async fn announce(
     message: String,
     now: Timestamp,
 ) {
-    let what = Occurrence { component, object, kind: EventType::Normal, reason: reason.into(), message };
-    if let Some(record) = Correlator::new().correlate(what, now) {
+    let occurrence = Occurrence { component, object, kind: EventType::Normal, reason: reason.into(), message };
+    if let Some(record) = Correlator::new().correlate(occurrence, now) {
         post::announce(client, &record).await;
     }
 }
 
-/// Messages quote what others wrote: IDs, labels, answers of clouds. None of that may look like lines of ours, or be longer
-/// than somebody would read.
+/// Replaces control characters and truncates the message. Messages quote untrusted text, such as labels and cloud responses, which
+/// must not forge log lines.
 fn one_line(message: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut line: String = message.chars().map(plain).collect();
-    if line.len() > LONGEST_MESSAGE {
-        line.truncate(line.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8()));
+    if line.len() > MAX_MESSAGE_LENGTH {
+        line.truncate(line.floor_char_boundary(MAX_MESSAGE_LENGTH - '…'.len_utf8()));
         line.push('…');
     }
     line
 }
 
 impl Sink {
-    fn take(&self, what: Occurrence, client: &kube::Client) {
-        // Held until the record is in its queue, so that what raises a count comes after what it raises.
+    fn take(&self, occurrence: Occurrence, client: &kube::Client) {
+        // Locked until the record is queued, so that an update of a count is queued after the Event it updates.
         let mut correlator = self.correlator.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = correlator.correlate(what, self.clock.now()) {
-            self.enqueue(Letter { record, client: client.clone() });
+        if let Some(record) = correlator.correlate(occurrence, self.clock.now()) {
+            self.enqueue(QueuedEvent { record, client: client.clone() });
         }
     }
 
-    fn enqueue(&self, letter: Letter) {
-        let Some(queue) = self.queue_of(&letter.record) else { return };
-        match queue.try_send(letter) {
+    fn enqueue(&self, event: QueuedEvent) {
+        let Some(queue) = self.queue_for(&event.record) else { return };
+        match queue.try_send(event) {
             Ok(()) if queue.capacity() > QUEUE_LENGTH / 2 => self.is_full.store(false, Ordering::Relaxed),
-            Err(TrySendError::Full(_)) => self.lose(),
-            // Closed: the task has ended, and nobody wants Events any more.
+            Err(TrySendError::Full(_)) => self.report_full(),
+            // Closed: the task has ended after shutdown.
             Ok(()) | Err(TrySendError::Closed(_)) => {}
         }
     }
 
-    /// An Event finds no room. That is said once, until there is plenty of room again.
-    fn lose(&self) {
+    /// Counts a dropped Event. Logs it once until the queue is at most half full again.
+    fn report_full(&self) {
         self.dropped.count("queue_full");
         if !self.is_full.swap(true, Ordering::Relaxed) {
-            tracing::warn!("too many Events wait for the API server; further ones are only logged");
+            tracing::warn!("the Event queue is full; further Events are only logged");
         }
     }
 
-    /// The same queue for the same object, so that its Events stay in their order.
-    fn queue_of(&self, record: &Record) -> Option<&mpsc::Sender<Letter>> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(record.what.object.identity());
+    /// Returns the queue of the object, so that its Events stay in order.
+    fn queue_for(&self, record: &Record) -> Option<&mpsc::Sender<QueuedEvent>> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(record.occurrence.object.identity());
         let index = usize::try_from(hash % QUEUES as u64).unwrap_or_default();
         self.queues.get(index)
     }
@@ -247,7 +244,9 @@ impl Sink {
 impl Dropped {
     fn register(registry: &Registry) -> Dropped {
         let registered = DROPPED.register(registry);
-        Dropped(registered.inspect_err(|error| tracing::warn!(%error, "lost Events are not counted")).ok())
+        Dropped(
+            registered.inspect_err(|error| tracing::warn!(%error, "cannot register the metric of dropped Events")).ok(),
+        )
     }
 
     fn count(&self, cause: &str) {
@@ -257,21 +256,21 @@ impl Dropped {
     }
 }
 
-/// Writes what comes until shutdown, and then what is left.
-async fn write_all(ends: Vec<mpsc::Receiver<Letter>>, dropped: Dropped, shutdown: Shutdown) {
-    let posts = ends.into_iter().map(|end| post::post_all(end, dropped.clone(), shutdown.clone()));
-    let patience = async {
+/// Writes Events until shutdown, and then the queued ones.
+async fn write_all(receivers: Vec<mpsc::Receiver<QueuedEvent>>, dropped: Dropped, shutdown: Shutdown) {
+    let posts = receivers.into_iter().map(|receiver| post::post_all(receiver, dropped.clone(), shutdown.clone()));
+    let deadline = async {
         shutdown.requested().await;
-        tokio::time::sleep(FLUSH_WITHIN).await;
+        tokio::time::sleep(FLUSH_TIMEOUT).await;
     };
     tokio::select! {
         _ = join_all(posts) => {}
-        () = patience => tracing::warn!("some Events could not be written before the end"),
+        () = deadline => tracing::warn!("shutdown: not all queued Events were written within {FLUSH_TIMEOUT:?}"),
     }
 }
 
 impl ObjectRef {
-    /// This Node.
+    /// Reference to a Node.
     pub fn node(node: &Node) -> ObjectRef {
         ObjectRef {
             api_version: "v1".to_owned(),
@@ -283,7 +282,7 @@ impl ObjectRef {
         }
     }
 
-    /// This Service.
+    /// Reference to a Service.
     pub fn service(service: &Service) -> ObjectRef {
         ObjectRef {
             api_version: "v1".to_owned(),
@@ -295,7 +294,7 @@ impl ObjectRef {
         }
     }
 
-    /// The Lease of this name.
+    /// Reference to a Lease.
     pub fn lease(namespace: &str, name: &str) -> ObjectRef {
         ObjectRef {
             api_version: "coordination.k8s.io/v1".to_owned(),
@@ -307,17 +306,17 @@ impl ObjectRef {
         }
     }
 
-    /// The same object, in this state.
+    /// Sets the resource version.
     pub fn at(self, resource_version: &str) -> ObjectRef {
         ObjectRef { resource_version: Some(resource_version.to_owned()), ..self }
     }
 
-    /// The same object, in whatever state.
+    /// Reference without the resource version.
     fn identity(&self) -> ObjectRef {
         ObjectRef { resource_version: None, ..self.clone() }
     }
 
-    /// Its name, with its namespace before it if it has one.
+    /// `namespace/name`, or the name of a cluster-scoped object.
     fn key(&self) -> Cow<'_, str> {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name).into(),
@@ -335,8 +334,8 @@ mod tests {
         assert_eq!(one_line("a\nERROR b\u{1b}[31m"), "a ERROR b [31m");
         for long in ["x".repeat(5000), "🚢".repeat(5000)] {
             let line = one_line(&long);
-            assert!(line.len() <= LONGEST_MESSAGE && line.ends_with('…'), "{}", line.len());
+            assert!(line.len() <= MAX_MESSAGE_LENGTH && line.ends_with('…'), "{}", line.len());
         }
-        assert_eq!(one_line(&"x".repeat(LONGEST_MESSAGE)).len(), LONGEST_MESSAGE);
+        assert_eq!(one_line(&"x".repeat(MAX_MESSAGE_LENGTH)).len(), MAX_MESSAGE_LENGTH);
     }
 }

@@ -1,16 +1,16 @@
-//! The fence in front of what a client sends.
+//! Fence for write requests.
 //!
-//! Giving up the future of a request is not enough: by then the request may be with the task of its connection, which writes it
-//! when it next runs, be it after a pause of the process. So requests that write go through connections of their own, whose
-//! tasks ask the fence each time before they run:
+//! Dropping the future of a request is not enough: the request may already be queued in its connection task, which sends it
+//! the next time it runs, even after the process was paused. Write requests therefore use separate connections, whose tasks
+//! check the fence every time they are polled:
 //!
 //! ```text
 //!  write ──► fence ──► connection ──► its task ──► fence ──► socket
 //!  read  ────────────► connection ──► its task ────────────► socket
 //! ```
 //!
-//! What remains: a process that is stopped in the few instructions between that question and the system call, and what the
-//! kernel has taken before.
+//! Two gaps remain: a process that is paused in the few instructions between the check and the system call, and data that the
+//! kernel had already accepted.
 
 use std::pin::Pin;
 
@@ -20,7 +20,7 @@ use kube::Client;
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
-/// Runs the tasks of connections for as long as a fence is open. A task that finds it closed ends, and its connection with it.
+/// Executor that runs connection tasks while a fence is open. Once it is closed, a task ends and closes its connection.
 #[derive(Clone)]
 pub(crate) struct FencedExecutor(pub(crate) Fence);
 
@@ -31,13 +31,13 @@ impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for FencedExe
     }
 }
 
-/// The same client, but what it writes is sent only while the fence is open; what is under way when it closes is given up.
+/// Wraps a client so that writes are sent only while the fence is open. Writes in flight are dropped when it closes.
 pub(crate) fn fenced(client: Client, fence: Fence) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(service_fn(move |request| send(client.clone(), fence.clone(), request)), namespace)
 }
 
-/// Whether a request was not sent, or given up, because of the fence. There is no use in sending it again.
+/// Whether the fence rejected or dropped a request. A retry cannot succeed.
 pub(crate) fn is_fenced(error: &kube::Error) -> bool {
     let mut causes = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
     causes.any(|cause| cause.is::<Fenced>())
@@ -51,7 +51,7 @@ async fn send(client: Client, fence: Fence, mut request: Request<Body>) -> Resul
     Ok(fence.guard(client.send(request)).await??)
 }
 
-/// The fence that a request has to pass.
+/// Fence that applies to a request.
 pub(crate) fn fence_of(request: &Request<Body>) -> Option<&Fence> {
     request.extensions().get()
 }

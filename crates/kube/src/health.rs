@@ -1,4 +1,4 @@
-//! Whether the API server is well.
+//! Health check of the API server.
 
 use std::time::Duration;
 
@@ -7,30 +7,31 @@ use http::{Request, StatusCode};
 use kube::client::Body;
 use tokio::time::{sleep, timeout};
 
-/// How long it may take until it is.
-const PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+/// Maximum time to wait for a healthy API server.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two health checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The API server was not well for all of the time.
+/// The API server did not become healthy in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no good answer from /healthz within {PATIENCE:?}: {0}")]
+#[error("the API server did not become healthy within {TIMEOUT:?}: /healthz: {0}")]
 pub struct NotReady(String);
 
-/// Waits until the API server says that it is well, but not for ever.
+/// Polls `/healthz` until the API server is healthy, for at most 10 seconds.
 ///
-/// One that will not tell us is well, too: who answers that is at work.
+/// A 401 or 403 counts as healthy: the API server is up and only denies access to the endpoint.
 pub async fn wait_until_ready(client: &kube::Client) -> Result<(), NotReady> {
-    let mut last = "it does not answer".to_owned();
-    let well = async {
-        while let Err(error) = ask(client).await {
+    let mut last = "no answer".to_owned();
+    let healthy = async {
+        while let Err(error) = check(client).await {
             last = error;
-            sleep(BETWEEN_TRIES).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
-    timeout(PATIENCE, well).await.map_err(|_| NotReady(last))
+    timeout(TIMEOUT, healthy).await.map_err(|_| NotReady(last))
 }
 
-async fn ask(client: &kube::Client) -> Result<(), String> {
+async fn check(client: &kube::Client) -> Result<(), String> {
     let request = Request::get("/healthz").body(Body::empty()).map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(|error| with_causes(&error))?;
     match answer.status() {
@@ -47,11 +48,11 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers with these, and then with the last one for ever.
+    /// API server that responds with these status codes in order, and then always with the last one.
     fn answering(codes: &'static [u16]) -> kube::Client {
-        let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let requests = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let service = service_fn(move |_: Request<Body>| {
-            let count = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let count = requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let code = codes.get(count).or(codes.last()).copied().unwrap_or(500);
             async move { Ok::<_, BoxError>(Response::builder().status(code).body(Body::empty())?) }
         });
@@ -59,12 +60,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_has_ten_seconds_to_become_well() {
+    async fn an_api_server_has_ten_seconds_to_become_healthy() {
         assert_eq!(wait_until_ready(&answering(&[200])).await, Ok(()));
         assert_eq!(wait_until_ready(&answering(&[500, 503, 200])).await, Ok(()));
         assert_eq!(wait_until_ready(&answering(&[403])).await, Ok(()));
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         assert_eq!(wait_until_ready(&answering(&[500])).await, Err(NotReady("500 Internal Server Error".to_owned())));
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(start.elapsed(), TIMEOUT);
     }
 }

@@ -1,15 +1,15 @@
-//! The only crate of the manager that speaks to the API server.
+//! Kubernetes API client of the manager. No other crate of the manager talks to the API server.
 //!
 //! ```text
-//!  watch (list, watch, again after a cut or a 410) ──► Store<Node>, Store<Service> ──► Change, to every listener, in order
+//!  list and watch, restarted after a disconnect or a 410 ──► Store<Node>, Store<Service> ──► Change, to every listener, in order
 //!  NodeChange, addresses, labels, taints, deletion, ServiceChange ──► Cluster: targeted patches (W-1 to W-10)
-//!  watch of one Secret by its name ──► its values, for a provider that names it
-//!  EventSource ──► EventSink: deduplicated, combined, filtered (EV-1 to EV-5) ──► core/v1 Events
+//!  watch of one Secret by name ──► its values, for the provider that references it
+//!  EventSource ──► EventSink: deduplicated, aggregated, rate limited (EV-1 to EV-5) ──► core/v1 Events
 //! ```
 //!
-//! All that is asked of the API server but watches goes through `exchange`, which knows what to ask again and when.
+//! Every request except watches and leader election goes through `retry`, which decides what is retried and when.
 //!
-//! What the crate hands out and takes are values of `bowline-core`; nothing above it sees a Kubernetes type.
+//! The public API takes and returns values of `bowline-core`; no Kubernetes type leaves this crate.
 
 mod access;
 mod accounts;
@@ -17,7 +17,6 @@ mod client;
 mod clients;
 mod cluster;
 mod events;
-mod exchange;
 mod expiry;
 mod fenced;
 mod health;
@@ -25,15 +24,16 @@ mod lease;
 mod notes;
 mod permissions;
 mod preflight;
+mod request_log;
 mod rest;
+mod retry;
 mod secret;
 mod store;
-mod told;
 mod watch;
 mod wire;
 
 pub use access::Access;
-pub use accounts::permissions as account_rights;
+pub use accounts::permissions as account_permissions;
 pub use client::{ClientOptions, ConnectError, Probe, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, SeenEvent, WriteError};
@@ -44,10 +44,10 @@ pub use notes::Notes;
 pub use permissions::{Permission, Role, Rule, Scope, roles};
 pub use preflight::{ConnectFailure, Preflight, ReadError, SeenLease, SeenNode, SeenService, Server, Writer};
 pub use rest::RestMetrics;
-pub use secret::{SecretValues, Unreadable, secret_permission, watch_secret};
+pub use secret::{SecretError, SecretValues, secret_permission, watch_secret};
 pub use store::{Change, Store, Stored, WatchMetrics};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 
-/// What this crate counts.
+/// Metrics of this crate.
 pub const METRICS: &[&[bowline_runtime::Metric]] =
     &[lease::METRICS, rest::METRICS, store::METRICS, cluster::METRICS, events::METRICS];

@@ -1,6 +1,6 @@
-//! Notes that a manager leaves for its successors: annotations of one Lease.
+//! Notes that a manager leaves for its successors, as annotations of one Lease.
 //!
-//! A Lease rather than a ConfigMap, because the roles of cloud controller managers allow Leases to be created and updated.
+//! They are in a Lease and not in a ConfigMap, because the roles of cloud controller managers may create and update Leases.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use kube::Resource;
 use kube::api::{GetParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, WriteError, unsendable};
+use crate::cluster::{Cluster, WriteError, invalid_request};
 use crate::permissions::{Permission, Scope};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "bowline-notes";
 
-/// How often a note is written that meets the write of another manager.
-const ATTEMPTS: u32 = 5;
+/// Maximum number of attempts when another manager writes at the same time.
+const MAX_ATTEMPTS: u32 = 5;
 
-/// The notes, read and written under the name of the process.
+/// Reads and writes notes with the identity of the process.
 #[derive(Clone)]
 pub struct Notes {
     cluster: Cluster,
@@ -41,14 +41,14 @@ impl Notes {
         Ok(self.lease().await?.and_then(|lease| note(&lease, key).map(str::to_owned)))
     }
 
-    /// Replaces the note under this key by what `change` makes of it, and leaves the others. What another manager writes meanwhile
-    /// is changed, too, and not lost.
+    /// Replaces the note under this key with the result of `change` and leaves the other notes. After a conflict, `change` is
+    /// called again with the note of the other manager, so no update is lost.
     pub async fn update(&self, key: &str, mut change: impl FnMut(Option<&str>) -> String) -> Result<(), WriteError> {
         let mut attempt = 1;
         loop {
             match self.try_update(key, &mut change).await {
                 // Another manager has created or updated the Lease since it was read.
-                Err(WriteError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(WriteError::Conflict(_)) if attempt < MAX_ATTEMPTS => attempt += 1,
                 written => return written,
             }
         }
@@ -62,12 +62,12 @@ impl Notes {
             Some(lease) => ("update", leases().replace(NAME, &params, with_note(lease, key, &text)?)),
             None => ("create", leases().create(&params, with_note(new_lease(), key, &text)?)),
         };
-        self.cluster.write((verb, "leases"), &request.map_err(unsendable)?).await.map(drop)
+        self.cluster.write((verb, "leases"), &request.map_err(invalid_request)?).await.map(drop)
     }
 
     async fn lease(&self) -> Result<Option<Value>, WriteError> {
-        let request = leases().get(NAME, &GetParams::default()).map_err(unsendable)?;
-        match self.cluster.ask(&request).await {
+        let request = leases().get(NAME, &GetParams::default()).map_err(invalid_request)?;
+        match self.cluster.send_read(&request).await {
             Ok(body) => serde_json::from_slice(&body).map(Some).map_err(unreadable),
             Err(WriteError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -81,7 +81,7 @@ const fn permission(verbs: &'static [&'static str], scope: Scope) -> Permission 
         resource: "leases",
         verbs,
         scope,
-        why: "to record deletions of Nodes, so that the limit on them survives a restart",
+        why: "record deletions of Nodes, so that the limit on them survives a restart",
         without: Some("the limit on deletions of Nodes starts over when the manager restarts"),
     }
 }
@@ -98,7 +98,7 @@ fn new_lease() -> Value {
     json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}})
 }
 
-/// The Lease with this note, as it is sent.
+/// Serializes the Lease with this note.
 fn with_note(mut lease: Value, key: &str, text: &str) -> Result<Vec<u8>, WriteError> {
     let metadata = lease.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.ok_or_else(|| unreadable("it has no metadata"))?;
@@ -112,5 +112,5 @@ fn with_note(mut lease: Value, key: &str, text: &str) -> Result<Vec<u8>, WriteEr
 }
 
 fn unreadable(why: impl std::fmt::Display) -> WriteError {
-    WriteError::Unavailable(format!("the API server's answer is not a Lease: {why}"))
+    WriteError::Unavailable(format!("the API server returned an invalid Lease: {why}"))
 }

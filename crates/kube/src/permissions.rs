@@ -1,8 +1,8 @@
-//! What may be asked of the API server. Each right is declared beside the code that needs it; the role that a cluster gives
-//! to the manager is rendered from these declarations and from nothing else.
+//! RBAC permissions. Each permission is declared next to the code that needs it, and the manager's roles are generated from these
+//! declarations alone.
 //!
 //! ```text
-//!  const RIGHT beside a request ──► RIGHTS of a controller ──► who is switched on, under whose name ──► roles ──► YAML
+//!  const next to a request ──► PERMISSIONS of a controller ──► enabled controllers, by user ──► roles ──► YAML
 //! ```
 
 use std::borrow::Cow;
@@ -10,84 +10,84 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// The right to do something with one kind of objects.
+/// Permission to use verbs on one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
-    /// The API group, `""` for the core one.
+    /// API group; `""` is the core group.
     pub group: &'static str,
-    /// The resource, with its subresource: `nodes/status`.
+    /// Resource, with its subresource: `nodes/status`.
     pub resource: &'static str,
-    /// What is done with it.
+    /// Verbs.
     pub verbs: &'static [&'static str],
-    /// Where.
+    /// Cluster, namespace or a single object.
     pub scope: Scope,
-    /// What for, for the person who reads the role.
+    /// Purpose, printed in the role and in the documentation.
     pub why: &'static str,
-    /// What becomes of that where the right is missing; `None` if it fails.
+    /// Behaviour without the permission; `None` if it is required.
     pub without: Option<&'static str>,
 }
 
-/// Where a right holds.
+/// Scope of a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Everywhere.
+    /// The whole cluster.
     Cluster,
-    /// In this namespace.
+    /// All objects in a namespace.
     Namespace(Cow<'static, str>),
-    /// In this namespace, for the object of this name.
+    /// One object: its namespace and name.
     Named(Cow<'static, str>, Cow<'static, str>),
 }
 
 impl Permission {
-    /// To do this everywhere with objects of the core group.
+    /// Cluster-wide permission on a resource of the core group.
     pub const fn core(resource: &'static str, verbs: &'static [&'static str], why: &'static str) -> Permission {
         Permission { group: "", resource, verbs, scope: Scope::Cluster, why, without: None }
     }
 
-    /// One that can be done without; then this becomes of it.
+    /// Makes the permission optional; `consequence` is the behaviour without it.
     pub const fn without(mut self, consequence: &'static str) -> Permission {
         self.without = Some(consequence);
         self
     }
 }
 
-/// What somebody may do in one place: the rules of a `ClusterRole`, or of a `Role`.
+/// Rules of a `ClusterRole` or `Role`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// `None` for all of the cluster.
+    /// Namespace of the `Role`; `None` for a `ClusterRole`.
     pub namespace: Option<String>,
-    /// Sorted, one for each resource.
+    /// Rules, sorted, one per resource.
     pub rules: Vec<Rule>,
 }
 
-/// A rule of a role; its fields are those of RBAC.
+/// RBAC rule, serialized as in `rbac.authorization.k8s.io/v1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// The API group.
+    /// API groups.
     pub api_groups: Vec<String>,
-    /// The resource.
+    /// Resources.
     pub resources: Vec<String>,
-    /// The objects it is about; all of them if there are none here.
+    /// Names of the objects; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// What is done.
+    /// Verbs.
     pub verbs: Vec<String>,
-    /// What for, by verbs: `get: to look again`.
+    /// Purposes, by verbs: `get: read a Node again`.
     #[serde(skip)]
     pub reasons: Vec<String>,
 }
 
-/// What lies in one place is one role, and what is about one resource there is one rule of it.
+/// Groups permissions into roles: one role per namespace, with one rule per resource.
 pub fn roles<'a>(permissions: impl IntoIterator<Item = &'a Permission>) -> Vec<Role> {
-    let mut merged: BTreeMap<Place<'_>, Use> = BTreeMap::new();
+    let mut merged: BTreeMap<RuleKey<'_>, Usage> = BTreeMap::new();
     for permission in permissions {
-        merged.entry(Place::of(permission)).or_default().add(permission);
+        merged.entry(RuleKey::of(permission)).or_default().add(permission);
     }
     let mut roles: BTreeMap<Option<String>, Vec<Rule>> = BTreeMap::new();
-    for (place, uses) in merged {
-        let rules = roles.entry(place.namespace.map(str::to_owned)).or_default();
-        let rule = uses.into_rule(&place);
+    for (key, usage) in merged {
+        let rules = roles.entry(key.namespace.map(str::to_owned)).or_default();
+        let rule = usage.into_rule(&key);
         match rules.last_mut().filter(|last| last.differs_in_names_only(&rule)) {
             Some(last) => last.resource_names.extend(rule.resource_names),
             None => rules.push(rule),
@@ -96,35 +96,35 @@ pub fn roles<'a>(permissions: impl IntoIterator<Item = &'a Permission>) -> Vec<R
     roles.into_iter().map(|(namespace, rules)| Role { namespace, rules }).collect()
 }
 
-/// What a rule is about. The order is that of rules in a role.
+/// Key by which permissions are merged. Its order is the order of the rules in a role.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
+struct RuleKey<'a> {
     namespace: Option<&'a str>,
     group: &'static str,
     resource: &'static str,
     name: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
-    fn of(permission: &'a Permission) -> Place<'a> {
+impl<'a> RuleKey<'a> {
+    fn of(permission: &'a Permission) -> RuleKey<'a> {
         let (namespace, name) = match &permission.scope {
             Scope::Cluster => (None, None),
             Scope::Namespace(namespace) => (Some(&**namespace), None),
             Scope::Named(namespace, name) => (Some(&**namespace), Some(&**name)),
         };
-        Place { namespace, group: permission.group, resource: permission.resource, name }
+        RuleKey { namespace, group: permission.group, resource: permission.resource, name }
     }
 }
 
-/// What is done, and what for.
+/// Merged verbs and purposes.
 #[derive(Default)]
-struct Use {
+struct Usage {
     verbs: BTreeSet<&'static str>,
-    /// In the order of the declarations.
+    /// Purposes, in declaration order.
     reasons: Vec<String>,
 }
 
-impl Use {
+impl Usage {
     fn add(&mut self, permission: &Permission) {
         self.verbs.extend(permission.verbs);
         let reason = format!("{}: {}", permission.verbs.join(", "), permission.why);
@@ -133,11 +133,11 @@ impl Use {
         }
     }
 
-    fn into_rule(self, place: &Place<'_>) -> Rule {
+    fn into_rule(self, key: &RuleKey<'_>) -> Rule {
         Rule {
-            api_groups: vec![place.group.to_owned()],
-            resources: vec![place.resource.to_owned()],
-            resource_names: place.name.map(str::to_owned).into_iter().collect(),
+            api_groups: vec![key.group.to_owned()],
+            resources: vec![key.resource.to_owned()],
+            resource_names: key.name.map(str::to_owned).into_iter().collect(),
             verbs: self.verbs.into_iter().map(str::to_owned).collect(),
             reasons: self.reasons,
         }
@@ -145,7 +145,7 @@ impl Use {
 }
 
 impl Rule {
-    /// Both are about objects by name, and the same is done with them.
+    /// Both rules have `resourceNames`, and everything else is equal.
     fn differs_in_names_only(&self, other: &Rule) -> bool {
         let both_named = !self.resource_names.is_empty() && !other.resource_names.is_empty();
         both_named && Rule { resource_names: self.resource_names.clone(), ..other.clone() } == *self
@@ -156,38 +156,38 @@ impl Rule {
 mod tests {
     use super::*;
 
-    const READ_METHODS: Permission = Permission::core("nodes", &["get"], "to look");
-    const FOLLOW: Permission = Permission::core("nodes", &["list", "watch"], "to follow");
+    const GET: Permission = Permission::core("nodes", &["get"], "read");
+    const WATCH: Permission = Permission::core("nodes", &["list", "watch"], "watch");
 
     fn lease(name: &'static str) -> Permission {
         let scope = Scope::Named("kube-system".into(), name.into());
         let verbs = &["update", "get"];
-        Permission { group: "coordination.k8s.io", resource: "leases", verbs, scope, why: "to lead", without: None }
+        Permission { group: "coordination.k8s.io", resource: "leases", verbs, scope, why: "lead", without: None }
     }
 
     #[test]
-    fn rights_about_one_resource_are_one_rule_with_all_the_reasons() {
-        let [role] = &roles([&FOLLOW, &READ_METHODS, &FOLLOW])[..] else { panic!("one role") };
+    fn permissions_on_one_resource_are_one_rule_with_all_reasons() {
+        let [role] = &roles([&WATCH, &GET, &WATCH])[..] else { panic!("one role") };
         assert_eq!((&role.namespace, role.rules.len()), (&None, 1));
         assert_eq!(role.rules[0].verbs, ["get", "list", "watch"]);
-        assert_eq!(role.rules[0].reasons, ["list, watch: to follow", "get: to look"]);
+        assert_eq!(role.rules[0].reasons, ["list, watch: watch", "get: read"]);
     }
 
     #[test]
-    fn places_are_roles_and_names_of_one_use_are_one_rule() {
+    fn each_namespace_is_a_role_and_names_with_equal_verbs_share_a_rule() {
         let create = Permission { verbs: &["create"], scope: Scope::Namespace("kube-system".into()), ..lease("") };
-        let roles = roles([&lease("b"), &create, &lease("a"), &READ_METHODS]);
-        let [everywhere, there] = &roles[..] else { panic!("two roles: {roles:?}") };
-        assert_eq!((&everywhere.namespace, everywhere.rules.len()), (&None, 1));
-        assert_eq!(there.namespace.as_deref(), Some("kube-system"));
-        let [unnamed, named] = &there.rules[..] else { panic!("two rules: {there:?}") };
+        let roles = roles([&lease("b"), &create, &lease("a"), &GET]);
+        let [cluster, namespaced] = &roles[..] else { panic!("two roles: {roles:?}") };
+        assert_eq!((&cluster.namespace, cluster.rules.len()), (&None, 1));
+        assert_eq!(namespaced.namespace.as_deref(), Some("kube-system"));
+        let [unnamed, named] = &namespaced.rules[..] else { panic!("two rules: {namespaced:?}") };
         assert_eq!((&unnamed.resource_names[..], &unnamed.verbs[..]), (&[][..], &["create".to_owned()][..]));
         assert_eq!((named.resource_names.join(" "), named.verbs.join(" ")), ("a b".into(), "get update".into()));
     }
 
     #[test]
-    fn a_rule_is_written_as_rbac_has_it() {
-        let [role] = &roles([&READ_METHODS])[..] else { panic!("one role") };
+    fn a_rule_is_serialized_as_in_rbac() {
+        let [role] = &roles([&GET])[..] else { panic!("one role") };
         let expected = serde_json::json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]);
         assert_eq!(serde_json::to_value(&role.rules).ok(), Some(expected));
     }

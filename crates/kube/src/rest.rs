@@ -1,11 +1,10 @@
-//! The `rest_client_*` metrics: what every client of the API server counts, under the names that dashboards for the Go managers
-//! know.
+//! `rest_client_*` metrics of every API client, under the names of client-go, so that dashboards for Go managers work.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,15 +17,16 @@ use prometheus::{Histogram, HistogramVec, IntCounterVec, Registry};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-const SECONDS: Bounds = Bounds::Listed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
+const SECONDS: Buckets = Buckets::Listed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 
-const BYTES: Bounds =
-    Bounds::Listed(&[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0]);
+const BYTES: Buckets = Buckets::Listed(&[
+    64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0,
+]);
 
 const LABELS: &[&str] = &["verb", "host"];
 
 metrics! {
-    /// What clients count.
+    /// Metrics of API clients.
     pub(crate) METRICS;
     REQUESTS = Metric::counter(
         "rest_client_requests_total",
@@ -58,14 +58,14 @@ metrics! {
     ).labels(&["code", "verb", "host"]);
 }
 
-/// What the code is called where there is no answer.
+/// Label `code` of a request without a response.
 const NO_ANSWER: &str = "<error>";
 
-/// A request that is sent again, after this answer or none: goes along in the request's extensions.
+/// Request extension that marks a retry, with the status of the previous attempt if there was a response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Again(pub(crate) Option<StatusCode>);
+pub(crate) struct Retry(pub(crate) Option<StatusCode>);
 
-/// The metrics of all clients of a process. Clones are the same metrics.
+/// Metrics of all API clients of the process. Clones share the same metrics.
 #[derive(Clone)]
 pub struct RestMetrics(Arc<Families>);
 
@@ -84,11 +84,11 @@ impl std::fmt::Debug for RestMetrics {
     }
 }
 
-/// The metrics of one client, if it has any.
+/// Metrics of one client, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     metrics: Option<RestMetrics>,
-    /// Whom it speaks to. A request does not say so before it is about to leave.
+    /// Host of the API server. The URI of a request has no host until the request is sent.
     host: Arc<str>,
 }
 
@@ -98,18 +98,18 @@ impl Meter {
         Meter { metrics, host: host.into() }
     }
 
-    /// Where this request is counted.
+    /// Returns the metrics and the labels of this request.
     pub(crate) fn of(&self, request: &Request<Body>) -> Option<(RestMetrics, Tags)> {
         self.metrics.clone().map(|metrics| (metrics, Tags::of(request, &self.host)))
     }
 }
 
-/// What tells requests apart.
+/// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tags {
     verb: String,
     host: String,
-    /// It has no end, and so no size.
+    /// A watch has no end, so its response size is not recorded.
     is_watch: bool,
 }
 
@@ -122,7 +122,7 @@ impl Tags {
 }
 
 impl RestMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<RestMetrics> {
         Ok(RestMetrics(Arc::new(Families {
             requests: REQUESTS.register(registry)?,
@@ -134,20 +134,20 @@ impl RestMetrics {
         })))
     }
 
-    /// A request has waited so long for its turn.
-    pub(crate) fn waited(&self, tags: &Tags, wait: Duration) {
+    /// Records how long the rate limiter delayed a request.
+    pub(crate) fn record_wait(&self, tags: &Tags, wait: Duration) {
         self.of(&self.0.rate_limiter, tags).observe(wait.as_secs_f64());
     }
 
-    fn sent(&self, tags: &Tags, request: &Request<Body>) {
+    fn record_request(&self, tags: &Tags, request: &Request<Body>) {
         let size = http_body::Body::size_hint(request.body()).exact().unwrap_or_default();
         self.of(&self.0.request_size, tags).observe(size as f64);
-        if let Some(Again(code)) = request.extensions().get() {
+        if let Some(Retry(code)) = request.extensions().get() {
             self.0.retries.with_label_values(&[&code_of(*code), &tags.verb, &tags.host]).inc();
         }
     }
 
-    fn answered(&self, tags: &Tags, code: Option<StatusCode>, took: Duration) {
+    fn record_response(&self, tags: &Tags, code: Option<StatusCode>, took: Duration) {
         self.0.requests.with_label_values(&[&code_of(code), &tags.verb, &tags.host]).inc();
         self.of(&self.0.duration, tags).observe(took.as_secs_f64());
     }
@@ -156,10 +156,10 @@ impl RestMetrics {
         family.with_label_values(&[&tags.verb, &tags.host])
     }
 
-    /// How large the answer turns out to be.
-    fn size(&self, tags: &Tags) -> Size {
+    /// Measures the size of the response.
+    fn response_size(&self, tags: &Tags) -> ResponseSize {
         let histogram = (!tags.is_watch).then(|| self.of(&self.0.response_size, tags));
-        Size { histogram, bytes: 0 }
+        ResponseSize { histogram, bytes: 0 }
     }
 }
 
@@ -167,13 +167,13 @@ fn code_of(code: Option<StatusCode>) -> String {
     code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.as_u16().to_string())
 }
 
-/// Counts what is read of an answer, and tells when it has ended or is given up.
-struct Size {
+/// Counts the bytes read of a response body and records them when the body is dropped.
+struct ResponseSize {
     histogram: Option<Histogram>,
     bytes: u64,
 }
 
-impl Drop for Size {
+impl Drop for ResponseSize {
     fn drop(&mut self) {
         if let Some(histogram) = &self.histogram {
             histogram.observe(self.bytes as f64);
@@ -183,7 +183,7 @@ impl Drop for Size {
 
 type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Counts the requests that go through it.
+/// Tower service that records the metrics of its requests.
 #[derive(Clone)]
 pub(crate) struct Counted<S> {
     pub(crate) inner: S,
@@ -209,25 +209,25 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let metrics = self.meter.of(&request);
         if let Some((metrics, tags)) = &metrics {
-            metrics.sent(tags, &request);
+            metrics.record_request(tags, &request);
         }
-        // Nothing is sent before this is polled.
-        let answer = self.inner.call(request);
+        // Nothing is sent before the future is polled.
+        let response = self.inner.call(request);
         async move {
-            let begun = Instant::now();
-            let answer = answer.await.map_err(Into::into);
+            let start = Instant::now();
+            let response = response.await.map_err(Into::into);
             let size = metrics.map(|(metrics, tags)| {
-                metrics.answered(&tags, answer.as_ref().ok().map(Response::status), begun.elapsed());
-                metrics.size(&tags)
+                metrics.record_response(&tags, response.as_ref().ok().map(Response::status), start.elapsed());
+                metrics.response_size(&tags)
             });
-            answer.map(|answer| answer.map(|body| measured(body, size)))
+            response.map(|response| response.map(|body| measured(body, size)))
         }
         .boxed()
     }
 }
 
-/// The same answer; its size is told when it has ended or is given up.
-fn measured<B>(body: B, mut size: Option<Size>) -> Answer
+/// Wraps the body so that its size is recorded when it is dropped.
+fn measured<B>(body: B, mut size: Option<ResponseSize>) -> Answer
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

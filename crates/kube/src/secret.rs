@@ -1,5 +1,5 @@
-//! One Secret, watched by its name. RBAC allows that with a rule that names the Secret: a list or watch with the field selector
-//! `metadata.name` needs no permission for any other.
+//! Watches one Secret by name. An RBAC rule with `resourceNames` is enough: it allows list and watch requests with the field
+//! selector `metadata.name`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,21 +15,21 @@ use serde::Deserialize;
 use tokio::time::sleep;
 
 use crate::permissions::{Permission, Scope};
-use crate::watch::{FIRST_PAUSE, LONGEST_PAUSE, cause};
+use crate::watch::{FIRST_PAUSE, MAX_PAUSE, cause};
 use crate::wire::core_resource;
 
-/// Pauses while the API server does not answer, or refuses.
-const BACKOFF: Backoff = Backoff { first: FIRST_PAUSE, max: LONGEST_PAUSE };
+/// Back-off after a failed list or watch.
+const BACKOFF: Backoff = Backoff { first: FIRST_PAUSE, max: MAX_PAUSE };
 
 /// Values of a Secret, by key.
 pub type SecretValues = BTreeMap<String, Vec<u8>>;
 
-/// Reason why a Secret could not be read.
+/// Reason why a Secret cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
-    /// The permission is missing.
+pub struct SecretError {
+    /// The permission to read the Secret is missing.
     pub is_forbidden: bool,
-    /// Cause, for people.
+    /// Human-readable cause.
     pub message: String,
 }
 
@@ -40,34 +40,34 @@ pub fn secret_permission(namespace: &str, name: &str) -> Permission {
         resource: "secrets",
         verbs: &["list", "watch"],
         scope: Scope::Named(namespace.to_owned().into(), name.to_owned().into()),
-        why: "to read the credentials that the configuration of the cloud names",
+        why: "read the credentials that the cloud configuration references",
         without: None,
     }
 }
 
-/// Contents of the Secret, now and after every change: `None` while there is no such Secret. It never ends; after an error it
-/// goes on with a back-off.
+/// Streams the values of the Secret, now and after every change; `None` while the Secret does not exist. The stream never ends:
+/// after an error it continues with a back-off.
 pub fn watch_secret(
     client: Client,
     namespace: &str,
     name: &str,
-) -> impl Stream<Item = Result<Option<SecretValues>, Unreadable>> + Send + use<> {
+) -> impl Stream<Item = Result<Option<SecretValues>, SecretError>> + Send + use<> {
     let secrets = watch_object(Api::<WireSecret>::namespaced(client, namespace), name);
     let mut failures = 0_u32;
-    secrets.then(move |seen| {
-        failures = if seen.is_ok() { 0 } else { failures.saturating_add(1) };
+    secrets.then(move |result| {
+        failures = if result.is_ok() { 0 } else { failures.saturating_add(1) };
         let pause = BACKOFF.after(failures.saturating_sub(1));
         async move {
-            // The first error is reported at once, and nothing is asked in the pause before a further one.
-            if seen.is_err() {
+            // The first error is reported without a pause. No request is sent during the pause before a further one.
+            if result.is_err() {
                 sleep(pause).await;
             }
-            seen.map(|secret| secret.map(WireSecret::values)).map_err(|error| unreadable(&error))
+            result.map(|secret| secret.map(WireSecret::values)).map_err(|error| to_error(&error))
         }
     })
 }
 
-fn unreadable(error: &watcher::Error) -> Unreadable {
+fn to_error(error: &watcher::Error) -> SecretError {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     let code = match error {
         WatchError(status) => status.code,
@@ -76,10 +76,10 @@ fn unreadable(error: &watcher::Error) -> Unreadable {
         | WatchFailed(kube::Error::Api(status)) => status.code,
         _ => 0,
     };
-    Unreadable { is_forbidden: code == 403, message: cause(error) }
+    SecretError { is_forbidden: code == 403, message: cause(error) }
 }
 
-/// A Secret, as far as it is read.
+/// Secret, reduced to its values.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct WireSecret {
@@ -95,7 +95,7 @@ impl WireSecret {
     }
 }
 
-/// The name alone: contents are never printed.
+/// Prints the name only, never the values.
 impl fmt::Debug for WireSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WireSecret").field(&self.metadata.name).finish()

@@ -1,34 +1,34 @@
-//! What is known of the cluster: the last state of every object of a kind, fed by a watch.
+//! Store: the last known state of all objects of a kind, fed by a watch.
 //!
-//! There is one writer at a time, and listeners hear of every change in the order in which it was made, with the store
-//! already showing it. Readers never wait for listeners.
+//! One writer at a time changes the store. Listeners are called for every change, in order, after the store has applied it.
+//! Readers never wait for listeners.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bowline_core::{Node, Service};
-use bowline_runtime::{Metric, Part, metrics};
+use bowline_runtime::{Component, Metric, metrics};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 metrics! {
-    /// What watches tell.
+    /// Metrics of watches.
     pub METRICS;
     RESTARTS = Metric::counter(
         "bowline_watch_restarts_total",
-        "How often a watch was cut off or refused and begun anew, by what is watched.",
+        "Restarts of a watch after a disconnect or an error, by resource.",
     ).labels(&["resource"]);
     INTERRUPTED = Metric::gauge(
         "bowline_watch_interrupted",
-        "1 while a watch is cut off and the last known state is in use, by what is watched.",
+        "1 while a watch is interrupted and the last known state is in use, by resource.",
     ).labels(&["resource"]);
-    OBJECTS = Metric::gauge("bowline_watch_objects", "Objects that are known, by what is watched.").labels(&["resource"]);
+    OBJECTS = Metric::gauge("bowline_watch_objects", "Objects in the store, by resource.").labels(&["resource"]);
 }
 
-/// The metrics of all watches. Clones are the same metrics.
+/// Metrics of all watches. Clones share the same metrics.
 #[derive(Clone)]
 pub struct WatchMetrics {
     restarts: IntCounterVec,
@@ -37,7 +37,7 @@ pub struct WatchMetrics {
 }
 
 impl WatchMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<WatchMetrics> {
         Ok(WatchMetrics {
             restarts: RESTARTS.register(registry)?,
@@ -47,29 +47,29 @@ impl WatchMetrics {
     }
 }
 
-/// Those of one watch.
+/// Metrics of one watch.
 struct Meter {
     restarts: IntCounter,
     interrupted: IntGauge,
     objects: IntGauge,
 }
 
-/// What the watch behind a store went through.
+/// State of the watch behind a store.
 #[derive(Default)]
-struct News {
+struct WatchState {
     last_event: Option<Instant>,
     restarts: u64,
     interrupted_since: Option<Instant>,
     last_error: Option<(Instant, String)>,
 }
 
-/// What a [`Store`] can hold: something with a name and a version.
+/// Object that a [`Store`] holds.
 pub trait Stored: Send + Sync + 'static {
-    /// What it is looked up by: its name, with its namespace before it if it has one (`default/web`).
+    /// Key of the object: its name, or `namespace/name` for namespaced objects (`default/web`).
     fn key(&self) -> Cow<'_, str>;
-    /// Tells it from an earlier or later object of the same key.
+    /// UID, which distinguishes the object from earlier or later ones with the same key.
     fn uid(&self) -> &str;
-    /// Differs whenever anything else does.
+    /// Resource version, which changes with every write.
     fn resource_version(&self) -> &str;
 }
 
@@ -101,51 +101,51 @@ impl Stored for Service {
     }
 }
 
-/// What happened to an object.
+/// Change of an object.
 #[derive(Debug, Clone)]
 pub enum Change<T> {
-    /// It is new, to us.
+    /// The object was added to the store.
     Added(Arc<T>),
-    /// It changed.
+    /// The object changed.
     Updated {
-        /// As it was.
+        /// Previous state.
         old: Arc<T>,
-        /// As it is.
+        /// Current state.
         new: Arc<T>,
     },
-    /// It is gone; this is the last we saw of it.
+    /// The object was deleted; this is its last known state.
     Deleted(Arc<T>),
 }
 
 type Listener<T> = Arc<dyn Fn(&Change<T>) + Send + Sync>;
 
-/// The objects of a kind. Clones are the same store.
+/// Store of the objects of a kind. Clones share the same store.
 pub struct Store<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     objects: RwLock<HashMap<Box<str>, Arc<T>>>,
     listeners: RwLock<Arc<Vec<Listener<T>>>>,
-    /// Held from a change until the last listener has heard of it; not held by readers.
+    /// Locked from a change until the last listener returns; not locked by readers.
     writing: Mutex<()>,
     synced: watch::Sender<bool>,
-    news: Mutex<News>,
+    watch: Mutex<WatchState>,
     meter: OnceLock<Meter>,
 }
 
 impl<T: Stored> Store<T> {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Store<T> {
         Store(Arc::new(Shared {
             objects: RwLock::default(),
             listeners: RwLock::default(),
             writing: Mutex::default(),
             synced: watch::Sender::new(false),
-            news: Mutex::default(),
+            watch: Mutex::default(),
             meter: OnceLock::new(),
         }))
     }
 
-    /// Its watch is counted under this name from now on. The first name stays.
+    /// Records the metrics of the watch under this resource name. Later calls have no effect.
     pub fn count(&self, metrics: &WatchMetrics, resource: &str) {
         self.0.meter.get_or_init(|| Meter {
             restarts: metrics.restarts.with_label_values(&[resource]),
@@ -154,8 +154,8 @@ impl<T: Stored> Store<T> {
         });
     }
 
-    /// Calls `listener` for every change from now on, in order, on the task that feeds the store: it must be quick, and
-    /// may read the store but not write to it.
+    /// Calls `listener` for every change from now on, in order, on the task that feeds the store. It must be quick, and may read
+    /// the store but not write to it.
     pub fn listen(&self, listener: impl Fn(&Change<T>) + Send + Sync + 'static) {
         let mut listeners = self.0.listeners.write().unwrap_or_else(PoisonError::into_inner);
         let mut longer = Vec::clone(&listeners);
@@ -163,107 +163,107 @@ impl<T: Stored> Store<T> {
         *listeners = Arc::new(longer);
     }
 
-    /// The same, with what `listener` makes of a change, for as long as somebody else has it: what listens most often has the
-    /// store, and would keep itself.
+    /// Calls `handler` with `listener` for every change until `listener` is dropped. The store holds a weak reference, because a
+    /// listener usually holds the store.
     pub fn listen_for<L: Send + Sync + 'static>(
         &self,
         listener: &Arc<L>,
-        hear: impl Fn(&L, &Change<T>) + Send + Sync + 'static,
+        handler: impl Fn(&L, &Change<T>) + Send + Sync + 'static,
     ) {
         let listener = Arc::downgrade(listener);
         self.listen(move |change| {
             if let Some(listener) = listener.upgrade() {
-                hear(&listener, change);
+                handler(&listener, change);
             }
         });
     }
 
-    /// The object of this name.
+    /// Returns the object with this key.
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
         self.read().get(key).cloned()
     }
 
-    /// All objects, in no particular order.
+    /// Returns all objects, in no particular order.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.read().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// There are none.
+    /// Whether the store has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Waits until everything that was there at the start is in.
+    /// Waits until the first list is complete.
     pub async fn synced(&self) {
-        // The sender is in `self`, so it cannot be gone.
+        // `self` holds the sender, so the channel cannot be closed.
         let _ = self.0.synced.subscribe().wait_for(|synced| *synced).await.is_ok();
     }
 
-    /// Everything that was there at the start is in.
+    /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         *self.0.synced.borrow()
     }
 
-    /// The object is now like this. Nothing happens if that is known already; an object that took the place of another
-    /// of the same key is told as a deletion and an addition.
+    /// Stores an object. An object with the known resource version is ignored. An object that replaced another one of the same key
+    /// is reported as a deletion and an addition.
     pub fn put(&self, object: T) {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         match self.get(&object.key()) {
             Some(known) if known.uid() != object.uid() => {
-                self.take_out(&object.key());
-                self.put_in(object);
+                self.delete(&object.key());
+                self.insert(object);
             }
             Some(known) if is_same_version(&*known, &object) => {}
-            _ => self.put_in(object),
+            _ => self.insert(object),
         }
     }
 
-    /// The object with this key is gone, unless it is another one than that with this UID.
+    /// Removes the object with this key, if it has this UID.
     pub fn remove(&self, key: &str, uid: &str) {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.get(key).is_some_and(|known| known.uid() == uid) {
-            self.take_out(key);
+            self.delete(key);
         }
     }
 
-    /// These are the keys of all objects that there are: the others are gone, and the store is complete.
+    /// Completes a list: removes all objects whose keys are not in it, and marks the store as synced.
     pub fn complete(&self, keys: &HashSet<Box<str>>) {
         let _writing = self.0.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let gone: Vec<Box<str>> = self.read().keys().filter(|key| !keys.contains(*key)).cloned().collect();
-        gone.iter().for_each(|key| self.take_out(key));
+        gone.iter().for_each(|key| self.delete(key));
         self.0.synced.send_replace(true);
     }
 
-    // ---- what its watch went through
+    // ---- state of the watch
 
-    /// Something has arrived.
-    pub(crate) fn heard(&self) {
-        let mut news = self.news();
-        news.last_event = Some(Instant::now());
-        if news.interrupted_since.take().is_some() {
+    /// Records that the watch delivered an event.
+    pub(crate) fn record_event(&self) {
+        let mut watch = self.watch_state();
+        watch.last_event = Some(Instant::now());
+        if watch.interrupted_since.take().is_some() {
             self.meter(|meter| meter.interrupted.set(0));
         }
     }
 
-    /// The watch was cut off, or could not be begun.
-    pub(crate) fn interrupted(&self, why: String) {
-        let (mut news, now) = (self.news(), Instant::now());
-        news.restarts += 1;
-        news.interrupted_since.get_or_insert(now);
-        news.last_error = Some((now, why));
+    /// Records that the watch was interrupted or could not be started.
+    pub(crate) fn record_interruption(&self, why: String) {
+        let (mut watch, now) = (self.watch_state(), Instant::now());
+        watch.restarts += 1;
+        watch.interrupted_since.get_or_insert(now);
+        watch.last_error = Some((now, why));
         self.meter(|meter| {
             meter.restarts.inc();
             meter.interrupted.set(1);
         });
     }
 
-    fn news(&self) -> MutexGuard<'_, News> {
-        self.0.news.lock().unwrap_or_else(PoisonError::into_inner)
+    fn watch_state(&self) -> MutexGuard<'_, WatchState> {
+        self.0.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn meter(&self, count: impl FnOnce(&Meter)) {
@@ -274,23 +274,23 @@ impl<T: Stored> Store<T> {
 
     // ---- changes
 
-    fn put_in(&self, object: T) {
+    fn insert(&self, object: T) {
         let new = Arc::new(object);
         let old = self.write().insert(new.key().into(), new.clone());
-        self.tell(&match old {
+        self.notify(&match old {
             Some(old) => Change::Updated { old, new },
             None => Change::Added(new),
         });
     }
 
-    fn take_out(&self, key: &str) {
+    fn delete(&self, key: &str) {
         let old = self.write().remove(key);
         if let Some(old) = old {
-            self.tell(&Change::Deleted(old));
+            self.notify(&Change::Deleted(old));
         }
     }
 
-    fn tell(&self, change: &Change<T>) {
+    fn notify(&self, change: &Change<T>) {
         self.meter(|meter| match change {
             Change::Added(_) => meter.objects.inc(),
             Change::Deleted(_) => meter.objects.dec(),
@@ -309,25 +309,24 @@ impl<T: Stored> Store<T> {
     }
 }
 
-/// A watch that is cut off is shown and is no ailment of ours: it is begun anew until it holds, and the last known state is in
-/// use meanwhile.
-impl<T: Stored> Part for Store<T> {
+/// An interrupted watch is shown but not unhealthy: it is restarted until it works, and the last known state stays in use.
+impl<T: Stored> Component for Store<T> {
     fn status(&self) -> Value {
-        let news = self.news();
+        let watch = self.watch_state();
         let ago = |at: Instant| at.elapsed().as_millis() as f64 / 1000.0;
-        let error = news.last_error.as_ref().map(|(at, text)| json!({"secondsAgo": ago(*at), "message": text}));
+        let error = watch.last_error.as_ref().map(|(at, text)| json!({"secondsAgo": ago(*at), "message": text}));
         json!({
             "synced": self.is_synced(),
             "objects": self.len(),
-            "lastEventSecondsAgo": news.last_event.map(ago),
-            "restarts": news.restarts,
-            "interruptedForSeconds": news.interrupted_since.map(ago),
+            "lastEventSecondsAgo": watch.last_event.map(ago),
+            "restarts": watch.restarts,
+            "interruptedForSeconds": watch.interrupted_since.map(ago),
             "lastError": error,
         })
     }
 }
 
-/// Objects without a version cannot be compared, and so count as different.
+/// Objects without a resource version always count as different.
 fn is_same_version<T: Stored>(known: &T, found: &T) -> bool {
     !found.resource_version().is_empty() && known.resource_version() == found.resource_version()
 }
@@ -367,24 +366,24 @@ mod tests {
         }
     }
 
-    /// A store, and what its listener heard, as short texts.
+    /// A store, and the changes that its listener received, as short texts.
     fn store() -> (Store<Thing>, Arc<Mutex<Vec<String>>>) {
         let store = Store::new();
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let changes = Arc::new(Mutex::new(Vec::new()));
         store.listen({
-            let (heard, store) = (heard.clone(), store.clone());
-            move |change: &Change<Thing>| heard.lock().unwrap().push(spell(change, &store))
+            let (changes, store) = (changes.clone(), store.clone());
+            move |change: &Change<Thing>| changes.lock().unwrap().push(format_change(change, &store))
         });
-        (store, heard)
+        (store, changes)
     }
 
-    /// The change, and whether the store shows the object by now.
-    fn spell(change: &Change<Thing>, store: &Store<Thing>) -> String {
-        let shows = |thing: &Thing| store.get(thing.0).is_some();
+    /// Formats the change, and whether the store has the object.
+    fn format_change(change: &Change<Thing>, store: &Store<Thing>) -> String {
+        let is_stored = |thing: &Thing| store.get(thing.0).is_some();
         match change {
-            Change::Added(new) => format!("+{}/{}@{} {}", new.0, new.1, new.2, shows(new)),
-            Change::Updated { old, new } => format!("{}@{}>{} {}", new.0, old.2, new.2, shows(new)),
-            Change::Deleted(old) => format!("-{}/{}@{} {}", old.0, old.1, old.2, shows(old)),
+            Change::Added(new) => format!("+{}/{}@{} {}", new.0, new.1, new.2, is_stored(new)),
+            Change::Updated { old, new } => format!("{}@{}>{} {}", new.0, old.2, new.2, is_stored(new)),
+            Change::Deleted(old) => format!("-{}/{}@{} {}", old.0, old.1, old.2, is_stored(old)),
         }
     }
 
@@ -393,40 +392,40 @@ mod tests {
     }
 
     #[test]
-    fn listeners_hear_every_change_in_order_with_old_and_new() {
-        let (store, heard) = store();
+    fn listeners_receive_every_change_in_order_with_old_and_new_state() {
+        let (store, changes) = store();
         store.put(Thing("a", "u", "1"));
         store.put(Thing("a", "u", "2"));
         store.put(Thing("a", "u", "2"));
         store.remove("a", "u");
         store.remove("a", "u");
-        assert_eq!(*heard.lock().unwrap(), ["+a/u@1 true", "a@1>2 true", "-a/u@2 false"]);
+        assert_eq!(*changes.lock().unwrap(), ["+a/u@1 true", "a@1>2 true", "-a/u@2 false"]);
     }
 
     #[test]
-    fn a_listener_hears_as_long_as_somebody_has_it() {
-        let (store, heard) = (Store::new(), Arc::new(Mutex::new(Vec::new())));
-        store.listen_for(&heard, |heard, change| heard.lock().unwrap().push(matches!(change, Change::Added(_))));
-        let still = heard.clone();
-        drop(heard);
+    fn a_listener_is_called_until_it_is_dropped() {
+        let (store, changes) = (Store::new(), Arc::new(Mutex::new(Vec::new())));
+        store.listen_for(&changes, |changes, change| changes.lock().unwrap().push(matches!(change, Change::Added(_))));
+        let still = changes.clone();
+        drop(changes);
         store.put(Thing("a", "u", "1"));
         assert_eq!(*still.lock().unwrap(), [true]);
         let gone = Arc::downgrade(&still);
         drop(still);
         store.put(Thing("b", "v", "1"));
-        assert!(gone.upgrade().is_none(), "the store does not keep it");
+        assert!(gone.upgrade().is_none(), "the store holds no strong reference");
     }
 
     #[test]
     fn another_object_of_the_same_name_is_a_deletion_and_an_addition() {
-        let (store, heard) = store();
+        let (store, changes) = store();
         store.put(Thing("a", "first", "1"));
         store.put(Thing("a", "second", "5"));
-        assert_eq!(*heard.lock().unwrap(), ["+a/first@1 true", "-a/first@1 false", "+a/second@5 true"]);
+        assert_eq!(*changes.lock().unwrap(), ["+a/first@1 true", "-a/first@1 false", "+a/second@5 true"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_watch_went_through_is_shown_and_counted() {
+    async fn interruptions_of_the_watch_are_reported_and_counted() {
         let (registry, (store, _)) = (Registry::new(), store());
         store.count(&WatchMetrics::register(&registry).unwrap(), "things");
         let counted = || -> Vec<f64> {
@@ -439,20 +438,20 @@ mod tests {
         store.put(Thing("a", "u", "1"));
         store.put(Thing("b", "v", "1"));
         store.complete(&keys(&["a"]));
-        store.heard();
+        store.record_event();
         assert_eq!(counted(), [0.0, 1.0, 0.0], "interrupted, objects, restarts");
-        store.interrupted("cut".to_owned());
+        store.record_interruption("cut".to_owned());
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         let status = store.status();
         assert_eq!(counted(), [1.0, 1.0, 1.0]);
         assert_eq!((&status["synced"], &status["objects"], &status["restarts"]), (&true.into(), &1.into(), &1.into()));
         assert_eq!((&status["interruptedForSeconds"], &status["lastError"]["message"]), (&2.0.into(), &"cut".into()));
-        store.heard();
+        store.record_event();
         assert_eq!((counted(), &store.status()["interruptedForSeconds"]), (vec![0.0, 1.0, 1.0], &Value::Null));
     }
 
     #[test]
-    fn a_late_word_of_an_earlier_object_does_not_remove_the_present_one() {
+    fn a_late_deletion_of_an_earlier_object_does_not_remove_the_current_one() {
         let (store, _) = store();
         store.put(Thing("a", "second", "5"));
         store.remove("a", "first");
@@ -460,28 +459,28 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_list_removes_what_it_lacks_and_says_nothing_of_what_is_equal() {
-        let (store, heard) = store();
+    fn a_complete_list_removes_missing_objects_and_ignores_unchanged_ones() {
+        let (store, changes) = store();
         store.put(Thing("a", "u", "1"));
         store.put(Thing("b", "v", "1"));
         assert!(!store.is_synced());
-        heard.lock().unwrap().clear();
+        changes.lock().unwrap().clear();
         store.put(Thing("a", "u", "1"));
         store.complete(&keys(&["a"]));
-        assert_eq!(*heard.lock().unwrap(), ["-b/v@1 false"]);
+        assert_eq!(*changes.lock().unwrap(), ["-b/v@1 false"]);
         assert!(store.is_synced());
     }
 
     #[test]
-    fn objects_without_a_version_always_count_as_changed() {
-        let (store, heard) = store();
+    fn objects_without_a_resource_version_always_count_as_changed() {
+        let (store, changes) = store();
         store.put(Thing("a", "u", ""));
         store.put(Thing("a", "u", ""));
-        assert_eq!(heard.lock().unwrap().len(), 2);
+        assert_eq!(changes.lock().unwrap().len(), 2);
     }
 
     #[tokio::test]
-    async fn waiting_for_the_first_list_ends_when_it_is_in() {
+    async fn waiting_for_the_first_list_ends_when_it_is_complete() {
         let (store, _) = store();
         let waiting = tokio::spawn({
             let store = store.clone();

@@ -1,17 +1,16 @@
-//! Watching: list, watch, and again after a cut, a 410 or a restart of the API server.
+//! Reflector: lists and watches a resource into a store.
 //!
 //! ```text
-//!          ┌────── 410: history is gone, or the API server was away ──────┐
-//!          ▼                                                               │
-//!   list, in pages ──► watch from there ──cut──► watch from the last change seen
+//!          ┌──── 410: resource version expired, or the API server was down ────┐
+//!          ▼                                                                    │
+//!   list, in pages ──► watch from its version ──disconnect──► watch from the last version
 //! ```
 //!
-//! * An API server that was away may come back with older data (restored from a backup, say), in which the version to go
-//!   on from means something else; so everything is listed then. A cut that a new watch mends at once needs no list.
-//!
-//! * While there is no connection, the store keeps the last state.
-//! * A list after the first one tells only what has changed since; the store sees to that.
-//! * An outage is logged when it begins, every minute while it lasts, and when it is over, however many tries lie between.
+//! * An API server that was down may return with older data, for instance from a backup, in which the last resource version
+//!   means something else. It is therefore listed again. A disconnect after which a new watch starts at once needs no list.
+//! * While disconnected, the store keeps the last known state.
+//! * A relist notifies listeners of differences only; the store compares.
+//! * An outage is logged when it starts, every minute while it lasts, and when it ends, not on every attempt.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -29,82 +28,82 @@ use crate::permissions::Permission;
 use crate::store::Stored;
 use crate::wire::{Wire, WireNode, WireService};
 
-/// Objects per page. A page is in memory as text while it is parsed, and a Node is easily 20 kB of text.
+/// Objects per page. A page is in memory as JSON while it is parsed, and a Node is easily 20 kB of JSON.
 const PAGE: u32 = 250;
-/// The wait after the first failure; it doubles.
+/// Back-off after the first failure; it doubles.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest wait: when the API server is back, nodes should not wait long for us.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A watch that was not refused for this long after a list holds, even if nothing has happened in it yet.
-const HOLDS_AFTER: Duration = Duration::from_secs(5);
-/// A watch that held for this long was fine, even if nothing happened in it.
-const FINE_AFTER: Duration = Duration::from_secs(60);
+/// Maximum back-off, short enough that Nodes do not wait long once the API server is back.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// A watch that is not rejected for this long after a list works, even without events.
+const WATCH_ESTABLISHED_AFTER: Duration = Duration::from_secs(5);
+/// A failure this long after the previous one starts a new outage.
+const NEW_OUTAGE_AFTER: Duration = Duration::from_secs(60);
 
-/// How often an outage that lasts is told again: what keeps it going may be something else than what began it.
-const REMIND_AFTER: Duration = Duration::from_secs(60);
+/// Interval at which a lasting outage is logged again, because its cause may have changed.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// For [`watch_nodes`].
-pub const WATCH_NODES: Permission = Permission::core("nodes", &["list", "watch"], "to follow all Nodes");
+/// Permission for [`watch_nodes`].
+pub const WATCH_NODES: Permission = Permission::core("nodes", &["list", "watch"], "watch Nodes");
 
-/// Feeds `store` with all Nodes until shutdown is requested.
+/// Watches all Nodes into `store` until shutdown is requested.
 pub async fn watch_nodes(client: kube::Client, store: Store<Node>, shutdown: Shutdown) {
     watch::<WireNode>(client, store, shutdown).await;
 }
 
-/// For [`watch_services`].
-pub const WATCH_SERVICES: Permission = Permission::core("services", &["list", "watch"], "to follow all Services");
+/// Permission for [`watch_services`].
+pub const WATCH_SERVICES: Permission = Permission::core("services", &["list", "watch"], "watch Services");
 
-/// Feeds `store` with all Services until shutdown is requested.
+/// Watches all Services into `store` until shutdown is requested.
 pub async fn watch_services(client: kube::Client, store: Store<Service>, shutdown: Shutdown) {
     watch::<WireService>(client, store, shutdown).await;
 }
 
-/// Feeds `store` with all objects of a kind until shutdown is requested.
-pub(crate) async fn watch<W: Wire>(client: kube::Client, store: Store<W::Kept>, shutdown: Shutdown) {
-    shutdown.or(feed::<W>(client, store)).await;
+/// Watches all objects of a kind into `store` until shutdown is requested.
+pub(crate) async fn watch<W: Wire>(client: kube::Client, store: Store<W::Domain>, shutdown: Shutdown) {
+    shutdown.or(reflect::<W>(client, store)).await;
 }
 
-async fn feed<W: Wire>(client: kube::Client, store: Store<W::Kept>) {
+async fn reflect<W: Wire>(client: kube::Client, store: Store<W::Domain>) {
     let config = watcher::Config::default().page_size(PAGE);
     let api = Api::<W>::all(client);
-    let mut feed = Feed::<W>::new(store);
+    let mut reflector = Reflector::<W>::new(store);
     loop {
-        feed.run(watcher(api.clone(), config.clone())).await;
+        reflector.run(watcher(api.clone(), config.clone())).await;
     }
 }
 
-/// What goes from a watch into a store.
-struct Feed<W: Wire> {
-    store: Store<W::Kept>,
-    /// The keys of the list that is coming in.
+/// Applies watch events to a store.
+struct Reflector<W: Wire> {
+    store: Store<W::Domain>,
+    /// Keys of the list in progress.
     listed: HashSet<Box<str>>,
     outage: Outage,
 }
 
-impl<W: Wire> Feed<W> {
-    fn new(store: Store<W::Kept>) -> Feed<W> {
-        Feed { store, listed: HashSet::new(), outage: Outage::new(W::plural(&()).into_owned()) }
+impl<W: Wire> Reflector<W> {
+    fn new(store: Store<W::Domain>) -> Reflector<W> {
+        Reflector { store, listed: HashSet::new(), outage: Outage::new(W::plural(&()).into_owned()) }
     }
 
-    /// Takes events until a new list is needed that the watch would not ask for.
+    /// Applies events until a relist is needed that the watcher would not start itself.
     async fn run(&mut self, events: impl Stream<Item = watcher::Result<watcher::Event<W>>>) {
         let mut events = pin!(events);
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                () = self.outage.ends() => {
-                    self.outage.over();
+                () = self.outage.until_watch_established() => {
+                    self.outage.end();
                     continue;
                 }
             };
             match event {
                 None => return,
-                Some(Ok(event)) => self.take(event),
+                Some(Ok(event)) => self.apply(event),
                 Some(Err(error)) => {
-                    let pause = self.outage.failed(&error);
-                    self.store.interrupted(cause(&error));
+                    let pause = self.outage.record_failure(&error);
+                    self.store.record_interruption(cause(&error));
                     tokio::time::sleep(pause).await;
-                    if calls_for_list(&error) {
+                    if needs_relist(&error) {
                         return;
                     }
                 }
@@ -112,9 +111,9 @@ impl<W: Wire> Feed<W> {
         }
     }
 
-    fn take(&mut self, event: watcher::Event<W>) {
+    fn apply(&mut self, event: watcher::Event<W>) {
         match event {
-            // Says only that a list is about to be asked for; that is no sign that the API server is there.
+            // A list is about to be requested, which does not mean that the API server responds.
             watcher::Event::Init => return self.listed.clear(),
             watcher::Event::InitApply(object) => {
                 let key = self.put(object);
@@ -122,146 +121,147 @@ impl<W: Wire> Feed<W> {
             }
             watcher::Event::InitDone => {
                 self.store.complete(&std::mem::take(&mut self.listed));
-                self.outage.listed();
+                self.outage.record_list();
             }
             watcher::Event::Apply(object) => {
                 self.put(object);
-                self.outage.over();
+                self.outage.end();
             }
             watcher::Event::Delete(object) => {
                 self.remove(object);
-                self.outage.over();
+                self.outage.end();
             }
         }
-        self.store.heard();
+        self.store.record_event();
     }
 
-    /// Stores the object; its key, if it can be stored.
+    /// Stores the object and returns its key, if it is valid.
     fn put(&self, object: W) -> Option<Box<str>> {
-        let object = kept(object)?;
+        let object = convert(object)?;
         let key = object.key().into();
         self.store.put(object);
         Some(key)
     }
 
     fn remove(&self, object: W) {
-        if let Some(object) = kept(object) {
+        if let Some(object) = convert(object) {
             self.store.remove(&object.key(), object.uid());
         }
     }
 }
 
-/// Going on from the last change seen is no use, or not safe. A server that is only busy still knows its history.
-fn calls_for_list(error: &watcher::Error) -> bool {
+/// Whether the watch cannot continue from the last resource version, or not safely. An overloaded API server (429, 5xx) still has
+/// its history.
+fn needs_relist(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code < 500 && status.code != 429,
         watcher::Error::WatchStartFailed(_) => true,
-        // The watcher itself lists anew, or goes on, whichever is right.
+        // For these errors, kube's watcher itself relists or continues.
         _ => false,
     }
 }
 
-/// What is kept of the object; leaves one that cannot be stored out, rather than all of them.
-fn kept<W: Wire>(object: W) -> Option<W::Kept> {
+/// Converts the object; an invalid one is skipped and does not fail the list.
+fn convert<W: Wire>(object: W) -> Option<W::Domain> {
     let uid = object.meta().uid.clone().unwrap_or_default();
-    let kept = object.kept();
-    if kept.is_none() {
-        tracing::warn!(resource = %W::plural(&()), uid, "the API server sent an object without a name; it is ignored");
+    let converted = object.into_domain();
+    if converted.is_none() {
+        tracing::warn!(resource = %W::plural(&()), uid, "ignoring an object without a name from the API server");
     }
-    kept
+    converted
 }
 
-/// The times without a connection: how long to wait, and what is worth a line in the log.
+/// Outage of a watch: computes the back-off and limits the log lines.
 struct Outage {
     resource: String,
     failures: u32,
-    /// When this outage began, and when its last failure was.
+    /// Start of the outage, and time of its last failure.
     times: Option<(Instant, Instant)>,
-    /// When it was last told.
-    told: Option<Instant>,
-    /// When the watch that follows the last list will have shown that it holds.
-    ends_at: Option<Instant>,
+    /// Time at which it was last logged.
+    last_logged: Option<Instant>,
+    /// Time from which the watch after the last list counts as established.
+    established_at: Option<Instant>,
 }
 
 impl Outage {
     fn new(resource: String) -> Outage {
-        Outage { resource, failures: 0, times: None, told: None, ends_at: None }
+        Outage { resource, failures: 0, times: None, last_logged: None, established_at: None }
     }
 
-    /// Notes a failure, and says how long to wait after it.
-    fn failed(&mut self, error: &watcher::Error) -> Duration {
+    /// Records a failure and returns the back-off.
+    fn record_failure(&mut self, error: &watcher::Error) -> Duration {
         let now = Instant::now();
-        self.ends_at = None;
-        self.times = self.times.filter(|(_, last)| now.duration_since(*last) < FINE_AFTER);
+        self.established_at = None;
+        self.times = self.times.filter(|(_, last)| now.duration_since(*last) < NEW_OUTAGE_AFTER);
         let cause = cause(error);
         match self.times {
             Some((begin, _)) => {
                 self.failures = self.failures.saturating_add(1);
                 self.times = Some((begin, now));
-                self.remind(begin, now, &cause);
+                self.log_continued(begin, now, &cause);
             }
             None => {
                 self.failures = 1;
                 self.times = Some((now, now));
-                self.told = Some(now);
-                self.report(error, &cause);
+                self.last_logged = Some(now);
+                self.log_start(error, &cause);
             }
         }
         pause(self.failures)
     }
 
-    fn report(&self, error: &watcher::Error, cause: &str) {
+    fn log_start(&self, error: &watcher::Error, cause: &str) {
         let resource = &self.resource;
         match error {
             watcher::Error::WatchError(status) if status.code == 410 => {
-                tracing::info!(resource, "the API server has forgotten the history that the watch needs: listing anew");
+                tracing::info!(resource, "the resource version of the watch has expired; relisting");
             }
-            _ => tracing::warn!(resource, error = cause, "the watch is interrupted; the last known state stays in use"),
+            _ => tracing::warn!(resource, error = cause, "watch interrupted; using the last known state"),
         }
     }
 
-    fn remind(&mut self, begin: Instant, now: Instant, cause: &str) {
+    fn log_continued(&mut self, begin: Instant, now: Instant, cause: &str) {
         let (resource, failures, since) = (&self.resource, self.failures, now.duration_since(begin));
-        if self.told.is_none_or(|told| now.duration_since(told) >= REMIND_AFTER) {
-            self.told = Some(now);
+        if self.last_logged.is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL) {
+            self.last_logged = Some(now);
             tracing::warn!(
                 resource,
                 error = cause,
                 failures,
                 ?since,
-                "still no watch; the last known state stays in use"
+                "watch still interrupted; using the last known state"
             );
         } else {
-            tracing::debug!(resource, error = cause, failures, ?since, "still no watch");
+            tracing::debug!(resource, error = cause, failures, ?since, "watch still interrupted");
         }
     }
 
-    /// A list has arrived. That says nothing of the watch after it, which may be what fails: whoever may list and not watch
+    /// Records a complete list. It does not end the outage, because the watch after it may fail: a user that may list but not watch
     /// would otherwise list several times a second.
-    fn listed(&mut self) {
-        self.ends_at = self.times.map(|_| Instant::now() + HOLDS_AFTER);
+    fn record_list(&mut self) {
+        self.established_at = self.times.map(|_| Instant::now() + WATCH_ESTABLISHED_AFTER);
     }
 
-    /// Waits until the watch after a list has held for long enough; for ever, if nothing was wrong or there is no list yet.
-    async fn ends(&self) {
-        match self.ends_at {
-            Some(end) => tokio::time::sleep_until(end).await,
+    /// Waits until the watch after a list is established; forever if there is no outage or no list yet.
+    async fn until_watch_established(&self) {
+        match self.established_at {
+            Some(time) => tokio::time::sleep_until(time).await,
             None => std::future::pending().await,
         }
     }
 
-    /// The watch has told something, or held for long enough.
-    fn over(&mut self) {
-        self.ends_at = None;
+    /// Ends the outage: the watch delivered an event or is established.
+    fn end(&mut self) {
+        self.established_at = None;
         if let Some((begin, _)) = self.times.take() {
             let (resource, failures) = (&self.resource, self.failures);
-            tracing::info!(resource, failures, duration = ?begin.elapsed(), "the watch works again");
+            tracing::info!(resource, failures, duration = ?begin.elapsed(), "watch restored");
         }
         self.failures = 0;
     }
 }
 
-/// What is wrong, and what to do if that is known.
+/// Cause of an error, with the fix if it is known.
 pub(crate) fn cause(error: &watcher::Error) -> String {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     let status = match error {
@@ -273,15 +273,15 @@ pub(crate) fn cause(error: &watcher::Error) -> String {
     };
     let advice = match status.code {
         401 => "; check the credentials in the kubeconfig or of the service account",
-        403 => "; give this user the right to list and watch",
+        403 => "; grant this user the list and watch permissions",
         _ => "",
     };
-    format!("the API server answers {} {}: {}{advice}", status.code, status.reason, status.message)
+    format!("the API server returned {} {}: {}{advice}", status.code, status.reason, status.message)
 }
 
 fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    (FIRST_PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
+    (FIRST_PAUSE * 2_u32.pow(doublings)).min(MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -293,16 +293,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_a_bound_and_start_over_when_something_arrives() {
+    async fn the_back_off_doubles_up_to_a_maximum_and_resets_with_an_event() {
         let mut outage = Outage::new("nodes".into());
-        let waits: Vec<u128> = (0..8).map(|_| outage.failed(&failure()).as_millis()).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        outage.over();
-        assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+        let pauses: Vec<u128> = (0..8).map(|_| outage.record_failure(&failure()).as_millis()).collect();
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        outage.end();
+        assert_eq!(outage.record_failure(&failure()), FIRST_PAUSE);
     }
 
-    /// Answers lists with `list`, and refuses watches; counts both.
-    fn refusing(list: u16, counts: std::sync::Arc<[std::sync::atomic::AtomicUsize; 2]>) -> kube::Client {
+    /// Client whose lists return the status `list` and whose watches are forbidden; counts both.
+    fn forbidding(list: u16, counts: std::sync::Arc<[std::sync::atomic::AtomicUsize; 2]>) -> kube::Client {
         let answer = move |request: http::Request<kube::client::Body>| {
             let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
             counts[usize::from(is_watch)].fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -319,44 +319,53 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_may_list_and_not_watch_lists_less_and_less_often() {
-        for (list, wanted) in [(200, [11, 11]), (403, [11, 0])] {
+    async fn a_user_that_may_list_but_not_watch_lists_with_back_off() {
+        for (list, expected) in [(200, [11, 11]), (403, [11, 0])] {
             let counts = std::sync::Arc::new([0, 0].map(std::sync::atomic::AtomicUsize::new));
-            let client = refusing(list, counts.clone());
+            let client = forbidding(list, counts.clone());
             let watching = watch::<WireNode>(client, Store::new(), Shutdown::new());
             assert!(tokio::time::timeout(Duration::from_secs(60), watching).await.is_err());
             let counted = counts.each_ref().map(|count| count.load(std::sync::atomic::Ordering::SeqCst));
-            assert_eq!(counted, wanted, "at 0, 0.2, 0.6, 1.4, 3, 6.2, 12.6 seconds, and every 10 from then on: {list}");
+            assert_eq!(
+                counted, expected,
+                "at 0, 0.2, 0.6, 1.4, 3, 6.2, 12.6 seconds, and every 10 from then on: {list}"
+            );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_not_refused_after_a_list_ends_the_outage() {
+    async fn an_established_watch_after_a_list_ends_the_outage() {
         let mut outage = Outage::new("nodes".into());
-        outage.listed();
-        assert!(tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.is_err(), "there is none");
-        outage.failed(&failure());
-        outage.listed();
-        tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.unwrap();
-        outage.failed(&failure());
-        assert!(tokio::time::timeout(HOLDS_AFTER * 2, outage.ends()).await.is_err(), "no list yet");
+        outage.record_list();
+        assert!(
+            tokio::time::timeout(WATCH_ESTABLISHED_AFTER * 2, outage.until_watch_established()).await.is_err(),
+            "there is no outage"
+        );
+        outage.record_failure(&failure());
+        outage.record_list();
+        tokio::time::timeout(WATCH_ESTABLISHED_AFTER * 2, outage.until_watch_established()).await.unwrap();
+        outage.record_failure(&failure());
+        assert!(
+            tokio::time::timeout(WATCH_ESTABLISHED_AFTER * 2, outage.until_watch_established()).await.is_err(),
+            "no list yet"
+        );
     }
 
     #[test]
-    fn a_refusal_is_told_with_what_to_do() {
+    fn a_forbidden_list_is_reported_with_the_fix() {
         let status = kube::core::Status::failure("nodes is forbidden", "Forbidden").with_code(403);
         assert_eq!(
             cause(&watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))),
-            "the API server answers 403 Forbidden: nodes is forbidden; give this user the right to list and watch"
+            "the API server returned 403 Forbidden: nodes is forbidden; grant this user the list and watch permissions"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_long_after_the_last_one_is_a_new_outage() {
+    async fn a_failure_long_after_the_previous_one_is_a_new_outage() {
         let mut outage = Outage::new("nodes".into());
-        outage.failed(&failure());
-        outage.failed(&failure());
-        tokio::time::advance(FINE_AFTER).await;
-        assert_eq!(outage.failed(&failure()), FIRST_PAUSE);
+        outage.record_failure(&failure());
+        outage.record_failure(&failure());
+        tokio::time::advance(NEW_OUTAGE_AFTER).await;
+        assert_eq!(outage.record_failure(&failure()), FIRST_PAUSE);
     }
 }

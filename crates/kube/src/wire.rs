@@ -1,10 +1,10 @@
-//! Objects as they come over the wire, as far as we read them: a tenth of each.
+//! Wire types with only the fields that the manager reads, about a tenth of each object.
 //!
-//! The rest (managed fields, images, conditions of others, …) is skipped while parsing and never allocated, which is what
-//! keeps the list of a large cluster small. A field of an unexpected shape reads as if it were missing: one odd object
-//! must not end the watch of all the others, which is what a parse error in the middle of a list would do.
+//! The other fields (managed fields, images, other conditions, …) are skipped during parsing and never allocated, which keeps
+//! the list of a large cluster small. A field of an unexpected type counts as missing: a parse error in one object would fail the
+//! list or watch of all objects.
 
-/// What kube asks of a kind of the core group whose metadata are in the field `metadata`.
+/// Implements `kube::Resource` for a kind of the core group with a field `metadata`.
 macro_rules! core_resource {
     ($wire:ty, $kind:literal, $plural:literal, $scope:ty) => {
         impl kube::Resource for $wire {
@@ -53,13 +53,13 @@ use crate::store::Stored;
 pub(crate) use node::WireNode;
 pub(crate) use service::WireService;
 
-/// A kind as it comes over the wire, which turns into a value of the domain.
+/// Wire type that converts to a domain type.
 pub(crate) trait Wire:
     kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static
 {
-    /// What is kept of it.
-    type Kept: Stored;
+    /// Domain type.
+    type Domain: Stored;
 
-    /// What is kept of it; `None` if it has no name, which nothing that was ever stored lacks.
-    fn kept(self) -> Option<Self::Kept>;
+    /// Converts to the domain type; `None` if the object has no name, which no stored object lacks.
+    fn into_domain(self) -> Option<Self::Domain>;
 }

@@ -1,16 +1,15 @@
-//! This data plane beside HAProxy, on loopback, in one run: throughput, new connections, added latency, memory. Prints
-//! figures; asserts nothing.
+//! Compares this data plane with HAProxy on loopback: throughput, new connections, added latency, memory. Prints figures and
+//! asserts nothing.
 //!
 //! ```text
 //! cargo bench -p bowline-l4 --bench haproxy [-- --seconds 3 --rounds 5 --threads 1 --idle 10000 --only latency]
 //! ```
 //!
-//! Four processes: this one is the client, and starts the backend, this data plane and HAProxy (from `PATH` or
-//! `BOWLINE_HAPROXY`; without it its column says SKIPPED). The client and the backend have one thread each and do the same
-//! for both balancers. Rounds alternate between the two, so that what else the machine does hits both alike. The median is
-//! printed; of latencies the lowest, as what else the machine does can only make them longer. Beside what the clock says
-//! stands the processor time that the balancer used, which says more on a machine where client, backend and balancer share
-//! few processors.
+//! There are four processes: this one is the client, and starts the backend, this data plane and HAProxy (from `PATH` or
+//! `BOWLINE_HAPROXY`; without it, its column shows SKIPPED). Client and backend have one thread each and do the same work for both
+//! load balancers. Rounds alternate between the two, so that other load on the machine affects both. The output has the median; for
+//! latencies the minimum, because other load can only increase them. The CPU time of the load balancer is printed as well: it is
+//! more meaningful than wall-clock time where client, backend and load balancer share few CPUs.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bowline_l4::{BalancerConfig, DataPlane, Limits, ListenerConfig, Target, Transport};
+use bowline_l4::{DataPlane, Limits, ListenerConfig, LoadBalancerConfig, Target, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -31,7 +30,7 @@ const BACKEND_IP: [u8; 4] = [127, 77, 0, 1];
 const OURS_IP: [u8; 4] = [127, 77, 0, 2];
 const THEIRS_IP: [u8; 4] = [127, 77, 0, 3];
 const PORT: u16 = 17_077;
-/// What a client asks the backend for, with its first byte.
+/// First byte of a connection: the request to the backend.
 const STREAM: u8 = b's';
 const ECHO: u8 = b'e';
 const ONCE: u8 = b'o';
@@ -40,7 +39,7 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match std::env::var(ROLE).as_deref() {
         Ok("backend") => runtime.block_on(backend()),
-        Ok("balancer") => runtime.block_on(balancer(Settings::from_arguments())),
+        Ok("load balancer") => runtime.block_on(load_balancer(Settings::from_arguments())),
         _ => runtime.block_on(measure(&Settings::from_arguments())),
     }
 }
@@ -66,7 +65,7 @@ impl Settings {
         Settings { seconds, rounds, threads, idle, only: text("--only") }
     }
 
-    /// How often this is measured.
+    /// Returns the number of rounds of a measurement.
     fn rounds(&self, what: &str) -> usize {
         if self.only.as_deref().is_none_or(|only| only == what) { self.rounds } else { 0 }
     }
@@ -102,13 +101,13 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
             }
         }
         ECHO => {
-            // Allocated at the first question, so that idle connections cost the backend little.
+            // Allocated at the first request, so that idle connections cost the backend little.
             stream.write_u8(ECHO).await?;
             stream.readable().await?;
-            let mut question = [0; 64];
+            let mut message = [0; 64];
             loop {
-                stream.read_exact(&mut question).await?;
-                stream.write_all(&question).await?;
+                stream.read_exact(&mut message).await?;
+                stream.write_all(&message).await?;
             }
         }
         _ => Ok(stream.write_u8(ONCE).await?),
@@ -117,10 +116,10 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
 
 // === This data plane ===
 
-async fn balancer(settings: Settings) -> Result<()> {
+async fn load_balancer(settings: Settings) -> Result<()> {
     let plane = DataPlane::new(Limits { threads: settings.threads, ..Limits::default() });
     let target = Target::new(SocketAddr::from((BACKEND_IP, PORT)));
-    let config = BalancerConfig {
+    let config = LoadBalancerConfig {
         addresses: vec![IpAddr::from(OURS_IP)],
         listeners: vec![ListenerConfig::new(Transport::Tcp, PORT, vec![target])],
         allow: Vec::new(),
@@ -139,7 +138,7 @@ fn ready() {
     println!("ready");
 }
 
-/// Nobody is left behind when the client is killed: its end of this pipe closes then.
+/// Exits when the client process ends, even if it is killed: that closes the pipe.
 fn end_with_parent() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
@@ -155,7 +154,7 @@ struct Process {
 }
 
 impl Process {
-    /// This program in another role, with as many open files as it may have.
+    /// Starts this program in another role, with the open-files limit raised.
     fn start(role: &str, ip: [u8; 4]) -> Result<Process> {
         let mut child = with_open_files(std::env::current_exe()?)
             .args(std::env::args().skip(1))
@@ -192,14 +191,14 @@ impl Process {
         Ok(Some(process))
     }
 
-    /// Kilobytes that are in memory.
+    /// Returns the resident memory in KiB.
     fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
-    /// Processor time used so far, in the ticks of the kernel: hundredths of a second.
+    /// Returns the CPU time used so far, in clock ticks of 10 ms.
     fn ticks(&self) -> Result<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let after_name = stat.rsplit_once(')').ok_or("no name")?.1;
@@ -216,7 +215,7 @@ impl Drop for Process {
     }
 }
 
-/// The soft limit of open files is often 1,024; the hard one is what counts.
+/// Runs a program with its soft open-files limit, often 1,024, raised to the hard limit.
 fn with_open_files(program: PathBuf) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg("ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\"").arg(program);
@@ -229,12 +228,12 @@ fn haproxy_config(settings: &Settings) -> String {
         "global\n  nbthread {}\n  maxconn {}\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
          timeout server 1h\n  backlog 4096\nlisten bench\n  bind {listen}\n  server one {target}\n",
         settings.threads,
-        most_connections().min(20_000),
+        max_connections().min(20_000),
     )
 }
 
-/// How many connections a balancer can hold here: two open files each.
-fn most_connections() -> usize {
+/// Returns the number of connections that the open-files limit allows: two files each.
+fn max_connections() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let hard =
         limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1)?.parse().ok());
@@ -243,11 +242,11 @@ fn most_connections() -> usize {
 
 // === Measuring ===
 
-/// One measurement of one balancer.
+/// One measurement of one load balancer.
 #[derive(Clone, Copy, Default)]
 struct Figure {
     value: f64,
-    /// Processor time of the balancer for the same work.
+    /// CPU time of the load balancer for the same work.
     cost: f64,
 }
 
@@ -256,9 +255,9 @@ async fn measure(settings: &Settings) -> Result<()> {
         return again_with_open_files();
     }
     let backend = Process::start("backend", BACKEND_IP)?;
-    let ours = Process::start("balancer", OURS_IP)?;
+    let ours = Process::start("load balancer", OURS_IP)?;
     let theirs = Process::haproxy(settings).await?;
-    let idle = settings.idle.min(most_connections());
+    let idle = settings.idle.min(max_connections());
     println!("{} thread(s) each, median of {} rounds of {} s", settings.threads, settings.rounds, settings.seconds);
     println!("{:<44}{:>12}{:>12}{:>9}", "", "this", "HAProxy", "ratio");
     let both = || [(0, Some(&ours)), (1, theirs.as_ref())].into_iter().filter_map(|(place, one)| Some((place, one?)));
@@ -267,12 +266,12 @@ async fn measure(settings: &Settings) -> Result<()> {
     for (place, process) in rounds("throughput") {
         fast.add(place, throughput(process, settings.time()).await?);
     }
-    fast.print(["throughput, 64 connections, MiB/s", "  processor time, ms/GiB"], median);
+    fast.print(["throughput, 64 connections, MiB/s", "  CPU time, ms/GiB"], median);
     let mut new = Pair::default();
     for (place, process) in rounds("connections") {
         new.add(place, new_connections(process, settings.time()).await?);
     }
-    new.print(["new connections, 1/s", "  processor time, us each"], median);
+    new.print(["new connections, 1/s", "  CPU time, us each"], median);
     let mut late = Pair::default();
     for (place, process) in rounds("latency") {
         late.add(place, added_latency(process, backend.address, settings.time()).await?);
@@ -284,19 +283,19 @@ async fn measure(settings: &Settings) -> Result<()> {
     }
     memory.print([&format!("memory per idle connection of {idle}, KiB"), "  connections held"], median);
     if idle < settings.idle {
-        println!("({} connections do not fit into the limit of open files here, which is hard)", settings.idle);
+        println!("(the hard open-files limit does not allow {} connections)", settings.idle);
     }
     Ok(())
 }
 
-/// The client needs open files too.
+/// Starts this program again with the open-files limit raised: the client needs open files, too.
 fn again_with_open_files() -> Result<()> {
     let mut again = with_open_files(std::env::current_exe()?);
     let status = again.args(std::env::args().skip(1)).env("BOWLINE_L4_BENCH_FILES", "raised").status()?;
-    if status.success() { Ok(()) } else { Err("the measuring process failed".into()) }
+    if status.success() { Ok(()) } else { Err("the benchmark process failed".into()) }
 }
 
-/// What was measured of this data plane and of HAProxy.
+/// Measurements of this data plane and of HAProxy.
 #[derive(Default)]
 struct Pair([Vec<Figure>; 2]);
 
@@ -331,7 +330,7 @@ fn lowest(values: Vec<f64>) -> Option<f64> {
     values.into_iter().min_by(f64::total_cmp)
 }
 
-async fn ask(address: SocketAddr, what: u8) -> Result<TcpStream> {
+async fn request(address: SocketAddr, what: u8) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     stream.write_u8(what).await?;
@@ -352,7 +351,7 @@ async fn throughput(process: &Process, time: Duration) -> Result<Figure> {
 }
 
 async fn read_until(address: SocketAddr, end: Instant) -> Result<usize> {
-    let mut stream = ask(address, STREAM).await?;
+    let mut stream = request(address, STREAM).await?;
     let (mut buffer, mut bytes) = (vec![0; 256 * 1024], 0);
     while Instant::now() < end {
         bytes += stream.read(&mut buffer).await?;
@@ -376,21 +375,21 @@ async fn new_connections(process: &Process, time: Duration) -> Result<Figure> {
 async fn connect_until(address: SocketAddr, end: Instant) -> Result<u32> {
     let mut count = 0;
     while Instant::now() < end {
-        let mut stream = ask(address, ONCE).await?;
+        let mut stream = request(address, ONCE).await?;
         let mut answer = Vec::with_capacity(1);
         stream.read_to_end(&mut answer).await?;
         if answer != [ONCE] {
-            return Err("a connection got no answer".into());
+            return Err("a connection got no response".into());
         }
         count += 1;
     }
     Ok(count)
 }
 
-/// How much later answers come than from the backend itself: each client asks both in turn.
+/// Measures the latency relative to direct connections to the backend: each client sends to both in turn.
 async fn added_latency(process: &Process, backend: SocketAddr, time: Duration) -> Result<Figure> {
     let end = Instant::now() + time;
-    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(ask_both_until(process.address, backend, end))).collect();
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(echo_both_until(process.address, backend, end))).collect();
     let mut added = Vec::new();
     for client in clients {
         added.extend(client.await??);
@@ -399,8 +398,8 @@ async fn added_latency(process: &Process, backend: SocketAddr, time: Duration) -
     Ok(Figure { value: percentile(&added, 0.99), cost: percentile(&added, 0.5) })
 }
 
-async fn ask_both_until(balancer: SocketAddr, backend: SocketAddr, end: Instant) -> Result<Vec<f64>> {
-    let (mut through, mut direct) = (ask(balancer, ECHO).await?, ask(backend, ECHO).await?);
+async fn echo_both_until(load_balancer: SocketAddr, backend: SocketAddr, end: Instant) -> Result<Vec<f64>> {
+    let (mut through, mut direct) = (request(load_balancer, ECHO).await?, request(backend, ECHO).await?);
     through.read_u8().await?;
     direct.read_u8().await?;
     let mut added = Vec::new();
@@ -428,8 +427,8 @@ async fn memory_of_idle(process: &Process, count: usize) -> Result<Figure> {
     let before = process.memory()?;
     let mut open = Vec::new();
     for _ in 0..count {
-        let mut stream = ask(process.address, ECHO).await?;
-        // The backend has answered: the connection stands all the way.
+        let mut stream = request(process.address, ECHO).await?;
+        // The backend has answered, so the connection is established end to end.
         stream.read_u8().await?;
         open.push(stream);
     }

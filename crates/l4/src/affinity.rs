@@ -1,8 +1,8 @@
-//! Which target a client had, for as long as it counts: while it has a connection, and for a set time after the last one.
+//! Session affinity: the target of each client, kept while the client has connections and until a timeout after the last one.
 //!
-//! There is a limit to how many clients are remembered. When it is reached, the client whose last connection ended longest
-//! ago makes room; if all have connections, the one that made its last one longest ago. Nothing runs in the background:
-//! those whose time is up are dropped as others come.
+//! The number of entries is limited. At the limit, the client whose last connection ended longest ago is evicted; if all clients
+//! have open connections, the one whose latest connection is oldest. There is no background task: expired entries are removed when
+//! new ones are added.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -10,29 +10,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The clients of one listener, and their targets.
+/// Affinity entries of one listener.
 #[derive(Debug)]
 pub(crate) struct Affinity {
     timeout: Duration,
     limit: usize,
     clients: HashMap<IpAddr, Entry>,
-    /// The clients in the order in which they make room.
-    order: BTreeMap<Place, IpAddr>,
-    /// Counts what happens, to tell earlier from later and one entry of a client from the next.
+    /// Clients in the order of eviction.
+    order: BTreeMap<EvictionKey, IpAddr>,
+    /// Logical clock that orders events and distinguishes successive entries of one client.
     clock: u64,
 }
 
-/// Proof of a connection that counts for a client. Cannot be copied: a connection ends once.
+/// An open connection that counts for a client. Not `Clone`: a connection ends once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     client: IpAddr,
-    /// When the client got this target. It may have got another one since, with which this connection has nothing to do.
+    /// Time at which the entry was created. The client may have another entry by now, which this connection does not count for.
     since: u64,
 }
 
-/// When a client makes room: those without connections first, then by when something happened last.
+/// Order of eviction: clients without connections first, then by last event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct EvictionKey {
     busy: bool,
     at: u64,
 }
@@ -42,9 +42,9 @@ struct Entry {
     target: SocketAddr,
     since: u64,
     open: u64,
-    /// When the last connection ended; means nothing while some are open.
+    /// End of the last connection; unused while some are open.
     ended: Instant,
-    place: Place,
+    eviction_key: EvictionKey,
 }
 
 // === impl Affinity ===
@@ -54,73 +54,74 @@ impl Affinity {
         Affinity { timeout, limit, clients: HashMap::new(), order: BTreeMap::new(), clock: 0 }
     }
 
-    /// Counts for those that are remembered as well.
+    /// Sets the timeout, also for existing entries.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Where the client's next connection should go.
+    /// Returns the target of the client's next connection.
     pub(crate) fn target(&self, client: IpAddr, now: Instant) -> Option<SocketAddr> {
         let entry = self.clients.get(&client)?;
-        (!self.is_over(entry, now)).then_some(entry.target)
+        (!self.is_expired(entry, now)).then_some(entry.target)
     }
 
-    /// A connection of the client goes to this target, from now on its own.
+    /// Records a connection of the client to this target, and makes it the client's target.
     pub(crate) fn begin(&mut self, client: IpAddr, target: SocketAddr, now: Instant) -> Ticket {
         let at = self.tick();
-        self.forget_old(now);
+        self.expire(now);
         let kept = self.take(client).filter(|entry| entry.target == target);
         let (since, open) = kept.map_or((at, 0), |entry| (entry.since, entry.open));
-        let place = Place { busy: true, at };
-        self.put(client, Entry { target, since, open: open + 1, ended: now, place });
-        self.make_room();
+        let eviction_key = EvictionKey { busy: true, at };
+        self.put(client, Entry { target, since, open: open + 1, ended: now, eviction_key });
+        self.evict();
         Ticket { client, since }
     }
 
-    /// The connection of this ticket is over.
+    /// Records the end of a connection.
     pub(crate) fn end(&mut self, ticket: Ticket, now: Instant) {
         let at = self.tick();
         let Some(mut entry) = self.take(ticket.client) else { return };
         if entry.since == ticket.since {
             entry.open = entry.open.saturating_sub(1);
             entry.ended = now;
-            entry.place = Place { busy: entry.open > 0, at: if entry.open > 0 { entry.place.at } else { at } };
+            entry.eviction_key =
+                EvictionKey { busy: entry.open > 0, at: if entry.open > 0 { entry.eviction_key.at } else { at } };
         }
         self.put(ticket.client, entry);
     }
 
-    fn is_over(&self, entry: &Entry, now: Instant) -> bool {
+    fn is_expired(&self, entry: &Entry, now: Instant) -> bool {
         entry.open == 0 && now.saturating_duration_since(entry.ended) >= self.timeout
     }
 
-    fn forget_old(&mut self, now: Instant) {
-        while let Some(client) = self.first() {
-            if !self.clients.get(&client).is_some_and(|entry| self.is_over(entry, now)) {
+    fn expire(&mut self, now: Instant) {
+        while let Some(client) = self.next_to_evict() {
+            if !self.clients.get(&client).is_some_and(|entry| self.is_expired(entry, now)) {
                 return;
             }
             self.take(client);
         }
     }
 
-    fn make_room(&mut self) {
+    fn evict(&mut self) {
         while self.clients.len() > self.limit {
-            let Some(client) = self.first() else { return };
+            let Some(client) = self.next_to_evict() else { return };
             self.take(client);
         }
     }
 
-    fn first(&self) -> Option<IpAddr> {
+    fn next_to_evict(&self) -> Option<IpAddr> {
         self.order.first_key_value().map(|(_, client)| *client)
     }
 
     fn take(&mut self, client: IpAddr) -> Option<Entry> {
         let entry = self.clients.remove(&client)?;
-        self.order.remove(&entry.place);
+        self.order.remove(&entry.eviction_key);
         Some(entry)
     }
 
     fn put(&mut self, client: IpAddr, entry: Entry) {
-        self.order.insert(entry.place, client);
+        self.order.insert(entry.eviction_key, client);
         self.clients.insert(client, entry);
     }
 
@@ -151,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn the_time_runs_from_the_end_of_the_last_connection() {
+    fn the_timeout_starts_when_the_last_connection_ends() {
         let (mut affinity, start) = (Affinity::new(TIMEOUT, 10), Instant::now());
-        let first = affinity.begin(client(1), target(1), start);
+        let next_to_evict = affinity.begin(client(1), target(1), start);
         let second = affinity.begin(client(1), target(1), seconds(start, 5));
-        affinity.end(first, seconds(start, 6));
+        affinity.end(next_to_evict, seconds(start, 6));
         assert_eq!(affinity.target(client(1), seconds(start, 1000)), Some(target(1)), "one is still open");
         affinity.end(second, seconds(start, 1000));
         assert_eq!(affinity.target(client(1), seconds(start, 1009)), Some(target(1)));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_to_the_target_before_does_not_count_for_the_one_after() {
+    fn a_connection_to_the_previous_target_does_not_count_for_the_next_one() {
         let (mut affinity, start) = (Affinity::new(TIMEOUT, 10), Instant::now());
         let old = affinity.begin(client(1), target(1), start);
         let other = affinity.begin(client(1), target(2), start);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ended_longest_ago_makes_room_and_whoever_is_connected_does_not() {
+    fn the_client_idle_longest_is_evicted_before_connected_clients() {
         let (mut affinity, now) = (Affinity::new(TIMEOUT, 3), Instant::now());
         let _busy = affinity.begin(client(1), target(1), now);
         let second = affinity.begin(client(2), target(2), now);
@@ -189,19 +190,19 @@ mod tests {
     }
 
     #[test]
-    fn with_all_connected_the_longest_without_a_new_one_makes_room() {
+    fn if_all_clients_are_connected_the_one_with_the_oldest_latest_connection_is_evicted() {
         let (mut affinity, now) = (Affinity::new(TIMEOUT, 2), Instant::now());
-        let first = affinity.begin(client(1), target(1), now);
+        let next_to_evict = affinity.begin(client(1), target(1), now);
         affinity.begin(client(2), target(2), now);
         affinity.begin(client(1), target(1), now);
         affinity.begin(client(3), target(3), now);
         assert_eq!(affinity.target(client(2), now), None);
-        affinity.end(first, now);
+        affinity.end(next_to_evict, now);
         assert_eq!(affinity.target(client(1), now), Some(target(1)));
     }
 
     #[test]
-    fn those_whose_time_is_up_go_when_others_come() {
+    fn expired_entries_are_removed_when_a_new_one_is_added() {
         let (mut affinity, start) = (Affinity::new(TIMEOUT, 1000), Instant::now());
         for n in 0..100 {
             let ticket = affinity.begin(client(n), target(n), start);
@@ -213,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn memory_is_bounded_and_both_views_agree(
+        fn memory_is_bounded_and_both_indexes_agree(
             limit in 0..5usize, steps in prop::collection::vec((0..8u8, 0..3u8, any::<bool>(), 0..15u64), 1..60)
         ) {
             let (mut affinity, mut now) = (Affinity::new(TIMEOUT, limit), Instant::now());
@@ -227,9 +228,9 @@ mod tests {
                 }
                 prop_assert!(affinity.clients.len() <= limit);
                 prop_assert_eq!(affinity.order.len(), affinity.clients.len());
-                for (place, client) in &affinity.order {
-                    prop_assert_eq!(affinity.clients[client].place, *place);
-                    prop_assert_eq!(affinity.clients[client].open > 0, place.busy);
+                for (eviction_key, client) in &affinity.order {
+                    prop_assert_eq!(affinity.clients[client].eviction_key, *eviction_key);
+                    prop_assert_eq!(affinity.clients[client].open > 0, eviction_key.busy);
                 }
             }
         }

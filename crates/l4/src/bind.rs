@@ -1,4 +1,4 @@
-//! Sockets that listen, and what to tell a person when there can be none.
+//! Listening sockets, and error messages for those that cannot be bound.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -7,36 +7,36 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Transport;
 
-/// How many connections wait to be accepted; the kernel takes less if `net.core.somaxconn` says so.
+/// Length of the accept queue; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// An address, transport and port: what only one can listen on.
+/// Address, transport and port of a listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Spot {
+pub(crate) struct Binding {
     pub(crate) address: IpAddr,
     pub(crate) transport: Transport,
     pub(crate) port: u16,
 }
 
-impl Spot {
+impl Binding {
     pub(crate) fn socket_address(self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
 }
 
-/// Listens for connections.
+/// Binds a TCP listener.
 pub(crate) fn tcp(address: SocketAddr) -> Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // What is left of earlier connections does not keep the port; another listener still does.
+    // Allows binding while connections of an earlier socket are in TIME_WAIT, but not while another listener has the port.
     socket.set_reuse_address(true)?;
-    // Accepted connections inherit this from their listener.
+    // Accepted sockets inherit this option.
     socket.set_tcp_nodelay(true)?;
     bind(&socket, address)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Takes datagrams. Without `SO_REUSEADDR`, which would let two sockets take them.
+/// Binds a UDP socket. Without `SO_REUSEADDR`, which would let two sockets bind the same port.
 pub(crate) fn udp(address: SocketAddr) -> Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     bind(&socket, address)?;
@@ -45,27 +45,27 @@ pub(crate) fn udp(address: SocketAddr) -> Result<UdpSocket> {
 
 fn bind(socket: &Socket, address: SocketAddr) -> Result<()> {
     if address.is_ipv6() {
-        // An IPv4 address is listened on by its own socket.
+        // IPv4 addresses have their own sockets.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())
 }
 
-/// What went wrong and what to do about it.
-pub(crate) fn explain(spot: Spot, error: &Error) -> String {
-    let address = spot.socket_address();
+/// Describes a bind error and how to fix it.
+pub(crate) fn to_message(binding: Binding, error: &Error) -> String {
+    let address = binding.socket_address();
     match error.kind() {
         ErrorKind::AddrInUse => {
-            format!("address in use: something else listens on {address}; stop it, or use another address or port")
+            format!("address in use: another process listens on {address}; stop it, or use another address or port")
         }
-        ErrorKind::PermissionDenied if spot.port < 1024 => format!(
-            "no permission to listen on port {}: use a port of 1024 or higher, or allow it with \
+        ErrorKind::PermissionDenied if binding.port < 1024 => format!(
+            "permission denied for port {}: use port 1024 or higher, or allow it with \
              sysctl net.ipv4.ip_unprivileged_port_start={}",
-            spot.port, spot.port
+            binding.port, binding.port
         ),
         ErrorKind::AddrNotAvailable => {
-            format!("{} is not an address of this machine: add it to one of its interfaces", spot.address)
+            format!("{} is not an address of this machine: add it to a network interface", binding.address)
         }
         _ => format!("cannot listen on {address}: {error}"),
     }
@@ -75,28 +75,28 @@ pub(crate) fn explain(spot: Spot, error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn explained(port: u16, kind: ErrorKind) -> String {
-        let spot = Spot { address: [127, 0, 0, 1].into(), transport: Transport::Tcp, port };
-        explain(spot, &Error::from(kind))
+    fn message(port: u16, kind: ErrorKind) -> String {
+        let binding = Binding { address: [127, 0, 0, 1].into(), transport: Transport::Tcp, port };
+        to_message(binding, &Error::from(kind))
     }
 
     #[test]
-    fn a_low_port_without_permission_says_what_to_do() {
-        let told = explained(80, ErrorKind::PermissionDenied);
+    fn permission_denied_for_a_low_port_suggests_a_fix() {
+        let message = message(80, ErrorKind::PermissionDenied);
         assert!(
-            told.contains("use a port of 1024 or higher, or allow it with sysctl net.ipv4.ip_unprivileged_port_start")
+            message.contains("use port 1024 or higher, or allow it with sysctl net.ipv4.ip_unprivileged_port_start")
         );
     }
 
     #[test]
-    fn a_high_port_without_permission_does_not_talk_of_low_ports() {
-        assert!(!explained(8080, ErrorKind::PermissionDenied).contains("1024"));
+    fn permission_denied_for_a_high_port_does_not_mention_low_ports() {
+        assert!(!message(8080, ErrorKind::PermissionDenied).contains("1024"));
     }
 
     #[test]
-    fn an_address_that_is_not_here_is_said_to_be_so() {
+    fn an_address_of_another_machine_is_reported() {
         let error = tcp(SocketAddr::from(([192, 0, 2, 1], 8080))).unwrap_err();
-        let spot = Spot { address: [192, 0, 2, 1].into(), transport: Transport::Tcp, port: 8080 };
-        assert!(explain(spot, &error).contains("not an address of this machine"), "{error}");
+        let binding = Binding { address: [192, 0, 2, 1].into(), transport: Transport::Tcp, port: 8080 };
+        assert!(to_message(binding, &error).contains("not an address of this machine"), "{error}");
     }
 }

@@ -1,22 +1,22 @@
-//! Buffers for bytes on their way. A connection has one only between reading bytes and having written them.
+//! Buffer pool. A connection holds a buffer only between reading bytes and having written them.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Big enough that a busy connection needs few system calls, small enough to stay in a processor's cache.
+/// Large enough that a busy connection needs few system calls, small enough for the CPU cache.
 const SIZE: usize = 64 * 1024;
-/// So many are kept for the next one, by each thread.
-const KEPT: usize = 16;
+/// Maximum number of spare buffers per thread.
+const MAX_SPARE: usize = 16;
 
 thread_local! {
     static SPARE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of which only what the holder filled in means anything. Goes to the next one who needs it when dropped.
+/// A buffer with unspecified content. Returns to the pool when dropped.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// One that is not in use.
+    /// Takes a spare buffer, or allocates one.
     pub(crate) fn take() -> Buffer {
         let spare = SPARE.with_borrow_mut(Vec::pop);
         Buffer(spare.unwrap_or_else(|| vec![0; SIZE].into_boxed_slice()))
@@ -26,10 +26,10 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        // When a thread ends, its spare ones may be gone already.
+        // When the thread exits, the thread-local pool may be destroyed already.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
-            if spare.len() < KEPT {
+            if spare.len() < MAX_SPARE {
                 spare.push(bytes);
             }
         });
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again() {
+    fn a_dropped_buffer_is_reused() {
         let mut first = Buffer::take();
         first[0] = 7;
         drop(first);

@@ -1,4 +1,4 @@
-//! What a balancer is to be.
+//! Configuration of a load balancer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,41 +6,42 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// A balancer, whole.
+/// Complete configuration of a load balancer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BalancerConfig {
-    /// Where it listens: every listener on each of these.
+pub struct LoadBalancerConfig {
+    /// Addresses to listen on: every listener on each of them.
     pub addresses: Vec<IpAddr>,
-    /// What it listens on.
+    /// Ports to listen on.
     pub listeners: Vec<ListenerConfig>,
-    /// Who may connect; empty means everybody. Others are turned away: a TCP connection is reset, a datagram dropped.
+    /// Allowed client networks; empty allows all. A connection from any other address is reset, a datagram dropped.
     pub allow: Vec<IpNet>,
-    /// How long connections of a removed listener or target may go on.
+    /// Drain timeout: how long connections of a removed listener or target may last.
     pub drain: Duration,
 }
 
-/// One port and what is behind it.
+/// One port and its targets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerConfig {
     /// TCP or UDP.
     pub transport: Transport,
-    /// The port; not 0.
+    /// Port; not 0.
     pub port: u16,
-    /// Who takes the traffic.
+    /// Targets of the traffic.
     pub targets: Vec<Target>,
-    /// How one is picked.
+    /// Load balancing algorithm.
     pub algorithm: Algorithm,
-    /// Connections (or flows) of one client address go to one target, until this long after the last one ended.
+    /// Session affinity by client address: connections (or flows) of one address go to the same target, until this timeout after
+    /// the last one has ended.
     pub affinity: Option<Duration>,
-    /// How targets are asked whether they work; without it all are taken to.
+    /// Health check of the targets; without it, all count as healthy.
     pub health: Option<HealthCheck>,
-    /// What is sent to a target before anything else; for TCP.
+    /// Version of the PROXY protocol header to send to targets; TCP only.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// After this long without a byte either way a connection (or flow) is closed.
+    /// Closes a connection (or flow) after this time without a byte in either direction.
     pub idle_timeout: Duration,
-    /// How long connecting to a target may take before another one is tried.
+    /// Timeout for connecting to a target; then another one is tried.
     pub connect_timeout: Duration,
 }
 
@@ -48,107 +49,109 @@ pub struct ListenerConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Transport {
-    /// Connections.
+    /// TCP connections.
     Tcp,
-    /// Flows: datagrams between one client's address and port and the listener.
+    /// UDP flows: the datagrams between the address and port of a client and the listener.
     Udp,
 }
 
-/// One that takes traffic.
+/// A backend that receives traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Where it listens.
+    /// Address and port of the target.
     pub address: SocketAddr,
-    /// Its share, beside those of the others; 0 gets no new connections.
+    /// Weight relative to the other targets; with 0 it gets no new connections.
     pub weight: u16,
-    /// It keeps the connections that it has and gets no new ones.
+    /// The target keeps its connections and gets no new ones.
     pub draining: bool,
 }
 
-/// How a target is picked among those that are healthy, by their weights.
+/// Load balancing algorithm, applied to the healthy targets by weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Algorithm {
-    /// In turn.
+    /// Weighted round robin.
     #[default]
     RoundRobin,
-    /// The one with the fewest connections.
+    /// Fewest connections relative to the weight.
     LeastConnections,
-    /// By a hash of the client's address, so that most clients keep their target when others come and go.
+    /// Hash of the client address: most clients keep their target when other targets are added or removed.
     SourceHash,
 }
 
-/// How targets are asked whether they work. One that was not asked yet is taken to work, and the first answer counts at
-/// once: a node without a pod says so, and must not get traffic until it has said so several times. If none works, nobody
-/// gets anything: connections are reset and datagrams dropped.
+/// Health check of targets.
 ///
-/// Listeners of a balancer that ask the same thing at the same place ask it once.
+/// A target that has not been checked yet counts as healthy. The first result takes effect at once: a node without a pod fails its
+/// check, and must not get traffic until it has failed `fall` times. If no target is healthy, connections are reset and datagrams
+/// dropped.
+///
+/// Listeners of a load balancer with the same check of the same address share it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCheck {
-    /// What is asked.
+    /// Protocol of the check.
     pub probe: HealthProbe,
-    /// On this port instead of the target's own: the health-check node port.
+    /// Port to check instead of the target's own: the health-check node port.
     pub port: Option<u16>,
-    /// The pause between two questions.
+    /// Interval between two checks.
     pub interval: Duration,
-    /// No answer within this is a failure.
+    /// Timeout of one check.
     pub timeout: Duration,
-    /// So many answers in a row make a target healthy that was not; not 0.
+    /// Number of consecutive successes that make an unhealthy target healthy; not 0.
     pub rise: u32,
-    /// So many failures in a row make it unhealthy that was not; not 0.
+    /// Number of consecutive failures that make a healthy target unhealthy; not 0.
     pub fall: u32,
 }
 
-/// What a health check asks.
+/// Protocol of a health check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HealthProbe {
-    /// Whether a TCP connection can be made.
+    /// Succeeds if a TCP connection can be established.
     Tcp,
-    /// Whether `GET path` is answered with a status from 200 to 399.
+    /// Succeeds if the response to `GET path` has a status from 200 to 399.
     Http {
-        /// The path.
+        /// Path of the request.
         path: String,
     },
 }
 
-/// A version of the PROXY protocol.
+/// Version of the PROXY protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyProtocol {
-    /// A line of text.
+    /// Text header.
     V1,
-    /// Binary.
+    /// Binary header.
     V2,
 }
 
-/// What a data plane may use.
+/// Resource limits of a data plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections at once, of all balancers. Where the process may not have two open files for each, it is as many as it may.
-    /// When all are taken, each load balancer and each client address has a fair share.
+    /// Maximum number of concurrent TCP connections of all load balancers. It is lowered if the process may not have two open files
+    /// for each. At the limit, each load balancer and each client address has a fair share.
     pub connections: usize,
-    /// When all connections are taken, one that has been silent for this long makes room for another.
-    pub yield_after: Duration,
-    /// UDP flows at once, per listener; the longest silent one makes room.
+    /// At the connection limit, a connection that has been idle for this long is evicted for a new one.
+    pub evict_idle_after: Duration,
+    /// Maximum number of UDP flows per listener; at the limit, the flow that has been idle longest is evicted.
     pub flows: usize,
-    /// Client addresses whose target is remembered, per listener.
+    /// Maximum number of session affinity entries per listener.
     pub affinity_entries: usize,
-    /// How many threads carry traffic beside the runtime's own; 0 carries it on the runtime.
+    /// Number of dedicated threads for traffic; 0 handles it on the caller's runtime.
     pub threads: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        let yield_after = Duration::from_secs(10);
-        Limits { connections: 20_000, yield_after, flows: 10_000, affinity_entries: 100_000, threads: 0 }
+        let evict_idle_after = Duration::from_secs(10);
+        Limits { connections: 20_000, evict_idle_after, flows: 10_000, affinity_entries: 100_000, threads: 0 }
     }
 }
 
 impl ListenerConfig {
-    /// A listener with these targets and everything else as it usually is.
+    /// Creates a listener with these targets and default settings.
     pub fn new(transport: Transport, port: u16, targets: Vec<Target>) -> ListenerConfig {
         let idle = if transport == Transport::Tcp { 3600 } else { 60 };
         ListenerConfig {
@@ -166,7 +169,7 @@ impl ListenerConfig {
 }
 
 impl Target {
-    /// A target with a weight of 1.
+    /// Creates a target with weight 1.
     pub fn new(address: SocketAddr) -> Target {
         Target { address, weight: 1, draining: false }
     }

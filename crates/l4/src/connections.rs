@@ -1,8 +1,8 @@
-//! The open TCP connections of a frontend, so that they can be ended from outside.
+//! Open TCP connections of a frontend.
 //!
-//! A connection's task does nothing but wait for bytes and move them: it has no timer and waits for no signal. Whether it
-//! idles too long, or its target or listener is gone, is found out by one sweep over all connections a few times a second
-//! ([`Connections::sweep`]), which ends the tasks it has to. This keeps an idle connection small and a busy one quick.
+//! The task of a connection only copies bytes: it has no timer and waits for no signal. A sweep over all connections a few times a
+//! second ([`Connections::sweep`]) aborts the tasks whose idle timeout has expired or whose target was removed. This keeps an idle
+//! connection small and a busy one fast.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The open connections of one frontend.
+/// Open connections of one frontend.
 #[derive(Default)]
 pub(crate) struct Connections {
-    inside: Mutex<Inside>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct State {
     open: HashMap<u64, Entry>,
     next: u64,
     closed: bool,
@@ -29,141 +29,145 @@ struct Inside {
 struct Entry {
     task: AbortHandle,
     progress: Arc<Progress>,
-    /// The bytes that had moved when something last had changed, and when that was seen.
-    seen: u64,
-    since: Instant,
+    /// Byte count at the last observed change, and the time of that observation.
+    last_bytes: u64,
+    last_change: Instant,
 }
 
-/// What the task of a connection tells about it.
+/// Progress of a connection, updated by its task.
 pub(crate) struct Progress {
-    moved: AtomicU64,
+    bytes: AtomicU64,
     idle_timeout: Duration,
     began: Instant,
-    /// Milliseconds after the beginning at which a sweep last found that bytes had moved.
+    /// Time at which a sweep last observed new bytes, in milliseconds after `began`.
     active: AtomicU64,
-    /// Set once the connection stands: is cancelled when its target is gone.
+    /// Set once the connection is established; cancelled when its target is removed.
     closed: OnceLock<CancellationToken>,
 }
 
 impl Progress {
-    /// Of a connection that has no target yet.
+    /// Creates the progress of a connection that has no target yet.
     pub(crate) fn new(idle_timeout: Duration) -> Progress {
-        let (moved, active) = (AtomicU64::new(0), AtomicU64::new(0));
-        Progress { moved, idle_timeout, began: Instant::now(), active, closed: OnceLock::new() }
+        let (bytes, active) = (AtomicU64::new(0), AtomicU64::new(0));
+        Progress { bytes, idle_timeout, began: Instant::now(), active, closed: OnceLock::new() }
     }
 
-    /// How long nothing has moved.
-    pub(crate) fn silent(&self, now: Instant) -> Duration {
+    /// Returns the time since bytes were last observed.
+    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         let active = Duration::from_millis(self.active.load(Ordering::Relaxed));
         now.saturating_duration_since(self.began).saturating_sub(active)
     }
 
-    fn note_activity(&self, now: Instant) {
+    fn record_activity(&self, now: Instant) {
         let active = now.saturating_duration_since(self.began).as_millis();
         self.active.store(u64::try_from(active).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The connection stands, until it idles too long or this is cancelled.
+    /// Marks the connection as established. It is closed when `closed` is cancelled.
     pub(crate) fn established(&self, closed: CancellationToken) {
-        // Counts as something that happened, so that the time to connect is not taken for idling.
-        self.moved(1);
+        // Counts as activity, so that the idle timeout starts now and not before connecting.
+        self.add_bytes(1);
         let _ = self.closed.set(closed);
     }
 
-    /// So many bytes went on, either way.
-    pub(crate) fn moved(&self, bytes: u64) {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds bytes copied in either direction.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 impl Connections {
-    /// Enters the task that `spawn` starts, unless all were closed. It is handed its number, with which it has to
-    /// [`leave`](Connections::leave).
-    pub(crate) fn enter(&self, progress: Arc<Progress>, spawn: impl FnOnce(u64) -> AbortHandle) {
-        // Started under the lock: a task that ends at once then leaves after it was entered, not before.
-        let mut inside = self.inside();
-        if inside.closed {
+    /// Spawns and registers a task, unless [`close`](Connections::close) was called. `spawn` gets the number of the connection,
+    /// with which the task has to [`remove`](Connections::remove) itself.
+    pub(crate) fn insert(&self, progress: Arc<Progress>, spawn: impl FnOnce(u64) -> AbortHandle) {
+        // Spawned under the lock, so that a task that ends at once removes itself after it was inserted, not before.
+        let mut state = self.state();
+        if state.closed {
             return;
         }
-        inside.next += 1;
-        let number = inside.next;
-        let entry = Entry { task: spawn(number), progress, seen: 0, since: Instant::now() };
-        inside.open.insert(number, entry);
+        state.next += 1;
+        let number = state.next;
+        let entry = Entry { task: spawn(number), progress, last_bytes: 0, last_change: Instant::now() };
+        state.open.insert(number, entry);
     }
 
-    /// The task of this number has ended.
-    pub(crate) fn leave(&self, number: u64) {
-        self.inside().open.remove(&number);
+    /// Removes the connection of this number.
+    pub(crate) fn remove(&self, number: u64) {
+        self.state().open.remove(&number);
     }
 
-    /// Ends those that idled too long or whose target is gone. Tells how many idled.
+    /// Aborts connections whose idle timeout has expired or whose target was removed. Returns the number of idle timeouts.
     pub(crate) fn sweep(&self, now: Instant) -> u64 {
         let (mut idled, mut ended) = (0, Vec::new());
-        self.inside().open.retain(|_, entry| match entry.verdict(now) {
-            Verdict::Stays => true,
-            Verdict::Ended => false,
-            verdict => {
-                idled += u64::from(verdict == Verdict::Idled);
+        self.state().open.retain(|_, entry| match entry.outcome(now) {
+            Outcome::Keep => true,
+            Outcome::Finished => false,
+            outcome => {
+                idled += u64::from(outcome == Outcome::IdleTimeout);
                 ended.push(entry.task.clone());
                 false
             }
         });
-        end(ended);
+        abort(ended);
         idled
     }
 
-    /// Ends all, also those that were about to come.
+    /// Aborts all connections, and rejects new ones.
     pub(crate) fn close(&self) {
-        end(self.close_inside());
+        abort(self.close_all());
     }
 
-    fn close_inside(&self) -> Vec<AbortHandle> {
-        let mut inside = self.inside();
-        inside.closed = true;
-        inside.open.drain().map(|(_, entry)| entry.task).collect()
+    fn close_all(&self) -> Vec<AbortHandle> {
+        let mut state = self.state();
+        state.closed = true;
+        state.open.drain().map(|(_, entry)| entry.task).collect()
     }
 
-    /// Whether none is open.
+    /// Returns whether no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
-        self.inside().open.is_empty()
+        self.state().open.is_empty()
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Not under the lock: if its runtime is gone, a task may be dropped here and now, and leaves as it is dropped.
-fn end(tasks: Vec<AbortHandle>) {
+/// Aborts the tasks. Must not run under the lock: if its runtime is gone, a task is dropped right here, and removes itself.
+fn abort(tasks: Vec<AbortHandle>) {
     for task in tasks {
         task.abort();
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Stays,
-    Idled,
-    TargetGone,
-    /// Its task was dropped before it ran.
-    Ended,
+enum Outcome {
+    Keep,
+    IdleTimeout,
+    TargetRemoved,
+    /// The task was dropped before it ran.
+    Finished,
 }
 
 impl Entry {
-    fn verdict(&mut self, now: Instant) -> Verdict {
+    fn outcome(&mut self, now: Instant) -> Outcome {
         if self.task.is_finished() {
-            return Verdict::Ended;
+            return Outcome::Finished;
         }
-        let Some(closed) = self.progress.closed.get() else { return Verdict::Stays };
+        let Some(closed) = self.progress.closed.get() else { return Outcome::Keep };
         if closed.is_cancelled() {
-            return Verdict::TargetGone;
+            return Outcome::TargetRemoved;
         }
-        let moved = self.progress.moved.load(Ordering::Relaxed);
-        if moved != self.seen {
-            (self.seen, self.since) = (moved, now);
-            self.progress.note_activity(now);
+        let bytes = self.progress.bytes.load(Ordering::Relaxed);
+        if bytes != self.last_bytes {
+            (self.last_bytes, self.last_change) = (bytes, now);
+            self.progress.record_activity(now);
         }
-        if now.duration_since(self.since) >= self.progress.idle_timeout { Verdict::Idled } else { Verdict::Stays }
+        if now.duration_since(self.last_change) >= self.progress.idle_timeout {
+            Outcome::IdleTimeout
+        } else {
+            Outcome::Keep
+        }
     }
 }
 
@@ -173,20 +177,20 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(10);
 
-    fn entered(connections: &Arc<Connections>) -> (Arc<Progress>, CancellationToken) {
+    fn inserted(connections: &Arc<Connections>) -> (Arc<Progress>, CancellationToken) {
         let (progress, closed) = (Arc::new(Progress::new(IDLE)), CancellationToken::new());
-        connections.enter(Arc::clone(&progress), |_| tokio::spawn(std::future::pending::<()>()).abort_handle());
+        connections.insert(Arc::clone(&progress), |_| tokio::spawn(std::future::pending::<()>()).abort_handle());
         (progress, closed)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_moves_bytes_stays_and_one_that_idles_is_ended() {
+    async fn an_active_connection_is_kept_and_an_idle_one_is_aborted() {
         let connections = Arc::new(Connections::default());
-        let (busy, closed) = entered(&connections);
+        let (busy, closed) = inserted(&connections);
         busy.established(closed.clone());
         assert_eq!(connections.sweep(Instant::now()), 0);
         tokio::time::advance(IDLE / 2).await;
-        busy.moved(1);
+        busy.add_bytes(1);
         assert_eq!(connections.sweep(Instant::now()), 0);
         tokio::time::advance(IDLE / 2).await;
         assert_eq!(connections.sweep(Instant::now()), 0);
@@ -196,18 +200,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_still_connecting_does_not_idle() {
+    async fn the_idle_timeout_does_not_apply_while_connecting() {
         let connections = Arc::new(Connections::default());
-        let _connecting = entered(&connections);
+        let _connecting = inserted(&connections);
         tokio::time::advance(IDLE * 3).await;
         assert_eq!(connections.sweep(Instant::now()), 0);
         assert!(!connections.is_empty());
     }
 
     #[tokio::test]
-    async fn one_whose_target_is_gone_is_ended_and_has_not_idled() {
+    async fn a_connection_of_a_removed_target_is_aborted_and_not_counted_as_idle() {
         let connections = Arc::new(Connections::default());
-        let (progress, closed) = entered(&connections);
+        let (progress, closed) = inserted(&connections);
         progress.established(closed.clone());
         closed.cancel();
         assert_eq!(connections.sweep(Instant::now()), 0);

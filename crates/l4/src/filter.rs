@@ -1,20 +1,20 @@
-//! Who may connect.
+//! Source filter: client networks that may connect.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// The length of `::ffff:0:0/96`, in which IPv4 addresses appear on an IPv6 socket.
-const MAPPED: u8 = 96;
+/// Prefix length of `::ffff:0:0/96`, the IPv4-mapped addresses on an IPv6 socket.
+const MAPPED_PREFIX: u8 = 96;
 
-/// Ranges of addresses that may connect. With none, everybody may.
+/// Networks whose clients may connect. An empty list allows all clients.
 ///
-/// An IPv4 client that comes in on an IPv6 socket (`::ffff:192.0.2.1`) is the IPv4 client that it is, so `::/0` alone lets no
-/// IPv4 client in. Ranges written in that form count for IPv4 likewise.
+/// An IPv4 client on an IPv6 socket (`::ffff:192.0.2.1`) counts as IPv4, so `::/0` alone allows no IPv4 client. Networks in
+/// IPv4-mapped form count as IPv4 as well.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SourceFilter {
     open: bool,
-    /// Apart from one another and in order, so that one search finds the only one that can contain an address.
+    /// Disjoint and sorted, so that a binary search finds the only network that can contain an address.
     v4: Vec<Ipv4Net>,
     v6: Vec<Ipv6Net>,
 }
@@ -55,10 +55,10 @@ impl SourceFilter {
     }
 }
 
-/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+/// Converts an IPv4-mapped network: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 fn unmapped(range: IpNet) -> IpNet {
     let IpNet::V6(v6) = range else { return range };
-    let v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED));
+    let v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED_PREFIX));
     v4.and_then(|(address, length)| Ipv4Net::new(address, length).ok()).map_or(range, IpNet::V4)
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_let_in_whom_they_contain() {
+    fn a_client_is_allowed_if_a_network_contains_it() {
         let cases: &[(&[&str], &str, bool)] = &[
             (&[], "192.0.2.1", true),
             (&[], "2001:db8::1", true),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_client_is_one_on_an_ipv6_socket_too() {
+    fn an_ipv4_mapped_client_counts_as_ipv4() {
         let cases: &[(&[&str], &str, bool)] = &[
             (&["192.0.2.0/24"], "::ffff:192.0.2.1", true),
             (&["192.0.2.0/24"], "::ffff:192.0.3.1", false),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn any_range() -> impl Strategy<Value = IpNet> {
-        // Few bits differ, so that ranges touch, overlap and contain each other.
+        // Few bits differ, so that networks touch, overlap and contain each other.
         let v4 = (0..16u32, 24..=32u8).prop_map(|(n, length)| Ipv4Net::new((n * 16).into(), length).unwrap().into());
         let v6 = (0..16u128, 120..=128u8).prop_map(|(n, length)| Ipv6Net::new((n * 16).into(), length).unwrap().into());
         prop_oneof![v4, v6]
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_says_what_asking_each_range_would(ranges in prop::collection::vec(any_range(), 1..30), n in 0..300u32) {
+        fn the_filter_agrees_with_a_linear_search(ranges in prop::collection::vec(any_range(), 1..30), n in 0..300u32) {
             let filter = SourceFilter::new(&ranges);
             for client in [IpAddr::V4(n.into()), IpAddr::V6(u128::from(n).into())] {
                 prop_assert_eq!(filter.allows(client), ranges.iter().any(|range| range.contains(&client)));

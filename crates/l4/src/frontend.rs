@@ -1,4 +1,4 @@
-//! One address and port at which clients arrive: its rules, which may change at any time, and its counters.
+//! A frontend: one address and port for clients, with settings that may change at any time, and counters.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,38 +12,38 @@ use crate::filter::SourceFilter;
 use crate::pool::Pool;
 use crate::{Counters, ProxyProtocol};
 
-/// One address and port.
+/// One address and port for clients.
 pub(crate) struct Frontend {
-    /// Where clients arrive.
+    /// Address and port that clients connect to.
     pub(crate) address: SocketAddr,
-    /// The load balancer that it belongs to.
+    /// ID of the load balancer.
     pub(crate) owner: u64,
-    /// What went through.
-    pub(crate) counters: Tally,
-    /// Cancelled when nothing new is let in any more.
+    /// Traffic counters.
+    pub(crate) counters: FrontendCounters,
+    /// Cancelled to stop accepting connections and flows.
     pub(crate) stop: CancellationToken,
-    /// The TCP connections that are open.
+    /// Open TCP connections.
     pub(crate) connections: Connections,
-    rules: RwLock<Arc<Rules>>,
+    settings: RwLock<Arc<Settings>>,
 }
 
-/// What holds for connections and flows that begin now.
-pub(crate) struct Rules {
-    /// Who takes the traffic.
+/// Settings of new connections and flows.
+pub(crate) struct Settings {
+    /// Targets of the traffic.
     pub(crate) pool: Arc<Pool>,
-    /// Who may connect.
+    /// Allowed clients.
     pub(crate) filter: Arc<SourceFilter>,
-    /// What is sent to a target first.
+    /// PROXY protocol header to send to targets.
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
-    /// How long nothing may happen.
+    /// Maximum time without a byte in either direction.
     pub(crate) idle_timeout: Duration,
-    /// How long connecting to one target may take.
+    /// Timeout for connecting to one target.
     pub(crate) connect_timeout: Duration,
 }
 
-/// The counters of a frontend.
+/// Traffic counters of a frontend.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct FrontendCounters {
     pub(crate) accepted: Count,
     pub(crate) open: Count,
     pub(crate) denied: Count,
@@ -54,51 +54,51 @@ pub(crate) struct Tally {
     pub(crate) bytes_out: Count,
 }
 
-/// A number that many threads count.
+/// A counter shared by threads.
 #[derive(Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Frontend {
-    /// One at which nobody has arrived yet.
-    pub(crate) fn new(address: SocketAddr, owner: u64, rules: Rules) -> Frontend {
+    /// Creates a frontend without connections.
+    pub(crate) fn new(address: SocketAddr, owner: u64, settings: Settings) -> Frontend {
         Frontend {
             address,
             owner,
-            counters: Tally::default(),
+            counters: FrontendCounters::default(),
             stop: CancellationToken::new(),
             connections: Connections::default(),
-            rules: RwLock::new(Arc::new(rules)),
+            settings: RwLock::new(Arc::new(settings)),
         }
     }
 
-    /// What holds now.
-    pub(crate) fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the current settings.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who takes the traffic now.
+    /// Returns the current pool.
     pub(crate) fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.rules().pool)
+        Arc::clone(&self.settings().pool)
     }
 
-    /// Who may connect now.
+    /// Returns the current source filter.
     pub(crate) fn filter(&self) -> Arc<SourceFilter> {
-        Arc::clone(&self.rules().filter)
+        Arc::clone(&self.settings().filter)
     }
 
-    /// How long nothing may happen.
-    pub(crate) fn idle(&self) -> Duration {
-        self.rules().idle_timeout
+    /// Returns the current idle timeout.
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        self.settings().idle_timeout
     }
 
-    /// From now on these hold.
-    pub(crate) fn set_rules(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    /// Replaces the settings; existing connections keep theirs.
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 }
 
-impl Tally {
-    /// What was counted so far.
+impl FrontendCounters {
+    /// Returns the current values.
     pub(crate) fn read(&self) -> Counters {
         Counters {
             accepted: self.accepted.get(),

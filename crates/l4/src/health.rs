@@ -1,17 +1,17 @@
-//! Whether targets work: who is asked, how often, and what is made of the answers.
+//! Health checks of targets.
 //!
 //! ```text
-//!  set(listeners) ──► questions: where, what, how often ──► one task each ──► ask ──► Verdict ◄── pools read it
-//!                     (listeners with the same ones share them)
+//!  set(listeners) ──► check keys: address, probe, interval ──► one task each ──► probe ──► HealthState ◄── read by pools
+//!                     (shared by listeners with the same key)
 //! ```
 //!
-//! * A target that nobody has asked yet is taken to work; else a balancer would refuse everybody for its first moments. The
-//!   first answer counts at once, whatever it is, so that a node without a pod (policy Local) is not sent traffic until it
-//!   has failed several times. From then on it takes `rise` answers or `fall` failures in a row to change.
-//! * A balancer with ten ports and one health-check node port asks each node once per interval, not ten times.
-//! * Questions that begin together are spread a little, so that a hundred nodes are not asked in the same instant. After
-//!   that each keeps its own rhythm.
-//! * A question that stays, or whose timing alone changes, keeps what is known.
+//! * A target that has not been checked yet counts as healthy; otherwise a new load balancer would reject its first clients. The
+//!   first result takes effect at once, so that a node without a pod (`externalTrafficPolicy: Local`) does not get traffic until it
+//!   has failed several times. After that it takes `rise` successes or `fall` failures in a row to change the state.
+//! * A load balancer with ten ports and one health-check node port probes each node once per interval, not ten times.
+//! * The first probes of new checks are spread out, so that a hundred nodes are not probed at the same instant. After that each
+//!   check keeps its own schedule.
+//! * A check keeps its state when a new configuration leaves it as it is or changes only its timing.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,42 +22,42 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::probe::{Ask, ProbeError, Sockets};
+use crate::probe::{ProbeError, Prober, SocketProber};
 use crate::{Health, HealthCheck, HealthProbe, ListenerConfig};
 
-/// How far apart the first of several new questions are asked.
-const SPREAD: Duration = Duration::from_millis(10);
+/// Interval between the first probes of checks that start together.
+const START_SPREAD: Duration = Duration::from_millis(10);
 
-/// No question is asked more often than this, whatever a configuration says.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+/// Minimum interval between two probes, whatever the configuration says.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The questions of one balancer. When it is dropped, nobody is asked any more.
+/// Health checks of one load balancer. Dropping it stops them.
 #[derive(Debug, Default)]
-pub(crate) struct HealthChecks<A = Sockets> {
-    ask: A,
-    asked: HashMap<Question, Asking>,
+pub(crate) struct HealthChecks<A = SocketProber> {
+    prober: A,
+    running: HashMap<CheckKey, RunningCheck>,
 }
 
-/// What is known about a target. Read for every new connection, written by one task.
+/// Health of a target. Read for every new connection, written by one task.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct HealthState {
     /// A [`Health`], as a number.
     health: AtomicU8,
-    /// How many answers in a row spoke against it.
-    against: AtomicU32,
+    /// Number of consecutive results that contradict `health`.
+    contrary: AtomicU32,
 }
 
-/// Something that is asked again and again.
+/// Identifies a check: address and settings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Question {
+struct CheckKey {
     at: SocketAddr,
     check: HealthCheck,
 }
 
-/// A question and the task that asks it.
+/// State of a check and the task that runs it.
 #[derive(Debug)]
-struct Asking {
-    verdict: Arc<Verdict>,
+struct RunningCheck {
+    state: Arc<HealthState>,
     task: JoinHandle<()>,
 }
 
@@ -69,95 +69,97 @@ impl HealthChecks {
     }
 }
 
-impl<A: Ask> HealthChecks<A> {
-    /// From now on the targets of these listeners are asked, and nobody else. Must be called on a Tokio runtime.
+impl<A: Prober> HealthChecks<A> {
+    /// Starts the checks of these listeners and stops all others. Must be called on a Tokio runtime.
     pub(crate) fn set(&mut self, listeners: &[ListenerConfig]) {
-        let mut before = std::mem::take(&mut self.asked);
-        let known: HashMap<_, _> = before.iter().map(|(old, asking)| (old.thing(), asking.verdict.copy())).collect();
+        let mut before = std::mem::take(&mut self.running);
+        let known: HashMap<_, _> = before.iter().map(|(old, check)| (old.probe_key(), check.state.copy())).collect();
         let mut new = 0;
-        for question in listeners.iter().flat_map(questions) {
-            if self.asked.contains_key(&question) {
+        for key in listeners.iter().flat_map(check_keys) {
+            if self.running.contains_key(&key) {
                 continue;
             }
-            let asking = before.remove(&question).unwrap_or_else(|| {
-                let verdict = known.get(&question.thing()).map(Verdict::copy).unwrap_or_default();
-                let delay = phase(new, question.check.interval);
+            let check = before.remove(&key).unwrap_or_else(|| {
+                let state = known.get(&key.probe_key()).map(HealthState::copy).unwrap_or_default();
+                let delay = first_delay(new, key.check.interval);
                 new += 1;
-                self.begin(question.clone(), verdict, delay)
+                self.start(key.clone(), state, delay)
             });
-            self.asked.insert(question, asking);
+            self.running.insert(key, check);
         }
     }
 
-    /// What is known about a target. Without a check, or if [`HealthChecks::set`] was not told about it, that is nothing.
-    pub(crate) fn verdict(&self, check: Option<&HealthCheck>, target: SocketAddr) -> Arc<Verdict> {
-        let asking = check.and_then(|check| self.asked.get(&Question::new(check, target)));
-        asking.map(|asking| asking.verdict.clone()).unwrap_or_default()
+    /// Returns the health of a target; [`Health::Unknown`] without a running check.
+    pub(crate) fn state(&self, check: Option<&HealthCheck>, target: SocketAddr) -> Arc<HealthState> {
+        let check = check.and_then(|check| self.running.get(&CheckKey::new(check, target)));
+        check.map(|check| check.state.clone()).unwrap_or_default()
     }
 
-    fn begin(&self, question: Question, verdict: Verdict, delay: Duration) -> Asking {
-        let verdict = Arc::new(verdict);
-        let task = tokio::spawn(keep_asking(self.ask.clone(), question, verdict.clone(), delay));
-        Asking { verdict, task }
+    fn start(&self, key: CheckKey, state: HealthState, delay: Duration) -> RunningCheck {
+        let state = Arc::new(state);
+        let task = tokio::spawn(run_check(self.prober.clone(), key, state.clone(), delay));
+        RunningCheck { state, task }
     }
 }
 
-/// What a listener wants asked.
-fn questions(listener: &ListenerConfig) -> impl Iterator<Item = Question> {
+/// Returns the check of each target of a listener.
+fn check_keys(listener: &ListenerConfig) -> impl Iterator<Item = CheckKey> {
     let targets = listener.health.iter().flat_map(|check| listener.targets.iter().map(move |target| (check, target)));
-    targets.map(|(check, target)| Question::new(check, target.address))
+    targets.map(|(check, target)| CheckKey::new(check, target.address))
 }
 
-/// When the first of an interval's questions is asked.
-fn phase(place: u32, interval: Duration) -> Duration {
-    let interval = interval.max(SHORTEST_INTERVAL).as_nanos();
-    let after = SPREAD.as_nanos().saturating_mul(u128::from(place)) % interval;
+/// Returns the delay of the first probe of the `index`th new check.
+fn first_delay(index: u32, interval: Duration) -> Duration {
+    let interval = interval.max(MIN_INTERVAL).as_nanos();
+    let after = START_SPREAD.as_nanos().saturating_mul(u128::from(index)) % interval;
     Duration::from_nanos(u64::try_from(after).unwrap_or(0))
 }
 
-async fn keep_asking<A: Ask>(ask: A, question: Question, verdict: Arc<Verdict>, delay: Duration) {
-    let mut ticks = interval_at(Instant::now() + delay, question.check.interval.max(SHORTEST_INTERVAL));
-    // After a slow answer the next question waits for its time; it is not asked twice at once to catch up.
+async fn run_check<A: Prober>(prober: A, key: CheckKey, state: Arc<HealthState>, delay: Duration) {
+    let mut ticks = interval_at(Instant::now() + delay, key.check.interval.max(MIN_INTERVAL));
+    // A slow probe delays the next one; there is no burst to catch up.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let asked = timeout(question.check.timeout, ask.ask(question.at, &question.check.probe)).await;
-        let answer = asked.unwrap_or(Err(ProbeError::NoAnswer));
-        if verdict.note(answer.is_ok(), &question.check) {
-            question.tell(&answer);
+        let result = timeout(key.check.timeout, prober.probe(key.at, &key.check.probe)).await;
+        let result = result.unwrap_or(Err(ProbeError::Timeout));
+        if state.record(result.is_ok(), &key.check) {
+            key.log_change(&result);
         }
     }
 }
 
-// === impl Question ===
+// === impl CheckKey ===
 
-impl Question {
-    fn new(check: &HealthCheck, target: SocketAddr) -> Question {
+impl CheckKey {
+    fn new(check: &HealthCheck, target: SocketAddr) -> CheckKey {
         let at = SocketAddr::new(target.ip(), check.port.unwrap_or(target.port()));
-        // Where is said already. Two listeners on different node ports ask the same thing if they ask a third port.
-        Question { at, check: HealthCheck { port: None, ..check.clone() } }
+        // The port is in `at` already. Two listeners on different node ports that check the same third port share the check.
+        CheckKey { at, check: HealthCheck { port: None, ..check.clone() } }
     }
 
-    /// What is asked, whatever is made of the answers and however often. What is known about it survives changes of those.
-    fn thing(&self) -> (SocketAddr, HealthProbe) {
+    /// Returns address and probe, without timing and thresholds. Checks that differ only in those share their state.
+    fn probe_key(&self) -> (SocketAddr, HealthProbe) {
         (self.at, self.check.probe.clone())
     }
 
-    fn tell(&self, answer: &Result<(), ProbeError>) {
-        let asked = match &self.check.probe {
-            HealthProbe::Tcp => "a connection",
+    fn log_change(&self, result: &Result<(), ProbeError>) {
+        let probe = match &self.check.probe {
+            HealthProbe::Tcp => "TCP connection",
             HealthProbe::Http { path } => path,
         };
-        match answer {
-            Ok(()) => tracing::info!(target = %self.at, asked, "target is healthy"),
-            Err(why) => tracing::info!(target = %self.at, asked, %why, "target is unhealthy and gets nothing new"),
+        match result {
+            Ok(()) => tracing::info!(target = %self.at, probe, "target is healthy"),
+            Err(error) => {
+                tracing::info!(target = %self.at, probe, %error, "target is unhealthy and gets no new connections")
+            }
         }
     }
 }
 
-// === impl Verdict ===
+// === impl HealthState ===
 
-impl Verdict {
+impl HealthState {
     pub(crate) fn health(&self) -> Health {
         match self.health.load(Ordering::Relaxed) {
             0 => Health::Unknown,
@@ -166,41 +168,41 @@ impl Verdict {
         }
     }
 
-    /// An answer came. Says whether it changed the verdict.
-    pub(crate) fn note(&self, works: bool, check: &HealthCheck) -> bool {
+    /// Records a result. Returns whether the health has changed.
+    pub(crate) fn record(&self, healthy: bool, check: &HealthCheck) -> bool {
         let needed = match self.health() {
             Health::Unknown => 1,
-            Health::Healthy if works => return self.confirm(),
-            Health::Unhealthy if !works => return self.confirm(),
+            Health::Healthy if healthy => return self.confirm(),
+            Health::Unhealthy if !healthy => return self.confirm(),
             Health::Healthy => check.fall,
             Health::Unhealthy => check.rise,
         };
-        let against = self.against.load(Ordering::Relaxed).saturating_add(1);
-        if against < needed {
-            self.against.store(against, Ordering::Relaxed);
+        let contrary = self.contrary.load(Ordering::Relaxed).saturating_add(1);
+        if contrary < needed {
+            self.contrary.store(contrary, Ordering::Relaxed);
             return false;
         }
-        self.against.store(0, Ordering::Relaxed);
-        self.health.store(if works { 1 } else { 2 }, Ordering::Relaxed);
+        self.contrary.store(0, Ordering::Relaxed);
+        self.health.store(if healthy { 1 } else { 2 }, Ordering::Relaxed);
         true
     }
 
     fn confirm(&self) -> bool {
-        self.against.store(0, Ordering::Relaxed);
+        self.contrary.store(0, Ordering::Relaxed);
         false
     }
 
-    fn copy(&self) -> Verdict {
-        Verdict {
+    fn copy(&self) -> HealthState {
+        HealthState {
             health: self.health.load(Ordering::Relaxed).into(),
-            against: self.against.load(Ordering::Relaxed).into(),
+            contrary: self.contrary.load(Ordering::Relaxed).into(),
         }
     }
 }
 
-// === impl Asking ===
+// === impl RunningCheck ===
 
-impl Drop for Asking {
+impl Drop for RunningCheck {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -217,23 +219,23 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
-    /// Writes down who was asked and when, and answers what it is told to.
+    /// Records probes and returns configured results.
     #[derive(Debug, Clone, Default)]
-    struct Fake(Arc<Mutex<Notes>>);
+    struct Fake(Arc<Mutex<Log>>);
 
     #[derive(Debug, Default)]
-    struct Notes {
-        asked: Vec<(SocketAddr, Instant)>,
+    struct Log {
+        probes: Vec<(SocketAddr, Instant)>,
         broken: Vec<SocketAddr>,
         silent: Vec<SocketAddr>,
     }
 
-    impl Ask for Fake {
-        async fn ask(&self, at: SocketAddr, _: &HealthProbe) -> Result<(), ProbeError> {
+    impl Prober for Fake {
+        async fn probe(&self, at: SocketAddr, _: &HealthProbe) -> Result<(), ProbeError> {
             let (broken, silent) = {
-                let mut notes = self.0.lock().unwrap();
-                notes.asked.push((at, Instant::now()));
-                (notes.broken.contains(&at), notes.silent.contains(&at))
+                let mut log = self.0.lock().unwrap();
+                log.probes.push((at, Instant::now()));
+                (log.broken.contains(&at), log.silent.contains(&at))
             };
             if silent {
                 std::future::pending::<()>().await;
@@ -244,10 +246,10 @@ mod tests {
 
     impl Fake {
         fn checks(&self) -> HealthChecks<Fake> {
-            HealthChecks { ask: self.clone(), asked: HashMap::new() }
+            HealthChecks { prober: self.clone(), running: HashMap::new() }
         }
         fn take(&self) -> Vec<(SocketAddr, Instant)> {
-            std::mem::take(&mut self.0.lock().unwrap().asked)
+            std::mem::take(&mut self.0.lock().unwrap().probes)
         }
         fn break_down(&self, at: SocketAddr) {
             self.0.lock().unwrap().broken.push(at);
@@ -272,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_a_row_make_the_verdict() {
+    fn consecutive_results_change_the_health() {
         use Health::{Healthy, Unhealthy};
-        // What comes in (+ works, - does not), and the verdict after it. rise 2, fall 3.
+        // Results (+ success, - failure), and the health after them. rise 2, fall 3.
         let cases = [
             ("+", Healthy),
             ("-", Unhealthy),
@@ -287,54 +289,54 @@ mod tests {
             ("-++--", Healthy),
             ("+---++", Healthy),
         ];
-        for (answers, expected) in cases {
-            let verdict = Verdict::default();
-            assert_eq!(verdict.health(), Health::Unknown);
-            for answer in answers.chars() {
-                verdict.note(answer == '+', &check(None));
+        for (results, expected) in cases {
+            let state = HealthState::default();
+            assert_eq!(state.health(), Health::Unknown);
+            for result in results.chars() {
+                state.record(result == '+', &check(None));
             }
-            assert_eq!(verdict.health(), expected, "{answers}");
+            assert_eq!(state.health(), expected, "{results}");
         }
     }
 
     #[test]
-    fn a_rise_or_fall_of_0_is_one_of_1() {
+    fn a_rise_or_fall_of_0_counts_as_1() {
         let check = HealthCheck { rise: 0, fall: 0, ..check(None) };
-        let verdict = Verdict::default();
-        for works in [true, false, true] {
-            assert!(verdict.note(works, &check));
+        let state = HealthState::default();
+        for healthy in [true, false, true] {
+            assert!(state.record(healthy, &check));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ten_ports_with_one_health_check_port_ask_each_node_once_per_interval() {
+    async fn ten_ports_with_one_health_check_port_probe_each_node_once_per_interval() {
         let (fake, mut listeners) = (Fake::default(), Vec::new());
         listeners.extend((1..=10).map(|port| listener(port, 3, check(Some(32000)))));
-        // One that has that port for its own.
+        // A listener whose targets have that port as their own.
         listeners.push(listener(2000, 3, check(None)));
         let mut checks = fake.checks();
         checks.set(&listeners);
         for _ in 0..3 {
             sleep(INTERVAL).await;
-            let mut asked: Vec<_> = fake.take().into_iter().map(|(at, _)| at).collect();
-            asked.sort();
-            assert_eq!(asked, (0..3).map(|n| node(n, 32000)).collect::<Vec<_>>());
+            let mut probe: Vec<_> = fake.take().into_iter().map(|(at, _)| at).collect();
+            probe.sort();
+            assert_eq!(probe, (0..3).map(|n| node(n, 32000)).collect::<Vec<_>>());
         }
         assert!(Arc::ptr_eq(
-            &checks.verdict(Some(&check(Some(32000))), node(1, 30001)),
-            &checks.verdict(Some(&check(Some(32000))), node(1, 30002)),
+            &checks.state(Some(&check(Some(32000))), node(1, 30001)),
+            &checks.state(Some(&check(Some(32000))), node(1, 30002)),
         ));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hundred_nodes_are_not_asked_in_the_same_instant_and_keep_their_rhythm() {
+    async fn probes_of_a_hundred_nodes_are_spread_out_and_keep_their_schedule() {
         let fake = Fake::default();
         let mut checks = fake.checks();
         checks.set(&[listener(1, 100, check(None))]);
-        sleep(INTERVAL - SPREAD / 2).await;
+        sleep(INTERVAL - START_SPREAD / 2).await;
         let first = fake.take();
         assert_eq!(first.len(), 100);
-        assert!(first.windows(2).all(|pair| pair[0].1 < pair[1].1), "all at different times");
+        assert!(first.windows(2).all(|pair| pair[0].1 < pair[1].1), "two probes at the same time");
         sleep(INTERVAL).await;
         let second = fake.take();
         let rhythm = first.iter().map(|(at, when)| (*at, *when + INTERVAL)).collect::<Vec<_>>();
@@ -342,68 +344,68 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_target_works_until_the_first_answer_which_counts_at_once() {
+    async fn a_new_target_is_unknown_until_the_first_result_which_takes_effect_at_once() {
         let fake = Fake::default();
         fake.break_down(node(0, 30001));
         let mut checks = fake.checks();
         checks.set(&[listener(1, 2, check(None))]);
-        let verdicts = [0, 1].map(|n| checks.verdict(Some(&check(None)), node(n, 30001)));
-        assert_eq!(verdicts.each_ref().map(|verdict| verdict.health()), [Health::Unknown, Health::Unknown]);
-        sleep(SPREAD * 2).await;
-        assert_eq!(verdicts.each_ref().map(|verdict| verdict.health()), [Health::Unhealthy, Health::Healthy]);
+        let states = [0, 1].map(|n| checks.state(Some(&check(None)), node(n, 30001)));
+        assert_eq!(states.each_ref().map(|state| state.health()), [Health::Unknown, Health::Unknown]);
+        sleep(START_SPREAD * 2).await;
+        assert_eq!(states.each_ref().map(|state| state.health()), [Health::Unhealthy, Health::Healthy]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_in_time_is_a_failure() {
+    async fn a_timeout_is_a_failure() {
         let fake = Fake::default();
         fake.0.lock().unwrap().silent.push(node(0, 30001));
         let mut checks = fake.checks();
         checks.set(&[listener(1, 1, check(None))]);
-        let verdict = checks.verdict(Some(&check(None)), node(0, 30001));
+        let state = checks.state(Some(&check(None)), node(0, 30001));
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(verdict.health(), Health::Unknown);
+        assert_eq!(state.health(), Health::Unknown);
         sleep(Duration::from_secs(2)).await;
-        assert_eq!(verdict.health(), Health::Unhealthy);
+        assert_eq!(state.health(), Health::Unhealthy);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn targets_that_stay_keep_what_is_known_and_their_rhythm() {
+    async fn unchanged_targets_keep_their_health_and_schedule() {
         let fake = Fake::default();
         let mut checks = fake.checks();
         checks.set(&[listener(1, 1, check(None))]);
         sleep(INTERVAL / 2).await;
         let before = fake.take();
         checks.set(&[listener(1, 2, check(None))]);
-        let old = checks.verdict(Some(&check(None)), node(0, 30001));
+        let old = checks.state(Some(&check(None)), node(0, 30001));
         assert_eq!(old.health(), Health::Healthy);
-        assert_eq!(checks.verdict(Some(&check(None)), node(1, 30001)).health(), Health::Unknown);
-        sleep(INTERVAL / 2 + SPREAD).await;
+        assert_eq!(checks.state(Some(&check(None)), node(1, 30001)).health(), Health::Unknown);
+        sleep(INTERVAL / 2 + START_SPREAD).await;
         let again: Vec<_> = fake.take().into_iter().filter(|(at, _)| *at == node(0, 30001)).collect();
         assert_eq!(again, [(node(0, 30001), before[0].1 + INTERVAL)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_interval_does_not_make_an_unhealthy_target_one_that_works() {
+    async fn a_new_interval_keeps_the_health_and_a_new_probe_resets_it() {
         let fake = Fake::default();
         fake.break_down(node(0, 30001));
         let mut checks = fake.checks();
         checks.set(&[listener(1, 1, check(None))]);
-        sleep(SPREAD).await;
+        sleep(START_SPREAD).await;
         fake.repair();
         let quicker = HealthCheck { interval: Duration::from_secs(1), ..check(None) };
         checks.set(&[listener(1, 1, quicker.clone())]);
-        let verdict = checks.verdict(Some(&quicker), node(0, 30001));
-        sleep(SPREAD).await;
-        assert_eq!(verdict.health(), Health::Unhealthy, "one answer of two");
+        let state = checks.state(Some(&quicker), node(0, 30001));
+        sleep(START_SPREAD).await;
+        assert_eq!(state.health(), Health::Unhealthy, "one success of two");
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(verdict.health(), Health::Healthy);
+        assert_eq!(state.health(), Health::Healthy);
         let other = HealthCheck { probe: HealthProbe::Tcp, ..quicker };
         checks.set(&[listener(1, 1, other.clone())]);
-        assert_eq!(checks.verdict(Some(&other), node(0, 30001)).health(), Health::Unknown, "another question");
+        assert_eq!(checks.state(Some(&other), node(0, 30001)).health(), Health::Unknown, "another probe");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_asked_who_is_gone() {
+    async fn removed_targets_are_not_probed() {
         let fake = Fake::default();
         let mut checks = fake.checks();
         checks.set(&[listener(1, 3, check(None))]);
@@ -418,12 +420,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_check_nothing_is_known_and_nobody_is_asked() {
+    async fn without_a_check_the_health_is_unknown_and_nothing_is_probed() {
         let fake = Fake::default();
         let mut checks = fake.checks();
         checks.set(&[ListenerConfig { health: None, ..listener(1, 3, check(None)) }]);
         sleep(INTERVAL).await;
         assert_eq!(fake.take(), []);
-        assert_eq!(checks.verdict(None, node(0, 30001)).health(), Health::Unknown);
+        assert_eq!(checks.state(None, node(0, 30001)).health(), Health::Unknown);
     }
 }

@@ -1,14 +1,14 @@
-//! How many files this process may have open. A connection needs two: one for the client, one for the target.
+//! Open-files limit of this process. A connection needs two files: one for the client, one for the target.
 
 use std::io::Error;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
-/// For everything else that the process has open.
-const OTHERS: usize = 64;
+/// Files reserved for the rest of the process.
+const RESERVED: usize = 64;
 
-/// `EMFILE` and `ENFILE`: this process or the whole machine has too many files open.
-const TOO_MANY: [i32; 2] = [24, 23];
+/// `EMFILE` and `ENFILE`: this process or the whole system has too many open files.
+const EXHAUSTED: [i32; 2] = [24, 23];
 
 /// Raises the soft limit to the hard limit. The soft one is 1,024 on most systems, for programs that use `select`.
 pub(crate) fn raise_limit() {
@@ -17,23 +17,23 @@ pub(crate) fn raise_limit() {
         false => Ok(()),
     });
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(%error, "cannot raise the open-files limit");
     }
 }
 
-/// Number of connections that the soft limit allows, at least one; `None` without a limit.
-pub(crate) fn room_for_connections() -> Option<usize> {
+/// Returns the number of connections that the soft limit allows, at least one; `None` if it is unlimited.
+pub(crate) fn max_connections() -> Option<usize> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(soft, _)| *soft != RLIM_INFINITY)?;
-    Some(room_in(usize::try_from(soft).unwrap_or(usize::MAX)))
+    Some(connections_for(usize::try_from(soft).unwrap_or(usize::MAX)))
 }
 
-/// Whether something failed for want of a free descriptor, which is nobody else's fault and passes.
-pub(crate) fn are_too_many(error: &Error) -> bool {
-    error.raw_os_error().is_some_and(|code| TOO_MANY.contains(&code))
+/// Returns whether the error is a lack of file descriptors, which is temporary and not the fault of a target.
+pub(crate) fn is_exhausted(error: &Error) -> bool {
+    error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code))
 }
 
-fn room_in(files: usize) -> usize {
-    (files.saturating_sub(OTHERS) / 2).max(1)
+fn connections_for(files: usize) -> usize {
+    (files.saturating_sub(RESERVED) / 2).max(1)
 }
 
 #[cfg(test)]
@@ -41,8 +41,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_needs_two_files_and_others_need_some() {
-        assert_eq!(room_in(1024), 480);
-        assert_eq!(room_in(3), 1);
+    fn a_connection_needs_two_files_and_some_are_reserved() {
+        assert_eq!(connections_for(1024), 480);
+        assert_eq!(connections_for(3), 1);
     }
 }

@@ -1,15 +1,15 @@
-//! The targets behind one port of a balancer, at all of its addresses: who they are, how many connections they have, and
-//! which one is next.
+//! Target pool of one port of a load balancer, shared by all of its addresses.
 //!
-//! A target keeps its [`TargetState`], and with it its counters and its connections, for as long as configurations name
-//! its address. One that is no longer named gets nothing new and *leaves*: its connections may go on until the drain time
-//! is up, then [`Lease::closed`] is cancelled and they are closed. If it is named again before that, it stays as if nothing
-//! had happened.
+//! A target keeps its [`TargetState`], and with it its counters and connections, as long as the configuration contains its address.
+//! A removed target gets no new connections and drains: when the drain timeout expires, [`Lease::closed`] is cancelled and its
+//! connections are closed. A target that is added again before that keeps them.
 //!
-//! A target that does not accept a connection rests for a while: new connections go to others, if there are others. After that one
-//! connection tries it again. The rest is longer after each failure in a row, up to a bound.
+//! Outlier ejection: a target that does not accept a connection is ejected for a while, and new connections use other targets, if
+//! there are any. After that one connection tries it again. The ejection time doubles with each consecutive failure, up to a
+//! maximum.
 //!
-//! TCP connections and UDP flows use a pool alike: [`Pool::pick`] gives a [`Lease`], which counts for as long as it lives.
+//! TCP connections and UDP flows use a pool in the same way: [`Pool::pick`] returns a [`Lease`], which counts as open until it is
+//! dropped.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -21,55 +21,54 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::affinity::Ticket;
-use crate::health::Verdict;
+use crate::health::HealthState;
 use crate::pick::{Candidate, Picker};
 use crate::{Health, ListenerConfig, Target, TargetStatus};
 
-/// How long a target rests after its first failure, and at most.
-const FIRST_REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(30);
+/// Ejection time after the first failure, and its maximum.
+const BASE_EJECTION_TIME: Duration = Duration::from_secs(1);
+const MAX_EJECTION_TIME: Duration = Duration::from_secs(30);
 
-/// The targets behind one port.
+/// Targets of one port.
 pub(crate) struct Pool {
-    inside: Mutex<Inside>,
+    inner: Mutex<PoolState>,
 }
 
-struct Inside {
+struct PoolState {
     targets: Vec<Arc<TargetState>>,
-    leaving: Vec<Leaving>,
+    draining: Vec<Draining>,
     picker: Picker,
-    /// Targets that did not accept their last connection.
-    failing: HashMap<SocketAddr, Failing>,
+    ejections: HashMap<SocketAddr, Ejection>,
 }
 
-/// A target that did not accept its last connection.
-struct Failing {
-    /// Failures in a row.
+/// Consecutive connection failures of a target.
+struct Ejection {
+    /// Number of consecutive failures.
     failures: u32,
-    /// It gets nothing new before this.
+    /// End of the ejection.
     until: Instant,
 }
 
-/// A target that is no longer named.
-struct Leaving {
+/// A removed target, and the end of its drain timeout.
+struct Draining {
     target: Arc<TargetState>,
     until: Instant,
 }
 
-/// A target and what it is doing.
+/// State of a target.
 pub(crate) struct TargetState {
     address: SocketAddr,
     weight: AtomicU16,
     draining: AtomicBool,
-    verdict: RwLock<Arc<Verdict>>,
+    health_state: RwLock<Arc<HealthState>>,
     open: AtomicU64,
     total: AtomicU64,
-    /// It has not accepted its last connection.
+    /// Whether the last connection attempt failed.
     is_failing: AtomicBool,
     closed: CancellationToken,
 }
 
-/// A connection's or flow's place at a target. Counts as open for as long as it lives.
+/// Assignment of a connection or flow to a target. Counts as open until it is dropped.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     target: Arc<TargetState>,
@@ -77,122 +76,133 @@ pub(crate) struct Lease {
 }
 
 impl Pool {
-    /// Without targets, picking as this listener says. At most `affinity_entries` clients are remembered.
+    /// Creates a pool without targets, with the algorithm of this listener and at most `affinity_entries` affinity entries.
     pub(crate) fn new(listener: &ListenerConfig, affinity_entries: usize) -> Pool {
         let picker = Picker::new(listener.algorithm, listener.affinity, affinity_entries);
         Pool {
-            inside: Mutex::new(Inside { targets: Vec::new(), leaving: Vec::new(), picker, failing: HashMap::new() }),
+            inner: Mutex::new(PoolState {
+                targets: Vec::new(),
+                draining: Vec::new(),
+                picker,
+                ejections: HashMap::new(),
+            }),
         }
     }
 
-    /// From now on the targets and the way of picking are those of this listener. `verdict` tells where to read whether a
-    /// target works. Connections of targets that are not named any more may go on for `drain`.
-    pub(crate) fn set(&self, listener: &ListenerConfig, drain: Duration, verdict: impl Fn(SocketAddr) -> Arc<Verdict>) {
+    /// Sets targets and algorithm to those of this listener. `health_state` returns the health of a target. Connections of removed
+    /// targets may last for `drain`.
+    pub(crate) fn set(
+        &self,
+        listener: &ListenerConfig,
+        drain: Duration,
+        health_state: impl Fn(SocketAddr) -> Arc<HealthState>,
+    ) {
         let now = Instant::now();
-        let mut inside = self.inside();
-        inside.picker.set(listener.algorithm, listener.affinity);
-        inside.sweep(now);
-        let mut before = std::mem::take(&mut inside.targets);
+        let mut inner = self.inner();
+        inner.picker.set(listener.algorithm, listener.affinity);
+        inner.sweep(now);
+        let mut before = std::mem::take(&mut inner.targets);
         for target in &listener.targets {
-            let state = inside.keep_or_make(&mut before, target, verdict(target.address));
-            inside.targets.push(state);
+            let state = inner.keep_or_create(&mut before, target, health_state(target.address));
+            inner.targets.push(state);
         }
-        inside.failing.retain(|address, _| listener.targets.iter().any(|target| target.address == *address));
+        inner.ejections.retain(|address, _| listener.targets.iter().any(|target| target.address == *address));
         let until = now + drain;
-        inside.leaving.extend(before.into_iter().map(|target| Leaving { target, until }));
-        inside.sweep(now);
+        inner.draining.extend(before.into_iter().map(|target| Draining { target, until }));
+        inner.sweep(now);
     }
 
-    /// A target for a connection of this client, none of those in `except`: they have just refused it. Takes no weightless,
-    /// draining or unhealthy one.
-    pub(crate) fn pick(self: &Arc<Pool>, client: IpAddr, except: &[SocketAddr]) -> Option<Lease> {
-        let (mut inside, now) = (self.inside(), Instant::now());
-        let Inside { targets, picker, failing, .. } = &mut *inside;
-        let resting = failing.iter().filter(|(_, one)| one.until > now).map(|(address, _)| *address);
-        let avoided: Vec<SocketAddr> = resting.chain(except.iter().copied()).collect();
-        let pick = picker.pick(client, targets, &avoided, now).or_else(|| picker.pick(client, targets, except, now))?;
+    /// Picks a target for a connection of this client, except those in `exclude`, which were tried already. Never picks a draining
+    /// or unhealthy target, or one with weight 0.
+    pub(crate) fn pick(self: &Arc<Pool>, client: IpAddr, exclude: &[SocketAddr]) -> Option<Lease> {
+        let (mut inner, now) = (self.inner(), Instant::now());
+        let PoolState { targets, picker, ejections, .. } = &mut *inner;
+        let ejected = ejections.iter().filter(|(_, one)| one.until > now).map(|(address, _)| *address);
+        let avoided: Vec<SocketAddr> = ejected.chain(exclude.iter().copied()).collect();
+        let pick =
+            picker.pick(client, targets, &avoided, now).or_else(|| picker.pick(client, targets, exclude, now))?;
         let target = Arc::clone(targets.get(pick.index)?);
-        if let Some(failing) = failing.get_mut(&target.address) {
-            // One connection tries it; the others do not wait for what comes of that.
-            failing.until = now + failing.rest();
+        if let Some(ejections) = ejections.get_mut(&target.address) {
+            // One connection tries it; until its outcome is known, the others use other targets.
+            ejections.until = now + ejections.duration();
         }
-        // Under the lock, so that the next pick by least connections sees this one.
+        // Under the lock, so that the next pick by least connections counts this one.
         target.open.fetch_add(1, Ordering::Relaxed);
         Some(Lease { pool: Arc::clone(self), target, ticket: pick.ticket })
     }
 
-    /// A target has not accepted a connection. Returns whether it had accepted the one before.
-    fn note_failure(&self, target: SocketAddr, now: Instant) -> bool {
-        let mut inside = self.inside();
-        let failing = inside.failing.entry(target).or_insert(Failing { failures: 0, until: now });
-        failing.failures = failing.failures.saturating_add(1);
-        failing.until = now + failing.rest();
-        failing.failures == 1
+    /// Records a failed connection attempt. Returns whether it is the first in a row.
+    fn record_failure(&self, target: SocketAddr, now: Instant) -> bool {
+        let mut inner = self.inner();
+        let ejections = inner.ejections.entry(target).or_insert(Ejection { failures: 0, until: now });
+        ejections.failures = ejections.failures.saturating_add(1);
+        ejections.until = now + ejections.duration();
+        ejections.failures == 1
     }
 
-    /// Closes the connections of targets that left and whose time is up.
+    /// Closes the connections of removed targets whose drain timeout has expired.
     pub(crate) fn sweep(&self, now: Instant) {
-        self.inside().sweep(now);
+        self.inner().sweep(now);
     }
 
-    /// How the targets are doing, in the order of the configuration.
+    /// Returns the status of the targets, in the order of the configuration.
     pub(crate) fn statuses(&self) -> Vec<TargetStatus> {
-        self.inside().targets.iter().map(|target| target.status()).collect()
+        self.inner().targets.iter().map(|target| target.status()).collect()
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        // Nothing that runs under this lock leaves it half-way, so what a panic elsewhere left behind is whole.
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, PoolState> {
+        // No code under this lock can panic half-way through an update, so the state is consistent even if the lock is poisoned.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
-    /// The state of a target that was there or is just leaving, else a fresh one.
-    fn keep_or_make(
+impl PoolState {
+    /// Returns the state of an existing or draining target, or creates one.
+    fn keep_or_create(
         &mut self,
         before: &mut Vec<Arc<TargetState>>,
         target: &Target,
-        verdict: Arc<Verdict>,
+        health_state: Arc<HealthState>,
     ) -> Arc<TargetState> {
         let kept = before.iter().position(|state| state.address == target.address).map(|at| before.swap_remove(at));
-        match kept.or_else(|| self.call_back(target.address)) {
+        match kept.or_else(|| self.restore(target.address)) {
             Some(state) => {
-                state.change(target, verdict);
+                state.update(target, health_state);
                 state
             }
-            None => Arc::new(TargetState::new(target, verdict)),
+            None => Arc::new(TargetState::new(target, health_state)),
         }
     }
 
-    fn call_back(&mut self, address: SocketAddr) -> Option<Arc<TargetState>> {
-        let at = self.leaving.iter().position(|leaving| leaving.target.address == address)?;
-        Some(self.leaving.swap_remove(at).target)
+    fn restore(&mut self, address: SocketAddr) -> Option<Arc<TargetState>> {
+        let at = self.draining.iter().position(|draining| draining.target.address == address)?;
+        Some(self.draining.swap_remove(at).target)
     }
 
     fn sweep(&mut self, now: Instant) {
-        self.leaving.retain(|leaving| {
-            if leaving.until <= now {
-                leaving.target.closed.cancel();
+        self.draining.retain(|draining| {
+            if draining.until <= now {
+                draining.target.closed.cancel();
             }
-            leaving.until > now
+            draining.until > now
         });
     }
 }
 
-impl Failing {
-    fn rest(&self) -> Duration {
+impl Ejection {
+    fn duration(&self) -> Duration {
         let doubled = 2u32.saturating_pow(self.failures.saturating_sub(1));
-        FIRST_REST.saturating_mul(doubled).min(LONGEST_REST)
+        BASE_EJECTION_TIME.saturating_mul(doubled).min(MAX_EJECTION_TIME)
     }
 }
 
 impl TargetState {
-    fn new(target: &Target, verdict: Arc<Verdict>) -> TargetState {
+    fn new(target: &Target, health_state: Arc<HealthState>) -> TargetState {
         TargetState {
             address: target.address,
             weight: AtomicU16::new(target.weight),
             draining: AtomicBool::new(target.draining),
-            verdict: RwLock::new(verdict),
+            health_state: RwLock::new(health_state),
             open: AtomicU64::new(0),
             total: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
@@ -200,14 +210,14 @@ impl TargetState {
         }
     }
 
-    fn change(&self, target: &Target, verdict: Arc<Verdict>) {
+    fn update(&self, target: &Target, health_state: Arc<HealthState>) {
         self.weight.store(target.weight, Ordering::Relaxed);
         self.draining.store(target.draining, Ordering::Relaxed);
-        *self.verdict.write().unwrap_or_else(PoisonError::into_inner) = verdict;
+        *self.health_state.write().unwrap_or_else(PoisonError::into_inner) = health_state;
     }
 
     fn health(&self) -> Health {
-        self.verdict.read().unwrap_or_else(PoisonError::into_inner).health()
+        self.health_state.read().unwrap_or_else(PoisonError::into_inner).health()
     }
 
     fn status(&self) -> TargetStatus {
@@ -240,34 +250,35 @@ impl Candidate for TargetState {
 }
 
 impl Lease {
-    /// Where the target listens.
+    /// Returns the address and port of the target.
     pub(crate) fn address(&self) -> SocketAddr {
         self.target.address
     }
 
-    /// Whether the target works, as far as anybody knows.
-    pub(crate) fn usable(&self) -> bool {
+    /// Returns whether the target is not unhealthy.
+    pub(crate) fn is_usable(&self) -> bool {
         self.target.health() != Health::Unhealthy
     }
 
-    /// The connection or flow stands: it counts in the target's total. To be called once.
+    /// Marks the connection or flow as established and adds it to the target's total. To be called once.
     pub(crate) fn established(&self) {
         self.target.total.fetch_add(1, Ordering::Relaxed);
         if self.target.is_failing.swap(false, Ordering::Relaxed) {
-            self.pool.inside().failing.remove(&self.target.address);
+            self.pool.inner().ejections.remove(&self.target.address);
             tracing::info!(target = %self.address(), "target accepts connections again");
         }
     }
 
-    /// The target has not accepted the connection: it gets nothing new for a while, if there are others.
+    /// Records that the target has not accepted the connection, and ejects it for a while.
     pub(crate) fn failed(&self) {
         self.target.is_failing.store(true, Ordering::Relaxed);
-        if self.pool.note_failure(self.target.address, Instant::now()) {
-            tracing::info!(target = %self.address(), "target accepts no connection; others are preferred for a while");
+        if self.pool.record_failure(self.target.address, Instant::now()) {
+            tracing::info!(target = %self.address(), "target does not accept connections; ejected for a while");
         }
     }
 
-    /// Is cancelled when the target was removed and its drain time is up: the connection is to be closed.
+    /// Returns the token that is cancelled when the target was removed and its drain timeout has expired; the connection must then
+    /// be closed.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.target.closed
     }
@@ -277,7 +288,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.target.open.fetch_sub(1, Ordering::Relaxed);
         if let Some(ticket) = self.ticket.take() {
-            self.pool.inside().picker.end(ticket, Instant::now());
+            self.pool.inner().picker.end(ticket, Instant::now());
         }
     }
 }
@@ -311,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_open_while_it_lives_and_total_once_it_is_established() {
+    fn a_lease_is_open_until_dropped_and_counts_in_the_total_once_established() {
         let pool = pool(&[1]);
         let lease = pool.pick(client(), &[]).unwrap();
         assert_eq!((pool.statuses()[0].open, pool.statuses()[0].total), (1, 0));
@@ -321,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_refused_are_not_picked_again() {
+    fn excluded_targets_are_not_picked() {
         let pool = pool(&[1, 2]);
         let first = pool.pick(client(), &[]).unwrap().address();
         let second = pool.pick(client(), &[first]).unwrap().address();
@@ -330,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_kept_keeps_its_counters_whatever_its_place() {
+    fn a_target_keeps_its_counters_at_any_position() {
         let pool = pool(&[1, 2]);
         let lease = pool.pick(client(), &[address(2)]).unwrap();
         lease.established();
@@ -340,33 +351,33 @@ mod tests {
         assert!(!lease.closed().is_cancelled());
     }
 
-    /// Targets of the next connections.
+    /// Returns the ports of the targets of the next connections.
     fn next(pool: &Arc<Pool>, count: usize) -> Vec<u16> {
         (0..count).map(|_| pool.pick(client(), &[]).unwrap().address().port()).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_target_that_accepts_nothing_rests_and_is_tried_by_one_connection_at_a_time() {
+    async fn a_failing_target_is_ejected_and_then_tried_by_one_connection_at_a_time() {
         let pool = pool(&[1, 2]);
         let fail = |port: u16| pool.pick(client(), &[address(3 - port)]).unwrap().failed();
         fail(1);
         assert_eq!(next(&pool, 4), [2; 4]);
-        tokio::time::advance(FIRST_REST).await;
+        tokio::time::advance(BASE_EJECTION_TIME).await;
         let tries = next(&pool, 6);
         assert_eq!(tries.iter().filter(|port| **port == 1).count(), 1, "{tries:?}");
         for _ in 0..20 {
             fail(1);
         }
-        tokio::time::advance(LONGEST_REST - FIRST_REST).await;
+        tokio::time::advance(MAX_EJECTION_TIME - BASE_EJECTION_TIME).await;
         assert_eq!(next(&pool, 4), [2; 4]);
-        tokio::time::advance(FIRST_REST).await;
-        assert!(next(&pool, 4).contains(&1), "the rest is bounded");
+        tokio::time::advance(BASE_EJECTION_TIME).await;
+        assert!(next(&pool, 4).contains(&1), "the ejection time is bounded");
         pool.pick(client(), &[address(2)]).unwrap().established();
-        assert!(pool.inside().failing.is_empty() && next(&pool, 2).contains(&1));
+        assert!(pool.inner().ejections.is_empty() && next(&pool, 2).contains(&1));
     }
 
     #[test]
-    fn targets_that_all_accept_nothing_are_tried_all_the_same() {
+    fn if_all_targets_are_ejected_they_are_tried_anyway() {
         let pool = pool(&[1, 2]);
         for port in [1u16, 2] {
             pool.pick(client(), &[address(3 - port)]).unwrap().failed();
@@ -374,11 +385,11 @@ mod tests {
         let tried = next(&pool, 2);
         assert!(tried.contains(&1) && tried.contains(&2), "{tried:?}");
         set(&pool, &[2], Duration::ZERO);
-        assert_eq!(pool.inside().failing.len(), 1, "one that is not named any more is forgotten");
+        assert_eq!(pool.inner().ejections.len(), 1, "the ejection of a removed target is forgotten");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_removed_target_is_closed_when_its_drain_time_is_up() {
+    async fn connections_of_a_removed_target_are_closed_when_the_drain_timeout_expires() {
         let pool = pool(&[1]);
         let lease = pool.pick(client(), &[]).unwrap();
         set(&pool, &[], Duration::from_secs(10));
@@ -392,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_target_that_comes_back_in_time_keeps_its_connections() {
+    async fn a_target_that_is_added_again_while_draining_keeps_its_connections() {
         let pool = pool(&[1]);
         let lease = pool.pick(client(), &[]).unwrap();
         set(&pool, &[], Duration::from_secs(10));
@@ -404,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_drain_time_connections_of_a_removed_target_are_closed_at_once() {
+    fn without_a_drain_timeout_connections_of_a_removed_target_are_closed_at_once() {
         let pool = pool(&[1]);
         let lease = pool.pick(client(), &[]).unwrap();
         set(&pool, &[2], Duration::ZERO);
@@ -412,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_and_weightless_targets_keep_what_they_have_and_get_nothing_new() {
+    fn draining_targets_and_those_with_weight_0_keep_their_connections_and_get_no_new_ones() {
         let pool = pool(&[1, 2]);
         let lease = pool.pick(client(), &[]).unwrap();
         let mut changed = listener(&[1, 2]);

@@ -1,4 +1,4 @@
-//! Asking a target whether it works, once.
+//! A single health probe of a target.
 
 use std::future::Future;
 use std::io;
@@ -9,35 +9,35 @@ use tokio::net::TcpStream;
 
 use crate::HealthProbe;
 
-/// Who asks. Tests have another one.
-pub(crate) trait Ask: Clone + Send + 'static {
-    fn ask(&self, at: SocketAddr, probe: &HealthProbe) -> impl Future<Output = Result<(), ProbeError>> + Send;
+/// Probes targets; a trait so that tests can fake it.
+pub(crate) trait Prober: Clone + Send + 'static {
+    fn probe(&self, at: SocketAddr, probe: &HealthProbe) -> impl Future<Output = Result<(), ProbeError>> + Send;
 }
 
-/// Asks over the network. Whoever calls sees to it that it does not take for ever.
+/// Probes over the network. The caller applies the timeout.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sockets;
+pub(crate) struct SocketProber;
 
-/// Why a target is taken not to work.
+/// A failed probe.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
     #[error("{0}")]
     Connection(#[from] io::Error),
-    #[error("nothing listens there: the connection came back to itself")]
-    Itself,
-    #[error("no answer in time")]
-    NoAnswer,
-    #[error("the answer has the status {0}, wanted is one from 200 to 399")]
+    #[error("connection refused: nothing listens on this port, and the connection reached its own socket")]
+    SelfConnection,
+    #[error("timeout")]
+    Timeout,
+    #[error("HTTP status {0}, expected 200 to 399")]
     Status(u16),
-    #[error("the answer is not HTTP/1")]
+    #[error("the response is not HTTP/1")]
     NotHttp,
 }
 
-impl Ask for Sockets {
-    async fn ask(&self, at: SocketAddr, probe: &HealthProbe) -> Result<(), ProbeError> {
+impl Prober for SocketProber {
+    async fn probe(&self, at: SocketAddr, probe: &HealthProbe) -> Result<(), ProbeError> {
         let mut stream = TcpStream::connect(at).await?;
-        if meets_itself(&stream)? {
-            return Err(ProbeError::Itself);
+        if is_self_connection(&stream)? {
+            return Err(ProbeError::SelfConnection);
         }
         match probe {
             HealthProbe::Tcp => Ok(()),
@@ -46,12 +46,13 @@ impl Ask for Sockets {
     }
 }
 
-/// On loopback a connection to a port where nobody listens now and then gets that very port for its own end, and stands.
-fn meets_itself(stream: &TcpStream) -> io::Result<bool> {
+/// Returns whether the connection is a TCP self-connect: on loopback, a connection to a port without a listener occasionally gets
+/// that port as its own source port, and succeeds.
+fn is_self_connection(stream: &TcpStream) -> io::Result<bool> {
     Ok(stream.local_addr()? == stream.peer_addr()?)
 }
 
-/// Reads the beginning of the status line and nothing more: the rest says nothing about health, and may be long.
+/// Sends the request and reads only the start of the status line: the rest does not matter for health, and may be long.
 async fn get(stream: &mut TcpStream, at: SocketAddr, path: &str) -> Result<(), ProbeError> {
     stream.write_all(request(at, path).as_bytes()).await?;
     let mut line = [0; "HTTP/1.1 200".len()];
@@ -63,12 +64,12 @@ async fn get(stream: &mut TcpStream, at: SocketAddr, path: &str) -> Result<(), P
 }
 
 fn request(at: SocketAddr, path: &str) -> String {
-    let path = escaped(path);
+    let path = escape(path);
     format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nUser-Agent: bowline-l4\r\nAccept: */*\r\nConnection: close\r\n\r\n")
 }
 
-/// A path from a configuration cannot end the line and begin another one.
-fn escaped(path: &str) -> String {
+/// Percent-encodes a path, so that a configured path cannot inject another header line.
+fn escape(path: &str) -> String {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let bytes = path.bytes().map(|byte| match byte {
         b'!'..=b'~' => char::from(byte).to_string(),
@@ -95,8 +96,8 @@ mod tests {
         HealthProbe::Http { path: "/healthz".into() }
     }
 
-    /// A server for one request, which it gives back.
-    async fn answering(host: &str, answer: &'static str) -> (SocketAddr, tokio::task::JoinHandle<Vec<String>>) {
+    /// Starts a server for one request; its task returns the lines of the request.
+    async fn serve_once(host: &str, answer: &'static str) -> (SocketAddr, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind((host, 0)).await.unwrap();
         let at = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_decides() {
+    async fn the_http_status_decides() {
         let cases = [
             ("HTTP/1.1 200 OK\r\n\r\n", true),
             ("HTTP/1.0 204 No Content\r\n\r\n", true),
@@ -130,22 +131,22 @@ mod tests {
             ("HTTP/1.1 20", false),
             ("", false),
         ];
-        for (answer, works) in cases {
-            let (at, server) = answering("127.0.0.1", answer).await;
-            assert_eq!(Sockets.ask(at, &http()).await.is_ok(), works, "{answer:?}");
+        for (answer, healthy) in cases {
+            let (at, server) = serve_once("127.0.0.1", answer).await;
+            assert_eq!(SocketProber.probe(at, &http()).await.is_ok(), healthy, "{answer:?}");
             server.await.unwrap();
         }
     }
 
     #[tokio::test]
-    async fn the_question_is_a_request_that_any_server_takes() {
+    async fn the_probe_is_a_valid_http_request() {
         for host in ["127.0.0.1", "::1"] {
             if TcpListener::bind((host, 0)).await.is_err() {
                 eprintln!("SKIPPED: this machine has no address {host}");
                 continue;
             }
-            let (at, server) = answering(host, "HTTP/1.1 200 OK\r\n\r\n").await;
-            Sockets.ask(at, &http()).await.unwrap();
+            let (at, server) = serve_once(host, "HTTP/1.1 200 OK\r\n\r\n").await;
+            SocketProber.probe(at, &http()).await.unwrap();
             let lines = server.await.unwrap();
             assert_eq!(lines[0], "GET /healthz HTTP/1.1\r\n");
             assert!(lines.contains(&format!("Host: {at}\r\n")), "{lines:?}");
@@ -154,35 +155,35 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_within_its_line() {
+    fn a_path_cannot_inject_a_line() {
         let cases =
             [("/healthz?a=b", "/healthz?a=b"), ("live", "/live"), ("", "/"), ("/a b\r\nX: y", "/a%20b%0D%0AX:%20y")];
         for (path, expected) in cases {
-            assert_eq!(escaped(path), expected);
+            assert_eq!(escape(path), expected);
         }
     }
 
     #[tokio::test]
-    async fn for_tcp_a_connection_is_enough() {
+    async fn a_tcp_probe_succeeds_if_the_connection_is_established() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        Sockets.ask(at, &HealthProbe::Tcp).await.unwrap();
+        SocketProber.probe(at, &HealthProbe::Tcp).await.unwrap();
         drop(listener);
         assert!(matches!(
-            Sockets.ask(at, &HealthProbe::Tcp).await,
-            Err(ProbeError::Connection(_) | ProbeError::Itself)
+            SocketProber.probe(at, &HealthProbe::Tcp).await,
+            Err(ProbeError::Connection(_) | ProbeError::SelfConnection)
         ));
     }
 
     #[tokio::test]
-    async fn a_connection_that_meets_itself_is_told_from_one_to_a_target() {
+    async fn a_self_connection_is_detected() {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let at = socket.local_addr().unwrap();
         let itself = socket.connect(at).await.unwrap();
-        assert!(meets_itself(&itself).unwrap());
+        assert!(is_self_connection(&itself).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        assert!(!meets_itself(&stream).unwrap());
+        assert!(!is_self_connection(&stream).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! How a balancer is doing.
+//! Status of a load balancer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,48 +6,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::Transport;
 
-/// A balancer.
+/// Status of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BalancerStatus {
-    /// Its listeners, in the order of its configuration, one for each address and port.
+pub struct LoadBalancerStatus {
+    /// Listeners in the order of the configuration, one for each address and port.
     pub listeners: Vec<ListenerStatus>,
 }
 
-/// A port at one address.
+/// Status of a listener: a port at one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
-    /// The address.
+    /// Address that the listener is bound to.
     pub address: IpAddr,
     /// TCP or UDP.
     pub transport: Transport,
-    /// The port.
+    /// Port that the listener is bound to.
     pub port: u16,
-    /// Why it does not listen, with what to do about it.
+    /// Reason why the listener is not bound, and how to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What went through it.
+    /// Traffic counters.
     pub counters: Counters,
-    /// Who takes its traffic.
+    /// Targets of the listener.
     pub targets: Vec<TargetStatus>,
 }
 
-/// What went through, since it began to listen.
+/// Traffic counters of a listener, since it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
-    /// Connections or flows that were let in.
+    /// Accepted connections or flows.
     pub accepted: u64,
-    /// Those that are open now.
+    /// Connections or flows that are open now.
     pub open: u64,
-    /// Those that were turned away by the source filter.
+    /// Connections or flows denied by the source filter.
     pub denied: u64,
-    /// Those for which there was no target, or none that answered.
+    /// Connections or flows without a target, or without one that answered.
     pub failed: u64,
-    /// Those that were closed because nothing happened on them.
+    /// Connections or flows closed by the idle timeout.
     pub idled: u64,
-    /// Those that made room for others, or were not let in, because all connections were taken.
+    /// Connections evicted or rejected at the connection limit.
     #[serde(default)]
     pub displaced: u64,
     /// Bytes from clients to targets.
@@ -56,30 +56,30 @@ pub struct Counters {
     pub bytes_out: u64,
 }
 
-/// One that takes traffic.
+/// Status of a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
-    /// Where it listens.
+    /// Address and port of the target.
     pub address: SocketAddr,
-    /// Whether it works.
+    /// Result of the health check.
     pub health: Health,
-    /// It gets no new connections.
+    /// The target gets no new connections.
     pub draining: bool,
-    /// Connections or flows that are open now, through this port at any address of the balancer.
+    /// Connections or flows that are open now, through this port at any address of the load balancer.
     pub open: u64,
-    /// All that it ever got through this port, at any address of the balancer.
+    /// Total number of connections or flows through this port, at any address of the load balancer.
     pub total: u64,
 }
 
-/// Whether a target works.
+/// Health of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// Nobody asks, or nobody has asked yet; it is taken to work.
+    /// There is no health check, or it has no result yet; the target counts as healthy.
     Unknown,
-    /// It works.
+    /// The health check succeeds.
     Healthy,
-    /// It does not.
+    /// The health check fails.
     Unhealthy,
 }

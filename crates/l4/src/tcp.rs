@@ -1,8 +1,8 @@
-//! TCP: connections are accepted, filtered, given to a target and carried.
+//! TCP: accepts, filters and limits connections, connects them to a target and relays the data.
 //!
 //! ```text
-//!  accept ──► filter ──► room? ──► pick ──► connect ──► PROXY header ──► relay until both ends are done
-//!               │ reset    │ wait, or another makes room  │ fails: pick another; none: reset
+//!  accept ──► filter ──► connection limit ──► pick ──► connect ──► PROXY header ──► relay until both ends are done
+//!               │ reset    │ wait, evict or reject        │ fails: pick another; none: reset
 //! ```
 
 use std::io::{Error, ErrorKind, Result};
@@ -14,27 +14,27 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time;
 
+use crate::connection_limit::{ConnectionLimit, Slot};
 use crate::connections::Progress;
-use crate::crowd::{Crowd, Seat};
-use crate::frontend::{Frontend, Rules};
+use crate::frontend::{Frontend, Settings};
 use crate::pool::Lease;
 use crate::relay::relay;
-use crate::workers::{Load, Worker};
-use crate::{open_files, proxy, sockets};
+use crate::workers::{LoadGuard, Worker};
+use crate::{open_files, proxy_protocol, sockets};
 
-/// How long accepting rests when it cannot go on, such as without a free file descriptor.
-const REST: Duration = Duration::from_millis(100);
+/// Pause after an error of accept or connect that is likely to persist, such as a lack of file descriptors.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Accepts connections for one frontend, on one worker.
 pub(crate) struct Acceptor {
     pub(crate) listener: TcpListener,
     pub(crate) frontend: Arc<Frontend>,
-    /// Bounds the connections that are open at once.
-    pub(crate) crowd: Arc<Crowd>,
-    /// Those that may carry what is accepted.
-    pub(crate) crew: Arc<[Worker]>,
-    /// The one that accepts.
-    pub(crate) here: Worker,
+    /// Limit on concurrent connections of the data plane.
+    pub(crate) connection_limit: Arc<ConnectionLimit>,
+    /// Workers that may handle accepted connections.
+    pub(crate) workers: Arc<[Worker]>,
+    /// Worker that accepts.
+    pub(crate) worker: Worker,
 }
 
 impl Acceptor {
@@ -50,47 +50,47 @@ impl Acceptor {
                     sockets::prepare(&client);
                     self.admit(client, peer).await;
                 }
-                // It was gone before it was accepted; the next one may be fine.
+                // The client closed the connection before it was accepted.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     let listener = self.frontend.address;
-                    tracing::warn!(%listener, %error, "cannot accept connections; trying again soon");
-                    time::sleep(REST).await;
+                    tracing::warn!(%listener, %error, "cannot accept connections; retrying");
+                    time::sleep(RETRY_INTERVAL).await;
                 }
             }
         }
     }
 
     async fn admit(&self, client: TcpStream, peer: SocketAddr) {
-        let rules = self.frontend.rules();
-        if !rules.filter.allows(peer.ip()) {
+        let settings = self.frontend.settings();
+        if !settings.filter.allows(peer.ip()) {
             self.frontend.counters.denied.add(1);
             return;
         }
-        let progress = Arc::new(Progress::new(rules.idle_timeout));
-        // Only one more than there is room for is taken from the queue of the kernel: it waits here, the others there.
-        let Some(seat) = self.crowd.admit(&self.frontend, peer.ip(), &progress).await else { return };
-        let worker = self.here.or_lighter(&self.crew);
-        // It fails only where nothing can be watched any more; the client is closed then.
+        let progress = Arc::new(Progress::new(settings.idle_timeout));
+        // At the limit, one accepted connection waits here and the others in the accept queue of the kernel.
+        let Some(slot) = self.connection_limit.admit(&self.frontend, peer.ip(), &progress).await else { return };
+        let worker = self.worker.or_least_loaded(&self.workers);
+        // Fails only if the runtime cannot register another socket; the client is then reset.
         let Ok(client) = self.hand_over(client, worker) else { return };
-        let task = seat.task();
-        let presence = Presence::new(&self.frontend, worker.carry(), seat);
+        let task = slot.task();
+        let open = OpenConnection::new(&self.frontend, worker.assign(), slot);
         let frontend = Arc::clone(&self.frontend);
-        let connection = Connection { frontend, rules, progress: Arc::clone(&progress), peer };
-        self.frontend.connections.enter(progress, |number| {
-            let carried = async move {
-                let _presence = presence.entered(number);
-                connection.carry(client).await;
+        let connection = Connection { frontend, settings, progress: Arc::clone(&progress), peer };
+        self.frontend.connections.insert(progress, |number| {
+            let run = async move {
+                let _open = open.inserted(number);
+                connection.run(client).await;
             };
-            let handle = worker.runtime.spawn(carried).abort_handle();
+            let handle = worker.runtime.spawn(run).abort_handle();
             task.get_or_init(|| handle.clone());
             handle
         });
     }
 
-    /// From now on the runtime of that worker watches the connection.
+    /// Moves the connection to the runtime of that worker.
     fn hand_over(&self, client: TcpStream, worker: &Worker) -> Result<TcpStream> {
-        if worker.is(&self.here) {
+        if worker.is_same(&self.worker) {
             return Ok(client);
         }
         let client = client.into_std()?;
@@ -99,37 +99,37 @@ impl Acceptor {
     }
 }
 
-/// A connection that was let in.
+/// An accepted connection.
 struct Connection {
     frontend: Arc<Frontend>,
-    rules: Arc<Rules>,
+    settings: Arc<Settings>,
     progress: Arc<Progress>,
     peer: SocketAddr,
 }
 
 impl Connection {
-    async fn carry(&self, client: TcpStream) {
+    async fn run(&self, client: TcpStream) {
         let Some((target, lease)) = self.connect(&client).await else {
             self.frontend.counters.failed.add(1);
             return;
         };
         lease.established();
         self.progress.established(lease.closed().clone());
-        let up = |bytes| self.moved(bytes, &self.frontend.counters.bytes_in);
-        let down = |bytes| self.moved(bytes, &self.frontend.counters.bytes_out);
+        let up = |bytes| self.record_bytes(bytes, &self.frontend.counters.bytes_in);
+        let down = |bytes| self.record_bytes(bytes, &self.frontend.counters.bytes_out);
         relay(client, target, up, down).await;
     }
 
-    /// The first target that answers, each asked at most once.
+    /// Connects to the first target that answers; each is tried at most once.
     async fn connect(&self, client: &TcpStream) -> Option<(TcpStream, Lease)> {
         let mut refused = Vec::new();
-        while let Some(lease) = self.rules.pool.pick(self.peer.ip(), &refused) {
-            let dialled = time::timeout(self.rules.connect_timeout, self.dial_when_possible(lease.address(), client));
+        while let Some(lease) = self.settings.pool.pick(self.peer.ip(), &refused) {
+            let dialled = time::timeout(self.settings.connect_timeout, self.dial_with_retry(lease.address(), client));
             match dialled.await.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut))) {
                 Ok(target) => return Some((target, lease)),
                 Err(error) => {
                     lease.failed();
-                    self.tell(&lease, &error);
+                    self.log_failure(&lease, &error);
                 }
             }
             refused.push(lease.address());
@@ -137,11 +137,11 @@ impl Connection {
         None
     }
 
-    /// That this process has too many files open is not the fault of the target, and passes.
-    async fn dial_when_possible(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
+    /// Retries while this process has too many open files, which is temporary and not the fault of the target.
+    async fn dial_with_retry(&self, target: SocketAddr, client: &TcpStream) -> Result<TcpStream> {
         loop {
             match self.dial(target, client).await {
-                Err(error) if open_files::are_too_many(&error) => time::sleep(REST).await,
+                Err(error) if open_files::is_exhausted(&error) => time::sleep(RETRY_INTERVAL).await,
                 dialled => return dialled,
             }
         }
@@ -152,53 +152,53 @@ impl Connection {
         socket.set_nodelay(true)?;
         let mut stream = socket.connect(target).await?;
         sockets::prepare(&stream);
-        if let Some(version) = self.rules.proxy_protocol {
-            // On a wildcard address only the connection knows where the client went.
+        if let Some(version) = self.settings.proxy_protocol {
+            // On a wildcard address only the connection knows the address that the client connected to.
             let arrived_at = client.local_addr()?;
-            stream.write_all(&proxy::header(version, self.peer, arrived_at)).await?;
+            stream.write_all(&proxy_protocol::header(version, self.peer, arrived_at)).await?;
         }
         Ok(stream)
     }
 
-    fn moved(&self, bytes: usize, counter: &crate::frontend::Count) {
+    fn record_bytes(&self, bytes: usize, counter: &crate::frontend::Count) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         counter.add(bytes);
-        self.progress.moved(bytes);
+        self.progress.add_bytes(bytes);
     }
 
-    fn tell(&self, lease: &Lease, error: &Error) {
-        tracing::debug!(listener = %self.frontend.address, target = %lease.address(), %error, "a target does not answer");
+    fn log_failure(&self, lease: &Lease, error: &Error) {
+        tracing::debug!(listener = %self.frontend.address, target = %lease.address(), %error, "cannot connect to target");
     }
 }
 
-/// Counts a connection as open and takes its room for as long as it lives.
-struct Presence {
+/// Counts a connection as open and holds its slot until dropped.
+struct OpenConnection {
     frontend: Arc<Frontend>,
     number: Option<u64>,
-    _load: Load,
-    _seat: Seat,
+    _load: LoadGuard,
+    _slot: Slot,
 }
 
-impl Presence {
-    fn new(frontend: &Arc<Frontend>, load: Load, seat: Seat) -> Presence {
+impl OpenConnection {
+    fn new(frontend: &Arc<Frontend>, load: LoadGuard, slot: Slot) -> OpenConnection {
         frontend.counters.accepted.add(1);
         frontend.counters.open.add(1);
-        Presence { frontend: Arc::clone(frontend), number: None, _load: load, _seat: seat }
+        OpenConnection { frontend: Arc::clone(frontend), number: None, _load: load, _slot: slot }
     }
 
-    /// Its task runs under this number.
-    fn entered(mut self, number: u64) -> Presence {
+    /// Sets the number of the connection.
+    fn inserted(mut self, number: u64) -> OpenConnection {
         self.number = Some(number);
         self
     }
 }
 
-impl Drop for Presence {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.frontend.counters.open.sub(1);
-        // A task that is dropped before it ran may be dropped while it is being entered; the sweep finds that.
+        // A task may be dropped before it ran, while it is being inserted; the sweep removes such an entry.
         if let Some(number) = self.number {
-            self.frontend.connections.leave(number);
+            self.frontend.connections.remove(number);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The threads that carry traffic.
+//! Worker threads for traffic.
 //!
-//! Each has a single-threaded runtime of its own, so that a connection is carried on one thread, without anything being
-//! handed about. All threads accept from all listeners. As the one that happens to wake first takes what there is, a thread
-//! that has more to carry than another gives what it accepts to that one. Without threads of its own, a data plane carries
-//! traffic on the runtime on which it was made.
+//! Each worker has its own single-threaded runtime, so that a connection stays on one thread without synchronisation. All workers
+//! accept from all listeners. Because the worker that wakes first accepts, a worker with more connections than another hands
+//! accepted connections over to that one. Without worker threads, a data plane handles traffic on the runtime on which it was
+//! created.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,44 +11,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How many connections more than another a worker may carry before it gives some away: that costs a little.
-const SLACK: usize = 4;
+/// Maximum difference in connections between two workers before new connections are handed over, which has a cost.
+const MAX_IMBALANCE: usize = 4;
 
-/// All that carry traffic. Their threads end when this is dropped.
+/// All workers. Dropping it stops their threads.
 pub(crate) struct Workers {
-    crew: Arc<[Worker]>,
+    workers: Arc<[Worker]>,
     _stop: DropGuard,
 }
 
-/// One that carries traffic.
+/// A runtime that handles traffic.
 #[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) runtime: Handle,
     load: Arc<AtomicUsize>,
 }
 
-/// A connection that a worker carries, for as long as this lives.
-pub(crate) struct Load(Arc<AtomicUsize>);
+/// Counts a connection of a worker until dropped.
+pub(crate) struct LoadGuard(Arc<AtomicUsize>);
 
 impl Workers {
-    /// So many threads; with 0, or if none can be started, `home` carries the traffic.
-    pub(crate) fn start(threads: usize, home: &Handle) -> Workers {
+    /// Starts `threads` workers; with 0, or if none can be started, `fallback` is the only worker.
+    pub(crate) fn start(threads: usize, fallback: &Handle) -> Workers {
         let stop = CancellationToken::new();
-        let mut runtimes: Vec<Handle> = (0..threads).map_while(|_| start_one(stop.clone())).collect();
+        let mut runtimes: Vec<Handle> = (0..threads).map_while(|_| start_worker(stop.clone())).collect();
         if runtimes.is_empty() {
-            runtimes.push(home.clone());
+            runtimes.push(fallback.clone());
         }
-        Workers { crew: runtimes.into_iter().map(Worker::new).collect(), _stop: stop.drop_guard() }
+        Workers { workers: runtimes.into_iter().map(Worker::new).collect(), _stop: stop.drop_guard() }
     }
 
-    /// All of them.
+    /// Returns all workers.
     pub(crate) fn all(&self) -> &Arc<[Worker]> {
-        &self.crew
+        &self.workers
     }
 
-    /// The same one for the same number.
-    pub(crate) fn one(&self, number: usize) -> Option<&Worker> {
-        self.crew.get(number.checked_rem(self.crew.len())?)
+    /// Returns a worker by number; the same for the same number.
+    pub(crate) fn by_number(&self, number: usize) -> Option<&Worker> {
+        self.workers.get(number.checked_rem(self.workers.len())?)
     }
 }
 
@@ -57,20 +57,20 @@ impl Worker {
         Worker { runtime, load: Arc::default() }
     }
 
-    /// Who is to carry what this one accepted: itself, unless another one of the crew carries much less.
-    pub(crate) fn or_lighter<'a>(&'a self, crew: &'a [Worker]) -> &'a Worker {
-        let lightest = crew.iter().min_by_key(|worker| worker.load());
-        lightest.filter(|lightest| lightest.load() + SLACK < self.load()).unwrap_or(self)
+    /// Returns the worker for a connection that this worker accepted: itself, unless another one has many fewer connections.
+    pub(crate) fn or_least_loaded<'a>(&'a self, workers: &'a [Worker]) -> &'a Worker {
+        let lightest = workers.iter().min_by_key(|worker| worker.load());
+        lightest.filter(|lightest| lightest.load() + MAX_IMBALANCE < self.load()).unwrap_or(self)
     }
 
-    /// It carries one more.
-    pub(crate) fn carry(&self) -> Load {
+    /// Counts one more connection.
+    pub(crate) fn assign(&self) -> LoadGuard {
         self.load.fetch_add(1, Ordering::Relaxed);
-        Load(Arc::clone(&self.load))
+        LoadGuard(Arc::clone(&self.load))
     }
 
-    /// Whether both are the same.
-    pub(crate) fn is(&self, other: &Worker) -> bool {
+    /// Returns whether both are the same worker.
+    pub(crate) fn is_same(&self, other: &Worker) -> bool {
         Arc::ptr_eq(&self.load, &other.load)
     }
 
@@ -79,20 +79,20 @@ impl Worker {
     }
 }
 
-impl Drop for Load {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn start_one(stop: CancellationToken) -> Option<Handle> {
+fn start_worker(stop: CancellationToken) -> Option<Handle> {
     let started = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         let handle = runtime.handle().clone();
         let thread = std::thread::Builder::new().name("l4".to_owned());
         thread.spawn(move || runtime.block_on(stop.cancelled()))?;
         Ok(handle)
     });
-    started.inspect_err(|error| tracing::warn!(%error, "cannot start a thread for traffic")).ok()
+    started.inspect_err(|error| tracing::warn!(%error, "cannot start a worker thread")).ok()
 }
 
 #[cfg(test)]
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_that_carries_much_more_gives_to_the_one_that_carries_least() {
-        let crew: Vec<Worker> = (0..3).map(|_| Worker::new(Handle::current())).collect();
-        let mut carried: Vec<Load> = (0..SLACK).map(|_| crew[0].carry()).collect();
-        assert!(crew[0].or_lighter(&crew).is(&crew[0]));
-        carried.push(crew[0].carry());
-        carried.push(crew[1].carry());
-        assert!(crew[0].or_lighter(&crew).is(&crew[2]));
-        carried.clear();
-        assert!(crew[0].or_lighter(&crew).is(&crew[0]));
+    async fn a_worker_with_many_more_connections_hands_over_to_the_least_loaded() {
+        let workers: Vec<Worker> = (0..3).map(|_| Worker::new(Handle::current())).collect();
+        let mut assigned: Vec<LoadGuard> = (0..MAX_IMBALANCE).map(|_| workers[0].assign()).collect();
+        assert!(workers[0].or_least_loaded(&workers).is_same(&workers[0]));
+        assigned.push(workers[0].assign());
+        assigned.push(workers[1].assign());
+        assert!(workers[0].or_least_loaded(&workers).is_same(&workers[2]));
+        assigned.clear();
+        assert!(workers[0].or_least_loaded(&workers).is_same(&workers[0]));
     }
 }

@@ -1,7 +1,7 @@
-//! What happens when the process may open no more files.
+//! Behaviour at the open-files limit.
 //!
-//! In a test file of its own, and so in a process of its own: these tests start a process, and between fork and exec that one
-//! holds every socket of its parent. A listener that another test has just closed would still be bound.
+//! These tests have their own test binary: they start a process, which between fork and exec holds every socket of its parent, so
+//! that a listener which another test has just closed would still be bound.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -21,62 +21,62 @@ fn accepting_waits_while_there_is_no_file_descriptor_left() {
 
 async fn connections_with_few_files() {
     let (plane, address, echo) = (plane(), fresh_address(), Echo::start().await);
-    plane.set("a", balancer(address, &[echo.address])).await.unwrap();
-    let mut hoard = Vec::new();
+    plane.set("a", load_balancer(address, &[echo.address])).await.unwrap();
+    let mut held = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
-        hoard.push(file);
+        held.push(file);
     }
-    hoard.pop();
+    held.pop();
     let client = tokio::spawn(Client::connect(address));
-    // Time for it to be accepted, if it could be.
+    // Time in which it would be accepted if a descriptor were free.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(counters(&plane).accepted, 0);
-    hoard.truncate(hoard.len() - 1);
-    // One for the client's connection, none for the target's: that waits too, and is not held against the target.
+    held.truncate(held.len() - 1);
+    // One descriptor for the client's connection, none for the target's: connecting waits as well, and is no failure of the target.
     eventually("accepted", || counters(&plane).accepted == 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(counters(&plane).failed, 0);
-    drop(hoard);
-    client.await.unwrap().talk("at last").await.unwrap();
+    drop(held);
+    client.await.unwrap().echo("at last").await.unwrap();
 }
 
 #[test]
-fn the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left() {
+fn the_longest_idle_flow_is_evicted_when_there_is_no_file_descriptor_left() {
     with_few_files(
-        "the_longest_silent_flow_makes_room_when_there_is_no_file_descriptor_left",
+        "the_longest_idle_flow_is_evicted_when_there_is_no_file_descriptor_left",
         datagrams_with_few_files(),
     );
 }
 
 async fn datagrams_with_few_files() {
     let (plane, address, echo) = (plane(), fresh_address(), UdpEcho::start().await);
-    let mut config = balancer(address, &[echo.address]);
+    let mut config = load_balancer(address, &[echo.address]);
     config.listeners[0].transport = Transport::Udp;
     plane.set("a", config).await.unwrap();
     let clients = [UdpClient::connect(address).await, UdpClient::connect(address).await];
-    clients[0].ask("first").await;
-    let mut hoard = Vec::new();
+    clients[0].echo("first").await;
+    let mut held = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
-        hoard.push(file);
+        held.push(file);
     }
-    clients[1].send("no room for this one").await;
-    eventually("room is made", || counters(&plane).failed == 1 && counters(&plane).open == 0).await;
-    assert_eq!(clients[1].ask("second").await, echo.address);
+    clients[1].send("no descriptor for this one").await;
+    eventually("evicted", || counters(&plane).failed == 1 && counters(&plane).open == 0).await;
+    assert_eq!(clients[1].echo("second").await, echo.address);
     assert_eq!((counters(&plane).accepted, counters(&plane).open), (2, 1));
 }
 
 #[test]
 fn the_soft_limit_is_raised_to_the_hard_one() {
     with_limit("-Sn 200", "the_soft_limit_is_raised_to_the_hard_one", async {
-        let before = limit_of_files();
+        let before = open_files_limits();
         let _plane = plane();
-        let [soft, hard] = limit_of_files();
+        let [soft, hard] = open_files_limits();
         assert_eq!((before, soft), (["200".to_owned(), hard.clone()], hard));
     });
 }
 
-/// The soft and the hard limit.
-fn limit_of_files() -> [String; 2] {
+/// Returns the soft and the hard limit.
+fn open_files_limits() -> [String; 2] {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
     let mut words = line.split_whitespace().map(str::to_owned);
@@ -87,7 +87,7 @@ fn with_few_files(test: &str, body: impl Future<Output = ()>) {
     with_limit("-n 200", test, body);
 }
 
-/// Runs a test in a process of its own with this limit of open files: this one, started again for that test alone.
+/// Runs a test in a separate process with this open-files limit: this binary, started again for that test only.
 fn with_limit(limit: &str, test: &str, body: impl Future<Output = ()>) {
     const FEW: &str = "BOWLINE_L4_TEST_WITH_FEW_FILES";
     if std::env::var_os(FEW).is_some() {
@@ -98,6 +98,10 @@ fn with_limit(limit: &str, test: &str, body: impl Future<Output = ()>) {
     let mut again = std::process::Command::new("sh");
     again.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(FEW, "yes");
     let output = again.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

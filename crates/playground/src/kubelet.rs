@@ -1,19 +1,18 @@
 //! Simulated kubelets: one for every machine of the cloud, all in one task.
 //!
 //! ```text
-//!  machines, the kubelets so far, now ──► Kubelets::decide ──► Boot, Renew, PostStatus
-//!  Pods on machines that run          ──► Given::decide    ──► Run, Remove
+//!  machines, existing kubelets, time ──► Kubelets::decide     ──► Boot, Renew, PostStatus
+//!  Pods on running machines          ──► PodAddresses::decide ──► Run, Remove
 //! ```
 //!
-//! A machine that appears boots a kubelet, which registers its Node the way `--cloud-provider=external` makes a real one
-//! do: with the taint `node.cloudprovider.kubernetes.io/uninitialized`, without addresses, provider ID or labels of the
-//! cloud. It renews its Lease and posts its status as long as the machine runs; a machine that is stopped or deleted
-//! falls silent without a word, as one without power does. Containers are not run: a Pod bound to the Node gets an address
-//! from the Node's pod range, as a network plugin would give it, and is then simply said to be running. While the Node has no
-//! range, it waits.
+//! A new machine boots a kubelet, which registers its Node as with `--cloud-provider=external`: with the taint
+//! `node.cloudprovider.kubernetes.io/uninitialized`, and without addresses, provider ID or cloud labels. It renews its Lease and
+//! posts its status while the machine is running; when the machine is stopped or deleted, the kubelet stops without notice, as
+//! after a power failure. Containers are not run: a Pod bound to the Node gets an address from the Node's pod CIDR, as from a
+//! network plugin, and is reported as running. Without a pod CIDR, the Pod stays Pending.
 //!
-//! As with a real kubelet, a Node that somebody deletes while its machine runs does not come back before the machine is
-//! started anew.
+//! As with a real kubelet, a Node that is deleted while its machine is running is not registered again until the machine is
+//! restarted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -28,31 +27,31 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::cache::{Cache, LEASE_NAMESPACE};
 use crate::objects::{Lease, Node, Pod, create};
 use crate::pod_network::free_addresses;
-use crate::time::{Pace, now, now_micro};
-use crate::view::{LEASE_NAMESPACE, View};
+use crate::timing::{Timing, now, now_micro};
 
 const TICK: Duration = Duration::from_millis(100);
 const CONCURRENCY: usize = 32;
 
-/// From registration to the first word of being ready: the network plugin of a real node takes its time, too.
+/// Time from registration to the first ready status, as the network plugin of a real node takes time to start.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// Until a registration that failed is tried again.
+/// Pause before a failed registration is retried.
 const BOOT_RETRY: Duration = Duration::from_secs(2);
 
-/// How many renewals of the Lease there are to one status that says nothing new: 5 minutes at 10 s.
+/// Number of Lease renewals per unchanged status update: 5 minutes at 10 s.
 // upstream: nodeStatusReportFrequency over nodeLeaseDurationSeconds / 4.
 const RENEWALS_PER_STATUS: u32 = 30;
 
-/// Heartbeats are spread over this many slots of a period, so that they do not come all at once.
+/// Number of slots of a period over which the heartbeats are spread.
 const SLOTS: u32 = 64;
 
-/// What says that nothing here is real.
+/// Version that shows that the kubelet is simulated.
 const KUBELET_VERSION: &str = "v1.36.0-simulated";
 
-/// All kubelets, by the ID of their machine.
+/// All kubelets by machine ID.
 #[derive(Default)]
 struct Kubelets {
     by_machine: BTreeMap<String, Kubelet>,
@@ -68,74 +67,74 @@ struct Kubelet {
 enum State {
     /// The machine is stopped.
     Off,
-    /// The machine runs, and the Node is to be registered at this time.
+    /// The machine is running, and the Node is due for registration at this time.
     Booting { at: Instant },
-    /// Registered; the next renewal and the next status are due at these times.
+    /// The Node is registered; the next Lease renewal and status update are due at these times.
     Up { renew: Instant, post: Instant },
 }
 
-/// What a kubelet does next.
+/// An action of a kubelet.
 #[derive(Debug, Clone, PartialEq)]
 enum Action {
     /// Registers the Node.
     Boot(Arc<Machine>),
     /// Renews the Lease of this Node.
     Renew(String),
-    /// Says that this Node is ready.
+    /// Reports this Node as ready.
     PostStatus(String),
 }
 
-/// The addresses that Pods were given, by their UID: a Pod keeps its own until it is gone, and nobody else has them.
+/// Addresses allocated to Pods, by Pod UID. A Pod keeps its addresses until it is deleted.
 #[derive(Debug, Default)]
-struct Given(HashMap<String, Vec<IpAddr>>);
+struct PodAddresses(HashMap<String, Vec<IpAddr>>);
 
-/// What the kubelets do for Pods.
+/// An action of a kubelet for a Pod.
 #[derive(Debug, Clone)]
 enum PodAction {
-    /// Says that it runs, at these addresses.
+    /// Reports the Pod as running, with these addresses.
     Run(Arc<Pod>, Vec<IpAddr>),
-    /// Confirms that its containers are gone.
+    /// Deletes the Pod, which has terminated.
     Remove(Arc<Pod>),
 }
 
-/// Runs a kubelet on each of the machines, for as long as it is polled.
-pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, mut view: View, pace: Pace) {
-    let (mut kubelets, mut given) = (Kubelets::default(), Given::default());
+/// Runs a kubelet for each machine.
+pub(crate) async fn run(client: Client, machines: impl Fn() -> Vec<Arc<Machine>>, mut cache: Cache, timing: Timing) {
+    let (mut kubelets, mut pod_addresses) = (Kubelets::default(), PodAddresses::default());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        view.changed(&mut ticks).await;
-        let actions = kubelets.decide(&machines(), pace, Instant::now());
+        cache.changed(&mut ticks).await;
+        let actions = kubelets.decide(&machines(), timing, Instant::now());
         let booted: Vec<_> = futures::stream::iter(actions)
             .map(|action| apply(&client, action))
             .buffer_unordered(CONCURRENCY)
             .filter_map(std::future::ready)
             .collect()
             .await;
-        booted.iter().for_each(|machine| kubelets.is_up(machine, pace, Instant::now()));
-        let pods = view.pods();
+        booted.iter().for_each(|machine| kubelets.mark_up(machine, timing, Instant::now()));
+        let pods = cache.pods();
         if pods.is_empty() {
             continue;
         }
-        let actions = given.decide(&pods, &kubelets.ranges(&view.nodes()));
+        let actions = pod_addresses.decide(&pods, &kubelets.pod_cidrs(&cache.nodes()));
         futures::stream::iter(actions).for_each_concurrent(CONCURRENCY, |action| apply_pod(&client, action)).await;
     }
 }
 
 impl Kubelets {
-    fn decide(&mut self, machines: &[Arc<Machine>], pace: Pace, now: Instant) -> Vec<Action> {
-        self.follow(machines, now);
+    fn decide(&mut self, machines: &[Arc<Machine>], timing: Timing, now: Instant) -> Vec<Action> {
+        self.sync_machines(machines, now);
         let mut actions = Vec::new();
         for machine in machines {
             if let Some(kubelet) = self.by_machine.get_mut(&machine.spec.id) {
-                kubelet.decide(machine, pace, now, &mut actions);
+                kubelet.decide(machine, timing, now, &mut actions);
             }
         }
         actions
     }
 
-    /// Lets kubelets come, start, stop and go with their machines.
-    fn follow(&mut self, machines: &[Arc<Machine>], now: Instant) {
+    /// Creates, starts, stops and removes kubelets along with their machines.
+    fn sync_machines(&mut self, machines: &[Arc<Machine>], now: Instant) {
         let present: HashMap<&str, &Machine> =
             machines.iter().map(|machine| (machine.spec.id.as_str(), &**machine)).collect();
         self.by_machine.retain(|id, _| present.contains_key(id.as_str()));
@@ -150,20 +149,20 @@ impl Kubelets {
         }
     }
 
-    /// The kubelet of this machine has registered its Node.
-    fn is_up(&mut self, machine: &str, pace: Pace, now: Instant) {
+    /// Marks the kubelet of this machine as registered.
+    fn mark_up(&mut self, machine: &str, timing: Timing, now: Instant) {
         let Some(kubelet) = self.by_machine.get_mut(machine) else { return };
         self.booted = self.booted.wrapping_add(1);
-        let renew = now + pace.lease_period * (self.booted % SLOTS) / SLOTS;
+        let renew = now + timing.lease_period * (self.booted % SLOTS) / SLOTS;
         kubelet.state = State::Up { renew, post: now + WARM_UP };
     }
 
-    /// The Nodes whose kubelets are up, each with its pod ranges.
-    fn ranges(&self, nodes: &[Arc<Node>]) -> HashMap<String, Vec<String>> {
+    /// Returns the Nodes with a running kubelet, each with its pod CIDRs.
+    fn pod_cidrs(&self, nodes: &[Arc<Node>]) -> HashMap<String, Vec<String>> {
         let up: HashSet<&str> =
             self.by_machine.values().filter(|kubelet| kubelet.is_up()).map(|kubelet| &*kubelet.node).collect();
-        let with_ranges = nodes.iter().map(|node| (node.name_any(), node.spec.pod_cidrs.clone()));
-        with_ranges.filter(|(name, _)| up.contains(&**name)).collect()
+        let with_pod_cidrs = nodes.iter().map(|node| (node.name_any(), node.spec.pod_cidrs.clone()));
+        with_pod_cidrs.filter(|(name, _)| up.contains(&**name)).collect()
     }
 }
 
@@ -172,7 +171,7 @@ impl Kubelet {
         matches!(self.state, State::Up { .. })
     }
 
-    fn decide(&mut self, machine: &Arc<Machine>, pace: Pace, now: Instant, actions: &mut Vec<Action>) {
+    fn decide(&mut self, machine: &Arc<Machine>, timing: Timing, now: Instant, actions: &mut Vec<Action>) {
         match &mut self.state {
             State::Off => {}
             State::Booting { at } if *at <= now => {
@@ -182,11 +181,11 @@ impl Kubelet {
             State::Booting { .. } => {}
             State::Up { renew, post } => {
                 if *renew <= now {
-                    *renew = now + pace.lease_period;
+                    *renew = now + timing.lease_period;
                     actions.push(Action::Renew(self.node.clone()));
                 }
                 if *post <= now {
-                    *post = now + pace.lease_period * RENEWALS_PER_STATUS;
+                    *post = now + timing.lease_period * RENEWALS_PER_STATUS;
                     actions.push(Action::PostStatus(self.node.clone()));
                 }
             }
@@ -194,9 +193,9 @@ impl Kubelet {
     }
 }
 
-// ---- for the Node
+// ---- Nodes
 
-/// Does it, and tells which machine is up by that.
+/// Performs the action. Returns the ID of a machine whose Node was registered.
 async fn apply(client: &Client, action: Action) -> Option<String> {
     let done = match &action {
         Action::Boot(machine) => boot(client, machine).await,
@@ -211,13 +210,13 @@ async fn apply(client: &Client, action: Action) -> Option<String> {
             None
         }
         (Err(error), action) => {
-            tracing::debug!(%error, ?action, "a simulated kubelet was not heard");
+            tracing::debug!(%error, ?action, "a simulated kubelet cannot update its Node");
             None
         }
     }
 }
 
-/// Registers the Node and its Lease. Both may be there from before the machine was stopped; then they stay as they are.
+/// Registers the Node and its Lease. If they exist from before the machine was stopped, the Node stays as it is.
 async fn boot(client: &Client, machine: &Machine) -> kube::Result<()> {
     let node = match create::<Node>(client, None, &registration(machine)).await {
         Err(error) if is_conflict(&error) => Api::<Node>::all(client.clone()).get(&machine.spec.name).await?,
@@ -233,9 +232,9 @@ fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// The Node as a kubelet with `--cloud-provider=external` first writes it.
-// upstream: without --node-ip such a kubelet leaves all addresses to the cloud, its own name included. That the network is
-// not there yet is what kubelets of clouds with routes said of themselves, in these words; newer ones leave it to others.
+/// Returns the Node as a kubelet with `--cloud-provider=external` registers it.
+// upstream: without --node-ip such a kubelet leaves all addresses to the cloud provider, including the host name. The condition
+// NetworkUnavailable is the one that kubelets of in-tree cloud providers with routes set; newer kubelets do not set it.
 fn registration(machine: &Machine) -> Value {
     let name = &machine.spec.name;
     let labels = json!({
@@ -285,7 +284,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     })
 }
 
-/// The Lease goes with its Node, by its owner reference.
+/// Returns the Lease of a Node, with an owner reference so that it is deleted with the Node.
 fn lease_of(node: &Node) -> Value {
     let name = node.name_any();
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.uid().unwrap_or_default()});
@@ -309,34 +308,34 @@ async fn post_status(client: &Client, node: &str) -> kube::Result<()> {
     Api::<Node>::all(client.clone()).patch_status(node, &PatchParams::default(), &patch).await.map(drop)
 }
 
-// ---- for its Pods
+// ---- Pods
 
-impl Given {
-    /// What is to be done for the Pods on these Nodes, which have these ranges.
+impl PodAddresses {
+    /// Returns the actions for Pods on these Nodes, given by name with their pod CIDRs.
     fn decide(&mut self, pods: &[Arc<Pod>], nodes: &HashMap<String, Vec<String>>) -> Vec<PodAction> {
         let present: HashSet<_> = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
         self.0.retain(|pod, _| present.contains(&**pod));
         let mut actions = Vec::new();
         for pod in pods {
-            let Some(ranges) = pod.node().and_then(|node| nodes.get(node)) else { continue };
+            let Some(pod_cidrs) = pod.node().and_then(|node| nodes.get(node)) else { continue };
             if pod.metadata.deletion_timestamp.is_some() {
                 actions.push(PodAction::Remove(pod.clone()));
             } else if pod.phase() == "Pending" {
-                let addresses = self.addresses(pod, ranges);
+                let addresses = self.addresses(pod, pod_cidrs);
                 actions.extend(addresses.map(|addresses| PodAction::Run(pod.clone(), addresses)));
             }
         }
         actions
     }
 
-    /// Those of this Pod; new ones from these ranges if it has none.
-    fn addresses(&mut self, pod: &Pod, ranges: &[String]) -> Option<Vec<IpAddr>> {
+    /// Returns the addresses of this Pod, or allocates them from these pod CIDRs.
+    fn addresses(&mut self, pod: &Pod, pod_cidrs: &[String]) -> Option<Vec<IpAddr>> {
         let uid = pod.metadata.uid.clone()?;
-        if let Some(given) = self.0.get(&uid) {
-            return Some(given.clone());
+        if let Some(pod_addresses) = self.0.get(&uid) {
+            return Some(pod_addresses.clone());
         }
         let taken: HashSet<IpAddr> = self.0.values().flatten().copied().collect();
-        let addresses = free_addresses(ranges, |address| taken.contains(&address))?;
+        let addresses = free_addresses(pod_cidrs, |address| taken.contains(&address))?;
         self.0.insert(uid, addresses.clone());
         Some(addresses)
     }
@@ -355,11 +354,11 @@ async fn apply_pod(client: &Client, action: PodAction) {
         }
     };
     if let Err(error) = done {
-        tracing::debug!(%error, pod = pod.name_any(), "a simulated kubelet will try again");
+        tracing::debug!(%error, pod = pod.name_any(), "a simulated kubelet cannot update a Pod; retrying");
     }
 }
 
-/// The status of a Pod whose containers all run.
+/// Returns the status of a Pod whose containers are all running.
 fn running(pod: &Pod, addresses: &[IpAddr]) -> Value {
     let containers = pod.spec.containers.iter();
     let states: Vec<_> = containers
@@ -370,8 +369,8 @@ fn running(pod: &Pod, addresses: &[IpAddr]) -> Value {
             })
         })
         .collect();
-    let holds = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now()});
-    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(holds);
+    let is_true = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now()});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(is_true);
     let all: Vec<_> = addresses.iter().map(|address| json!({"ip": address})).collect();
     json!({
         "phase": "Running", "podIP": addresses.first(), "podIPs": all, "startTime": now(),
@@ -399,39 +398,39 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_lives_as_long_as_its_machine_runs() {
-        let (mut kubelets, start, pace) = (Kubelets::default(), Instant::now(), Pace::for_nodes(1));
+    fn a_kubelet_runs_while_its_machine_is_running() {
+        let (mut kubelets, start, timing) = (Kubelets::default(), Instant::now(), Timing::for_nodes(1));
         let running = [machine("1", MachineState::Running)];
         let stopped = [machine("1", MachineState::Stopped)];
         let at = |millis| start + Duration::from_millis(millis);
-        assert_eq!(kinds(&kubelets.decide(&running, pace, at(0))), ["boot"]);
-        assert!(kubelets.decide(&running, pace, at(100)).is_empty(), "it is not up yet");
-        assert_eq!(kinds(&kubelets.decide(&running, pace, at(2_000))), ["boot"], "it failed, and tries again");
-        kubelets.is_up("1", pace, at(2_000));
-        assert_eq!(kinds(&kubelets.decide(&running, pace, at(2_600))), ["renew", "post"]);
-        assert_eq!(kinds(&kubelets.decide(&running, pace, at(3_100))), ["renew"]);
-        assert!(kubelets.decide(&stopped, pace, at(9_000)).is_empty(), "no power, no word");
-        assert_eq!(kinds(&kubelets.decide(&running, pace, at(9_100))), ["boot"], "it starts from the beginning");
-        assert!(kubelets.decide(&[], pace, at(9_200)).is_empty());
+        assert_eq!(kinds(&kubelets.decide(&running, timing, at(0))), ["boot"]);
+        assert!(kubelets.decide(&running, timing, at(100)).is_empty(), "not registered yet");
+        assert_eq!(kinds(&kubelets.decide(&running, timing, at(2_000))), ["boot"], "retry after a failure");
+        kubelets.mark_up("1", timing, at(2_000));
+        assert_eq!(kinds(&kubelets.decide(&running, timing, at(2_600))), ["renew", "post"]);
+        assert_eq!(kinds(&kubelets.decide(&running, timing, at(3_100))), ["renew"]);
+        assert!(kubelets.decide(&stopped, timing, at(9_000)).is_empty(), "no heartbeat of a stopped machine");
+        assert_eq!(kinds(&kubelets.decide(&running, timing, at(9_100))), ["boot"], "registers again");
+        assert!(kubelets.decide(&[], timing, at(9_200)).is_empty());
         assert!(kubelets.by_machine.is_empty());
     }
 
     #[test]
-    fn the_heartbeats_of_many_are_spread_over_the_period() {
-        let (mut kubelets, start, pace) = (Kubelets::default(), Instant::now(), Pace::for_nodes(1_000));
+    fn heartbeats_are_spread_over_the_period() {
+        let (mut kubelets, start, timing) = (Kubelets::default(), Instant::now(), Timing::for_nodes(1_000));
         let machines: Vec<_> = (0..1_000).map(|id| machine(&id.to_string(), MachineState::Running)).collect();
-        kubelets.decide(&machines, pace, start);
-        machines.iter().for_each(|machine| kubelets.is_up(&machine.spec.id, pace, start));
+        kubelets.decide(&machines, timing, start);
+        machines.iter().for_each(|machine| kubelets.mark_up(&machine.spec.id, timing, start));
         let mut most = 0;
         for tick in 0..100 {
-            let actions = kubelets.decide(&machines, pace, start + TICK * tick);
+            let actions = kubelets.decide(&machines, timing, start + TICK * tick);
             most = most.max(kinds(&actions).iter().filter(|kind| **kind == "renew").count());
         }
         assert!((20..=80).contains(&most), "{most} renewals in the busiest tick; the average is 40");
     }
 
     #[test]
-    fn it_registers_as_a_kubelet_with_an_external_cloud_provider_does() {
+    fn a_node_is_registered_as_with_an_external_cloud_provider() {
         let node = registration(&machine("1", MachineState::Running));
         let taint =
             json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"});
@@ -439,9 +438,12 @@ mod tests {
         assert_eq!(node["spec"]["providerID"], Value::Null);
         assert_eq!(node["status"]["addresses"], Value::Null);
         assert_eq!(node["spec"]["podCIDR"], Value::Null);
-        let network =
-            node["status"]["conditions"].as_array().unwrap().iter().find(|told| told["type"] == NETWORK_UNAVAILABLE);
-        let network = network.map(|told| (&told["status"], &told["reason"], &told["message"]));
+        let network = node["status"]["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|condition| condition["type"] == NETWORK_UNAVAILABLE);
+        let network = network.map(|condition| (&condition["status"], &condition["reason"], &condition["message"]));
         let [status, reason, message] = ["True", "NoRouteCreated", "Node created without a route"].map(Value::from);
         assert_eq!(network, Some((&status, &reason, &message)));
         let labels = node["metadata"]["labels"].as_object().unwrap();
@@ -458,12 +460,12 @@ mod tests {
         Arc::new(serde_json::from_value(value).unwrap())
     }
 
-    fn nodes(ranges: &[(&str, &[&str])]) -> HashMap<String, Vec<String>> {
+    fn nodes(pod_cidrs: &[(&str, &[&str])]) -> HashMap<String, Vec<String>> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        ranges.iter().map(|(node, ranges)| ((*node).to_owned(), owned(ranges))).collect()
+        pod_cidrs.iter().map(|(node, pod_cidrs)| ((*node).to_owned(), owned(pod_cidrs))).collect()
     }
 
-    /// `POD ADDRESS…` or `remove POD`, one for each action.
+    /// Returns `POD ADDRESS…` or `remove POD` for each action.
     fn list(actions: &[PodAction]) -> Vec<String> {
         let show = |action: &PodAction| match action {
             PodAction::Run(pod, addresses) => {
@@ -475,24 +477,27 @@ mod tests {
     }
 
     #[test]
-    fn pods_run_on_nodes_that_are_up_and_go_when_they_are_told_to() {
+    fn pods_run_on_registered_nodes_and_are_removed_when_deleted() {
         let up = nodes(&[("a", &["10.244.1.0/24"])]);
-        let mut given = Given::default();
-        assert_eq!(list(&given.decide(&[pod("p", "a", false)], &up)), ["p 10.244.1.2"]);
-        assert_eq!(list(&given.decide(&[pod("p", "a", true)], &up)), ["remove p"]);
-        assert!(given.decide(&[pod("p", "down", true), pod("q", "", false)], &up).is_empty());
+        let mut pod_addresses = PodAddresses::default();
+        assert_eq!(list(&pod_addresses.decide(&[pod("p", "a", false)], &up)), ["p 10.244.1.2"]);
+        assert_eq!(list(&pod_addresses.decide(&[pod("p", "a", true)], &up)), ["remove p"]);
+        assert!(pod_addresses.decide(&[pod("p", "down", true), pod("q", "", false)], &up).is_empty());
     }
 
     #[test]
-    fn a_pod_gets_an_address_of_its_nodes_range_and_keeps_it_until_it_is_gone() {
+    fn a_pod_gets_an_address_of_its_nodes_pod_cidr_and_keeps_it_until_deleted() {
         let up = nodes(&[("a", &["10.244.1.0/29"]), ("b", &["10.244.2.0/24", "fd00:2::/64"]), ("c", &[])]);
-        let mut given = Given::default();
+        let mut pod_addresses = PodAddresses::default();
         let all = [pod("p", "a", false), pod("q", "b", false), pod("r", "a", false), pod("waits", "c", false)];
-        assert_eq!(list(&given.decide(&all, &up)), ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]);
-        assert_eq!(list(&given.decide(&all, &up))[..], ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]);
+        assert_eq!(list(&pod_addresses.decide(&all, &up)), ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]);
+        assert_eq!(
+            list(&pod_addresses.decide(&all, &up))[..],
+            ["p 10.244.1.2", "q 10.244.2.2 fd00:2::2", "r 10.244.1.3"]
+        );
         let later = [pod("r", "a", false), pod("s", "a", false)];
         assert_eq!(
-            list(&given.decide(&later, &up)),
+            list(&pod_addresses.decide(&later, &up)),
             ["r 10.244.1.3", "s 10.244.1.2"],
             "the address of p is free again"
         );

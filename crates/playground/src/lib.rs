@@ -1,19 +1,21 @@
-//! API server, local cloud, simulated kubelets and the controllers in one process, with a tour.
+//! API server, local cloud, simulated kubelets and the controllers in one process, with a guided tour.
 //!
 //! ```text
 //!  ┌─ simulated ──────────────┐                     ┌─ real ─────────────────────────┐
 //!  │ kubelets   node monitor  │ ──► API server ◄──► │ controllers for Nodes, their   │
-//!  │ scheduler  ports, Pods   │     (embedded)      │ pod ranges, routes, Services   │
+//!  │ scheduler  kube-proxy    │     (embedded)      │ pod CIDRs, routes, Services    │
 //!  └─────▲────────────────────┘                     └───────────────┬────────────────┘
 //!        └──── machines, routes ──── local cloud ◄──────────────────┘
 //! ```
 //!
-//! The controllers are the ones that run in a cluster, and they speak to the API server as they do there. What a cluster
-//! has around them is played: no container is started. But traffic is real: a node port of a Service answers, at the
-//! loopback address that its machine has, in the name of the Pod that kube-proxy would have chosen; and a Pod answers at its
-//! own address, from its Node's pod range, as long as the cloud leads that range to the Node.
+//! The controllers are the real ones, and use the API server as in a cluster. The other components of a cluster are simulated, and
+//! no container is started. Traffic is real: a node port of a Service answers at the loopback address of its machine for the Pod
+//! that kube-proxy would have picked, and a Pod answers at its own address, from the pod CIDR of its Node, as long as the cloud has
+//! a route for that pod CIDR.
 
-mod claim;
+mod assertion;
+mod cache;
+mod environment;
 mod kubelet;
 mod machines;
 mod manifest;
@@ -22,12 +24,10 @@ mod objects;
 mod pod_network;
 mod proxy;
 mod scheduler;
-mod stage;
 mod subnet;
-mod time;
+mod timing;
 mod tour;
 mod traffic;
-mod view;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,7 +38,7 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_core::ClusterName;
 use bowline_core::ipam::ClusterCidr;
@@ -48,46 +48,46 @@ use bowline_runtime::{Clock, Shutdown, Supervisor, TaskFailure};
 use ipnet::IpNet;
 use tokio::task::JoinHandle;
 
-pub use claim::{Claim, Snapshot};
+pub use assertion::{Assertion, Snapshot};
 pub use machines::machine;
 pub use manifest::{Manifest, Ports};
-pub use pod_network::{PodNetwork, PodNetworkProblem, check_cluster_cidrs};
+pub use pod_network::{PodNetwork, PodNetworkError, check_cluster_cidrs};
 pub use subnet::Subnet;
-pub use time::Pace;
-pub use tour::{Act, CloudAccess, Stage, Step, StepFailure, Tour};
-pub use traffic::{Finding, Findings, Probe};
+pub use timing::Timing;
+pub use tour::{CloudAccess, Environment, Step, StepFailure, Tour, TourAction};
+pub use traffic::{Probe, ProbeResult, ProbeResults};
 
-use view::View;
+use cache::Cache;
 
-/// How long the parts have to end once they are asked to; the whole is to end within a second.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// Shutdown timeout of each group of components; the playground has to end within a second.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// What the cluster is called: the cloud marks with it what the controllers make there.
+/// Cluster name, recorded on the cloud resources of this cluster.
 pub(crate) const CLUSTER: &str = "playground";
 
-/// How often the routes are compared with the cloud; in a cluster, every 10 minutes.
+/// Interval at which routes are refreshed; 10 minutes in a cluster.
 const ROUTE_REFRESH: Duration = Duration::from_secs(3);
 
-/// How the playground is set up.
+/// Options of a playground.
 #[derive(Debug, Clone)]
 pub struct PlaygroundOptions {
-    /// How many machines and Nodes there are at the start.
+    /// Number of machines and Nodes at the start.
     pub nodes: usize,
-    /// Where the API server listens.
+    /// Listen address of the API server.
     pub listen: SocketAddr,
-    /// Let it listen where other machines reach it, although every client with credentials may do everything.
+    /// Allow a listen address that other machines can reach, although every client with credentials has all permissions.
     pub allow_remote_clients: bool,
-    /// Where the local cloud's HTTP API listens.
+    /// Listen address of the local cloud's HTTP API.
     pub cloud_listen: SocketAddr,
-    /// Where Pods live: one range, or one of each family. Empty for a free part of the loopback network, in which they can be
-    /// reached.
+    /// Cluster CIDRs for Pods: one, or one of each family. Empty for a free part of the loopback network, where Pods are
+    /// reachable.
     pub cluster_cidrs: Vec<IpNet>,
-    /// Run the controllers from the start; else [`Playground::start_controllers`] does it later.
+    /// Start the controllers at once; otherwise [`Playground::start_controllers`] starts them later.
     pub controllers: bool,
 }
 
 impl Default for PlaygroundOptions {
-    /// Three Nodes, free ports of this machine, the controllers running.
+    /// Three Nodes, free loopback ports, and running controllers.
     fn default() -> PlaygroundOptions {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         PlaygroundOptions {
@@ -101,48 +101,48 @@ impl Default for PlaygroundOptions {
     }
 }
 
-/// Why a playground does not start, or ends although nobody asked it to.
+/// A failure to start a playground, or an unexpected end.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaygroundError {
-    /// Pods cannot live where they should.
+    /// Invalid cluster CIDRs.
     #[error("--cluster-cidr: {0}")]
-    PodNetwork(#[from] PodNetworkProblem),
-    /// The API server does not start.
+    PodNetwork(#[from] PodNetworkError),
+    /// The API server cannot be started.
     #[error("cannot start the API server: {0}")]
     Server(#[from] StartError),
-    /// The cloud does not start.
+    /// The cloud cannot be started.
     #[error("cannot start the local cloud: {0}")]
     Cloud(String),
-    /// The cloud cannot listen there.
+    /// The cloud cannot bind its listen address.
     #[error("cannot start the local cloud at {address}: {source}")]
     CloudListen {
-        /// Where it should have listened.
+        /// Listen address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A simulated part ended.
+    /// A simulated component ended.
     #[error("the simulation ended: {0}")]
     Simulation(#[from] TaskFailure),
     /// The controllers ended.
     #[error("the controllers ended: {0}")]
     Controllers(#[from] ManagerError),
-    /// A part panicked, or ended without a reason.
+    /// A component panicked, or ended without an error.
     #[error("{0} ended: {1}")]
     Task(&'static str, String),
 }
 
-/// A playground that runs.
+/// A running playground.
 pub struct Playground {
     /// The API server.
     pub server: ApiServer,
     /// The cloud.
     pub cloud: LocalCloud,
     options: PlaygroundOptions,
-    held: subnet::Held,
-    /// Where Pods live.
-    ranges: Vec<ClusterCidr>,
-    /// The addresses that Services have or had.
+    reserved: subnet::ReservedSubnet,
+    /// Cluster CIDRs of the Pods.
+    cluster_cidrs: Vec<ClusterCidr>,
+    /// Current and former addresses of Services.
     addresses: BTreeMap<String, IpAddr>,
     cloud_server: bowline_local::Server,
     shutdown: Shutdown,
@@ -151,32 +151,32 @@ pub struct Playground {
 }
 
 impl Playground {
-    /// Starts all parts. Nodes register within moments, but need not be there yet.
+    /// Starts all components. The Nodes register shortly after this returns.
     pub async fn start(options: PlaygroundOptions) -> Result<Playground, PlaygroundError> {
-        let held = subnet::take();
-        let ranges = ranges(&options, held.subnet)?;
+        let reserved = subnet::reserve();
+        let cluster_cidrs = cluster_cidrs(&options, reserved.subnet)?;
         let server = bowline_apiserver::Options {
             listen: options.listen,
             allow_remote_clients: options.allow_remote_clients,
-            // Where the Pods are.
+            // Pods have loopback addresses.
             loopback_endpoints: true,
             ..Default::default()
         };
         let server = ApiServer::start(server).await?;
-        let cloud = open_cloud(options.nodes, held.subnet)?;
+        let cloud = open_cloud(options.nodes, reserved.subnet)?;
         let address = options.cloud_listen;
         let cloud_server = bowline_local::serve(cloud.clone(), address)
             .await
             .map_err(|source| PlaygroundError::CloudListen { address, source })?;
         let shutdown = Shutdown::new();
-        let simulation = simulate(&server, &cloud, Pace::for_nodes(options.nodes), &shutdown);
+        let simulation = start_simulation(&server, &cloud, Timing::for_nodes(options.nodes), &shutdown);
         let controllers = options.controllers;
         let mut playground = Playground {
             server,
             cloud,
             options,
-            held,
-            ranges,
+            reserved,
+            cluster_cidrs,
             addresses: BTreeMap::new(),
             cloud_server,
             shutdown,
@@ -189,55 +189,55 @@ impl Playground {
         Ok(playground)
     }
 
-    /// Starts the controllers, unless they run already.
+    /// Starts the controllers, unless they are running.
     pub async fn start_controllers(&mut self) -> Result<(), PlaygroundError> {
         if self.controllers.is_some() {
             return Ok(());
         }
-        // Over TLS and as somebody of its own, as in a cluster.
+        // Over TLS and with its own user, as in a cluster.
         let client = self.server.client_for("system:cloud-controller-manager", &[]).await?;
         let metrics = prometheus::Registry::new();
         let clouds = clouds(&self.cloud, &metrics);
-        let options = manager_options(self.ranges.clone());
-        let surroundings = Surroundings::new(client, clouds, Clock::system(), metrics);
-        let running = manager::run(surroundings, options, self.shutdown.clone());
+        let options = manager_options(self.cluster_cidrs.clone());
+        let dependencies = Dependencies::new(client, clouds, Clock::system(), metrics);
+        let running = manager::run(dependencies, options, self.shutdown.clone());
         self.controllers = Some(tokio::spawn(running));
         Ok(())
     }
 
-    /// `http://127.0.0.1:PORT`, where the cloud's API is.
+    /// Returns the URL of the cloud's API, such as `http://127.0.0.1:PORT`.
     pub fn cloud_url(&self) -> String {
         format!("http://{}", self.cloud_server.address())
     }
 
-    /// Where its machines and balancers are.
+    /// Returns the subnet of machines and load balancers.
     pub fn subnet(&self) -> Subnet {
-        self.held.subnet
+        self.reserved.subnet
     }
 
-    /// What the owner of the cloud shows for every change, over its API.
+    /// Returns the owner's token, which the cloud's API requires for every change.
     pub fn owner_token(&self) -> &str {
         self.cloud_server.owner_token()
     }
 
-    /// The tour of this playground, with the owner's token in this file: a line that curl adds to the head of a request.
+    /// Returns the tour of this playground. `token` is a file with the owner's token as a request header line for curl.
     pub fn tour(&self, token: &Path) -> Tour {
         let (nodes, subnet) = (self.options.nodes, self.subnet());
-        let [pool, _] = subnet.balancers();
-        let ports = pool.hosts().next().map_or(Ports::USUAL, |first| Ports::free(first.into()));
+        let [pool, _] = subnet.load_balancer_pools();
+        let ports = pool.hosts().next().map_or(Ports::DEFAULT, |first| Ports::free(first.into()));
         let cloud = CloudAccess { url: self.cloud_url(), token: token.display().to_string() };
-        Tour::new(nodes, Pace::for_nodes(nodes), &cloud, subnet, self.pod_network(), ports)
+        Tour::new(nodes, Timing::for_nodes(nodes), &cloud, subnet, self.pod_network(), ports)
     }
 
-    /// What can be done with the addresses of its Pods.
+    /// Returns whether Pods are reachable at their addresses.
     fn pod_network(&self) -> PodNetwork {
         match self.subnet().is_reachable() && self.options.cluster_cidrs.is_empty() {
             true => PodNetwork::Reachable,
-            false => PodNetwork::Shown,
+            false => PodNetwork::Unreachable,
         }
     }
 
-    /// Waits until a part ends that should not, and says why. As long as all is well, this waits for ever.
+    /// Waits until a component ends unexpectedly, and returns the error.
     pub async fn failure(&mut self) -> PlaygroundError {
         let controllers = async {
             match &mut self.controllers {
@@ -246,12 +246,12 @@ impl Playground {
             }
         };
         tokio::select! {
-            ended = &mut self.simulation => why("the simulation", ended),
-            ended = controllers => why("the controllers", ended),
+            ended = &mut self.simulation => to_error("the simulation", ended),
+            ended = controllers => to_error("the controllers", ended),
         }
     }
 
-    /// Ends all parts: first those that write, then those that are written to. Takes less than a second.
+    /// Stops all components: first the API clients, then the servers. Takes less than a second.
     pub async fn shutdown(mut self) {
         self.shutdown.request();
         let writers = async {
@@ -260,45 +260,45 @@ impl Playground {
                 let _ = controllers.await;
             }
         };
-        // A part that does not end in time is cut off with the process; it has nothing that outlives it.
-        let _ = tokio::time::timeout(PATIENCE, writers).await;
+        // A component that exceeds the timeout ends with the process; it has no state outside of it.
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, writers).await;
         let servers = async { tokio::join!(self.cloud_server.shutdown(), self.server.shutdown()) };
-        let _ = tokio::time::timeout(PATIENCE, servers).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, servers).await;
     }
 }
 
-fn why<E: Into<PlaygroundError>>(
-    part: &'static str,
+fn to_error<E: Into<PlaygroundError>>(
+    component: &'static str,
     ended: Result<Result<(), E>, tokio::task::JoinError>,
 ) -> PlaygroundError {
     match ended {
-        Ok(Ok(())) => PlaygroundError::Task(part, "nobody asked for it".to_owned()),
+        Ok(Ok(())) => PlaygroundError::Task(component, "unexpected end".to_owned()),
         Ok(Err(error)) => error.into(),
-        Err(error) => PlaygroundError::Task(part, error.to_string()),
+        Err(error) => PlaygroundError::Task(component, error.to_string()),
     }
 }
 
-/// Where Pods live: as it was asked for, or in the part of the subnet that is theirs.
-fn ranges(options: &PlaygroundOptions, subnet: Subnet) -> Result<Vec<ClusterCidr>, PodNetworkProblem> {
+/// Returns the requested cluster CIDRs, or the pod network of the subnet.
+fn cluster_cidrs(options: &PlaygroundOptions, subnet: Subnet) -> Result<Vec<ClusterCidr>, PodNetworkError> {
     let own = [IpNet::from(subnet.pods())];
-    let wanted = match &options.cluster_cidrs[..] {
+    let requested = match &options.cluster_cidrs[..] {
         [] => &own[..],
         given => {
             check_cluster_cidrs(given)?;
             given
         }
     };
-    pod_network::cut(wanted, options.nodes, services())
+    pod_network::split(requested, options.nodes, service_cidr())
 }
 
-/// Where the API server takes the addresses of Services from.
-fn services() -> IpNet {
+/// Returns the network of cluster IPs.
+fn service_cidr() -> IpNet {
     bowline_apiserver::Options::default().service_cidr
 }
 
 fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
-    let [pool, internal] = subnet.balancers().map(|pool| vec![pool.into()]);
+    let [pool, internal] = subnet.load_balancer_pools().map(|pool| vec![pool.into()]);
     let balancers = BalancerOptions {
         pool,
         internal_pool: internal,
@@ -313,36 +313,36 @@ fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundE
     Ok(cloud)
 }
 
-/// Starts what a cluster has around the controllers. It calls the API server directly, to leave the sockets to others.
-fn simulate(
+/// Starts the simulated components. They call the API server in-process, to leave the sockets to other clients.
+fn start_simulation(
     server: &ApiServer,
     cloud: &LocalCloud,
-    pace: Pace,
+    timing: Timing,
     shutdown: &Shutdown,
 ) -> JoinHandle<Result<(), TaskFailure>> {
     let client = server.in_process_client();
-    let (view, feed) = View::new(&client);
+    let (cache, feed) = Cache::new(&client);
     let machines = |cloud: LocalCloud| move || cloud.fleet();
-    let kubelets = kubelet::run(client.clone(), machines(cloud.clone()), view.clone(), pace);
+    let kubelets = kubelet::run(client.clone(), machines(cloud.clone()), cache.clone(), timing);
     let routes = |cloud: LocalCloud| move || cloud.routes(CLUSTER);
-    let proxy = proxy::run(machines(cloud.clone()), routes(cloud.clone()), view.clone());
-    let mut parts = Supervisor::new(shutdown.clone());
-    parts.spawn("view", until(shutdown, feed));
-    parts.spawn("kubelets", until(shutdown, kubelets));
-    parts.spawn("traffic", until(shutdown, proxy));
-    parts.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), view.clone(), pace)));
-    parts.spawn("scheduler", until(shutdown, scheduler::run(client, view)));
-    tokio::spawn(parts.run(PATIENCE))
+    let proxy = proxy::run(machines(cloud.clone()), routes(cloud.clone()), cache.clone());
+    let mut components = Supervisor::new(shutdown.clone());
+    components.spawn("cache", until(shutdown, feed));
+    components.spawn("kubelets", until(shutdown, kubelets));
+    components.spawn("traffic", until(shutdown, proxy));
+    components.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), cache.clone(), timing)));
+    components.spawn("scheduler", until(shutdown, scheduler::run(client, cache)));
+    tokio::spawn(components.run(SHUTDOWN_TIMEOUT))
 }
 
-/// A part that works until shutdown is requested, and then stops wherever it is: it only plays.
+/// Runs a simulated component until shutdown is requested, and then drops it at any await point.
 fn until(
     shutdown: &Shutdown,
-    part: impl Future<Output = ()> + Send + 'static,
+    component: impl Future<Output = ()> + Send + 'static,
 ) -> impl Future<Output = Result<(), std::convert::Infallible>> + Send + 'static {
     let shutdown = shutdown.clone();
     async move {
-        shutdown.or(part).await;
+        shutdown.or(component).await;
         Ok(())
     }
 }
@@ -350,11 +350,11 @@ fn until(
 fn clouds(cloud: &LocalCloud, metrics: &prometheus::Registry) -> Clouds {
     let provider = LocalProvider::in_process(cloud.clone(), &Config::default());
     let provider: Arc<dyn CloudProvider> = Arc::new(provider);
-    Clouds::around([provider], &LayerOptions::default(), metrics)
+    Clouds::with_layers([provider], &LayerOptions::default(), metrics)
 }
 
-/// The rules are those of a cluster; only the waiting is shorter.
-fn manager_options(ranges: Vec<ClusterCidr>) -> ManagerOptions {
+/// Returns the options of the controllers: the rules are those of a cluster, only the timeouts are shorter.
+fn manager_options(cluster_cidrs: Vec<ClusterCidr>) -> ManagerOptions {
     let policy = Policy {
         grace: Duration::from_secs(1),
         confirm_after: Duration::from_millis(500),
@@ -373,16 +373,16 @@ fn manager_options(ranges: Vec<ClusterCidr>) -> ManagerOptions {
         }),
         route: Some(route::Options {
             mode: route::Mode::Watch { refresh: ROUTE_REFRESH },
-            ..route::Options::new(ClusterName::from(CLUSTER), ranges.iter().map(ClusterCidr::cluster).collect())
+            ..route::Options::new(ClusterName::from(CLUSTER), cluster_cidrs.iter().map(ClusterCidr::cluster).collect())
         }),
         node_ipam: Some(node_ipam::Options {
-            ranges,
-            services: vec![services()],
+            cluster_cidrs,
+            service_cidrs: vec![service_cidr()],
             allocator: node_ipam::AllocatorType::default(),
         }),
         provider_loops: Some(provider_loops::Options { cluster: ClusterName::from(CLUSTER) }),
         dry_run: false,
         start_interval: Duration::ZERO,
-        patience: PATIENCE,
+        shutdown_timeout: SHUTDOWN_TIMEOUT,
     }
 }

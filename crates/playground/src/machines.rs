@@ -1,31 +1,31 @@
-//! The machines that a playground starts with.
+//! Machines of a playground.
 
 use bowline_core::{Address, AddressType};
 use bowline_local::NewMachine;
 
 use crate::subnet::Subnet;
 
-/// The region that all machines are in.
+/// Region of all machines.
 const REGION: &str = "harbour";
 
-/// The kinds of machines, in turn.
+/// Instance types, assigned in turn.
 const TYPES: [&str; 2] = ["dinghy.2cpu.4g", "sloop.4cpu.16g"];
 
-/// The failure domains, in turn.
+/// Zones, assigned in turn.
 const ZONES: [&str; 3] = ["harbour-east", "harbour-north", "harbour-west"];
 
-/// The machine of this number in this subnet, from 1: `m-1`, which becomes the Node `node-1`.
+/// Returns the machine of this number, from 1, in this subnet: `m-1`, which becomes the Node `node-1`.
 pub fn machine(number: usize, subnet: Subnet) -> NewMachine {
     let name = format!("node-{number}");
-    let turn =
+    let in_turn =
         |names: &[&str]| names.get((number + names.len() - 1) % names.len()).copied().unwrap_or_default().to_owned();
     let (high, low) = (number / 250 % 256, number % 250 + 1);
     NewMachine {
         id: format!("m-{number}"),
-        instance_type: turn(&TYPES),
-        zone: turn(&ZONES),
+        instance_type: in_turn(&TYPES),
+        zone: in_turn(&ZONES),
         region: REGION.to_owned(),
-        // 198.18.0.0/15 is set aside for laboratories: it looks public and leads nowhere.
+        // 198.18.0.0/15 is reserved for benchmarks (RFC 2544): it looks like a public address and is not routed.
         addresses: vec![
             Address::new(AddressType::InternalIP, subnet.machine(number).to_string()),
             Address::new(AddressType::ExternalIP, format!("198.18.{high}.{low}")),

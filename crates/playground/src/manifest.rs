@@ -1,7 +1,7 @@
-//! The manifests of the tour: the files in `examples/`, which the documentation shows and a reader applies.
+//! Manifests of the tour: the files in `examples/`, which the documentation shows.
 //!
-//! A Service listens on the ports that its file says, unless another program has them on all addresses of this machine; then
-//! on others, and the command to paste says so.
+//! A Service has the ports in its file, unless another program listens on them on all addresses of this machine; then it has other
+//! ports, and the command to paste replaces them.
 
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
@@ -9,66 +9,66 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 
-/// Who writes what the tour applies.
+/// Field manager of the tour.
 const FIELD_MANAGER: &str = "playground-tour";
 
 /// Two Pods and a Service.
 pub(crate) const HELLO: Manifest =
     Manifest { path: "examples/hello.yaml", text: include_str!("../../../examples/hello.yaml") };
 
-/// The Service with a port for UDP as well.
+/// The Service with an additional UDP port.
 pub(crate) const HELLO_UDP: Manifest =
     Manifest { path: "examples/hello-udp.yaml", text: include_str!("../../../examples/hello-udp.yaml") };
 
-/// The ports of the Service `hello`.
+/// Ports of the Service `hello`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
-    /// For HTTP.
+    /// HTTP port.
     pub http: u16,
-    /// For UDP.
+    /// UDP port.
     pub udp: u16,
 }
 
 impl Ports {
-    /// Those in the files.
-    pub const USUAL: Ports = Ports { http: 4080, udp: 4081 };
+    /// Ports in the files.
+    pub const DEFAULT: Ports = Ports { http: 4080, udp: 4081 };
 
-    /// The usual ones, or if another program has them at this address, the next ones that are free.
+    /// Returns the default ports, or the next free ones if another program uses them on this address.
     pub fn free(address: IpAddr) -> Ports {
         let candidates = (0..20).map(|number| Ports { http: 4080 + number * 10, udp: 4081 + number * 10 });
-        candidates.into_iter().find(|ports| ports.are_free(address)).unwrap_or(Ports::USUAL)
+        candidates.into_iter().find(|ports| ports.are_free(address)).unwrap_or(Ports::DEFAULT)
     }
 
     fn are_free(self, address: IpAddr) -> bool {
         TcpListener::bind((address, self.http)).is_ok() && UdpSocket::bind((address, self.udp)).is_ok()
     }
 
-    /// What in the files is to be replaced, and by what.
+    /// Returns the replacements to make in the files.
     fn replacements(self) -> [(String, String); 2] {
-        let Ports { http, udp } = Ports::USUAL;
+        let Ports { http, udp } = Ports::DEFAULT;
         [(http, self.http), (udp, self.udp)].map(|(from, to)| (format!("port: {from}"), format!("port: {to}")))
     }
 }
 
-/// A file of objects.
+/// A manifest file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manifest {
-    /// Where it is, from the root of the repository.
+    /// Path from the root of the repository.
     pub path: &'static str,
     text: &'static str,
 }
 
 impl Manifest {
-    /// How somebody at a terminal applies it.
+    /// Returns the shell command that applies it.
     pub(crate) fn command(self, ports: Ports) -> String {
-        if ports == Ports::USUAL {
+        if ports == Ports::DEFAULT {
             return format!("kubectl apply -f {}", self.path);
         }
         let edits = ports.replacements().map(|(from, to)| format!("-e 's/{from}/{to}/'")).join(" ");
         format!("sed {edits} {} | kubectl apply -f -", self.path)
     }
 
-    /// Applies all its objects to the namespace `default`, as `kubectl apply --server-side` does.
+    /// Applies all objects in the namespace `default`, like `kubectl apply --server-side`.
     pub(crate) async fn apply(self, ports: Ports, client: &Client) -> Result<(), String> {
         for object in self.objects(ports)? {
             let kind = object.types.as_ref().and_then(|types| GroupVersionKind::try_from(types).ok());
@@ -94,20 +94,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifests_can_be_read() {
+    fn the_manifests_are_valid() {
         let names = |manifest: Manifest| -> Vec<_> {
-            manifest.objects(Ports::USUAL).unwrap().iter().map(|object| object.name_any()).collect()
+            manifest.objects(Ports::DEFAULT).unwrap().iter().map(|object| object.name_any()).collect()
         };
         assert_eq!(names(HELLO), ["hello-1", "hello-2", "hello"]);
         assert_eq!(names(HELLO_UDP), ["hello"]);
     }
 
     #[test]
-    fn ports_that_another_program_has_are_left_to_it() {
+    fn ports_in_use_are_not_used() {
         let address = IpAddr::from([127, 0, 0, 1]);
-        let stray = TcpListener::bind((address, Ports::free(address).http)).unwrap();
+        let other = TcpListener::bind((address, Ports::free(address).http)).unwrap();
         let ports = Ports::free(address);
-        assert_ne!(ports.http, stray.local_addr().unwrap().port());
+        assert_ne!(ports.http, other.local_addr().unwrap().port());
         let objects = HELLO_UDP.objects(ports).unwrap();
         let used =
             objects[0].data["spec"]["ports"].as_array().unwrap().iter().map(|port| port["port"].as_u64().unwrap());
@@ -115,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn the_command_to_paste_has_the_ports_that_are_used() {
-        assert_eq!(HELLO.command(Ports::USUAL), "kubectl apply -f examples/hello.yaml");
+    fn the_command_replaces_the_ports() {
+        assert_eq!(HELLO.command(Ports::DEFAULT), "kubectl apply -f examples/hello.yaml");
         let other =
             "sed -e 's/port: 4080/port: 4090/' -e 's/port: 4081/port: 4091/' examples/hello.yaml | kubectl apply -f -";
         assert_eq!(HELLO.command(Ports { http: 4090, udp: 4091 }), other);

@@ -1,7 +1,7 @@
-//! Nodes, Pods, Leases and Services, as far as the playground reads them.
+//! Nodes, Pods, Leases and Services, with the fields that the playground reads.
 //!
-//! The whole types would bring the decoding of every field of every volume into the program, and into memory what nobody
-//! looks at. What is written here is written as JSON and need not be complete either: all changes are patches.
+//! The complete types would add the decoding of every field of every volume to the binary, and keep unused data in memory. Writes
+//! use JSON patches, which need no complete types either.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Makes a type an object of the API: its kind, where that is, and in which scope.
+/// Implements [`Resource`] for a type: kind, group, plural and scope.
 macro_rules! resource {
     ($kind:ident, $group:literal, $plural:literal, $scope:ty) => {
         impl Resource for $kind {
@@ -56,7 +56,7 @@ resource!(Pod, "", "pods", NamespaceResourceScope);
 resource!(Service, "", "services", NamespaceResourceScope);
 resource!(Lease, "coordination.k8s.io", "leases", NamespaceResourceScope);
 
-/// Creates an object from its whole JSON.
+/// Creates an object from JSON.
 pub(crate) async fn create<K>(client: &Client, namespace: Option<&str>, object: &Value) -> kube::Result<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -66,7 +66,7 @@ where
     client.request(request.map_err(kube::Error::BuildRequest)?).await
 }
 
-/// What a Node or a Pod says of itself.
+/// A condition of a Node or Pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Condition {
@@ -98,7 +98,7 @@ pub(crate) struct NodeSpec {
     pub(crate) unschedulable: bool,
 }
 
-/// Whole: lists of them are written back.
+/// Has all fields, because lists of taints are written back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Taint {
@@ -126,17 +126,17 @@ pub(crate) struct NodeAddress {
 }
 
 impl Node {
-    /// The `Ready` condition, if there is one.
+    /// Returns the `Ready` condition.
     pub(crate) fn ready_condition(&self) -> Option<&Condition> {
         self.condition("Ready")
     }
 
-    /// The status of the `Ready` condition; `Unknown` without one.
+    /// Returns the status of the `Ready` condition; `Unknown` without one.
     pub(crate) fn readiness(&self) -> &str {
         self.ready_condition().map_or("Unknown", |condition| &condition.status)
     }
 
-    /// The status of the `NetworkUnavailable` condition; `Unknown` without one.
+    /// Returns the status of the `NetworkUnavailable` condition; `Unknown` without one.
     pub(crate) fn network_unavailable(&self) -> &str {
         self.condition(NETWORK_UNAVAILABLE).map_or("Unknown", |condition| &condition.status)
     }
@@ -146,7 +146,7 @@ impl Node {
     }
 }
 
-/// The Lease by which a kubelet says that it is there.
+/// The Lease of a kubelet.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Lease {
@@ -221,32 +221,32 @@ struct PodAddress {
 }
 
 impl Pod {
-    /// The Node that it is bound to.
+    /// Returns the Node that the Pod is bound to.
     pub(crate) fn node(&self) -> Option<&str> {
         Some(&*self.spec.node_name).filter(|name| !name.is_empty())
     }
 
-    /// The phase; `Pending` until somebody says another.
+    /// Returns the phase; `Pending` if it is not set.
     pub(crate) fn phase(&self) -> &str {
         Some(&*self.status.phase).filter(|phase| !phase.is_empty()).unwrap_or("Pending")
     }
 
-    /// Its own addresses, one of each family.
+    /// Returns the addresses of the Pod, one of each family.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.status.addresses.iter().filter_map(|address| address.ip.parse().ok())
     }
 
-    /// Its containers say where they listen.
+    /// Returns whether the containers declare ports.
     pub(crate) fn has_ports(&self) -> bool {
         self.spec.containers.iter().any(|container| !container.ports.is_empty())
     }
 
-    /// It takes traffic: it runs, says that it is ready, and is not about to go.
+    /// Returns whether the Pod receives traffic: it is running, ready and not terminating.
     pub(crate) fn is_ready(&self) -> bool {
-        let says_so = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
+        let is_ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
         self.metadata.deletion_timestamp.is_none()
             && self.phase() == "Running"
-            && self.status.conditions.iter().any(says_so)
+            && self.status.conditions.iter().any(is_ready)
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) struct ServiceSpec {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ServicePort {
     pub(crate) protocol: String,
-    /// 0 if there is none.
+    /// 0 if not set.
     pub(crate) node_port: u16,
 }
 
@@ -298,17 +298,17 @@ pub(crate) struct Ingress {
 }
 
 impl Service {
-    /// The first address that it has been given.
+    /// Returns the first address in the status.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.status.load_balancer.ingress.first()?.ip.parse().ok()
     }
 
-    /// Whether nodes have anything to do with it.
+    /// Returns whether the Service has node ports.
     pub(crate) fn has_node_ports(&self) -> bool {
         self.spec.ports.iter().any(|port| port.node_port != 0)
     }
 
-    /// Whether this Pod of the same namespace is one of its own. Without a selector there are none.
+    /// Returns whether the selector matches this Pod; an empty selector matches none.
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
         let selector = &self.spec.selector;
         let has = |(key, value): (&String, &String)| pod.labels().get(key) == Some(value);

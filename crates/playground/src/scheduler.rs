@@ -1,11 +1,11 @@
-//! A simulated scheduler, just able enough to show what a taint does to a Pod.
+//! A simulated scheduler, sufficient to show the effect of taints on Pods.
 //!
 //! ```text
-//!  Pods without a Node, Nodes ──► decide ──► Bind (a Binding) or Explain (the condition PodScheduled=False)
+//!  unscheduled Pods, Nodes ──► decide ──► Bind (a Binding) or MarkUnschedulable (the condition PodScheduled=False)
 //! ```
 //!
-//! It knows readiness, cordons, taints with the effects `NoSchedule` and `NoExecute`, and `nodeSelector`, and spreads by
-//! count. It does not know resources, affinity, priorities or volumes.
+//! It supports readiness, cordons, taints with the effects `NoSchedule` and `NoExecute`, and `nodeSelector`, and picks the Node
+//! with the fewest Pods. It ignores resources, affinity, priorities and volumes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::cache::Cache;
 use crate::objects::{Node, Pod, Taint, Toleration};
-use crate::time::now;
-use crate::view::View;
+use crate::timing::now;
 
 const TICK: Duration = Duration::from_millis(100);
 const CONCURRENCY: usize = 16;
 
-/// What becomes of a Pod that has no Node.
+/// Decision about an unscheduled Pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
-    /// It goes to this Node.
+    /// Binds the Pod to this Node.
     Bind { pod: PodKey, node: String },
-    /// It waits, and this is why.
-    Explain { pod: PodKey, message: String },
+    /// Records why no Node is feasible.
+    MarkUnschedulable { pod: PodKey, message: String },
 }
 
-/// A Pod's namespace and name.
+/// Namespace and name of a Pod.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct PodKey {
     namespace: String,
     name: String,
 }
 
-/// Places Pods, for as long as it is polled.
-pub(crate) async fn run(client: Client, mut view: View) {
-    view.synced().await;
+/// Runs the scheduler.
+pub(crate) async fn run(client: Client, mut cache: Cache) {
+    cache.synced().await;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        view.changed(&mut ticks).await;
-        let pods = view.pods();
-        if !pods.iter().any(|pod| is_waiting(pod)) {
+        cache.changed(&mut ticks).await;
+        let pods = cache.pods();
+        if !pods.iter().any(|pod| is_unscheduled(pod)) {
             continue;
         }
-        let decisions = decide(&pods, &view.nodes());
+        let decisions = decide(&pods, &cache.nodes());
         futures::stream::iter(decisions).for_each_concurrent(CONCURRENCY, |decision| apply(&client, decision)).await;
     }
 }
@@ -61,15 +61,15 @@ fn decide(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Vec<Decision> {
         *load.entry(node.to_owned()).or_default() += 1;
     }
     let mut decisions = Vec::new();
-    for pod in pods.iter().filter(|pod| is_waiting(pod)) {
+    for pod in pods.iter().filter(|pod| is_unscheduled(pod)) {
         let key = PodKey { namespace: pod.namespace().unwrap_or_default(), name: pod.name_any() };
         match choose(pod, nodes, &load) {
             Ok(node) => {
                 *load.entry(node.clone()).or_default() += 1;
                 decisions.push(Decision::Bind { pod: key, node });
             }
-            Err(message) if explained(pod) != Some(&message) => {
-                decisions.push(Decision::Explain { pod: key, message });
+            Err(message) if last_message(pod) != Some(&message) => {
+                decisions.push(Decision::MarkUnschedulable { pod: key, message });
             }
             Err(_) => {}
         }
@@ -77,7 +77,7 @@ fn decide(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Vec<Decision> {
     decisions
 }
 
-fn is_waiting(pod: &Pod) -> bool {
+fn is_unscheduled(pod: &Pod) -> bool {
     let scheduler = &*pod.spec.scheduler_name;
     pod.node().is_none()
         && pod.metadata.deletion_timestamp.is_none()
@@ -85,31 +85,31 @@ fn is_waiting(pod: &Pod) -> bool {
         && (scheduler.is_empty() || scheduler == "default-scheduler")
 }
 
-/// The Node with the fewest Pods among those that will have this one, or why there is none.
+/// Returns the feasible Node with the fewest Pods, or the reason why there is none.
 fn choose(pod: &Pod, nodes: &[Arc<Node>], load: &HashMap<String, usize>) -> Result<String, String> {
-    let mut obstacles: BTreeMap<String, usize> = BTreeMap::new();
-    let mut fitting = Vec::new();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut feasible = Vec::new();
     for node in nodes {
-        match obstacle(pod, node) {
-            None => fitting.push(node.name_any()),
-            Some(reason) => *obstacles.entry(reason).or_default() += 1,
+        match unschedulable_reason(pod, node) {
+            None => feasible.push(node.name_any()),
+            Some(reason) => *reasons.entry(reason).or_default() += 1,
         }
     }
-    let least = fitting.into_iter().min_by_key(|name| load.get(name).copied().unwrap_or_default());
-    least.ok_or_else(|| complaint(nodes.len(), &obstacles))
+    let least = feasible.into_iter().min_by_key(|name| load.get(name).copied().unwrap_or_default());
+    least.ok_or_else(|| unschedulable_message(nodes.len(), &reasons))
 }
 
-// upstream: the wording of FailedScheduling, which people know how to read.
-fn complaint(nodes: usize, obstacles: &BTreeMap<String, usize>) -> String {
+// upstream: the wording of FailedScheduling.
+fn unschedulable_message(nodes: usize, reasons: &BTreeMap<String, usize>) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }
-    let reasons: Vec<_> = obstacles.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let reasons: Vec<_> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     format!("0/{nodes} nodes are available: {}.", reasons.join(", "))
 }
 
-/// What keeps this Pod off this Node.
-fn obstacle(pod: &Pod, node: &Node) -> Option<String> {
+/// Returns the reason why this Node is not feasible for this Pod.
+fn unschedulable_reason(pod: &Pod, node: &Node) -> Option<String> {
     let repels = |taint: &&Taint| {
         matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
             && !pod.spec.tolerations.iter().any(|toleration| tolerates(toleration, taint))
@@ -139,20 +139,20 @@ fn is_selected(pod: &Pod, node: &Node) -> bool {
     pod.spec.node_selector.iter().all(|(key, value)| node.labels().get(key) == Some(value))
 }
 
-/// The reason that the Pod was given last.
-fn explained(pod: &Pod) -> Option<&String> {
+/// Returns the message of the condition `PodScheduled`.
+fn last_message(pod: &Pod) -> Option<&String> {
     let scheduled = pod.status.conditions.iter().find(|condition| condition.kind == "PodScheduled");
     scheduled.map(|condition| &condition.message)
 }
 
-/// A failure needs no more than a line: the next tick decides anew, on what is true then.
+/// Applies a decision. A failure is only logged, because the next tick decides again.
 async fn apply(client: &Client, decision: Decision) {
     let done = match &decision {
         Decision::Bind { pod, node } => bind(client, pod, node).await,
-        Decision::Explain { pod, message } => explain(client, pod, message).await,
+        Decision::MarkUnschedulable { pod, message } => mark_unschedulable(client, pod, message).await,
     };
     if let Err(error) = done {
-        tracing::debug!(%error, ?decision, "the simulated scheduler will try again");
+        tracing::debug!(%error, ?decision, "the simulated scheduler cannot update a Pod; retrying");
     }
 }
 
@@ -167,7 +167,7 @@ async fn bind(client: &Client, pod: &PodKey, node: &str) -> kube::Result<()> {
     Ok(())
 }
 
-async fn explain(client: &Client, pod: &PodKey, message: &str) -> kube::Result<()> {
+async fn mark_unschedulable(client: &Client, pod: &PodKey, message: &str) -> kube::Result<()> {
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
         "lastTransitionTime": now(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_waits_while_every_node_has_the_init_taint_and_is_told_why() {
+    fn a_pod_is_unschedulable_while_every_node_has_the_uninitialized_taint() {
         let taint =
             json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
         let nodes = [node("a", "True", taint.clone()), node("b", "True", taint)];
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_opens_exactly_the_taints_it_names() {
+    fn a_toleration_matches_by_key_value_and_effect() {
         let tainted = [node("a", "True", json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]))];
         let cases = [
             (json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]), true),
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_taint_repels_nobody() {
+    fn a_prefer_no_schedule_taint_is_ignored() {
         let soft = [node("a", "True", json!([{"key": "k", "effect": "PreferNoSchedule"}]))];
         assert_eq!(outcome(&web(json!([])), &soft), Ok("a".to_owned()));
     }
 
     #[test]
-    fn a_node_that_is_not_ready_or_not_selected_gets_nothing() {
+    fn nodes_that_are_not_ready_or_not_selected_are_not_feasible() {
         let nodes = [node("a", "Unknown", json!([])), node("b", "True", json!([]))];
         let picky = pod("web", json!({"containers": [], "nodeSelector": {"zone": "c"}}));
         assert_eq!(
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_spread_over_the_nodes() {
+    fn pods_are_spread_over_the_nodes() {
         let nodes = [node("a", "True", json!([])), node("b", "True", json!([]))];
         let pods = [pod("p1", json!({"containers": []})), pod("p2", json!({"containers": []}))];
         let chosen: Vec<_> = decide(&pods, &nodes).into_iter().filter_map(bound_to).collect();
@@ -258,12 +258,12 @@ mod tests {
     fn bound_to(decision: Decision) -> Option<String> {
         match decision {
             Decision::Bind { node, .. } => Some(node),
-            Decision::Explain { .. } => None,
+            Decision::MarkUnschedulable { .. } => None,
         }
     }
 
     #[test]
-    fn the_same_reason_is_not_written_twice() {
+    fn an_unchanged_reason_is_not_written_again() {
         let mut waiting = (*web(json!([]))).clone();
         waiting.status = serde_json::from_value(json!({"conditions": [
             {"type": "PodScheduled", "status": "False", "message": "no nodes available to schedule pods"},

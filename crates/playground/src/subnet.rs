@@ -1,15 +1,15 @@
-//! The part of this machine's loopback network that a playground has to itself.
+//! Part of the loopback network that is reserved for one playground.
 //!
 //! ```text
-//!  127.64.0.0/16 ── 127.64.0.0/17     one address for each machine; node ports answer there
-//!                ├─ 127.64.200.0/24   the pool that the cloud takes balancers' addresses from
-//!                └─ 127.64.201.0/24   the same for internal ones
-//!  127.128.0.0/16                      the range that Pods live in, of which each Node has a block
+//!  127.64.0.0/16 ── 127.64.0.0/17     one address for each machine, with its node ports
+//!                ├─ 127.64.200.0/24   address pool of load balancers
+//!                └─ 127.64.201.0/24   address pool of internal load balancers
+//!  127.128.0.0/16                      cluster CIDR, split into the pod CIDRs of the Nodes
 //! ```
 //!
-//! Linux answers for all of 127.0.0.0/8 without being told, so every machine, balancer and Pod can have an address of its
-//! own, with all ports free, and nobody needs to be root. A second playground, or one of another user, takes the next /16
-//! of both kinds: each holds a name that the kernel gives only once.
+//! Linux answers for all of 127.0.0.0/8 without configuration, so every machine, load balancer and Pod can have its own address
+//! with all ports free, without root. A second playground, or one of another user, takes the next /16 of both kinds: each reserves
+//! a name that the kernel grants only once.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
@@ -17,119 +17,119 @@ use std::ops::RangeInclusive;
 
 use ipnet::Ipv4Net;
 
-/// The second bytes of the /16s to choose from: away from 127.0, where other programs are.
-const CHOICE: RangeInclusive<u8> = 64..=127;
+/// Second bytes of the candidate /16 networks; not 127.0, which other programs use.
+const CANDIDATES: RangeInclusive<u8> = 64..=127;
 
-/// The third bytes of the balancers' pools; machines never come that far.
-const BALANCERS: u8 = 200;
-const INTERNAL: u8 = 201;
+/// Third bytes of the address pools of load balancers; machine addresses never reach them.
+const LOAD_BALANCERS: u8 = 200;
+const INTERNAL_LOAD_BALANCERS: u8 = 201;
 
-/// How far the /16 of the Pods is from that of the machines: just behind all that there are to choose from.
-const PODS: u8 = 64;
+/// Offset between the second bytes of the machines' and the Pods' /16 networks: right after all candidates.
+const POD_OFFSET: u8 = 64;
 
-/// Machines per third byte.
-const ROW: usize = 250;
+/// Number of machines per third byte.
+const MACHINES_PER_ROW: usize = 250;
 
-/// Where the machines and the balancers of a playground are.
+/// Network of the machines and load balancers of a playground.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subnet {
-    /// In 127.N.0.0/16, where they can be reached.
+    /// 127.N.0.0/16, which is reachable on this machine.
     Loopback(u8),
-    /// At addresses that only look like some: this system gives no loopback addresses but one, and no traffic flows.
-    Nowhere,
+    /// Addresses without traffic, for systems that have only one loopback address.
+    Unreachable,
 }
 
-/// A subnet that nobody else has while this lives.
-pub(crate) struct Held {
+/// A subnet that is reserved until this is dropped.
+pub(crate) struct ReservedSubnet {
     pub(crate) subnet: Subnet,
-    _name: Option<Name>,
+    _reservation: Option<Reservation>,
 }
 
 impl Subnet {
-    /// The address of the machine of this number, from 1.
+    /// Returns the address of the machine of this number, from 1.
     pub fn machine(self, number: usize) -> Ipv4Addr {
         // Both remainders are below 256.
-        let (high, low) = ((number / ROW % 128) as u8, (number % ROW) as u8 + 1);
+        let (high, low) = ((number / MACHINES_PER_ROW % 128) as u8, (number % MACHINES_PER_ROW) as u8 + 1);
         match self {
             Subnet::Loopback(second) => Ipv4Addr::new(127, second, high, low),
-            Subnet::Nowhere => Ipv4Addr::new(10, 240, high, low),
+            Subnet::Unreachable => Ipv4Addr::new(10, 240, high, low),
         }
     }
 
-    /// Where the cloud takes the addresses of its balancers from: first those that everybody reaches, then internal ones.
-    pub fn balancers(self) -> [Ipv4Net; 2] {
-        [BALANCERS, INTERNAL].map(|third| {
+    /// Returns the address pools of load balancers: external, then internal.
+    pub fn load_balancer_pools(self) -> [Ipv4Net; 2] {
+        [LOAD_BALANCERS, INTERNAL_LOAD_BALANCERS].map(|third| {
             let start = match self {
                 Subnet::Loopback(second) => Ipv4Addr::new(127, second, third, 0),
-                Subnet::Nowhere => Ipv4Addr::new(10, 240, third, 0),
+                Subnet::Unreachable => Ipv4Addr::new(10, 240, third, 0),
             };
             Ipv4Net::new_assert(start, 24)
         })
     }
 
-    /// The range that Pods live in.
+    /// Returns the cluster CIDR.
     pub fn pods(self) -> Ipv4Net {
         let start = match self {
-            Subnet::Loopback(second) => Ipv4Addr::new(127, second.saturating_add(PODS), 0, 0),
-            Subnet::Nowhere => Ipv4Addr::new(10, 244, 0, 0),
+            Subnet::Loopback(second) => Ipv4Addr::new(127, second.saturating_add(POD_OFFSET), 0, 0),
+            Subnet::Unreachable => Ipv4Addr::new(10, 244, 0, 0),
         };
         Ipv4Net::new_assert(start, 16)
     }
 
-    /// Whether traffic can flow.
+    /// Returns whether the addresses are reachable.
     pub fn is_reachable(self) -> bool {
         matches!(self, Subnet::Loopback(_))
     }
 }
 
-/// Takes the first subnet that is free.
-pub(crate) fn take() -> Held {
-    let taken = CHOICE.filter_map(|second| try_take(Subnet::Loopback(second)).ok()).next();
-    taken.unwrap_or_else(|| {
-        tracing::warn!("no address in 127.64.0.0/10 is free here; Services get no balancers that could be reached");
-        Held { subnet: Subnet::Nowhere, _name: None }
+/// Reserves the first free subnet.
+pub(crate) fn reserve() -> ReservedSubnet {
+    let reserved = CANDIDATES.filter_map(|second| try_reserve(Subnet::Loopback(second)).ok()).next();
+    reserved.unwrap_or_else(|| {
+        tracing::warn!("no subnet of 127.64.0.0/10 is free; load balancers of Services are not reachable");
+        ReservedSubnet { subnet: Subnet::Unreachable, _reservation: None }
     })
 }
 
-fn try_take(subnet: Subnet) -> io::Result<Held> {
-    let name = Name::take(subnet)?;
-    let balancers = subnet.balancers().into_iter().flat_map(|pool| pool.hosts().next());
+fn try_reserve(subnet: Subnet) -> io::Result<ReservedSubnet> {
+    let name = Reservation::reserve(subnet)?;
+    let load_balancer_pools = subnet.load_balancer_pools().into_iter().flat_map(|pool| pool.hosts().next());
     let others = [Some(subnet.machine(1)), subnet.pods().hosts().next()].into_iter().flatten();
-    balancers.chain(others).try_for_each(|address| probe(address.into()))?;
-    Ok(Held { subnet, _name: Some(name) })
+    load_balancer_pools.chain(others).try_for_each(|address| probe(address.into()))?;
+    Ok(ReservedSubnet { subnet, _reservation: Some(name) })
 }
 
-/// Sees whether this system lets us listen there at all.
+/// Checks that this system allows sockets on the address.
 fn probe(address: IpAddr) -> io::Result<()> {
     TcpListener::bind((address, 0))?;
     UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// A name that only one process at a time can have, and that goes with it.
+/// A name that only one process can hold at a time, released when the process ends.
 #[cfg(target_os = "linux")]
-struct Name {
+struct Reservation {
     _socket: std::os::unix::net::UnixListener,
 }
 
 #[cfg(target_os = "linux")]
-impl Name {
-    /// An abstract socket: no file that could be left behind, no port that could be somebody else's, and each network
-    /// namespace has its own, just as it has its own loopback addresses.
-    fn take(subnet: Subnet) -> io::Result<Name> {
+impl Reservation {
+    /// Binds an abstract Unix socket: it leaves no file behind, conflicts with no port of another program, and is scoped to the
+    /// network namespace, like the loopback addresses.
+    fn reserve(subnet: Subnet) -> io::Result<Reservation> {
         use std::os::linux::net::SocketAddrExt as _;
         use std::os::unix::net::{SocketAddr, UnixListener};
         let name = SocketAddr::from_abstract_name(format!("bowline-playground-{}", subnet.machine(0)))?;
-        Ok(Name { _socket: UnixListener::bind_addr(&name)? })
+        Ok(Reservation { _socket: UnixListener::bind_addr(&name)? })
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-struct Name;
+struct Reservation;
 
 #[cfg(not(target_os = "linux"))]
-impl Name {
-    /// Other systems answer for 127.0.0.1 alone until an administrator says otherwise.
-    fn take(_: Subnet) -> io::Result<Name> {
+impl Reservation {
+    /// Other systems have only 127.0.0.1 by default.
+    fn reserve(_: Subnet) -> io::Result<Reservation> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -139,18 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_balancer_has_the_address_of_a_machine() {
-        let [outer, inner] = Subnet::Loopback(64).balancers();
+    fn load_balancers_and_machines_have_different_addresses() {
+        let [outer, inner] = Subnet::Loopback(64).load_balancer_pools();
         assert_eq!([outer, inner].map(|pool| pool.to_string()), ["127.64.200.0/24", "127.64.201.0/24"]);
         let machines = (1..=20_000).map(|number| Subnet::Loopback(64).machine(number));
         assert_eq!(machines.filter(|address| outer.contains(address) || inner.contains(address)).count(), 0);
     }
 
     #[test]
-    fn no_playground_has_its_pods_where_another_one_has_anything() {
-        let pods: Vec<_> = CHOICE.map(|second| Subnet::Loopback(second).pods()).collect();
+    fn networks_of_playgrounds_do_not_overlap() {
+        let pods: Vec<_> = CANDIDATES.map(|second| Subnet::Loopback(second).pods()).collect();
         assert_eq!(pods[0].to_string(), "127.128.0.0/16");
-        let machines = CHOICE.map(|second| Subnet::Loopback(second).machine(1));
+        let machines = CANDIDATES.map(|second| Subnet::Loopback(second).machine(1));
         assert_eq!(machines.filter(|machine| pods.iter().any(|range| range.contains(machine))).count(), 0);
         let distinct: std::collections::BTreeSet<_> = pods.iter().collect();
         assert_eq!(distinct.len(), pods.len());
@@ -158,14 +158,14 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn two_playgrounds_do_not_share_a_subnet_and_one_that_ends_makes_room() {
-        // Not by `take`: other tests take subnets, too, at the same time.
-        let subnet = Subnet::Loopback(*CHOICE.end());
-        let held = try_take(subnet).map(|held| held.subnet);
-        assert_eq!(held.ok(), Some(subnet));
-        let (first, second) = (try_take(subnet), try_take(subnet));
+    fn a_subnet_is_reserved_by_one_playground_at_a_time() {
+        // Not with `reserve`, because other tests reserve subnets at the same time.
+        let subnet = Subnet::Loopback(*CANDIDATES.end());
+        let reserved = try_reserve(subnet).map(|reserved| reserved.subnet);
+        assert_eq!(reserved.ok(), Some(subnet));
+        let (first, second) = (try_reserve(subnet), try_reserve(subnet));
         assert!(first.is_ok());
         assert_eq!(second.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
-        assert_ne!(take().subnet, subnet);
+        assert_ne!(reserve().subnet, subnet);
     }
 }

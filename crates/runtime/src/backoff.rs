@@ -1,26 +1,26 @@
-//! How long to wait after how many failures.
+//! Exponential back-off.
 
 use std::time::Duration;
 
-/// No wait that a [`Duration`] can hold, doubled this often, stays below the longest one; more doublings change nothing.
+/// After this number of doublings every non-zero [`Duration`] has reached its maximum, so further ones change nothing.
 const DOUBLINGS: u32 = 128;
 
-/// Waits that double: `first`, 2·`first`, 4·`first`, … up to `max`.
+/// Delays that double: `first`, 2·`first`, 4·`first`, … up to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
-    /// The longest.
+    /// Maximum delay.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// The wait after this many failures in a row, the present one included; none without a failure.
+    /// Returns the delay after this number of consecutive failures; zero without a failure.
     pub fn after(&self, failures: u32) -> Duration {
         if failures == 0 {
             return Duration::ZERO;
         }
-        (1..failures.min(DOUBLINGS)).fold(self.first, |wait, _| wait.saturating_mul(2)).min(self.max)
+        (1..failures.min(DOUBLINGS)).fold(self.first, |delay, _| delay.saturating_mul(2)).min(self.max)
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn delays_double_up_to_the_maximum() {
         let upstream = Backoff { first: Duration::from_millis(5), max: Duration::from_secs(1000) };
         for (failures, wait) in
             [(0, 0), (1, 5), (2, 10), (3, 20), (18, 655_360), (19, 1_000_000), (u32::MAX, 1_000_000)]

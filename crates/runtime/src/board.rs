@@ -1,71 +1,71 @@
-//! Where every working part of the process can be looked at: how it is, and whether it is well.
+//! The status board: registry of all components of the process with a status and a health.
 //!
-//! Parts are put on the board once, when they are made, and asked when somebody looks. Health checks, `/statusz` and the
-//! watchdog all read it, so that none of them can know of a part that the others do not.
+//! A component is registered once, when it is created, and read on demand. Health checks, `/statusz` and the watchdog all read the
+//! board, so they always cover the same components.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// What a part is; the order is the one in which they are shown.
+/// Kind of a component. The order of the variants is the display order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The right to lead.
+    /// A leader election lease.
     Lease,
     /// A control loop, by its canonical name.
     Controller,
     /// A queue of keys, by the name in its metrics.
     Queue,
-    /// A watch of one kind of objects.
+    /// A watch of one resource type.
     Watch,
     /// A cloud, by its name.
     Cloud,
-    /// Credentials that are read again when they change, by what they are for.
+    /// Credentials that are reloaded when they change, by purpose.
     Credentials,
 }
 
-/// A part of the process that can be looked at. Both answers come at once, from memory.
-pub trait Part: Send + Sync {
-    /// How it is, as an object of plain values, for people and programs.
+/// A component of the process with a status. Both methods return immediately, from memory.
+pub trait Component: Send + Sync {
+    /// Returns the status as a JSON object of plain values, for operators and programs.
     fn status(&self) -> Value;
 
-    /// Whether it is well; if not, why, in a line for the log.
+    /// Returns `Ok` if the component is healthy, or the reason in one line.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// A part with its place on the board.
+/// A registered component.
 #[derive(Clone)]
 pub struct Entry {
-    /// What it is.
+    /// Kind of the component.
     pub kind: Kind,
-    /// Its name, unlike that of others of the kind.
+    /// Name, unique within the kind.
     pub name: String,
-    /// Itself.
-    pub part: Arc<dyn Part>,
+    /// The component.
+    pub component: Arc<dyn Component>,
 }
 
-/// All parts of the process. Clones are the same board.
+/// All components of the process. Clones share their state.
 #[derive(Clone, Default)]
 pub struct StatusBoard(Arc<Mutex<Vec<Entry>>>);
 
 impl StatusBoard {
-    /// Nothing on it.
+    /// Creates an empty board.
     pub fn new() -> StatusBoard {
         StatusBoard::default()
     }
 
-    /// Puts a part on it, in the place of one of the same kind and name if there is one.
-    pub fn put(&self, kind: Kind, name: impl Into<String>, part: Arc<dyn Part>) {
+    /// Registers a component, and replaces one of the same kind and name.
+    pub fn put(&self, kind: Kind, name: impl Into<String>, component: Arc<dyn Component>) {
         let (mut entries, name) = (self.entries_mut(), name.into());
         match entries.iter_mut().find(|entry| entry.kind == kind && entry.name == name) {
-            Some(entry) => entry.part = part,
-            None => entries.push(Entry { kind, name, part }),
+            Some(entry) => entry.component = component,
+            None => entries.push(Entry { kind, name, component }),
         }
     }
 
-    /// All parts, by kind, and within a kind in the order in which they came.
+    /// Returns all components, sorted by kind and, within a kind, by registration.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = self.entries_mut().clone();
         entries.sort_by_key(|entry| entry.kind);
@@ -85,22 +85,25 @@ mod tests {
 
     struct Number(i32);
 
-    impl Part for Number {
+    impl Component for Number {
         fn status(&self) -> Value {
             json!({ "number": self.0 })
         }
     }
 
     #[test]
-    fn parts_are_shown_by_kind_and_the_last_of_a_name_counts() {
+    fn components_are_sorted_by_kind_and_replaced_by_name() {
         let board = StatusBoard::new();
         board.put(Kind::Watch, "nodes", Arc::new(Number(1)));
         board.put(Kind::Queue, "service", Arc::new(Number(2)));
         board.clone().put(Kind::Queue, "Nodes", Arc::new(Number(3)));
         board.put(Kind::Queue, "service", Arc::new(Number(4)));
-        let seen: Vec<_> =
-            board.entries().iter().map(|entry| (entry.name.clone(), entry.part.status()["number"].clone())).collect();
-        assert_eq!(seen, [("service".into(), json!(4)), ("Nodes".into(), json!(3)), ("nodes".into(), json!(1))]);
-        assert_eq!(board.entries()[0].part.health(), Ok(()));
+        let shown: Vec<_> = board
+            .entries()
+            .iter()
+            .map(|entry| (entry.name.clone(), entry.component.status()["number"].clone()))
+            .collect();
+        assert_eq!(shown, [("service".into(), json!(4)), ("Nodes".into(), json!(3)), ("nodes".into(), json!(1))]);
+        assert_eq!(board.entries()[0].component.health(), Ok(()));
     }
 }

@@ -1,11 +1,11 @@
-//! A rate: so many per second, and so many at once before that counts.
+//! Token bucket: a rate limiter with a rate and a burst.
 //!
-//! The bucket does not count tokens. It remembers when it will be full again, in whole nanoseconds, so waits are exact
-//! multiples of the interval and nothing is lost to rounding however long it runs.
+//! The bucket does not count tokens. It stores the time at which it will be full again, in whole nanoseconds, so delays are exact
+//! multiples of the interval and no rounding error accumulates.
 //!
 //! ```text
 //!   full_at - now   0 ............ burst·interval ............►
-//!                   tokens are there │ the next one is to come
+//!                   tokens available │ wait for the next token
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,63 +13,63 @@ use std::time::Duration;
 
 use tokio::time::{self, Instant};
 
-/// Tokens that come at a steady rate and pile up to a bound.
+/// Token bucket with a constant rate and a maximum burst.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Nanoseconds from one token to the next; none if there is no limit.
+    /// Nanoseconds between two tokens; zero if there is no limit.
     interval: u128,
-    /// Nanoseconds that an empty bucket takes to fill.
+    /// Nanoseconds in which an empty bucket fills up.
     capacity: u128,
     epoch: Instant,
-    /// When the bucket is full if nobody takes any more: nanoseconds since `epoch`.
+    /// Time at which the bucket is full if no more tokens are taken: nanoseconds since `epoch`.
     full_at: Mutex<u128>,
 }
 
 impl TokenBucket {
-    /// `rate` per second, `burst` at once. A rate that is not above zero means that there is no limit.
+    /// Creates a bucket with `rate` tokens per second and this burst. A rate of zero or less means no limit.
     pub fn new(rate: f64, burst: u32) -> TokenBucket {
         let interval = if rate > 0.0 { (1e9 / rate).round() as u128 } else { 0 };
         let capacity = interval.saturating_mul(u128::from(burst));
         TokenBucket { interval, capacity, epoch: Instant::now(), full_at: Mutex::new(0) }
     }
 
-    /// Takes a token, if need be one that is still to come, and says how long to wait for it.
+    /// Takes a token, possibly a future one, and returns the time to wait for it.
     pub fn reserve(&self) -> Duration {
-        self.promise().1
+        self.take_token().1
     }
 
-    /// Takes a token only if one is there.
+    /// Takes a token only if one is available.
     pub fn try_take(&self) -> bool {
         let mut full_at = self.lock();
-        let (then, wait) = self.with_one_less(*full_at);
+        let (then, wait) = self.after_taking(*full_at);
         if wait.is_zero() {
             *full_at = then;
         }
         wait.is_zero()
     }
 
-    /// Waits for a token and says how long that took. Whoever stops waiting gives the token back, unless others have
-    /// since been promised later ones.
+    /// Waits for a token, and returns the time waited. Dropping the future returns the token, unless later tokens were reserved
+    /// meanwhile.
     pub async fn take(&self) -> Duration {
-        let (full_at, wait) = self.promise();
-        let mut promise = Promise { bucket: self, full_at, kept: wait.is_zero() };
-        if !promise.kept {
+        let (full_at, wait) = self.take_token();
+        let mut reservation = Reservation { bucket: self, full_at, is_used: wait.is_zero() };
+        if !reservation.is_used {
             time::sleep(wait).await;
-            promise.kept = true;
+            reservation.is_used = true;
         }
         wait
     }
 
-    /// Takes a token: when the bucket is full from then on, and the wait for it.
-    fn promise(&self) -> (u128, Duration) {
+    /// Takes a token. Returns the new time at which the bucket is full, and the time to wait.
+    fn take_token(&self) -> (u128, Duration) {
         let mut full_at = self.lock();
-        let (then, wait) = self.with_one_less(*full_at);
+        let (then, wait) = self.after_taking(*full_at);
         *full_at = then;
         (then, wait)
     }
 
-    /// When the bucket is full once a token is gone from it, and the wait for that token.
-    fn with_one_less(&self, full_at: u128) -> (u128, Duration) {
+    /// Returns the time at which the bucket is full after one more token is taken, and the time to wait for that token.
+    fn after_taking(&self, full_at: u128) -> (u128, Duration) {
         let now = self.epoch.elapsed().as_nanos();
         let then = full_at.max(now).saturating_add(self.interval);
         let wait = then.saturating_sub(self.capacity).saturating_sub(now);
@@ -81,16 +81,16 @@ impl TokenBucket {
     }
 }
 
-/// A token that somebody waits for.
-struct Promise<'a> {
+/// A reserved token, which is returned when it is dropped unused.
+struct Reservation<'a> {
     bucket: &'a TokenBucket,
     full_at: u128,
-    kept: bool,
+    is_used: bool,
 }
 
-impl Drop for Promise<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        if self.kept {
+        if self.is_used {
             return;
         }
         let mut full_at = self.bucket.lock();
@@ -111,15 +111,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_free_and_then_the_rate_counts() {
+    async fn after_the_burst_the_rate_applies() {
         let bucket = TokenBucket::new(10.0, 3);
         assert_eq!(reserve(&bucket, 6), [0, 0, 0, 100, 200, 300]);
         advance(Duration::from_millis(350)).await;
-        assert_eq!(reserve(&bucket, 1), [50], "what was reserved is owed, no more");
+        assert_eq!(reserve(&bucket, 1), [50], "only the reserved tokens are owed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tokens_pile_up_to_the_burst_and_no_further() {
+    async fn tokens_accumulate_up_to_the_burst() {
         let bucket = TokenBucket::new(10.0, 3);
         reserve(&bucket, 3);
         advance(Duration::from_millis(200)).await;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trying_takes_only_what_is_there_and_owes_nothing() {
+    async fn try_take_takes_only_available_tokens() {
         let bucket = TokenBucket::new(1.0, 1);
         assert!(bucket.try_take());
         assert!(!bucket.try_take() && !bucket.try_take());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn taking_waits_for_as_long_as_it_says() {
+    async fn take_waits_for_the_returned_time() {
         let (bucket, start) = (TokenBucket::new(4.0, 1), Instant::now());
         let waits = [bucket.take().await, bucket.take().await, bucket.take().await];
         assert_eq!(waits.map(|wait| wait.as_millis()), [0, 250, 250]);
@@ -148,20 +148,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stops_waiting_gives_the_token_back_unless_others_come_after() {
+    async fn a_cancelled_take_returns_its_token_unless_later_ones_are_reserved() {
         let bucket = TokenBucket::new(1.0, 1);
         bucket.reserve();
         assert!(timeout(Duration::ZERO, bucket.take()).await.is_err());
-        assert_eq!(reserve(&bucket, 1), [1000], "given back");
+        assert_eq!(reserve(&bucket, 1), [1000], "the token was returned");
         let mut waiting = Box::pin(bucket.take());
         assert!(timeout(Duration::ZERO, &mut waiting).await.is_err());
         assert_eq!(reserve(&bucket, 1), [3000]);
         drop(waiting);
-        assert_eq!(reserve(&bucket, 1), [4000], "the promise made meanwhile stays free of others");
+        assert_eq!(reserve(&bucket, 1), [4000], "later reservations keep their time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn odd_rates_neither_panic_nor_block() {
+    async fn extreme_rates_neither_panic_nor_block() {
         for unlimited in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(reserve(&TokenBucket::new(unlimited, 1), 3), [0, 0, 0], "rate {unlimited}");
         }

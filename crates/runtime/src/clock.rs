@@ -1,29 +1,29 @@
-//! The time.
+//! Clock with wall-clock and monotonic time.
 
 use std::time::Instant;
 
 use jiff::Timestamp;
 
-/// Tells the time of day and the time passed. In a test with paused tokio time, [`Clock::from_tokio`] moves only when
-/// that does.
+/// Source of wall-clock and monotonic time. In a test with paused tokio time, [`Clock::from_tokio`] advances only with tokio's
+/// time.
 #[derive(Debug, Clone)]
 pub struct Clock {
-    /// `None` is the machine's clock; else the time of day at an instant of tokio's clock.
+    /// `None` for the system clock; otherwise the wall-clock time at an instant of tokio's clock.
     anchor: Option<(Timestamp, tokio::time::Instant)>,
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Clock {
         Clock { anchor: None }
     }
 
-    /// It is `start` now, and time passes as tokio's does.
+    /// Returns a clock that starts at `start` and advances with tokio's time.
     pub fn from_tokio(start: Timestamp) -> Clock {
         Clock { anchor: Some((start, tokio::time::Instant::now())) }
     }
 
-    /// The time of day.
+    /// Returns the wall-clock time.
     pub fn now(&self) -> Timestamp {
         match &self.anchor {
             None => Timestamp::now(),
@@ -31,7 +31,7 @@ impl Clock {
         }
     }
 
-    /// A mark to measure passed time from; never goes back.
+    /// Returns a monotonic instant.
     pub fn instant(&self) -> Instant {
         tokio::time::Instant::now().into_std()
     }
@@ -46,27 +46,27 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_follows_tokio_moves_only_with_it() {
+    async fn a_tokio_clock_advances_only_with_tokio_time() {
         let start: Timestamp = "2024-02-29T23:59:59.5Z".parse().unwrap();
         let clock = Clock::from_tokio(start);
-        let mark = clock.instant();
+        let start_instant = clock.instant();
         assert_eq!(clock.now(), start);
         advance(Duration::from_secs(86_400)).await;
         assert_eq!(clock.now().to_string(), "2024-03-01T23:59:59.5Z");
-        assert_eq!(clock.instant() - mark, Duration::from_secs(86_400));
+        assert_eq!(clock.instant() - start_instant, Duration::from_secs(86_400));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_moment_stays_the_last() {
+    async fn the_clock_saturates_at_the_maximum_timestamp() {
         let clock = Clock::from_tokio(Timestamp::MAX);
         advance(Duration::from_secs(1)).await;
         assert_eq!(clock.now(), Timestamp::MAX);
     }
 
     #[test]
-    fn the_system_clock_tells_the_time_of_day() {
+    fn the_system_clock_returns_the_current_time() {
         let before = Timestamp::now();
-        let told = Clock::system().now();
-        assert!(before <= told && told <= Timestamp::now());
+        let now = Clock::system().now();
+        assert!(before <= now && now <= Timestamp::now());
     }
 }

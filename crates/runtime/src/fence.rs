@@ -1,12 +1,12 @@
-//! What keeps a process that no longer leads from changing anything.
+//! The fence: rejects writes of a process that is no longer the leader.
 //!
-//! Losing a lease is noticed late: a process that was paused, or that could not reach the API server, goes on where it was,
-//! with writes half made. So leading is not an event but a time: each renewal of a lease lets the process write up to an
-//! instant, and whoever is about to send something asks whether that instant has passed. The holder's instant comes before
-//! the one at which others may take over, by the difference of renew deadline and lease duration.
+//! A process notices the loss of its lease late: after a pause, or while it cannot reach the API server, it would continue with
+//! writes in progress. Leadership is therefore a time limit and not an event: each renewal of a lease permits writes until an
+//! instant, and every write checks that this instant has not passed. The instant comes before another process may take over the
+//! lease, by the difference between lease duration and renew deadline.
 //!
 //! ```text
-//!  lease renewed ──► Term::extend(until) ──► Fence::check() in front of every write to the cluster and to a cloud
+//!  lease renewed ──► Term::extend(until) ──► Fence::check() before every write to the cluster and to a cloud
 //!  lease lost    ──► Term::end()          ─┘
 //! ```
 
@@ -19,42 +19,41 @@ tokio::task_local! {
     static CURRENT: Fence;
 }
 
-/// Nothing may be written any more, or not yet.
+/// Error of a write that the fence rejects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this process does not hold the lease {0}, and must not change anything")]
+#[error("this process does not hold the lease {0} and must not write")]
 pub struct Fenced(pub String);
 
-/// Whether this process may change anything. Clones are the same fence.
+/// Permits writes only while all required leases are held. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Fence(Arc<Mutex<Vec<State>>>);
 
-/// The right to write that one lease gives, a little at a time. While it was never extended, or once it is dropped, nothing
-/// may be written.
+/// Time limit of one lease. Writes are rejected until it is first extended and after it is dropped.
 #[derive(Debug)]
 pub struct Term {
     fence: Fence,
-    place: usize,
+    index: usize,
 }
 
 #[derive(Debug)]
 struct State {
     lease: String,
-    /// `None` before the first renewal, and after the end.
+    /// `None` before the first renewal and after the end.
     until: Option<Instant>,
 }
 
 impl Fence {
-    /// Without any lease: everything may be written.
+    /// Creates a fence without any lease, which permits all writes.
     pub fn open() -> Fence {
         Fence::default()
     }
 
-    /// From now on this lease is needed, too.
+    /// Requires this lease from now on.
     pub fn term(&self, lease: impl Into<String>) -> Term {
         self.add(lease.into(), None)
     }
 
-    /// From now on this lease is needed, too, and it is held up to this instant: nobody who writes is disturbed.
+    /// Requires this lease from now on. It is already held until this instant, so writes in progress continue.
     pub fn term_until(&self, lease: impl Into<String>, until: Instant) -> Term {
         self.add(lease.into(), Some(until))
     }
@@ -62,10 +61,10 @@ impl Fence {
     fn add(&self, lease: String, until: Option<Instant>) -> Term {
         let mut terms = self.terms();
         terms.push(State { lease, until });
-        Term { fence: self.clone(), place: terms.len() - 1 }
+        Term { fence: self.clone(), index: terms.len() - 1 }
     }
 
-    /// Whether something may be written at this moment. To be asked as late as possible.
+    /// Checks that a write is permitted now. Call it as late as possible.
     pub fn check(&self) -> Result<(), Fenced> {
         let now = Instant::now();
         match self.terms().iter().find(|term| term.until.is_none_or(|until| now >= until)) {
@@ -74,8 +73,8 @@ impl Fence {
         }
     }
 
-    /// Runs `work` for as long as the fence is open: it is asked again each time before `work` goes on, so that what was in
-    /// hand while the process stood still, or while a lease was lost, does not take another step.
+    /// Runs `work` while the fence is open. The fence is checked before every poll, so that work in progress does not continue
+    /// after the process was suspended or a lease was lost.
     pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Result<T, Fenced> {
         let mut work = std::pin::pin!(CURRENT.scope(self.clone(), work));
         std::future::poll_fn(|context| match self.check() {
@@ -85,7 +84,7 @@ impl Fence {
         .await
     }
 
-    /// The fence that [guards](Fence::guard) the work that runs now. Tasks that this work spawns are to be guarded by it, too, if
+    /// Returns the fence that [guards](Fence::guard) the current work. Tasks that this work spawns must be guarded by it, too, if
     /// they write.
     pub fn current() -> Option<Fence> {
         CURRENT.try_with(Fence::clone).ok()
@@ -97,18 +96,18 @@ impl Fence {
 }
 
 impl Term {
-    /// The lease was renewed: writing is right up to this instant.
+    /// Records a renewal of the lease: writes are permitted until this instant.
     pub fn extend(&self, until: Instant) {
         self.set(Some(until));
     }
 
-    /// The lease is lost or given back.
+    /// Records that the lease was lost or released.
     pub fn end(&self) {
         self.set(None);
     }
 
     fn set(&self, until: Option<Instant>) {
-        if let Some(term) = self.fence.terms().get_mut(self.place) {
+        if let Some(term) = self.fence.terms().get_mut(self.index) {
             term.until = until;
         }
     }
@@ -135,12 +134,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_lease_everything_may_be_written() {
+    async fn without_a_lease_writes_are_permitted() {
         assert_eq!(Fence::open().check(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writing_is_right_for_as_long_as_the_last_renewal_says() {
+    async fn writes_are_permitted_until_the_last_renewal_expires() {
         let fence = Fence::open();
         let term = fence.term("main");
         assert_eq!(fence.check(), fenced("main"));
@@ -151,11 +150,11 @@ mod tests {
         advance(9 * SECOND).await;
         assert_eq!(fence.check(), Ok(()));
         advance(SECOND).await;
-        assert_eq!(fence.check(), fenced("main"), "nobody had to notice");
+        assert_eq!(fence.check(), fenced("main"), "it expires without an event");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_in_hand_takes_no_further_step_when_the_time_is_over() {
+    async fn guarded_work_stops_when_the_lease_expires() {
         let fence = Fence::open();
         let term = fence.term("main");
         term.extend(Instant::now() + 10 * SECOND);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_lease_is_needed_and_one_that_is_dropped_is_lost() {
+    async fn all_leases_are_required_and_a_dropped_one_is_lost() {
         let fence = Fence::open();
         let (main, migration) = (fence.term("main"), fence.term("migration"));
         main.extend(Instant::now() + SECOND);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_is_held_when_it_becomes_needed_disturbs_nobody() {
+    async fn requiring_a_held_lease_does_not_interrupt_writes() {
         let fence = Fence::open();
         let _second = fence.term_until("second", Instant::now() + SECOND);
         assert_eq!(fence.check(), Ok(()));

@@ -1,12 +1,12 @@
-//! Whether control loops get on: the watchdog.
+//! The watchdog: checks that control loops make progress.
 //!
 //! ```text
-//!  Queue ── has work, and finished none of it for long ──┐
-//!  Heartbeat ── a turn takes too long, or does not come ─┼──► Ensemble: a controller on the board, and its health
+//!  Queue ── has work, but has finished none for a long time ──┐
+//!  Heartbeat ── a run takes too long, or is overdue ──────────┼──► ControllerHealth: status and health of a controller
 //! ```
 //!
-//! What waits is well: an idle queue, a key in back-off, a loop that rests until its time, one that has not been started.
-//! Nothing here has a task of its own; the question is answered when it is asked.
+//! Waiting is healthy: an idle queue, a key in back-off, a loop that waits for its next run, a loop that has not been started.
+//! There is no background task; health is computed on demand.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,20 +15,20 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use crate::Part;
+use crate::Component;
 use crate::queue::record::seconds;
 
-/// The longest that a turn may take. A look at all Nodes of a large cluster at one call per second
-/// takes most of an hour, and is slow but not stuck.
-const LONGEST_TURN: Duration = Duration::from_secs(60 * 60);
+/// Maximum duration of a run. Checking all Nodes of a large cluster at one call per second takes most of an hour, which is slow but
+/// not stuck.
+const MAX_RUN: Duration = Duration::from_secs(60 * 60);
 
-/// A turn may be late by so much, or by [`MISSED`] rests, whichever is longer: a busy machine wakes nobody on time.
-const LATE: Duration = Duration::from_secs(5 * 60);
+/// Permitted delay of a run, or [`MISSED_PERIODS`] periods if that is longer: on a busy machine timers fire late.
+const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
-/// So many rests may go by before a turn that does not come is missed.
-const MISSED: u32 = 3;
+/// Number of periods after which an overdue run counts as missed.
+const MISSED_PERIODS: u32 = 3;
 
-/// A loop that works, rests, and works again. Clones are the same loop.
+/// Heartbeat of a periodic loop. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Heartbeat {
     state: Arc<Mutex<State>>,
@@ -37,41 +37,41 @@ pub struct Heartbeat {
 #[derive(Debug, Default)]
 struct State {
     now: Activity,
-    turns: u64,
+    runs: u64,
     last: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 enum Activity {
-    /// Before its first turn, or after its last.
+    /// Before the first run, or after the last.
     #[default]
     Off,
-    Working(Instant),
-    Resting {
+    Running(Instant),
+    Waiting {
         since: Instant,
-        rest: Duration,
+        period: Duration,
     },
 }
 
 impl Heartbeat {
-    /// Of a loop that has not begun.
+    /// Creates the heartbeat of a loop that has not been started.
     pub fn new() -> Heartbeat {
         Heartbeat::default()
     }
 
-    /// A turn begins.
-    pub fn works(&self) {
-        self.lock().now = Activity::Working(Instant::now());
+    /// Records the start of a run.
+    pub fn begin(&self) {
+        self.lock().now = Activity::Running(Instant::now());
     }
 
-    /// The turn has ended; the next one comes after `rest`.
-    pub fn rests(&self, rest: Duration) {
+    /// Records the end of a run; the next one starts after `period`.
+    pub fn finish(&self, period: Duration) {
         let now = Instant::now();
-        self.lock().end(now, Activity::Resting { since: now, rest });
+        self.lock().end(now, Activity::Waiting { since: now, period });
     }
 
-    /// The turn has ended, and there will be no other.
-    pub fn ends(&self) {
+    /// Records the end of the last run.
+    pub fn stop(&self) {
         self.lock().end(Instant::now(), Activity::Off);
     }
 
@@ -82,26 +82,26 @@ impl Heartbeat {
 
 impl State {
     fn end(&mut self, now: Instant, next: Activity) {
-        if let Activity::Working(since) = self.now {
-            self.turns += 1;
+        if let Activity::Running(since) = self.now {
+            self.runs += 1;
             self.last = Some((now, now.saturating_duration_since(since)));
         }
         self.now = next;
     }
 }
 
-impl Part for Heartbeat {
+impl Component for Heartbeat {
     fn status(&self) -> Value {
         let (state, now) = (self.lock(), Instant::now());
-        let (word, since) = match state.now {
+        let (label, since) = match state.now {
             Activity::Off => ("off", None),
-            Activity::Working(since) => ("working", Some(since)),
-            Activity::Resting { since, .. } => ("resting", Some(since)),
+            Activity::Running(since) => ("working", Some(since)),
+            Activity::Waiting { since, .. } => ("resting", Some(since)),
         };
         json!({
-            "state": word,
+            "state": label,
             "forSeconds": since.map(|since| seconds(now.saturating_duration_since(since))),
-            "turns": state.turns,
+            "turns": state.runs,
             "lastTurnSecondsAgo": state.last.map(|(end, _)| seconds(now.saturating_duration_since(end))),
             "lastTurnTookSeconds": state.last.map(|(_, took)| seconds(took)),
         })
@@ -110,13 +110,13 @@ impl Part for Heartbeat {
     fn health(&self) -> Result<(), String> {
         let now = Instant::now();
         match self.lock().now {
-            Activity::Working(since) if now.saturating_duration_since(since) > LONGEST_TURN => {
-                Err(format!("its turn has lasted {:.0?}", now.saturating_duration_since(since)))
+            Activity::Running(since) if now.saturating_duration_since(since) > MAX_RUN => {
+                Err(format!("the current run has taken {:.0?}", now.saturating_duration_since(since)))
             }
-            Activity::Resting { since, rest } => {
-                let late = now.saturating_duration_since(since).saturating_sub(rest);
-                if late > LATE.max(rest.saturating_mul(MISSED)) {
-                    return Err(format!("its turn should have come {late:.0?} ago"));
+            Activity::Waiting { since, period } => {
+                let late = now.saturating_duration_since(since).saturating_sub(period);
+                if late > MAX_DELAY.max(period.saturating_mul(MISSED_PERIODS)) {
+                    return Err(format!("the next run is overdue by {late:.0?}"));
                 }
                 Ok(())
             }
@@ -125,25 +125,25 @@ impl Part for Heartbeat {
     }
 }
 
-/// A controller on the board: all that it works through, and whether every part of it gets on.
+/// Status and health of a controller, from those of its queues and loops.
 pub struct ControllerHealth {
-    /// How many of it run; more than one only while a former one ends.
+    /// Number of running instances; more than one only while an earlier instance stops.
     running: AtomicUsize,
-    parts: Vec<(String, Arc<dyn Part>)>,
+    components: Vec<(String, Arc<dyn Component>)>,
 }
 
 impl ControllerHealth {
-    /// These are its queues and loops, by name.
-    pub fn new(parts: impl IntoIterator<Item = (String, Arc<dyn Part>)>) -> ControllerHealth {
-        ControllerHealth { running: AtomicUsize::new(0), parts: parts.into_iter().collect() }
+    /// Creates the health of a controller with these queues and loops, by name.
+    pub fn new(components: impl IntoIterator<Item = (String, Arc<dyn Component>)>) -> ControllerHealth {
+        ControllerHealth { running: AtomicUsize::new(0), components: components.into_iter().collect() }
     }
 
-    /// It runs from now on.
+    /// Records that the controller started.
     pub fn started(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It no longer runs.
+    /// Records that the controller stopped.
     pub fn stopped(&self) {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
@@ -153,20 +153,21 @@ impl ControllerHealth {
     }
 }
 
-impl Part for ControllerHealth {
+impl Component for ControllerHealth {
     fn status(&self) -> Value {
-        let parts: Map<String, Value> = self.parts.iter().map(|(name, part)| (name.clone(), part.status())).collect();
+        let parts: Map<String, Value> =
+            self.components.iter().map(|(name, one)| (name.clone(), one.status())).collect();
         json!({ "running": self.is_running(), "parts": parts })
     }
 
-    /// One that does not run has promised nothing.
+    /// A controller that does not run is healthy.
     fn health(&self) -> Result<(), String> {
-        let mut troubles = Vec::new();
+        let mut reasons = Vec::new();
         if self.is_running() {
-            troubles
-                .extend(self.parts.iter().filter_map(|(name, part)| Some(format!("{name}: {}", part.health().err()?))));
+            let reason = |(name, one): &(String, Arc<dyn Component>)| Some(format!("{name}: {}", one.health().err()?));
+            reasons.extend(self.components.iter().filter_map(reason));
         }
-        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("; ")) }
     }
 }
 
@@ -179,53 +180,54 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_that_rests_or_has_not_begun_or_has_ended_is_well() {
+    async fn a_loop_that_waits_or_is_not_running_is_healthy() {
         let beat = Heartbeat::new();
         advance(1000 * MINUTE).await;
-        assert_eq!(beat.health(), Ok(()), "not begun");
-        beat.works();
-        beat.rests(1000 * MINUTE);
+        assert_eq!(beat.health(), Ok(()), "not started");
+        beat.begin();
+        beat.finish(1000 * MINUTE);
         advance(1000 * MINUTE).await;
-        assert_eq!(beat.health(), Ok(()), "it rests");
-        beat.works();
-        beat.ends();
+        assert_eq!(beat.health(), Ok(()), "waiting");
+        beat.begin();
+        beat.stop();
         advance(10_000 * MINUTE).await;
         assert_eq!(beat.health(), Ok(()));
         assert_eq!(beat.status()["turns"], 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_end_fails_and_one_that_ends_late_recovers() {
+    async fn a_run_that_takes_too_long_is_unhealthy_until_it_ends() {
         let beat = Heartbeat::new();
-        beat.works();
-        advance(LONGEST_TURN).await;
-        assert_eq!(beat.health(), Ok(()), "slow is no fault");
+        beat.begin();
+        advance(MAX_RUN).await;
+        assert_eq!(beat.health(), Ok(()), "slow is healthy");
         advance(MINUTE).await;
-        assert_eq!(beat.health(), Err("its turn has lasted 3660s".to_owned()));
-        beat.rests(MINUTE);
+        assert_eq!(beat.health(), Err("the current run has taken 3660s".to_owned()));
+        beat.finish(MINUTE);
         assert_eq!(beat.health(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_come_is_missed_after_some_rests() {
+    async fn an_overdue_run_is_unhealthy_after_some_periods() {
         let beat = Heartbeat::new();
-        beat.works();
-        beat.rests(10 * MINUTE);
+        beat.begin();
+        beat.finish(10 * MINUTE);
         advance(40 * MINUTE).await;
         assert_eq!(beat.health(), Ok(()));
         advance(MINUTE).await;
-        assert!(beat.health().unwrap_err().contains("should have come"));
+        assert!(beat.health().unwrap_err().contains("overdue"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_is_as_well_as_its_parts_while_it_runs() {
+    async fn a_running_controller_is_as_healthy_as_its_components() {
         let beat = Heartbeat::new();
-        let controller = ControllerHealth::new([("addresses".to_owned(), Arc::new(beat.clone()) as Arc<dyn Part>)]);
-        beat.works();
-        advance(LONGEST_TURN + MINUTE).await;
-        assert_eq!(controller.health(), Ok(()), "it has not been started");
+        let controller =
+            ControllerHealth::new([("addresses".to_owned(), Arc::new(beat.clone()) as Arc<dyn Component>)]);
+        beat.begin();
+        advance(MAX_RUN + MINUTE).await;
+        assert_eq!(controller.health(), Ok(()), "not started");
         controller.started();
-        assert_eq!(controller.health(), Err("addresses: its turn has lasted 3660s".to_owned()));
+        assert_eq!(controller.health(), Err("addresses: the current run has taken 3660s".to_owned()));
         assert_eq!(controller.status()["parts"]["addresses"]["state"], "working");
         controller.stopped();
         assert_eq!(controller.health(), Ok(()));

@@ -1,20 +1,20 @@
-//! What control loops run on. Nothing here knows Kubernetes or a cloud.
+//! Building blocks of control loops. Nothing here depends on Kubernetes or a cloud.
 //!
-//! * [`Queue`]: keys that need work, each at most once, never twice at a time, later and later after failures.
-//! * [`PrioritySemaphore`]: permits that go to waiters of high priority first.
-//! * [`TokenBucket`]: a rate.
-//! * [`Clock`]: the time, which a test can stop.
-//! * [`Shutdown`]: the wish to end; [`signals`]: those who express it from outside.
-//! * [`Fence`]: what keeps a process that no longer leads from changing anything.
-//! * [`StatusBoard`]: where every part of the process can be looked at.
-//! * [`Heartbeat`] and [`ControllerHealth`]: whether a control loop gets on.
-//! * [`Metric`]: a metric, declared once for those who count and those who read.
-//! * [`Reloader`]: credentials that are read again when their files change.
-//! * [`Supervisor`]: the tasks of the process, of which none may end on its own.
+//! * [`Queue`]: work queue with deduplication, priorities, fairness and exponential back-off.
+//! * [`PrioritySemaphore`]: semaphore that serves waiters of high priority first.
+//! * [`TokenBucket`]: rate limiter.
+//! * [`Clock`]: clock that a test can stop.
+//! * [`Shutdown`]: graceful shutdown, and [`handle_signals`], which requests it on SIGINT and SIGTERM.
+//! * [`Fence`]: rejects writes unless the process holds its lease.
+//! * [`StatusBoard`]: registry of all components with a status.
+//! * [`Heartbeat`] and [`ControllerHealth`]: watchdog of the control loops.
+//! * [`Metric`]: declaration of a metric, for registration and for the reference page.
+//! * [`Reloader`]: reloads credentials when their files change.
+//! * [`Supervisor`]: runs the long-lived tasks of the process.
 //!
-//! All waiting is done with `tokio::time`, so a paused runtime makes every test of this instant and exact.
+//! All timers use `tokio::time`, so tests with paused time are instant and exact.
 
-// A panic ends the request, the pass or the task that it happens in, and is reported; with "abort" it would end the manager.
+// A panic ends only the request, sync or task in which it occurs, and is reported. With "abort" it would end the manager.
 #[cfg(panic = "abort")]
 compile_error!("Bowline isolates panics: build it with panic = \"unwind\", the default");
 
@@ -28,7 +28,7 @@ mod metric;
 mod once_map;
 mod priority_semaphore;
 mod queue;
-mod renewal;
+mod reload;
 mod shutdown;
 mod signal;
 mod supervisor;
@@ -36,16 +36,16 @@ mod supervisor;
 pub mod testing;
 
 pub use backoff::Backoff;
-pub use board::{Entry, Kind, Part, StatusBoard};
+pub use board::{Component, Entry, Kind, StatusBoard};
 pub use bucket::TokenBucket;
 pub use clock::Clock;
 pub use fence::{Fence, Fenced, Term};
 pub use heartbeat::{ControllerHealth, Heartbeat};
-pub use metric::{Bounds, Instrument, Metric, Shape, Stability};
+pub use metric::{Buckets, Instrument, Metric, Shape, Stability};
 pub use once_map::OnceMap;
 pub use priority_semaphore::{PriorityPermit, PrioritySemaphore};
 pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
-pub use renewal::{Fingerprint, METRICS as RENEWAL_METRICS, Reloadable, Reloader};
+pub use reload::{Fingerprint, METRICS as RELOAD_METRICS, Reloadable, Reloader};
 pub use shutdown::Shutdown;
-pub use signal::signals;
+pub use signal::handle_signals;
 pub use supervisor::{Supervisor, TaskFailure};

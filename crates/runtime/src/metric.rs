@@ -1,12 +1,11 @@
-//! Metrics, each declared once: what is registered, what the reference page says and what dashboards may ask for are the same
-//! constant.
+//! Declarations of metrics: registration, reference page and dashboard checks use the same constant.
 //!
 //! ```
 //! use bowline_runtime::{Metric, metrics};
 //! use prometheus::{IntCounterVec, Registry};
 //!
 //! metrics! {
-//!     /// What is counted here.
+//!     /// Metrics of this module.
 //!     pub METRICS;
 //!     KNOTS = Metric::counter("bowline_knots_total", "Knots tied, by kind.").labels(&["kind"]);
 //! }
@@ -27,176 +26,180 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 
-/// How far a metric's name and labels can be relied on, in the words of Kubernetes.
+/// Stability level of a metric's name and labels, as Kubernetes defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
-    /// It may change with any version.
+    /// May change in any release.
     Alpha,
-    /// It changes only with notice.
+    /// Changes only after a deprecation.
     Beta,
-    /// It stays.
+    /// Does not change.
     Stable,
-    /// It is named by those who read all processes alike (`process_…`), and says nothing of this.
-    Unsaid,
+    /// No stability level, for names that are conventions of Prometheus (`process_…`).
+    Unspecified,
 }
 
-/// What kind of numbers a metric has.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// It only grows.
+    /// A value that only increases.
     Counter,
-    /// It goes up and down.
+    /// A value that increases and decreases.
     Gauge,
-    /// How many were below each of some bounds.
-    Histogram(Bounds),
+    /// Counts of observations by bucket.
+    Histogram(Buckets),
 }
 
-/// The bounds of a histogram.
+/// Buckets of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bounds {
-    /// These.
+pub enum Buckets {
+    /// These upper bounds.
     Listed(&'static [f64]),
-    /// So many, each `factor` times the one before.
-    Powers {
-        /// The first one.
+    /// Exponential buckets, each `factor` times the previous one.
+    Exponential {
+        /// First upper bound.
         first: f64,
-        /// What the next one is multiplied with.
+        /// Factor between two bounds.
         factor: f64,
-        /// How many there are.
+        /// Number of buckets.
         count: usize,
     },
 }
 
-/// A metric as it is declared.
+/// Declaration of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metric {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it tells, without the stability that is put before it.
+    /// Help text, without the stability level that [`help`](Metric::help) prepends.
     pub text: &'static str,
-    /// What kind of numbers it has.
+    /// Type.
     pub shape: Shape,
-    /// By what its series are told apart.
+    /// Names of the variable labels.
     pub labels: &'static [&'static str],
-    /// The one of them, in front of the others, that is fixed where the metric is made: each cloud has series of its own.
-    pub owner: Option<&'static str>,
-    /// How far it can be relied on.
+    /// Name of the constant label, whose value is set when the metric is created, such as the cloud.
+    pub const_label: Option<&'static str>,
+    /// Stability level.
     pub stability: Stability,
 }
 
-/// A value of the `prometheus` crate that can be made from a declaration.
+/// A collector of the `prometheus` crate that can be created from a declaration.
 pub trait Instrument: Collector + Clone + 'static {
-    /// Makes it; an error if the declaration is of another shape.
+    /// Creates the collector; `owner` is the value of the constant label. Fails if the declaration is of another type.
     fn make(metric: &Metric, owner: Option<&str>) -> prometheus::Result<Self>;
 }
 
 impl Metric {
-    /// A counter, alpha and without labels as long as nothing else is said.
+    /// Declares a counter: alpha and without labels by default.
     pub const fn counter(name: &'static str, text: &'static str) -> Metric {
         Metric::new(name, text, Shape::Counter)
     }
 
-    /// A gauge, likewise.
+    /// Declares a gauge: alpha and without labels by default.
     pub const fn gauge(name: &'static str, text: &'static str) -> Metric {
         Metric::new(name, text, Shape::Gauge)
     }
 
-    /// A histogram, likewise.
-    pub const fn histogram(name: &'static str, text: &'static str, bounds: Bounds) -> Metric {
+    /// Declares a histogram: alpha and without labels by default.
+    pub const fn histogram(name: &'static str, text: &'static str, bounds: Buckets) -> Metric {
         Metric::new(name, text, Shape::Histogram(bounds))
     }
 
     const fn new(name: &'static str, text: &'static str, shape: Shape) -> Metric {
-        Metric { name, text, shape, labels: &[], owner: None, stability: Stability::Alpha }
+        Metric { name, text, shape, labels: &[], const_label: None, stability: Stability::Alpha }
     }
 
-    /// With these labels.
+    /// Sets the variable labels.
     pub const fn labels(self, labels: &'static [&'static str]) -> Metric {
         Metric { labels, ..self }
     }
 
-    /// With this label in front of the others, whose value is fixed when the metric is made.
-    pub const fn owned_by(self, owner: &'static str) -> Metric {
-        Metric { owner: Some(owner), ..self }
+    /// Sets the constant label, whose value is set when the metric is created.
+    pub const fn const_label(self, label: &'static str) -> Metric {
+        Metric { const_label: Some(label), ..self }
     }
 
-    /// It changes only with notice.
+    /// Sets the stability level Beta.
     pub const fn beta(self) -> Metric {
         Metric { stability: Stability::Beta, ..self }
     }
 
-    /// It stays.
+    /// Sets the stability level Stable.
     pub const fn stable(self) -> Metric {
         Metric { stability: Stability::Stable, ..self }
     }
 
-    /// Its stability is not said.
+    /// Removes the stability level.
     pub const fn without_stability(self) -> Metric {
-        Metric { stability: Stability::Unsaid, ..self }
+        Metric { stability: Stability::Unspecified, ..self }
     }
 
-    /// The line behind `# HELP`.
+    /// Returns the text of the `# HELP` line.
     pub fn help(&self) -> String {
-        match self.stability.word() {
+        match self.stability.label() {
             "" => self.text.to_owned(),
-            word => format!("[{word}] {}", self.text),
+            label => format!("[{label}] {}", self.text),
         }
     }
 
-    /// Makes it, and registers it.
+    /// Creates and registers the collector.
     pub fn register<I: Instrument>(&self, registry: &Registry) -> prometheus::Result<I> {
         let instrument = I::make(self, None)?;
         registry.register(Box::new(instrument.clone()))?;
         Ok(instrument)
     }
 
-    /// All names under which its samples are found.
+    /// Returns the names of all samples.
     pub fn sample_names(&self) -> Vec<String> {
         match self.shape {
             Shape::Counter | Shape::Gauge => vec![self.name.to_owned()],
-            Shape::Histogram(_) => ["_bucket", "_sum", "_count"].map(|end| format!("{}{end}", self.name)).to_vec(),
+            Shape::Histogram(_) => {
+                ["_bucket", "_sum", "_count"].map(|suffix| format!("{}{suffix}", self.name)).to_vec()
+            }
         }
     }
 
     fn opts(&self, owner: Option<&str>) -> Opts {
-        let owner = self.owner.map(|label| (label.to_owned(), owner.unwrap_or_default().to_owned()));
+        let owner = self.const_label.map(|label| (label.to_owned(), owner.unwrap_or_default().to_owned()));
         Opts::new(self.name, self.help()).const_labels(owner.into_iter().collect::<HashMap<_, _>>())
     }
 
     fn histogram_opts(&self, owner: Option<&str>) -> prometheus::Result<HistogramOpts> {
-        let Shape::Histogram(bounds) = self.shape else { return Err(self.is_no("histogram")) };
+        let Shape::Histogram(bounds) = self.shape else { return Err(self.wrong_type("histogram")) };
         Ok(HistogramOpts::from(self.opts(owner)).buckets(bounds.values()))
     }
 
-    fn is_no(&self, shape: &str) -> prometheus::Error {
-        prometheus::Error::Msg(format!("{} is declared as {:?}, and not as a {shape}", self.name, self.shape))
+    fn wrong_type(&self, shape: &str) -> prometheus::Error {
+        prometheus::Error::Msg(format!("{} is declared as {:?}, not as a {shape}", self.name, self.shape))
     }
 
     fn check(&self, shape: Shape, name: &str) -> prometheus::Result<()> {
-        if self.shape == shape { Ok(()) } else { Err(self.is_no(name)) }
+        if self.shape == shape { Ok(()) } else { Err(self.wrong_type(name)) }
     }
 }
 
 impl Stability {
-    /// As it stands in front of a help text; empty if nothing does.
-    pub fn word(self) -> &'static str {
+    /// Returns the label in front of a help text; empty for no stability level.
+    pub fn label(self) -> &'static str {
         match self {
             Stability::Alpha => "ALPHA",
             Stability::Beta => "BETA",
             Stability::Stable => "STABLE",
-            Stability::Unsaid => "",
+            Stability::Unspecified => "",
         }
     }
 }
 
-impl Bounds {
-    /// Multiplied up one from the other, as Go does it: some are a hair off the round number, and recorded series have that in
-    /// their labels.
+impl Buckets {
+    /// Returns the upper bounds. Exponential buckets are computed by repeated multiplication, as in Go: some differ slightly from
+    /// the round number, and existing time series have those values in their labels.
     pub fn values(self) -> Vec<f64> {
         match self {
-            Bounds::Listed(values) => values.to_vec(),
-            // Only a first bound or a factor out of reason fails, and the tests make all that are declared.
-            Bounds::Powers { first, factor, count } => exponential_buckets(first, factor, count).unwrap_or_default(),
+            Buckets::Listed(values) => values.to_vec(),
+            // Fails only for an invalid first bound or factor, and the tests create all declared metrics.
+            Buckets::Exponential { first, factor, count } => {
+                exponential_buckets(first, factor, count).unwrap_or_default()
+            }
         }
     }
 }
@@ -238,14 +241,14 @@ impl Instrument for HistogramVec {
     }
 }
 
-/// Declares metrics as constants, and a list that none of them can be missing from.
+/// Declares metrics as constants, together with a list of all of them.
 #[macro_export]
 macro_rules! metrics {
-    ($(#[$doc:meta])* $sight:vis $list:ident; $($(#[$each:meta])* $name:ident = $metric:expr;)*) => {
+    ($(#[$doc:meta])* $visibility:vis $list:ident; $($(#[$each:meta])* $name:ident = $metric:expr;)*) => {
         $($(#[$each])* const $name: $crate::Metric = $metric;)*
 
         $(#[$doc])*
-        $sight const $list: &[$crate::Metric] = &[$($name),*];
+        $visibility const $list: &[$crate::Metric] = &[$($name),*];
     };
 }
 
@@ -254,7 +257,8 @@ mod tests {
     use super::*;
 
     const KNOTS: Metric = Metric::counter("knots_total", "Knots.").labels(&["kind"]).beta();
-    const DELAY: Metric = Metric::histogram("delay_seconds", "Delay.", Bounds::Listed(&[1.0, 4.0])).owned_by("cloud");
+    const DELAY: Metric =
+        Metric::histogram("delay_seconds", "Delay.", Buckets::Listed(&[1.0, 4.0])).const_label("cloud");
 
     #[test]
     fn a_metric_is_registered_as_it_is_declared() {
@@ -263,18 +267,18 @@ mod tests {
         knots.with_label_values(&["bowline"]).inc();
         let family = registry.gather().remove(0);
         assert_eq!((family.name(), family.help()), ("knots_total", "[BETA] Knots."));
-        assert!(KNOTS.register::<IntCounterVec>(&registry).is_err(), "it is there");
+        assert!(KNOTS.register::<IntCounterVec>(&registry).is_err(), "already registered");
     }
 
     #[test]
-    fn what_is_declared_as_one_thing_cannot_be_made_another() {
+    fn a_collector_of_another_type_is_rejected() {
         assert!(IntGaugeVec::make(&KNOTS, None).is_err());
         assert!(Histogram::make(&KNOTS, None).is_err());
         assert!(CounterVec::make(&KNOTS, None).is_ok());
     }
 
     #[test]
-    fn a_histogram_has_its_bounds_and_its_owner() {
+    fn a_histogram_has_its_buckets_and_its_constant_label() {
         let delay = Histogram::make(&DELAY, Some("local")).unwrap();
         let family = delay.collect().remove(0);
         let label = &family.get_metric()[0].get_label()[0];

@@ -1,4 +1,4 @@
-//! Answers that are asked for once.
+//! Map whose values are fetched once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
 
-/// Answers by question. Of callers that ask the same at once, one asks and the others wait for its answer. A failure is not kept:
-/// the next caller asks again.
+/// Values by key, each fetched once. Of concurrent callers with the same key, one fetches the value and the rest wait for it. A
+/// failure is not stored: the next caller fetches again.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// use bowline_runtime::OnceMap;
 ///
 /// let names = OnceMap::default();
-/// assert_eq!(names.get(7, async || Err::<&str, _>("no answer")).await, Err("no answer"));
+/// assert_eq!(names.get(7, async || Err::<&str, _>("unavailable")).await, Err("unavailable"));
 /// assert_eq!(names.get(7, async || Ok::<_, &str>("seven")).await, Ok("seven"));
-/// assert_eq!(names.get(7, async || Err("is not asked")).await, Ok("seven"));
+/// assert_eq!(names.get(7, async || Err("not called")).await, Ok("seven"));
 /// # });
 /// ```
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl<K, V> Default for OnceMap<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone> OnceMap<K, V> {
-    /// The answer to this question, which `ask` gives if it is not known yet.
-    pub async fn get<E, F>(&self, question: K, ask: impl FnOnce() -> F) -> Result<V, E>
+    /// Returns the value of a key, fetched by `fetch` if it is not stored.
+    pub async fn get<E, F>(&self, key: K, fetch: impl FnOnce() -> F) -> Result<V, E>
     where
         F: Future<Output = Result<V, E>>,
     {
-        let cell = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(question).or_default().clone();
-        cell.get_or_try_init(ask).await.cloned()
+        let cell = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        cell.get_or_try_init(fetch).await.cloned()
     }
 }

@@ -1,7 +1,7 @@
-//! A semaphore whose waiters have a priority: those of [`Priority::High`] get a permit first, each in the order of arrival.
+//! A semaphore with priorities: waiters of [`Priority::High`] get a permit first, within a priority in order of arrival.
 //!
-//! A work queue decides whose sync begins. Syncs read before they write, so that a periodic refresh may wait for a permit to write before
-//! a new object whose sync began later; the semaphore lets the new object go first.
+//! The work queue decides which sync starts first. Syncs read before they write, so a periodic refresh may wait for a write permit
+//! when the sync of a new object starts; the semaphore lets the new object write first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ impl PrioritySemaphore {
         PrioritySemaphore(Arc::new(Mutex::new(state)))
     }
 
-    /// Waits for a permit. Dropping the future loses none.
+    /// Waits for a permit. Dropping the future loses no permit.
     pub async fn acquire(&self, priority: Priority) -> PriorityPermit {
         let granted = {
             let mut state = self.lock();
@@ -49,7 +49,7 @@ impl PrioritySemaphore {
         granted.await.unwrap_or(PriorityPermit(None))
     }
 
-    /// Grants the permit to the next waiter, or keeps it.
+    /// Passes the permit to the next waiter, or makes it free.
     fn release(&self) {
         loop {
             let next = {
@@ -63,7 +63,7 @@ impl PrioritySemaphore {
             let Some(next) = next else { return };
             match next.send(PriorityPermit(Some(self.clone()))) {
                 Ok(()) => return,
-                // That waiter is gone: the permit goes to the next one.
+                // The waiter is gone: try the next one.
                 Err(mut permit) => permit.0 = None,
             }
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn permits_are_limited_and_high_priority_goes_first_each_in_turn() {
+    async fn high_priority_waiters_get_a_permit_first() {
         let semaphore = PrioritySemaphore::new(2);
         let (first, second) = (semaphore.acquire(Priority::Low).await, semaphore.acquire(Priority::High).await);
         assert!(!is_free(&semaphore).await);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_permit_for_a_waiter_that_is_gone_goes_to_the_next() {
+    async fn the_permit_of_a_cancelled_waiter_is_passed_to_the_next() {
         let semaphore = PrioritySemaphore::new(1);
         let held = semaphore.acquire(Priority::Low).await;
         let gone = tokio::time::timeout(Duration::from_secs(1), semaphore.acquire(Priority::High)).await;

@@ -1,4 +1,4 @@
-//! The wish to end, from outside the process.
+//! Shutdown on SIGINT and SIGTERM.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Shutdown;
 
-/// From the moment this returns, SIGINT and SIGTERM no longer end the process. The future, which is to be spawned outside
-/// of any [`Supervisor`](crate::Supervisor), requests shutdown at the first of them and ends the process at the second,
-/// with the code that the shell gives for that signal: 130 or 143.
-pub fn signals(shutdown: Shutdown) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Installs handlers for SIGINT and SIGTERM. Spawn the returned future outside of any [`Supervisor`](crate::Supervisor): it
+/// requests shutdown at the first signal, and exits the process at the second one with the shell's exit code for that signal, 130
+/// or 143.
+pub fn handle_signals(shutdown: Shutdown) -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut signals = Signals::listen()?;
     Ok(async move {
         let first = signals.next().await;
-        tracing::info!(signal = first.as_raw_value(), "shutting down; a second signal ends the process at once");
+        tracing::info!(signal = first.as_raw_value(), "shutting down; a second signal exits immediately");
         shutdown.request();
         let second = signals.next().await;
-        tracing::warn!(signal = second.as_raw_value(), "not waiting for the shutdown to complete");
+        tracing::warn!(signal = second.as_raw_value(), "exiting before the shutdown is complete");
         std::process::exit(128 + second.as_raw_value());
     })
 }
@@ -25,7 +25,7 @@ impl Shutdown {
     /// A shutdown that SIGINT and SIGTERM request; a second signal ends the process at once. To be called within a runtime.
     pub fn on_signals() -> io::Result<Shutdown> {
         let shutdown = Shutdown::new();
-        tokio::spawn(signals(shutdown.clone())?);
+        tokio::spawn(handle_signals(shutdown.clone())?);
         Ok(shutdown)
     }
 }
@@ -44,7 +44,7 @@ impl Signals {
         tokio::select! {
             Some(()) = self.interrupt.recv() => SignalKind::interrupt(),
             Some(()) = self.terminate.recv() => SignalKind::terminate(),
-            // Both streams last as long as the runtime; after that nobody polls this.
+            // Both streams last as long as the runtime, so this is never polled afterwards.
             else => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! The tasks of a process. None may end on its own: half a manager that looks alive is worse than none.
+//! Supervisor of the long-lived tasks of a process. None may end on its own: a manager that runs only in part is worse than none.
 
 use std::time::Duration;
 
@@ -7,43 +7,43 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Shutdown;
 
-/// A task that ended although nobody asked it to.
+/// Failure of a supervised task.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskFailure {
-    /// It returned.
-    #[error("the task {0} ended by itself")]
+    /// The task returned before shutdown was requested.
+    #[error("the task {0} ended before shutdown was requested")]
     Ended(&'static str),
-    /// It failed.
+    /// The task returned an error.
     #[error("the task {0} failed: {1}")]
     Failed(&'static str, String),
-    /// It panicked.
+    /// The task panicked.
     #[error("the task {0} panicked: {1}")]
     Panicked(&'static str, String),
-    /// It did not end in time when asked to.
+    /// The task did not end within the grace period of the shutdown.
     #[error("the task {0} did not end within {1:?}")]
     Stuck(&'static str, Duration),
 }
 
-/// Starts tasks and watches over them.
+/// Starts tasks and supervises them.
 ///
-/// A panic is caught here only where panics unwind. A program built to abort on panic ends at once, which is loud, too.
+/// Panics are caught only if they unwind. A program built with `panic = "abort"` exits at once.
 pub struct Supervisor {
     shutdown: Shutdown,
     tasks: JoinSet<Result<(), String>>,
-    /// Those not ended yet, in the order in which they were started.
+    /// Running tasks, in the order in which they were started.
     running: Vec<(Id, &'static str)>,
 }
 
-/// How a task ended, or how it could not.
+/// Result of a finished task.
 type End = Result<(Id, Result<(), String>), JoinError>;
 
 impl Supervisor {
-    /// No tasks yet; all of them are to end at this wish.
+    /// Creates a supervisor without tasks; `shutdown` ends all of them.
     pub fn new(shutdown: Shutdown) -> Supervisor {
         Supervisor { shutdown, tasks: JoinSet::new(), running: Vec::new() }
     }
 
-    /// The wish that its tasks end at.
+    /// Returns the shutdown signal of the tasks.
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
     }
@@ -58,20 +58,20 @@ impl Supervisor {
         self.running.push((handle.id(), name));
     }
 
-    /// Waits until shutdown is requested, or a task ends before that; then requests shutdown and gives all tasks
-    /// `patience` to finish what they have in hand. The first failure is returned, the others are logged. A task that
-    /// fails while it shuts down is a failure, too: it may have left something undone.
-    pub async fn run(mut self, patience: Duration) -> Result<(), TaskFailure> {
+    /// Runs until shutdown is requested or a task ends. Then requests shutdown, and waits up to `grace_period` for all tasks to
+    /// finish. Returns the first failure and logs the rest. A task that fails during shutdown is a failure, too, because it may
+    /// have left work undone.
+    pub async fn run(mut self, grace_period: Duration) -> Result<(), TaskFailure> {
         let mut failures = Failures::default();
         if let Some(end) = self.first_end().await {
-            failures.note(self.judge(end));
+            failures.record(self.failure_of(end));
         }
         self.shutdown.request();
-        self.wind_down(patience, &mut failures).await;
+        self.wind_down(grace_period, &mut failures).await;
         failures.0.map_or(Ok(()), Err)
     }
 
-    /// The first task that ends before shutdown is requested.
+    /// Waits for the first task that ends before shutdown is requested.
     async fn first_end(&mut self) -> Option<End> {
         let shutdown = self.shutdown.clone();
         if self.tasks.is_empty() {
@@ -80,20 +80,20 @@ impl Supervisor {
         shutdown.or(self.tasks.join_next_with_id()).await.flatten()
     }
 
-    async fn wind_down(&mut self, patience: Duration, failures: &mut Failures) {
-        // Patience that no clock can hold does not run out.
-        let deadline = Instant::now().checked_add(patience);
+    async fn wind_down(&mut self, grace_period: Duration, failures: &mut Failures) {
+        // A grace period beyond the range of the clock never ends.
+        let deadline = Instant::now().checked_add(grace_period);
         while let Some(end) = self.end_before(deadline).await {
-            failures.note(self.judge(end));
+            failures.record(self.failure_of(end));
         }
-        // A task that never yields cannot be ended from here, so nobody waits for that.
+        // A task that never yields cannot be aborted, so this does not wait for it.
         self.tasks.abort_all();
         for (_, name) in self.running.drain(..) {
-            failures.note(Some(TaskFailure::Stuck(name, patience)));
+            failures.record(Some(TaskFailure::Stuck(name, grace_period)));
         }
     }
 
-    /// The next task that ends in time; nothing if all have ended.
+    /// Waits for the next task that ends before the deadline; `None` if all have ended.
     async fn end_before(&mut self, deadline: Option<Instant>) -> Option<End> {
         match deadline {
             Some(deadline) => timeout_at(deadline, self.tasks.join_next_with_id()).await.ok().flatten(),
@@ -101,9 +101,9 @@ impl Supervisor {
         }
     }
 
-    /// What was wrong with this end, if anything.
-    fn judge(&mut self, end: End) -> Option<TaskFailure> {
-        let name = self.ended(end.as_ref().map_or_else(JoinError::id, |(id, _)| *id));
+    /// Returns the failure of a finished task, if it failed.
+    fn failure_of(&mut self, end: End) -> Option<TaskFailure> {
+        let name = self.remove(end.as_ref().map_or_else(JoinError::id, |(id, _)| *id));
         match end {
             Ok((_, Ok(()))) if self.shutdown.is_requested() => None,
             Ok((_, Ok(()))) => Some(TaskFailure::Ended(name)),
@@ -115,22 +115,22 @@ impl Supervisor {
         }
     }
 
-    /// Takes a task off the list of those running.
-    fn ended(&mut self, id: Id) -> &'static str {
-        let place = self.running.iter().position(|(running, _)| *running == id);
-        place.map_or("unknown", |place| self.running.remove(place).1)
+    /// Removes a task from the list of running tasks, and returns its name.
+    fn remove(&mut self, id: Id) -> &'static str {
+        let index = self.running.iter().position(|(running, _)| *running == id);
+        index.map_or("unknown", |index| self.running.remove(index).1)
     }
 }
 
-/// The first failure; those after it are only logged.
+/// The first failure; further ones are only logged.
 #[derive(Default)]
 struct Failures(Option<TaskFailure>);
 
 impl Failures {
-    fn note(&mut self, failure: Option<TaskFailure>) {
+    fn record(&mut self, failure: Option<TaskFailure>) {
         match failure {
             Some(failure) if self.0.is_some() => {
-                tracing::error!(error = %failure, "a further task failed during shutdown")
+                tracing::error!(error = %failure, "another task failed during shutdown")
             }
             Some(failure) => self.0 = Some(failure),
             None => {}
@@ -151,9 +151,9 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-    /// A supervisor with one task that behaves: it ends a second after it is asked to.
+    /// A supervisor with one task that ends one second after shutdown was requested.
     fn with_a_good_task() -> Supervisor {
         let mut supervisor = Supervisor::new(Shutdown::new());
         let shutdown = supervisor.shutdown().clone();
@@ -167,39 +167,39 @@ mod tests {
 
     async fn failure(supervisor: Supervisor) -> String {
         let shutdown = supervisor.shutdown().clone();
-        let failure = supervisor.run(PATIENCE).await.unwrap_err();
-        assert!(shutdown.is_requested(), "the others must be asked to end");
+        let failure = supervisor.run(GRACE_PERIOD).await.unwrap_err();
+        assert!(shutdown.is_requested(), "shutdown must be requested for the other tasks");
         failure.to_string()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_that_end_when_asked_to_are_well() {
+    async fn tasks_that_end_at_shutdown_are_no_failure() {
         let (supervisor, start) = (with_a_good_task(), Instant::now());
         let shutdown = supervisor.shutdown().clone();
         tokio::spawn(async move {
             sleep(Duration::from_secs(5)).await;
             shutdown.request();
         });
-        supervisor.run(PATIENCE).await.unwrap();
+        supervisor.run(GRACE_PERIOD).await.unwrap();
         assert_eq!(start.elapsed(), Duration::from_secs(6));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_ends_by_itself_takes_all_down() {
+    async fn a_task_that_ends_early_stops_all_tasks() {
         let mut supervisor = with_a_good_task();
         supervisor.spawn("short", async { Ok::<_, Infallible>(()) });
-        assert_eq!(failure(supervisor).await, "the task short ended by itself");
+        assert_eq!(failure(supervisor).await, "the task short ended before shutdown was requested");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_fails_takes_all_down() {
+    async fn a_task_that_fails_stops_all_tasks() {
         let mut supervisor = with_a_good_task();
         supervisor.spawn("watch", async { Err("no route to host") });
         assert_eq!(failure(supervisor).await, "the task watch failed: no route to host");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_takes_all_down() {
+    async fn a_task_that_panics_stops_all_tasks() {
         let mut supervisor = with_a_good_task();
         supervisor.spawn::<_, Infallible>("text", async { panic!("out of range") });
         assert_eq!(failure(supervisor).await, "the task text panicked: out of range");
@@ -209,22 +209,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_does_not_end_when_asked_to_is_aborted_and_named() {
+    async fn a_task_that_exceeds_the_grace_period_is_aborted_and_named() {
         let (mut supervisor, start) = (with_a_good_task(), Instant::now());
         let (alive, mut dropped) = tokio::sync::oneshot::channel::<()>();
-        supervisor.spawn("deaf", async move {
+        supervisor.spawn("stuck", async move {
             let _alive = alive;
             std::future::pending::<Result<(), Infallible>>().await
         });
         supervisor.shutdown().request();
         let failure = failure(supervisor).await;
-        assert_eq!(failure, "the task deaf did not end within 10s");
-        assert_eq!(start.elapsed(), PATIENCE);
-        assert!((&mut dropped).await.is_err(), "the task is gone");
+        assert_eq!(failure, "the task stuck did not end within 10s");
+        assert_eq!(start.elapsed(), GRACE_PERIOD);
+        assert!((&mut dropped).await.is_err(), "the task was dropped");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_failure_is_the_one_returned() {
+    async fn the_first_failure_is_returned() {
         let mut supervisor = with_a_good_task();
         let shutdown = supervisor.shutdown().clone();
         supervisor.spawn("second", async move {
@@ -236,19 +236,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_while_shutting_down_is_a_failure() {
+    async fn a_failure_during_shutdown_is_returned() {
         let mut supervisor = with_a_good_task();
         let shutdown = supervisor.shutdown().clone();
         supervisor.spawn("lease", async move {
             shutdown.requested().await;
-            Err("could not give the lease back")
+            Err("cannot release the lease")
         });
         supervisor.shutdown().request();
-        assert_eq!(failure(supervisor).await, "the task lease failed: could not give the lease back");
+        assert_eq!(failure(supervisor).await, "the task lease failed: cannot release the lease");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_tasks_it_waits_for_the_wish() {
+    async fn without_tasks_it_waits_for_shutdown() {
         let supervisor = Supervisor::new(Shutdown::new());
         let shutdown = supervisor.shutdown().clone();
         let mut run = Box::pin(supervisor.run(Duration::MAX));

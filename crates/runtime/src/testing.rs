@@ -1,21 +1,21 @@
-//! For tests of what a process does after it stood still.
+//! Test helpers that simulate a suspended process.
 
 use std::time::{Duration, Instant};
 
-/// Rounds in which other tasks go on after the pause, before the work does.
+/// Number of times that other tasks are scheduled after the pause, before the work continues.
 const ROUNDS: usize = 5;
 
-/// Polls `work` once and then after each of `hops` rounds of the runtime, so that it is handed from task to task; then the whole
-/// thread stands still for `pause`. The tasks that `work` was handed to go on first, and `work` last. Returns when the pause
-/// began. For a runtime of one thread.
-pub async fn stand_still_within(work: impl Future, hops: usize, pause: Duration) -> Instant {
+/// Polls `work` once and then after each of `hops` yields, so that it is passed from task to task, and then blocks the whole thread
+/// for `pause`. Afterwards the tasks that `work` was passed to continue first, and `work` last. Returns the start of the pause.
+/// Requires a single-threaded runtime.
+pub async fn block_thread_during(work: impl Future, hops: usize, pause: Duration) -> Instant {
     let mut work = std::pin::pin!(work);
     let mut has_ended = futures::poll!(&mut work).is_ready();
     for _ in 0..hops {
         tokio::task::yield_now().await;
         has_ended = has_ended || futures::poll!(&mut work).is_ready();
     }
-    let stopped = Instant::now();
+    let blocked_at = Instant::now();
     std::thread::sleep(pause);
     for _ in 0..ROUNDS {
         tokio::task::yield_now().await;
@@ -23,5 +23,5 @@ pub async fn stand_still_within(work: impl Future, hops: usize, pause: Duration)
     if !has_ended {
         work.await;
     }
-    stopped
+    blocked_at
 }

@@ -1,18 +1,18 @@
-//! Signals end a process: gently at first, at once when repeated. Needs a process of its own, so the test starts itself.
+//! Signals request shutdown, and a second one exits at once. The test starts itself as a child process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use bowline_runtime::{Shutdown, signals};
+use bowline_runtime::{Shutdown, handle_signals};
 
 const ROLE: &str = "BOWLINE_TEST_SIGNALS";
-const TEST: &str = "the_first_signal_requests_shutdown_and_the_second_ends_the_process";
+const TEST: &str = "the_first_signal_requests_shutdown_and_the_second_exits";
 
 #[test]
-fn the_first_signal_requests_shutdown_and_the_second_ends_the_process() {
+fn the_first_signal_requests_shutdown_and_the_second_exits() {
     if std::env::var_os(ROLE).is_some() {
-        return be_the_process();
+        return run_child();
     }
     for (first, second, code) in [("TERM", "INT", 130), ("INT", "TERM", 143), ("INT", "INT", 130)] {
         let mut process = Process::start();
@@ -24,20 +24,20 @@ fn the_first_signal_requests_shutdown_and_the_second_ends_the_process() {
     }
 }
 
-/// Says what it sees, and never ends by itself.
-fn be_the_process() {
+/// Prints the state of the shutdown, and never ends on its own.
+fn run_child() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let shutdown = Shutdown::new();
-        tokio::spawn(signals(shutdown.clone()).unwrap());
-        say("listening");
+        tokio::spawn(handle_signals(shutdown.clone()).unwrap());
+        print("listening");
         shutdown.requested().await;
-        say("shutting down");
+        print("shutting down");
         std::future::pending::<()>().await;
     });
 }
 
-fn say(text: &str) {
+fn print(text: &str) {
     let mut out = std::io::stdout();
     writeln!(out, "{text}").and_then(|()| out.flush()).unwrap();
 }
@@ -58,7 +58,7 @@ impl Process {
 
     fn wait_for(&mut self, text: &str) {
         let line = self.output.by_ref().lines().map(Result::unwrap).find(|line| line.ends_with(text));
-        assert!(line.is_some(), "the process ended before it said {text:?}");
+        assert!(line.is_some(), "the process ended before it printed {text:?}");
     }
 
     fn send(&self, signal: &str) {
@@ -70,7 +70,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Already gone if all went well.
+        // Fails if the process has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

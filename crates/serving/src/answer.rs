@@ -1,4 +1,4 @@
-//! Answers, in the forms that clients of Kubernetes components know.
+//! HTTP responses in the formats of Kubernetes components.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
@@ -6,23 +6,23 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-/// What is sent back.
+/// HTTP response with a complete body.
 pub type Answer = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Plain text.
+/// Plain text response.
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     of_type(status, TEXT, body)
 }
 
-/// A JSON document.
+/// JSON response.
 pub fn json(status: StatusCode, document: &Value) -> Answer {
     of_type(status, JSON, document.to_string())
 }
 
-/// Something else.
+/// Response with this content type.
 pub fn of_type(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
@@ -30,33 +30,33 @@ pub fn of_type(status: StatusCode, content_type: &'static str, body: impl Into<B
     answer
 }
 
-/// A failure in a line, which no browser is to take for a page.
+/// Error response with a one-line message, which browsers do not sniff as HTML.
 pub fn failure(status: StatusCode, message: &str) -> Answer {
     no_sniff(text(status, format!("{message}\n")))
 }
 
-/// With the word to browsers not to guess what it is.
+/// Adds `X-Content-Type-Options: nosniff`.
 pub fn no_sniff(answer: Answer) -> Answer {
     with_header(answer, X_CONTENT_TYPE_OPTIONS, "nosniff")
 }
 
-/// With one more header.
+/// Adds a header.
 pub fn with_header(mut answer: Answer, name: HeaderName, value: &'static str) -> Answer {
     answer.headers_mut().insert(name, HeaderValue::from_static(value));
     answer
 }
 
-/// The `Status` object for somebody who did not prove who they are.
+/// 401 with a `Status` object.
 pub(crate) fn unauthorized(headers: &HeaderMap) -> Answer {
     status_object(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", headers)
 }
 
-/// The `Status` object for somebody who may not do this.
+/// 403 with a `Status` object.
 pub(crate) fn forbidden(message: &str, headers: &HeaderMap) -> Answer {
     no_sniff(status_object(StatusCode::FORBIDDEN, "Forbidden", &format!("forbidden: {message}"), headers))
 }
 
-/// upstream: in this order, with empty details where something is forbidden; people get it indented, programs in a line.
+/// upstream: fields in this order, with empty `details` for 403; indented for browsers and curl, one line for other clients.
 fn status_object(status: StatusCode, reason: &str, message: &str, headers: &HeaderMap) -> Answer {
     let fields = [
         ("kind", json!("Status")),
@@ -80,8 +80,8 @@ fn status_object(status: StatusCode, reason: &str, message: &str, headers: &Head
     of_type(status, JSON, body)
 }
 
-/// What could be taken for markup, written so that it cannot.
-pub(crate) fn harmless(text: &str) -> String {
+/// Escapes HTML markup.
+pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -92,8 +92,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_refusal_is_byte_for_byte_that_of_a_go_manager() {
-        let said = |agent: &'static str, answer: fn(&HeaderMap) -> Answer| async move {
+    async fn error_responses_are_byte_for_byte_those_of_a_go_manager() {
+        let body_for = |agent: &'static str, answer: fn(&HeaderMap) -> Answer| async move {
             let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(agent))]);
             let body = answer(&headers).into_body().collect().await.unwrap().to_bytes();
             String::from_utf8(body.to_vec()).unwrap()
@@ -101,9 +101,9 @@ mod tests {
         let forbidden = |headers: &HeaderMap| forbidden("User \"x\" cannot get path \"/\"", headers);
         let line = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
                     \"forbidden: User \\\"x\\\" cannot get path \\\"/\\\"\",\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n";
-        assert_eq!(said("Prometheus/3", forbidden).await, line);
+        assert_eq!(body_for("Prometheus/3", forbidden).await, line);
         let lines = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {},\n  \"status\": \"Failure\",\n  \
                      \"message\": \"Unauthorized\",\n  \"reason\": \"Unauthorized\",\n  \"code\": 401\n}";
-        assert_eq!(said("curl/8.5.0", unauthorized).await, lines);
+        assert_eq!(body_for("curl/8.5.0", unauthorized).await, lines);
     }
 }

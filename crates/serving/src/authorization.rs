@@ -1,4 +1,4 @@
-//! Whether somebody may (SRV-6).
+//! Delegated authorization (SRV-6).
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessRe
 use kube::api::{Api, PostParams};
 
 use crate::AuthorizationOptions;
-use crate::memo::Memo;
 use crate::review;
+use crate::review_cache::ReviewCache;
 use crate::user::User;
 
-/// Those in it may do everything, everywhere.
+/// Group whose members may do everything.
 const MASTERS: &str = "system:masters";
 
-/// The answer to a question with a longer verb and path is not kept: anybody can think of any number of them.
-const LONGEST: usize = 1024;
+/// Maximum length of verb and path of a cached decision. Longer ones are not cached, because a client can make up any number of them.
+const MAX_CACHED_LENGTH: usize = 1024;
 
-/// A path that says nothing.
+/// An invalid path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-// upstream: these words.
+// upstream: this wording.
 #[error("only trailing * allowed in {0:?}")]
 pub struct PathError(pub String);
 
-/// Paths that anybody may ask for (`--authorization-always-allow-paths`).
+/// Paths that every client may request (`--authorization-always-allow-paths`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedPaths {
     exact: Vec<String>,
@@ -30,52 +30,52 @@ pub struct AllowedPaths {
 }
 
 impl AllowedPaths {
-    /// Each is a whole path, or the beginning of some with `*` at its end; the first `/` may be left out.
+    /// Parses exact paths, and prefixes that end with `*`. The leading `/` is optional.
     pub fn parse(paths: &[String]) -> Result<AllowedPaths, PathError> {
         let mut allowed = AllowedPaths::default();
         for path in paths {
             let path = path.strip_prefix('/').unwrap_or(path);
-            let (beginning, list) = match path.strip_suffix('*') {
+            let (prefix_or_path, list) = match path.strip_suffix('*') {
                 Some(prefix) => (prefix, &mut allowed.prefixes),
                 None => (path, &mut allowed.exact),
             };
-            if beginning.contains('*') {
+            if prefix_or_path.contains('*') {
                 return Err(PathError(path.to_owned()));
             }
-            list.push(beginning.to_owned());
+            list.push(prefix_or_path.to_owned());
         }
         Ok(allowed)
     }
 
-    /// Anybody may ask for this one.
+    /// Whether every client may request the path.
     pub fn contains(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
         self.exact.iter().any(|exact| exact == path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
-/// What came of a question.
+/// Result of an authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
     Allow,
-    /// Nobody allows it; why, if somebody said.
+    /// Not allowed, with the reason if there is one.
     NoOpinion(String),
 }
 
-/// Somebody, a verb and a path.
+/// User, verb and path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Question {
+struct AccessRequest {
     user: User,
     verb: String,
     path: String,
 }
 
-/// Decides.
+/// Authorizes requests.
 pub struct Authorizer {
     allowed: AllowedPaths,
-    /// Asks the API server; without it, nobody else may anything.
+    /// Client for SubjectAccessReviews. Without it only `system:masters` and always-allowed paths are authorized.
     reviews: Option<kube::Client>,
-    known: Memo<Question, Decision>,
+    decisions: ReviewCache<AccessRequest, Decision>,
     allow_ttl: Duration,
     deny_ttl: Duration,
 }
@@ -85,26 +85,26 @@ impl Authorizer {
     pub fn new(options: &AuthorizationOptions, reviews: Option<kube::Client>) -> Result<Authorizer, PathError> {
         let allowed = AllowedPaths::parse(&options.always_allow_paths)?;
         let (allow_ttl, deny_ttl) = (options.allow_ttl, options.deny_ttl);
-        Ok(Authorizer { allowed, reviews, known: Memo::new(), allow_ttl, deny_ttl })
+        Ok(Authorizer { allowed, reviews, decisions: ReviewCache::new(), allow_ttl, deny_ttl })
     }
 
     /// The first that has something to say decides.
-    pub(crate) async fn may(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+    pub(crate) async fn authorize(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
         if user.is_in(MASTERS) || self.allowed.contains(path) {
             return Ok(Decision::Allow);
         }
         let Some(client) = &self.reviews else { return Ok(Decision::NoOpinion(String::new())) };
-        let question = Question { user: user.clone(), verb: verb.to_owned(), path: path.to_owned() };
-        let is_kept = verb.len() + path.len() <= LONGEST;
+        let question = AccessRequest { user: user.clone(), verb: verb.to_owned(), path: path.to_owned() };
+        let is_kept = verb.len() + path.len() <= MAX_CACHED_LENGTH;
         let ttls = if is_kept { (self.allow_ttl, self.deny_ttl) } else { (Duration::ZERO, Duration::ZERO) };
         let (client, asked) = (client.clone(), question.clone());
-        self.known.get(question, move || ask(client, asked, ttls)).await
+        self.decisions.get(question, move || ask(client, asked, ttls)).await
     }
 }
 
 async fn ask(
     client: kube::Client,
-    asked: Question,
+    asked: AccessRequest,
     ttls: (Duration, Duration),
 ) -> Result<(Decision, Duration), String> {
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -119,7 +119,7 @@ async fn ask(
     let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
     let api: Api<SubjectAccessReview> = Api::all(client);
     let params = PostParams::default();
-    let answer = review::patiently(|| api.create(&params, &review)).await?;
+    let answer = review::with_retries(|| api.create(&params, &review)).await?;
     let status = answer.status.unwrap_or_default();
     Ok(match status.allowed {
         true => (Decision::Allow, ttls.0),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_whole_or_beginnings() {
+    fn paths_are_exact_or_prefixes() {
         let allowed = parsed(&["/healthz", "readyz", "/debug/*", "/"]).unwrap();
         let yes = ["/healthz", "/readyz", "/debug/", "/debug/pprof", "/"];
         let no = ["/healthz/", "/healthzz", "/debug", "/metrics", ""];
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_reviews_only_masters_and_allowed_paths_get_in() {
+    async fn without_reviews_only_masters_and_allowed_paths_are_authorized() {
         let authorizer = Authorizer::new(&AuthorizationOptions::default(), None).unwrap();
         let master = User { name: "root".to_owned(), groups: vec![MASTERS.to_owned()], ..User::default() };
-        assert_eq!(authorizer.may(&master, "get", "/metrics").await, Ok(Decision::Allow));
-        assert_eq!(authorizer.may(&User::anonymous(), "get", "/healthz").await, Ok(Decision::Allow));
-        let nobody = Decision::NoOpinion(String::new());
-        assert_eq!(authorizer.may(&User::anonymous(), "get", "/metrics").await, Ok(nobody));
+        assert_eq!(authorizer.authorize(&master, "get", "/metrics").await, Ok(Decision::Allow));
+        assert_eq!(authorizer.authorize(&User::anonymous(), "get", "/healthz").await, Ok(Decision::Allow));
+        let denied = Decision::NoOpinion(String::new());
+        assert_eq!(authorizer.authorize(&User::anonymous(), "get", "/metrics").await, Ok(denied));
     }
 }

@@ -10,10 +10,10 @@ use http::StatusCode;
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
 use crate::answer::{self, Answer};
-use crate::site::{ANY, IncomingRequest, Router};
+use crate::router::{ANY, IncomingRequest, Router};
 
 metrics! {
-    /// What is told of health checks, at `/metrics/slis`.
+    /// Metrics of health checks, at `/metrics/slis`.
     pub METRICS;
     LAST = Metric::gauge("kubernetes_healthcheck", "This metric records the result of a single healthcheck.")
         .labels(&["name", "type"]).stable();
@@ -21,7 +21,7 @@ metrics! {
         .labels(&["name", "type", "status"]).stable();
 }
 
-/// A question about one thing: is it well? If not, why, in a line for the log.
+/// A named health check. A failure has a one-line reason for the log.
 #[derive(Clone)]
 pub struct Check {
     name: String,
@@ -29,7 +29,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check of this name.
+    /// Creates a check.
     pub fn new<F>(name: impl Into<String>, run: impl Fn() -> F + Send + Sync + 'static) -> Check
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
@@ -37,16 +37,16 @@ impl Check {
         Check { name: name.into(), run: Arc::new(move || run().boxed()) }
     }
 
-    /// A check that cannot fail.
+    /// Creates a check that always passes.
     pub fn ping() -> Check {
         Check::new("ping", || async { Ok(()) })
     }
 }
 
-/// Names checks when somebody asks.
+/// Returns the current checks, at each request.
 type Source = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
 
-/// The checks behind one path. Clones are the same.
+/// The checks behind one path. Clones share them.
 #[derive(Clone)]
 pub struct Checks {
     /// `healthz` for `/healthz`.
@@ -56,34 +56,34 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// None yet.
+    /// Creates an endpoint without checks.
     pub fn new(kind: &'static str, metrics: &CheckMetrics) -> Checks {
         Checks { kind, sources: Arc::default(), metrics: metrics.clone() }
     }
 
-    /// One more check, from now on.
+    /// Adds a check.
     pub fn add(&self, check: Check) {
         self.add_all_of(move || vec![check.clone()]);
     }
 
-    /// Those that this names, at each time that somebody asks.
+    /// Adds all checks that `source` returns at the time of a request.
     pub fn add_all_of(&self, source: impl Fn() -> Vec<Check> + Send + Sync + 'static) {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(source));
     }
 
-    /// With `/<kind>` for all checks, and `/<kind>/<check>` for one.
-    pub fn on(&self, site: Router) -> Router {
+    /// Adds the routes `/<kind>` for all checks and `/<kind>/<check>` for one.
+    pub fn on(&self, router: Router) -> Router {
         let (all, one, kind) = (self.clone(), self.clone(), self.kind);
-        let all = move |asked: IncomingRequest| {
+        let all = move |request: IncomingRequest| {
             let checks = all.clone();
-            async move { checks.answer(&asked).await }
+            async move { checks.answer(&request).await }
         };
-        let one = move |asked: IncomingRequest| {
+        let one = move |request: IncomingRequest| {
             let checks = one.clone();
-            async move { checks.answer_one(asked.path.trim_start_matches('/').get(kind.len() + 1..).unwrap_or("")).await }
+            async move { checks.answer_one(request.path.trim_start_matches('/').get(kind.len() + 1..).unwrap_or("")).await }
         };
-        // upstream: all verbs are answered alike.
-        site.at(&format!("/{kind}"), ANY, all).under(&format!("/{kind}/"), ANY, one)
+        // upstream: all methods are accepted.
+        router.at(&format!("/{kind}"), ANY, all).under(&format!("/{kind}/"), ANY, one)
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -92,39 +92,39 @@ impl Checks {
         if checks.is_empty() { vec![Check::ping()] } else { checks }
     }
 
-    async fn answer(&self, asked: &IncomingRequest) -> Answer {
-        let mut strangers: BTreeSet<&str> =
-            asked.query.get("exclude").into_iter().flatten().map(String::as_str).collect();
-        let excluded = strangers.clone();
+    async fn answer(&self, request: &IncomingRequest) -> Answer {
+        let mut unknown: BTreeSet<&str> =
+            request.query.get("exclude").into_iter().flatten().map(String::as_str).collect();
+        let excluded = unknown.clone();
         let results = self.run(self.checks(), &excluded).await;
         for (name, _) in &results {
-            strangers.remove(name.as_str());
+            unknown.remove(name.as_str());
         }
-        let report = report(&results, &strangers);
-        let well = results.iter().all(|(_, result)| !matches!(result, Outcome::Failed(_)));
+        let report = report(&results, &unknown);
+        let is_healthy = results.iter().all(|(_, result)| !matches!(result, Outcome::Failed(_)));
         let kind = self.kind;
-        match (well, asked.has("verbose")) {
+        match (is_healthy, request.has("verbose")) {
             (false, _) => answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("{report}{kind} check failed")),
             (true, false) => answer::no_sniff(answer::text(StatusCode::OK, "ok")),
             (true, true) => answer::no_sniff(answer::text(StatusCode::OK, format!("{report}{kind} check passed\n"))),
         }
     }
 
-    /// Whoever may ask for one check may also know why it fails.
+    /// Responds to a request for one check. This response contains the reason of a failure.
     async fn answer_one(&self, name: &str) -> Answer {
         let Some(check) = self.checks().into_iter().find(|check| check.name == name) else {
             return answer::failure(StatusCode::NOT_FOUND, "404 page not found");
         };
         match self.run(vec![check], &BTreeSet::new()).await.pop() {
             Some((_, Outcome::Failed(reason))) => {
-                let reason = answer::harmless(&reason);
+                let reason = answer::escape_html(&reason);
                 answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {reason}"))
             }
             _ => answer::no_sniff(answer::text(StatusCode::OK, "ok")),
         }
     }
 
-    /// Runs them at the same time, so that one that hangs does not keep the others from being looked at.
+    /// Runs the checks concurrently, so that one that hangs does not delay the others.
     async fn run(&self, checks: Vec<Check>, excluded: &BTreeSet<&str>) -> Vec<(String, Outcome)> {
         let run = |check: Check| async move {
             if excluded.contains(check.name.as_str()) {
@@ -141,14 +141,14 @@ impl Checks {
     }
 }
 
-/// What came of a check.
+/// Result of a check.
 enum Outcome {
     Passed,
     Excluded,
     Failed(String),
 }
 
-fn report(results: &[(String, Outcome)], strangers: &BTreeSet<&str>) -> String {
+fn report(results: &[(String, Outcome)], unknown: &BTreeSet<&str>) -> String {
     let mut report = String::new();
     for (name, outcome) in results {
         report.push_str(&match outcome {
@@ -157,15 +157,15 @@ fn report(results: &[(String, Outcome)], strangers: &BTreeSet<&str>) -> String {
             Outcome::Failed(_) => format!("[-]{name} failed: reason withheld\n"),
         });
     }
-    if !strangers.is_empty() {
-        let names: Vec<_> = strangers.iter().map(|name| format!("{name:?}")).collect();
+    if !unknown.is_empty() {
+        let names: Vec<_> = unknown.iter().map(|name| format!("{name:?}")).collect();
         let names = names.join(", ");
         report.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
     }
     report
 }
 
-/// How checks came out, as `/metrics/slis` tells it.
+/// Metrics of check results, served at `/metrics/slis`.
 #[derive(Clone)]
 pub struct CheckMetrics {
     last: IntGaugeVec,
@@ -173,21 +173,21 @@ pub struct CheckMetrics {
 }
 
 impl CheckMetrics {
-    /// Nothing counted.
+    /// Registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<CheckMetrics> {
         Ok(CheckMetrics { last: LAST.register(registry)?, all: ALL.register(registry)? })
     }
 
-    /// Forgets everything.
+    /// Removes all recorded results.
     pub fn reset(&self) {
         self.last.reset();
         self.all.reset();
     }
 
     fn observe(&self, name: &str, kind: &str, outcome: &Outcome) {
-        let well = !matches!(outcome, Outcome::Failed(_));
-        self.last.with_label_values(&[name, kind]).set(well.into());
-        self.all.with_label_values(&[name, kind, if well { "success" } else { "error" }]).inc();
+        let is_healthy = !matches!(outcome, Outcome::Failed(_));
+        self.last.with_label_values(&[name, kind]).set(is_healthy.into());
+        self.all.with_label_values(&[name, kind, if is_healthy { "success" } else { "error" }]).inc();
     }
 }
 
@@ -203,11 +203,11 @@ mod tests {
         Checks::new("healthz", &CheckMetrics::register(&Registry::new()).unwrap())
     }
 
-    fn good(name: &'static str) -> Check {
+    fn passing(name: &'static str) -> Check {
         Check::new(name, || async { Ok(()) })
     }
 
-    fn bad(name: &'static str) -> Check {
+    fn failing(name: &'static str) -> Check {
         Check::new(name, || async { Err("the secret reason".to_owned()) })
     }
 
@@ -222,45 +222,45 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn v7_without_checks_or_with_good_ones_all_is_well() {
+    async fn v7_no_checks_or_passing_checks_are_healthy() {
         let checks = checks();
         assert_eq!(ask(&checks, "/healthz").await, (200, "ok".to_owned()));
         let ping = "[+]ping ok\nhealthz check passed\n";
         assert_eq!(ask(&checks, "/healthz?verbose").await, (200, ping.to_owned()));
-        checks.add(good("good"));
+        checks.add(passing("good"));
         assert_eq!(ask(&checks, "/healthz").await, (200, "ok".to_owned()));
         let named = "[+]good ok\nhealthz check passed\n";
         assert_eq!(ask(&checks, "/healthz?verbose=false").await, (200, named.to_owned()));
     }
 
     #[tokio::test]
-    async fn v8_a_bad_check_is_named_and_its_reason_withheld() {
+    async fn v8_a_failed_check_is_listed_without_its_reason() {
         let checks = checks();
-        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        checks.add_all_of(|| vec![passing("good"), failing("bad")]);
         let expected = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
         assert_eq!(ask(&checks, "/healthz").await, (500, expected.to_owned()));
         let checks = self::checks();
-        checks.add(good("good"));
-        checks.add(bad("bad"));
+        checks.add(passing("good"));
+        checks.add(failing("bad"));
         assert_eq!(ask(&checks, "/healthz").await, (500, expected.to_owned()));
     }
 
     #[tokio::test]
-    async fn v9_a_check_counts_from_when_it_is_added() {
+    async fn v9_a_check_applies_once_it_is_added() {
         let checks = checks();
-        checks.add(good("good"));
+        checks.add(passing("good"));
         assert_eq!(ask(&checks, "/healthz").await.0, 200);
-        checks.add(bad("bad"));
+        checks.add(failing("bad"));
         assert_eq!(ask(&checks, "/healthz").await.0, 500);
     }
 
     #[tokio::test]
-    async fn v10_five_questions_at_once_are_answered_at_once() {
-        let (checks, all_here) = (checks(), Arc::new(Barrier::new(5)));
+    async fn v10_five_concurrent_requests_run_concurrently() {
+        let (checks, all_arrived) = (checks(), Arc::new(Barrier::new(5)));
         checks.add(Check::new("blocks", move || {
-            let all_here = all_here.clone();
+            let all_arrived = all_arrived.clone();
             async move {
-                all_here.wait().await;
+                all_arrived.wait().await;
                 Ok(())
             }
         }));
@@ -269,9 +269,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn checks_are_excluded_by_name_and_unknown_names_are_told() {
+    async fn checks_are_excluded_by_name_and_unknown_names_are_reported() {
         let checks = checks();
-        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        checks.add_all_of(|| vec![passing("good"), failing("bad")]);
         assert_eq!(ask(&checks, "/healthz?exclude=bad").await, (200, "ok".to_owned()));
         let expected = "[+]good ok\n[+]bad excluded: ok\nhealthz check passed\n";
         assert_eq!(ask(&checks, "/healthz?exclude=bad&verbose").await, (200, expected.to_owned()));
@@ -281,20 +281,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_check_has_a_path_that_tells_why() {
+    async fn the_path_of_a_check_returns_the_reason() {
         let checks = checks();
-        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        checks.add_all_of(|| vec![passing("good"), failing("bad")]);
         assert_eq!(ask(&checks, "/healthz/good").await, (200, "ok".to_owned()));
         assert_eq!(ask(&checks, "/healthz/bad").await, (500, "internal server error: the secret reason\n".to_owned()));
         assert_eq!(ask(&checks, "/healthz/other").await.0, 404);
     }
 
     #[tokio::test]
-    async fn outcomes_are_counted_until_they_are_forgotten() {
+    async fn results_are_counted_until_they_are_reset() {
         let registry = Registry::new();
         let metrics = CheckMetrics::register(&registry).unwrap();
         let checks = Checks::new("livez", &metrics);
-        checks.add_all_of(|| vec![good("good"), bad("bad")]);
+        checks.add_all_of(|| vec![passing("good"), failing("bad")]);
         let (_, _) = (ask(&checks, "/livez").await, ask(&checks, "/livez?exclude=bad").await);
         assert_eq!(metrics.all.with_label_values(&["good", "livez", "success"]).get(), 2);
         assert_eq!(metrics.all.with_label_values(&["bad", "livez", "error"]).get(), 1);

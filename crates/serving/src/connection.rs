@@ -1,4 +1,4 @@
-//! One connection: its handshake, what is asked on it, and its limits.
+//! Serves one connection: TLS handshake, requests, limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,42 +18,42 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::access_control::AccessControl;
 use crate::answer::{self, Answer};
-use crate::door::AccessControl;
-use crate::room::ConnectionPermit;
-use crate::site::{IncomingRequest, Router, finished};
+use crate::connection_limit::ConnectionPermit;
+use crate::router::{IncomingRequest, Router, finished};
 
-/// How long a client may take for its TLS handshake.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long the head of a request may take, which is also how long an idle connection is kept.
+/// Timeout of the request head, and therefore of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(32);
 
-/// How long the body of a request may take.
+/// Timeout of the request body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// The head of a request may be this large.
+/// Maximum size of the request head.
 const HEAD: usize = 128 << 10;
 
-/// What is sent with a request may be this large: an object, old and new, as the API server sends it to webhooks.
+/// Maximum size of the request body: an old and a new object, as the API server sends them to webhooks.
 const BODY: usize = 8 << 20;
 
-/// How many requests may be open on one HTTP/2 connection, unless somebody says otherwise.
+/// Default for the maximum number of concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 250;
 
-/// How often a silent HTTP/2 connection is asked whether anybody is there.
+/// Interval of HTTP/2 keepalive pings.
 const PING: Duration = Duration::from_secs(30);
 
-/// What a client gets that speaks HTTP without TLS; upstream's words, which people search for.
+/// Response to plain HTTP. upstream: this wording, which operators search for.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// What is served, and to whom.
+/// Router and access control of a server.
 pub(crate) struct Served {
-    pub(crate) site: Router,
-    pub(crate) door: AccessControl,
+    pub(crate) router: Router,
+    pub(crate) access: AccessControl,
 }
 
-/// What differs between servers.
+/// Limits that are configured per server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     streams: u32,
@@ -65,37 +65,37 @@ impl Limits {
     }
 }
 
-/// The certificates that the client showed, its own first.
-type Shown = Arc<[CertificateDer<'static>]>;
+/// Certificate chain of the client, leaf first.
+type ClientCertificates = Arc<[CertificateDer<'static>]>;
 
-/// Serves a connection until it ends. How is the client's affair.
+/// Serves a connection until it closes. Errors of the client are logged at debug level only.
 pub(crate) async fn run(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     served: Arc<Served>,
     limits: Limits,
     watcher: Watcher,
-    guest: Arc<ConnectionPermit>,
+    permit: Arc<ConnectionPermit>,
 ) {
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else {
-        return converse(stream, (Arc::new([]), guest), false, served, limits, watcher).await;
+        return serve_requests(stream, (Arc::new([]), permit), false, served, limits, watcher).await;
     };
     match tokio::time::timeout(HANDSHAKE, handshake(stream, acceptor)).await {
         Ok(Ok(Some(stream))) => {
             let session = stream.get_ref().1;
-            let shown: Shown =
+            let certificates: ClientCertificates =
                 session.peer_certificates().unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
             let http2 = session.alpn_protocol() == Some(b"h2");
-            converse(stream, (shown, guest), http2, served, limits, watcher).await;
+            serve_requests(stream, (certificates, permit), http2, served, limits, watcher).await;
         }
-        Ok(Ok(None)) => tracing::debug!("a client spoke HTTP without TLS"),
+        Ok(Ok(None)) => tracing::debug!("a client sent plain HTTP to the HTTPS port"),
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-        Err(_) => tracing::debug!("TLS handshake took too long"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 
-/// The encrypted stream; `None` if the client did not mean to encrypt, and has been told.
+/// Accepts the TLS connection. Returns `None` after responding to a client that sent plain HTTP.
 async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0];
     stream.peek(&mut first).await?;
@@ -108,9 +108,9 @@ async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> std::io::Res
     acceptor.accept(stream).await.map(Some)
 }
 
-async fn converse<S>(
+async fn serve_requests<S>(
     stream: S,
-    (shown, guest): (Shown, Arc<ConnectionPermit>),
+    (certificates, permit): (ClientCertificates, Arc<ConnectionPermit>),
     http2: bool,
     served: Arc<Served>,
     limits: Limits,
@@ -119,8 +119,8 @@ async fn converse<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (served, shown, guest) = (served.clone(), shown.clone(), guest.clone());
-        async move { Ok::<_, Infallible>(respond(&served, &shown, &guest, request).await) }
+        let (served, certificates, permit) = (served.clone(), certificates.clone(), permit.clone());
+        async move { Ok::<_, Infallible>(respond(&served, &certificates, &permit, request).await) }
     });
     let builder = protocol(http2, limits);
     let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -129,8 +129,8 @@ async fn converse<S>(
     }
 }
 
-/// The protocol is the one agreed on in the handshake. To guess it from the first bytes would let a client that sends
-/// none wait for ever.
+/// Configures the protocol negotiated in the handshake. Detecting it from the first bytes would let a client that sends none keep
+/// the connection open forever.
 fn protocol(http2: bool, limits: Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).keep_alive(true).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
@@ -143,41 +143,41 @@ fn protocol(http2: bool, limits: Limits) -> auto::Builder<TokioExecutor> {
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 
-/// Who, may they, and what they asked for.
+/// Authenticates, authorizes and routes a request.
 async fn respond(
     served: &Served,
-    shown: &[CertificateDer<'static>],
-    guest: &ConnectionPermit,
+    certificates: &[CertificateDer<'static>],
+    permit: &ConnectionPermit,
     request: Request<Incoming>,
 ) -> Answer {
-    let busy = guest.busy();
+    let in_progress = permit.begin_request();
     let (head, body) = request.into_parts();
     let is_head = head.method == Method::HEAD;
-    let mut asked = IncomingRequest { headers: head.headers, ..IncomingRequest::new(head.method, &head.uri) };
-    tracing::debug!(method = %asked.method, path = asked.path, "asked");
-    match served.door.admit(&asked, &head.uri, shown).await {
-        Ok(user) => asked.user = user,
-        Err(refusal) => return finished(*refusal, is_head),
+    let mut incoming = IncomingRequest { headers: head.headers, ..IncomingRequest::new(head.method, &head.uri) };
+    tracing::debug!(method = %incoming.method, path = incoming.path, "request");
+    match served.access.admit(&incoming, &head.uri, certificates).await {
+        Ok(user) => incoming.user = user,
+        Err(response) => return finished(*response, is_head),
     }
-    served.door.hide_who(&mut asked.headers);
-    // Who sends slowly is as good as idle.
-    drop(busy);
+    served.access.remove_credentials(&mut incoming.headers);
+    // A connection whose client sends its body slowly counts as idle.
+    drop(in_progress);
     let body = read(body).await;
-    let _busy = guest.busy();
+    let _in_progress = permit.begin_request();
     match body {
-        Ok(body) => served.site.answer(IncomingRequest { body, ..asked }).await,
-        Err(refusal) => finished(*refusal, is_head),
+        Ok(body) => served.router.answer(IncomingRequest { body, ..incoming }).await,
+        Err(response) => finished(*response, is_head),
     }
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Box<Answer>> {
-    let refusal = |status, message| Err(Box::new(answer::failure(status, message)));
+    let failure = |status, message| Err(Box::new(answer::failure(status, message)));
     match tokio::time::timeout(BODY_TIME, Limited::new(body, BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too large")
+            failure(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large")
         }
-        Ok(Err(_)) => refusal(StatusCode::BAD_REQUEST, "the body of the request broke off"),
-        Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the body of the request took too long"),
+        Ok(Err(_)) => failure(StatusCode::BAD_REQUEST, "the request body is incomplete"),
+        Err(_) => failure(StatusCode::REQUEST_TIMEOUT, "timeout while reading the request body"),
     }
 }

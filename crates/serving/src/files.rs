@@ -1,65 +1,65 @@
-//! Files that are read again when they change.
+//! Files that are reloaded when they change.
 //!
-//! The contents are compared, and not the times: Kubernetes swaps whole directories by a symbolic link, and what was read
-//! half written looks different once it is whole. Such files are small, and a look every two seconds costs nothing.
+//! Contents are compared instead of modification times: Kubernetes swaps whole directories by a symbolic link, and a file that was read
+//! half written differs once it is complete. The files are small, so reading them every two seconds is cheap.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often files are looked at.
-pub(crate) const EVERY: Duration = Duration::from_secs(2);
+/// Interval between two reads.
+pub(crate) const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Why files cannot be used.
+/// A file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}", path = path.display())]
 pub struct FileError {
-    /// The file at fault.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is wrong with it, and what it should be.
+    /// What is wrong with the file, and what it should contain.
     pub message: String,
 }
 
-/// What is made of the contents of the files, in their order.
+/// Parses the contents of the files, in the order of their paths.
 pub(crate) type Parse<T> = Box<dyn Fn(&[PathBuf], &[Vec<u8>]) -> Result<T, FileError> + Send + Sync>;
 
-/// What the files say, as of the last time that they made sense.
+/// Parsed contents of the files, as of the last time that they were valid.
 pub(crate) struct Files<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
     current: RwLock<Arc<T>>,
-    /// What was read last, good or bad, so that a bad one is spoken of once.
-    seen: Mutex<Result<Vec<Vec<u8>>, FileError>>,
+    /// Last contents, valid or not, so that an invalid file is logged once.
+    last_read: Mutex<Result<Vec<Vec<u8>>, FileError>>,
 }
 
 impl<T> Files<T> {
-    /// Reads them for the first time.
+    /// Reads and parses the files.
     pub(crate) fn open(paths: Vec<PathBuf>, parse: Parse<T>) -> Result<Files<T>, FileError> {
         let contents = read(&paths)?;
         let value = parse(&paths, &contents)?;
-        Ok(Files { paths, parse, current: RwLock::new(Arc::new(value)), seen: Mutex::new(Ok(contents)) })
+        Ok(Files { paths, parse, current: RwLock::new(Arc::new(value)), last_read: Mutex::new(Ok(contents)) })
     }
 
-    /// What they say.
+    /// Returns the current value.
     pub(crate) fn current(&self) -> Arc<T> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at them once more. What makes no sense changes nothing.
+    /// Reads the files again. An invalid file keeps the current value.
     pub(crate) fn refresh(&self) {
         let contents = read(&self.paths);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == contents {
+        let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_read == contents {
             return;
         }
         match contents.as_ref().map_err(Clone::clone).and_then(|contents| (self.parse)(&self.paths, contents)) {
             Ok(value) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
-                tracing::info!(files = ?self.paths, "read again after a change");
+                tracing::info!(files = ?self.paths, "reloaded changed files");
             }
-            Err(error) => tracing::error!(%error, "a changed file cannot be used; what was read before still counts"),
+            Err(error) => tracing::error!(%error, "cannot use a changed file; keeping the previous contents"),
         }
-        *seen = contents;
+        *last_read = contents;
     }
 }
 
@@ -77,11 +77,11 @@ mod tests {
 
     fn number(paths: &[PathBuf], contents: &[Vec<u8>]) -> Result<i32, FileError> {
         let text = String::from_utf8_lossy(&contents[0]);
-        text.parse().map_err(|_| FileError { path: paths[0].clone(), message: "is no number".to_owned() })
+        text.parse().map_err(|_| FileError { path: paths[0].clone(), message: "is not a number".to_owned() })
     }
 
     #[test]
-    fn a_change_counts_when_it_makes_sense_and_symbolic_links_are_followed() {
+    fn valid_changes_are_loaded_and_symbolic_links_are_followed() {
         let directory = std::env::temp_dir().join(format!("bowline-files-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let (link, write) = (directory.join("value"), |name: &str, text: &str| {

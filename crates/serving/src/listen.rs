@@ -1,4 +1,4 @@
-//! Taking an address.
+//! Binds the listening socket.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -7,42 +7,44 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::ServingOptions;
 
-/// How many connections may wait to be taken.
+/// Maximum length of the accept queue.
 const BACKLOG: i32 = 1024;
 
-/// Why an address could not be taken.
+/// A failure to listen on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else has it.
-    #[error("cannot listen on {0}: the port is in use; stop what listens there, or choose another port")]
+    /// Another socket listens there.
+    #[error(
+        "cannot listen on {0}: address already in use; stop the process that listens there, or choose another port"
+    )]
     InUse(SocketAddr),
-    /// Anything else.
+    /// Any other error of the operating system.
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, io::Error),
 }
 
-/// Takes the address; all interfaces of both families if it is an unspecified one.
+/// Listens on the address. An unspecified address means all interfaces of both IP families.
 pub(crate) fn listen(options: &ServingOptions) -> Result<std::net::TcpListener, ListenError> {
-    let wanted = SocketAddr::new(options.bind_address, options.port);
-    let taken = match options.bind_address {
+    let address = SocketAddr::new(options.bind_address, options.port);
+    let listener = match options.bind_address {
         address if address.is_unspecified() => on_all_interfaces(options),
-        _ => open(wanted, false, options),
+        _ => open(address, false, options),
     };
-    taken.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => ListenError::InUse(wanted),
-        _ => ListenError::Other(wanted, error),
+    listener.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ListenError::InUse(address),
+        _ => ListenError::Other(address, error),
     })
 }
 
-/// One socket for both families, or one for IPv4 where the machine knows no other.
+/// Opens one dual-stack socket, or one for IPv4 on a host without IPv6.
 fn on_all_interfaces(options: &ServingOptions) -> io::Result<std::net::TcpListener> {
     let address = |ip: IpAddr| SocketAddr::new(ip, options.port);
     match open(address(Ipv6Addr::UNSPECIFIED.into()), true, options) {
-        // Another family does not help against that one.
+        // A socket of the other family would fail with the same error.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             open(address(std::net::Ipv4Addr::UNSPECIFIED.into()), false, options)
         }
-        taken => taken,
+        listener => listener,
     }
 }
 
@@ -51,8 +53,8 @@ fn open(address: SocketAddr, dual_stack: bool, options: &ServingOptions) -> io::
     if dual_stack {
         socket.set_only_v6(false)?;
     }
-    // As Go does without being asked: an address whose last connections are still going away can be taken. While somebody
-    // listens there, it cannot. `--permit-address-sharing` asks for the same.
+    // Go sets SO_REUSEADDR by default: an address whose last connections are in TIME_WAIT can be bound, one with a listener
+    // cannot. `--permit-address-sharing` asks for the same.
     socket.set_reuse_address(true)?;
     if options.share_port {
         socket.set_reuse_port(true)?;
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unspecified_address_is_reached_over_both_families() {
+    fn an_unspecified_address_listens_on_both_ip_families() {
         let listener = listen(&options(Ipv4Addr::UNSPECIFIED.into(), 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_named_and_can_be_shared_if_both_want_to() {
+    fn a_port_in_use_is_an_error_unless_both_listeners_share_it() {
         let first = listen(&options(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
         let port = first.local_addr().unwrap().port();
         let refused = listen(&options(Ipv4Addr::LOCALHOST.into(), port)).unwrap_err();

@@ -1,21 +1,21 @@
-//! What the flags of a component say about serving.
+//! Options for serving, as the flags of a component set them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where and how to listen.
+/// Address, port and protocols of the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingOptions {
-    /// `--bind-address`; an unspecified one means all interfaces and families.
+    /// `--bind-address`; an unspecified address means all interfaces and IP families.
     pub bind_address: IpAddr,
-    /// `--secure-port`; the program does not serve at all if it is 0.
+    /// `--secure-port`; 0 disables serving.
     pub port: u16,
-    /// Certificates and what is spoken.
+    /// Certificates and TLS versions.
     pub tls: TlsOptions,
-    /// Not `--disable-http2-serving`.
+    /// Inverse of `--disable-http2-serving`.
     pub http2: bool,
-    /// `--http2-max-streams-per-connection`; 0 for the library's own.
+    /// `--http2-max-streams-per-connection`; 0 for the default of the library.
     pub max_streams: u32,
     /// `--permit-port-sharing`: `SO_REUSEPORT`.
     pub share_port: bool,
@@ -23,46 +23,46 @@ pub struct ServingOptions {
     pub share_address: bool,
 }
 
-/// Certificates and what is spoken.
+/// Certificates and TLS versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// `--tls-cert-file` and `--tls-private-key-file`, re-read when they change.
+    /// `--tls-cert-file` and `--tls-private-key-file`, reloaded when they change.
     pub files: Option<(PathBuf, PathBuf)>,
-    /// `--cert-dir`: where a self-signed pair is kept; without it, in memory only.
+    /// `--cert-dir`: directory of the self-signed pair; without it the pair is in memory only.
     pub directory: Option<PathBuf>,
-    /// The name of that pair's files: `cloud-controller-manager`.
+    /// File name of that pair without its extension, such as `cloud-controller-manager`.
     pub pair_name: String,
-    /// `--tls-sni-cert-key`: certificate, key, and the names it is for (none: those in it).
+    /// `--tls-sni-cert-key`: certificate, key, and the host names it is for (default: those in the certificate).
     pub sni: Vec<(PathBuf, PathBuf, Vec<String>)>,
     /// `--tls-min-version`: TLS 1.3 only.
     pub only_tls13: bool,
-    /// `--tls-cipher-suites`, by IANA names; empty for the library's own choice. They count for TLS 1.2 only.
+    /// `--tls-cipher-suites`, by IANA names; empty for the default of the library. They apply to TLS 1.2 only.
     pub cipher_suites: Vec<String>,
 }
 
-/// Who is asking.
+/// Options for authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthenticationOptions {
-    /// `--authentication-kubeconfig`; without it, the pod's own service account, else nobody reviews tokens.
+    /// `--authentication-kubeconfig`; without it the pod's service account; without either, no TokenReviews are made.
     pub kubeconfig: Option<PathBuf>,
     /// `--authentication-skip-lookup`: the API server's ConfigMap is not read.
     pub skip_lookup: bool,
-    /// `--authentication-tolerate-lookup-failure`: that it cannot be read is no reason not to start.
+    /// `--authentication-tolerate-lookup-failure`: a failure to read it does not prevent the start.
     pub tolerate_lookup_failure: bool,
     /// `--authentication-token-webhook-cache-ttl`.
     pub cache_ttl: Duration,
-    /// `--client-ca-file`: common name is the user, organisations are the groups.
+    /// `--client-ca-file`: CA of client certificates, whose common name is the user and whose organisations are the groups.
     pub client_ca_file: Option<PathBuf>,
-    /// The front proxy's headers.
+    /// Headers of the front proxy.
     pub request_header: RequestHeaderOptions,
 }
 
-/// The headers in which a front proxy says who is asking.
+/// Headers in which a front proxy passes the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
-    /// `--requestheader-client-ca-file`: who may be a front proxy.
+    /// `--requestheader-client-ca-file`: CA that signs the certificates of front proxies.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: their common names; none for any.
+    /// `--requestheader-allowed-names`: allowed common names of front proxies; empty for any.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`.
     pub username_headers: Vec<String>,
@@ -74,10 +74,10 @@ pub struct RequestHeaderOptions {
     pub uid_headers: Vec<String>,
 }
 
-/// Whether they may.
+/// Options for authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationOptions {
-    /// `--authorization-kubeconfig`; without it, the pod's own service account, else nobody is asked.
+    /// `--authorization-kubeconfig`; without it the pod's service account; without either, no SubjectAccessReviews are made.
     pub kubeconfig: Option<PathBuf>,
     /// `--authorization-always-allow-paths`: exact, or a prefix with `*` at its end.
     pub always_allow_paths: Vec<String>,

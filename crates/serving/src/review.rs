@@ -1,41 +1,41 @@
-//! Questions to the API server about people: how patient they are.
+//! Retries for TokenReviews and SubjectAccessReviews.
 
 use std::time::Duration;
 
-/// How long all attempts together may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Deadline for all attempts together.
+const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The first pause; each is half as long again as the one before.
-const PAUSE: Duration = Duration::from_millis(500);
+/// First back-off; each further one is 1.5 times as long.
+const BACKOFF: Duration = Duration::from_millis(500);
 
-/// How often it is tried.
+/// Maximum number of attempts.
 const ATTEMPTS: u32 = 5;
 
-/// Tries until there is an answer, or an error that another attempt would not cure.
-pub(crate) async fn patiently<T, F>(attempt: impl Fn() -> F) -> Result<T, String>
+/// Retries until the attempt succeeds or fails with a permanent error.
+pub(crate) async fn with_retries<T, F>(attempt: impl Fn() -> F) -> Result<T, String>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
     let all = async {
-        let mut pause = PAUSE;
+        let mut backoff = BACKOFF;
         for _ in 1..ATTEMPTS {
             match attempt().await {
-                Err(error) if may_pass(&error) => tracing::debug!(%error, "a review failed, and is tried again"),
+                Err(error) if is_transient(&error) => tracing::debug!(%error, "a review failed, retrying"),
                 done => return done,
             }
-            tokio::time::sleep(jittered(pause)).await;
-            pause = pause.mul_f64(1.5);
+            tokio::time::sleep(with_jitter(backoff)).await;
+            backoff = backoff.mul_f64(1.5);
         }
         attempt().await
     };
-    match tokio::time::timeout(PATIENCE, all).await {
-        Ok(outcome) => outcome.map_err(|error| told(&error)),
-        Err(_) => Err(format!("the API server did not answer within {PATIENCE:?}")),
+    match tokio::time::timeout(DEADLINE, all).await {
+        Ok(outcome) => outcome.map_err(|error| to_message(&error)),
+        Err(_) => Err(format!("the API server did not answer within {DEADLINE:?}")),
     }
 }
 
-/// The API server's own words where there are some, else the error with what caused it.
-pub(crate) fn told(error: &kube::Error) -> String {
+/// Returns the message of the API server's status, or the error with its causes.
+pub(crate) fn to_message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return status.message.clone();
     }
@@ -43,14 +43,14 @@ pub(crate) fn told(error: &kube::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Up to a fifth more, so that many do not come back at the same moment.
-fn jittered(pause: Duration) -> Duration {
+/// Adds up to 20% of jitter, so that many clients do not retry at the same moment.
+fn with_jitter(backoff: Duration) -> Duration {
     let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-    pause.mul_f64(1.0 + f64::from(nanos % 1000) / 5000.0)
+    backoff.mul_f64(1.0 + f64::from(nanos % 1000) / 5000.0)
 }
 
-/// The server was not reached, or is not itself at the moment.
-fn may_pass(error: &kube::Error) -> bool {
+/// Whether the API server was unreachable, overloaded or failed.
+fn is_transient(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 429 | 500 | 503 | 504),
         kube::Error::Service(_) | kube::Error::HyperError(_) => true,
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_pass_is_tried_again_five_times_in_all() {
+    async fn a_transient_error_is_retried_up_to_five_attempts() {
         let tried = AtomicU32::new(0);
         let fails = |code| {
             let tried = &tried;
@@ -79,15 +79,15 @@ mod tests {
                 async move { Err::<(), _>(error(code)) }
             }
         };
-        assert!(patiently(fails(503)).await.is_err());
+        assert!(with_retries(fails(503)).await.is_err());
         assert_eq!(tried.swap(0, Ordering::SeqCst), 5);
-        assert!(patiently(fails(403)).await.is_err());
+        assert!(with_retries(fails(403)).await.is_err());
         assert_eq!(tried.swap(0, Ordering::SeqCst), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends() {
-        let outcome = patiently(std::future::pending::<Result<(), kube::Error>>).await;
+    async fn retries_end_at_the_deadline() {
+        let outcome = with_retries(std::future::pending::<Result<(), kube::Error>>).await;
         assert_eq!(outcome, Err("the API server did not answer within 10s".to_owned()));
     }
 }

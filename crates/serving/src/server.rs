@@ -1,4 +1,4 @@
-//! The server: an address, and the connections to it.
+//! The server: binds an address and accepts connections.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,52 +11,52 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::ServingOptions;
+use crate::access_control::AccessControl;
 use crate::connection::{self, Limits, Served};
-use crate::door::AccessControl;
-use crate::files::EVERY;
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
+use crate::files::RELOAD_INTERVAL;
 use crate::listen::{ListenError, listen};
-use crate::room::{ConnectionLimit, ConnectionPermit};
-use crate::site::Router;
+use crate::router::Router;
 use crate::tls::{self, Certificates, TlsError};
 
-/// More connections than this there are not at a time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 1024;
 
-/// The pause after a connection could not be taken, which is when there are too many.
+/// Pause after `accept` failed, usually because the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long requests in flight may take to end when the server does.
+/// Grace period for requests in flight at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Why a server cannot be.
+/// A failure to bind the server.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address could not be taken.
+    /// The address cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Certificates or their options are of no use.
+    /// Certificates or TLS options are invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-/// An address that is taken. Connections wait until it is served.
+/// A bound server. Connections wait in the accept queue until [`serve`](Server::serve) is called.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    /// None for plain HTTP.
+    /// `None` for plain HTTP.
     tls: Option<(TlsAcceptor, Arc<Certificates>)>,
     limits: Limits,
 }
 
 impl Server {
-    /// Takes the address, and reads or makes the certificates. Needs a runtime around it.
+    /// Binds the address, and loads or creates the certificates. Must be called in a Tokio runtime.
     pub fn bind(options: &ServingOptions) -> Result<Server, BindError> {
         let (config, certificates) = tls::set_up(&options.tls, options.bind_address, options.http2)?;
         let tls = Some((TlsAcceptor::from(config), certificates));
         Server::on(options, tls)
     }
 
-    /// Takes the address for plain HTTP: for this machine, or for tests.
+    /// Binds the address for plain HTTP, for loopback addresses and tests.
     pub fn bind_plain(address: SocketAddr) -> Result<Server, BindError> {
         let options = ServingOptions {
             bind_address: address.ip(),
@@ -69,40 +69,40 @@ impl Server {
 
     fn on(options: &ServingOptions, tls: Option<(TlsAcceptor, Arc<Certificates>)>) -> Result<Server, BindError> {
         let listener = listen(options)?;
-        let wanted = SocketAddr::new(options.bind_address, options.port);
-        let failed = |error| BindError::Listen(ListenError::Other(wanted, error));
+        let address = SocketAddr::new(options.bind_address, options.port);
+        let failed = |error| BindError::Listen(ListenError::Other(address, error));
         let address = listener.local_addr().map_err(failed)?;
         let listener = TcpListener::from_std(listener).map_err(failed)?;
         Ok(Server { listener, address, tls, limits: Limits::new(options.max_streams) })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves the site to those who get in, until shutdown is requested; then requests in flight may end.
-    pub async fn serve(self, site: Router, door: AccessControl, shutdown: Shutdown) -> Result<(), Infallible> {
+    /// Serves admitted requests until shutdown is requested, then waits for requests in flight.
+    pub async fn serve(self, router: Router, access: AccessControl, shutdown: Shutdown) -> Result<(), Infallible> {
         let certificates = self.tls.as_ref().map(|(_, certificates)| certificates.clone());
-        let served = Arc::new(Served { site, door });
+        let served = Arc::new(Served { router, access });
         let watching = served.clone();
         let ((), _, ()) = tokio::join!(
             self.accept(served, shutdown.clone()),
-            shutdown.or(keep_fresh(certificates)),
-            watching.door.keep_fresh(shutdown.clone()),
+            shutdown.or(reload(certificates)),
+            watching.access.keep_up_to_date(shutdown.clone()),
         );
         Ok(())
     }
 
     async fn accept(self, served: Arc<Served>, shutdown: Shutdown) {
-        let (graceful, room) = (GracefulShutdown::new(), ConnectionLimit::new(CONNECTIONS));
-        while let Some((stream, guest)) = shutdown.or(self.next(&room)).await {
-            let (served, limits, watcher, guest) = (served.clone(), self.limits, graceful.watcher(), Arc::new(guest));
+        let (graceful, limit) = (GracefulShutdown::new(), ConnectionLimit::new(CONNECTIONS));
+        while let Some((stream, permit)) = shutdown.or(self.next(&limit)).await {
+            let (served, limits, watcher, permit) = (served.clone(), self.limits, graceful.watcher(), Arc::new(permit));
             let acceptor = self.tls.as_ref().map(|(acceptor, _)| acceptor.clone());
             tokio::spawn(async move {
                 tokio::select! {
-                    () = connection::run(stream, acceptor, served, limits, watcher, guest.clone()) => {}
-                    () = guest.must_leave() => {}
+                    () = connection::run(stream, acceptor, served, limits, watcher, permit.clone()) => {}
+                    () = permit.evicted() => {}
                 }
             });
         }
@@ -110,13 +110,13 @@ impl Server {
         let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
     }
 
-    /// The next connection, once there is room for it.
-    async fn next(&self, room: &ConnectionLimit) -> (TcpStream, ConnectionPermit) {
+    /// Accepts the next connection and acquires its permit.
+    async fn next(&self, limit: &ConnectionLimit) -> (TcpStream, ConnectionPermit) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => return (stream, room.enter().await),
+                Ok((stream, _)) => return (stream, limit.acquire().await),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take a connection");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -124,12 +124,12 @@ impl Server {
     }
 }
 
-async fn keep_fresh(certificates: Option<Arc<Certificates>>) {
+async fn reload(certificates: Option<Arc<Certificates>>) {
     let Some(certificates) = certificates else { return };
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(RELOAD_INTERVAL).await;
         let certificates = certificates.clone();
-        // Files can be slow. One that panics is looked at again.
+        // Reading files may block. After a panic the next iteration tries again.
         let _ = tokio::task::spawn_blocking(move || certificates.refresh()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Who is asking.
+//! The user of a request.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// Somebody, as the API server knows them.
+/// A user, as the API server identifies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// The name.
+    /// User name.
     pub name: String,
-    /// What tells two users of the same name apart; often empty.
+    /// Unique ID, which distinguishes users of the same name over time; often empty.
     pub uid: String,
-    /// Their groups.
+    /// Groups of the user.
     pub groups: Vec<String>,
-    /// What else is known of them.
+    /// Further attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Somebody who did not say.
+    /// The anonymous user.
     pub fn anonymous() -> User {
         User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
     }
 
-    /// Is in this group.
+    /// Whether the user is in the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// In the group of all who proved who they are, unless it is known already whether they did.
+    /// Adds the group `system:authenticated`, unless the groups say already whether the user is authenticated.
     pub(crate) fn authenticated(mut self) -> User {
         if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());

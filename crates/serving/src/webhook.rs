@@ -1,13 +1,13 @@
-//! The webhook host (HOOK-1 to HOOK-4): admission webhooks of clouds, on a listener of their own.
+//! Serves the admission webhooks of clouds on a separate listener (HOOK-1 to HOOK-4).
 //!
-//! Nobody is asked who they are there, as with upstream: the API server is the one who calls, and shows no certificate
-//! unless somebody arranges for it. Standbys serve, too.
+//! upstream: the listener does not authenticate clients. The API server calls it, and presents a client certificate only if it is
+//! configured to. Standbys serve webhooks, too.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -16,48 +16,49 @@ use serde_json::{Map, Value, json};
 
 use crate::ServingOptions;
 use crate::answer::{self, Answer};
+use crate::router::{ANY, IncomingRequest, Router};
 use crate::server::{BindError, Server};
-use crate::site::{ANY, IncomingRequest, Router};
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 const JSON: &str = "application/json";
 
 metrics! {
-    /// What is told of webhooks.
+    /// Metrics of webhooks.
     pub METRICS;
     REQUESTS = Metric::counter("cloud_provider_webhook_request_total", "Requests to a webhook, by HTTP status.")
         .labels(&["code", "webhook"]);
     DURATION = Metric::histogram(
         "cloud_provider_webhook_request_duration_seconds",
         "How long a webhook took for a request, by HTTP status.",
-        Bounds::Listed(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]),
+        Buckets::Listed(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]),
     ).labels(&["code", "webhook"]);
 }
 
-/// Has a say in what is written to the API server.
+/// An admission webhook of a cloud.
 #[async_trait]
 pub trait Webhook: Send + Sync {
-    /// Its name in `--webhooks` and in metrics.
+    /// Name in `--webhooks` and in metrics.
     fn name(&self) -> &str;
 
-    /// The path that the API server calls.
+    /// URL path that the API server calls.
     fn path(&self) -> &str;
 
-    /// The `AdmissionResponse` to an `AdmissionRequest`, both as JSON; `uid` is seen to. The error is shown to the caller.
+    /// Returns the `AdmissionResponse` to an `AdmissionRequest`, both as JSON. The caller sets `uid`. An error is returned to the API
+    /// server.
     async fn review(&self, request: Value) -> Result<Value, String>;
 }
 
-/// The listener for these webhooks; none if there is nothing to serve, or the port is 0.
+/// Binds the listener for these webhooks; `None` if there are none, or if the port is 0.
 pub fn bind(options: &ServingOptions, webhooks: &[Arc<dyn Webhook>]) -> Result<Option<Server>, BindError> {
-    // upstream crashes with webhooks and port 0.
+    // upstream: the Go library crashes with webhooks and port 0.
     match options.port == 0 || webhooks.is_empty() {
         true => Ok(None),
         false => Server::bind(options).map(Some),
     }
 }
 
-/// What is counted.
+/// Request metrics of webhooks.
 #[derive(Clone)]
 pub struct WebhookMetrics {
     requests: IntCounterVec,
@@ -65,7 +66,7 @@ pub struct WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Nothing counted yet.
+    /// Registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<WebhookMetrics> {
         Ok(WebhookMetrics { requests: REQUESTS.register(registry)?, duration: DURATION.register(registry)? })
     }
@@ -77,15 +78,15 @@ impl WebhookMetrics {
     }
 }
 
-/// Each webhook at its path.
-pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
-    webhooks.iter().fold(Router::new(), |site, webhook| {
+/// Creates a router with the path of each webhook.
+pub fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
+    webhooks.iter().fold(Router::new(), |router, webhook| {
         let (path, metrics, webhook) = (webhook.path().to_owned(), metrics.clone(), webhook.clone());
-        site.at(&path, ANY, move |asked| {
+        router.at(&path, ANY, move |incoming| {
             let (webhook, metrics) = (webhook.clone(), metrics.clone());
             async move {
                 let start = Instant::now();
-                let answer = respond(&*webhook, asked).await;
+                let answer = respond(&*webhook, incoming).await;
                 metrics.observe(answer.status(), webhook.name(), start);
                 answer
             }
@@ -93,17 +94,17 @@ pub fn site(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
     })
 }
 
-async fn respond(webhook: &dyn Webhook, asked: IncomingRequest) -> Answer {
-    let wrong = |status, message: String| {
-        tracing::warn!(webhook = webhook.name(), message, "an admission request was not answered");
+async fn respond(webhook: &dyn Webhook, incoming: IncomingRequest) -> Answer {
+    let failure = |status, message: String| {
+        tracing::warn!(webhook = webhook.name(), message, "an admission request failed");
         answer::failure(status, &message)
     };
-    let request = match request(&asked.headers, &asked.body) {
+    let request = match request(&incoming.headers, &incoming.body) {
         Ok(request) => request,
-        Err(message) => return wrong(StatusCode::BAD_REQUEST, message),
+        Err(message) => return failure(StatusCode::BAD_REQUEST, message),
     };
     let uid = request.get("uid").cloned().unwrap_or_default();
-    let failed = |message| wrong(StatusCode::INTERNAL_SERVER_ERROR, message);
+    let failed = |message| failure(StatusCode::INTERNAL_SERVER_ERROR, message);
     match webhook.review(Value::Object(request)).await {
         Ok(Value::Object(response)) => answer::json(StatusCode::OK, &review(response, uid)),
         Ok(_) => failed("admission response cannot be nil".to_owned()),
@@ -116,7 +117,7 @@ fn review(mut response: Map<String, Value>, uid: Value) -> Value {
     json!({ "kind": KIND, "apiVersion": VERSION, "response": response })
 }
 
-/// The request in an `AdmissionReview`, or why there is none.
+/// Parses the request of an `AdmissionReview`.
 fn request(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, String> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if content_type != JSON {
@@ -127,15 +128,15 @@ fn request(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, Stri
     }
     let unreadable = |what: String| format!("could not deserialize incoming admission review: {what}");
     let mut review: Value = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
-    let said = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (kind, version) = (said("kind"), said("apiVersion"));
+    let field = |key: &str| review.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (field("kind"), field("apiVersion"));
     if (kind.as_str(), version.as_str()) != (KIND, VERSION) {
-        return Err(unreadable(format!("it is {kind:?} of {version:?}, and not {KIND:?} of {VERSION:?}")));
+        return Err(unreadable(format!("expected kind {KIND:?} of {VERSION:?}, found kind {kind:?} of {version:?}")));
     }
     match review.get_mut("request").map(Value::take) {
         Some(Value::Object(request)) => Ok(request),
         None | Some(Value::Null) => Err("admission review can't be used: Request field is nil".to_owned()),
-        Some(_) => Err(unreadable("request is no object".to_owned())),
+        Some(_) => Err(unreadable("request is not an object".to_owned())),
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Allows what has a name; fails for a boat; says nothing of a ship.
+    /// Allows requests with a name, fails for `boat`, and returns null for `ship`.
     struct Harbour;
 
     #[async_trait]
@@ -170,11 +171,11 @@ mod tests {
 
     async fn ask(content_type: &'static str, body: &str) -> (u16, String) {
         let metrics = WebhookMetrics::register(&Registry::new()).unwrap();
-        let site = site(&[Arc::new(Harbour)], &metrics);
-        let mut asked = IncomingRequest::new(Method::POST, &Uri::from_static("/validate"));
-        asked.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        asked.body = body.to_owned().into();
-        let answer = site.answer(asked).await;
+        let router = router(&[Arc::new(Harbour)], &metrics);
+        let mut incoming = IncomingRequest::new(Method::POST, &Uri::from_static("/validate"));
+        incoming.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        incoming.body = body.to_owned().into();
+        let answer = router.answer(incoming).await;
         let code = answer.status();
         assert_eq!(metrics.requests.with_label_values(&[code.as_str(), "harbour"]).get(), 1);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -186,14 +187,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_good_review_is_answered_with_its_uid() {
+    async fn a_valid_review_gets_a_response_with_its_uid() {
         let (code, body) = ask(JSON, &about("raft")).await;
         let expected = json!({ "kind": KIND, "apiVersion": VERSION, "response": { "allowed": true, "uid": "7" } });
         assert_eq!((code, serde_json::from_str::<Value>(&body).unwrap()), (200, expected));
     }
 
     #[tokio::test]
-    async fn what_is_no_review_is_refused_with_the_reason() {
+    async fn an_invalid_review_is_rejected_with_the_reason() {
         let no_request = json!({ "kind": KIND, "apiVersion": VERSION }).to_string();
         let other = json!({ "kind": "Pod", "apiVersion": "v1" }).to_string();
         let cases = [
@@ -208,8 +209,8 @@ mod tests {
             (JSON, about("ship"), 500, "admission response cannot be nil"),
         ];
         for (content_type, body, code, part) in cases {
-            let (got, said) = ask(content_type, &body).await;
-            assert!(got == code && said.contains(part), "{body}: {got} {said}");
+            let (got, text) = ask(content_type, &body).await;
+            assert!(got == code && text.contains(part), "{body}: {got} {text}");
         }
     }
 

@@ -1,11 +1,11 @@
-//! The manager's command line as Go programs take it, made into what clap takes (FLAG-1, FLAG-3).
+//! Normalizes the manager's command line from Go's flag syntax to clap's (FLAG-1, FLAG-3).
 //!
 //! ```text
 //!  --cloud_provider local -v=4 --node-monitor-period 5s --knots=8
-//!     └─► --cloud-provider=local --v=4 --node-monitor-period=5s      and the problem: no flag --knots
+//!     └─► --cloud-provider=local --v=4 --node-monitor-period=5s      and an error: unknown flag --knots
 //! ```
 //!
-//! What clap would refuse is taken out and kept as a problem, so that it is told together with all others.
+//! Arguments that clap would reject are removed and kept as errors, so that they are reported together with all other errors.
 
 use std::ffi::OsString;
 
@@ -14,28 +14,28 @@ use clap::{Arg, Command};
 
 use crate::migration::Migration;
 
-/// What may have been meant by a word that is no flag.
-const WORD_HINT: &str = "a command such as apiserver stands in front of its flags, a value behind its flag, and that of a \
-                         switch behind a =";
+/// Hint for an argument that is neither a flag nor a flag's value.
+const WORD_HINT: &str = "a command such as apiserver goes before its flags, a value directly after its flag, and the value of a \
+                         boolean flag after a =";
 
-/// A command line that clap can take, and what was wrong with it before.
+/// A command line in clap's syntax, and the errors in the original.
 #[derive(Default)]
 pub struct Argv {
-    /// The program's name, and the arguments as clap reads them.
+    /// Program name and arguments, in clap's syntax.
     pub arguments: Vec<OsString>,
-    /// What is wrong with the others.
+    /// Errors in the arguments that were removed.
     pub errors: ConfigErrors,
-    /// The part of `--config` that is no flag.
+    /// Leader migration settings of the `--config` file, which has no flag.
     pub migration: Option<Migration>,
 }
 
 impl Argv {
-    /// Whether the flag of this name is there, without dashes.
+    /// Whether the flag is set. The name has no dashes.
     pub fn has(&self, flag: &str) -> bool {
         self.values(flag).next().is_some()
     }
 
-    /// What the flag of this name is given, each time; nothing where it stands without a value.
+    /// Returns all values of a flag, in order; empty for an occurrence without a value.
     pub fn values<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> {
         let behind = move |argument: &'a OsString| argument.to_str()?.strip_prefix("--")?.strip_prefix(flag);
         self.arguments.iter().filter_map(behind).filter_map(|rest| match rest {
@@ -45,35 +45,35 @@ impl Argv {
     }
 }
 
-/// Tidies the manager's command line. The first argument is the program's name.
-pub fn tidy(arguments: Vec<OsString>, command: &mut Command) -> Argv {
-    // Adds --help, which is to be known here.
+/// Normalizes the manager's command line. The first argument is the program name.
+pub fn normalize(arguments: Vec<OsString>, command: &mut Command) -> Argv {
+    // Adds --help to the known flags.
     command.build();
     let mut rest = arguments.into_iter();
     let argv = Argv { arguments: rest.next().into_iter().collect(), ..Argv::default() };
     let values_left = command.get_positionals().count();
-    let mut tidied = Tidied { command, argv, words: Vec::new(), values_left };
+    let mut normalized = Normalizer { command, argv, words: Vec::new(), values_left };
     while let Some(argument) = rest.next() {
         match argument.to_str() {
-            Some("--") => rest.by_ref().for_each(|word| tidied.word(&word.to_string_lossy())),
-            Some(text) => tidied.argument(text, &mut rest),
-            None => tidied.problem(ConfigError::new("is not UTF-8 text").field(argument.to_string_lossy())),
+            Some("--") => rest.by_ref().for_each(|word| normalized.word(&word.to_string_lossy())),
+            Some(text) => normalized.argument(text, &mut rest),
+            None => normalized.error(ConfigError::new("not UTF-8 text").field(argument.to_string_lossy())),
         }
     }
-    tidied.finish()
+    normalized.finish()
 }
 
-/// The result, as far as it is.
-struct Tidied<'a> {
+/// State of the normalization.
+struct Normalizer<'a> {
     command: &'a Command,
     argv: Argv,
-    /// What is no flag and no flag's value.
+    /// Unexpected positional arguments.
     words: Vec<String>,
-    /// Number of values without a flag that the command still takes.
+    /// Number of positional arguments that the command still accepts.
     values_left: usize,
 }
 
-impl Tidied<'_> {
+impl Normalizer<'_> {
     fn argument(&mut self, text: &str, rest: &mut std::vec::IntoIter<OsString>) {
         match text.strip_prefix('-') {
             None | Some("") => self.word(text),
@@ -84,7 +84,7 @@ impl Tidied<'_> {
         }
     }
 
-    /// `--name`, `--name=value`, `--name value`, with `_` as good as `-` in the name.
+    /// Parses `--name`, `--name=value` and `--name value`, with `_` as an alternative to `-` in the name.
     fn long(&mut self, flag: &str, rest: &mut std::vec::IntoIter<OsString>) {
         let (name, value) = match flag.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -100,19 +100,19 @@ impl Tidied<'_> {
         }
     }
 
-    /// `-v`, `-v=value`, `-v value`, `-vvalue`.
+    /// Parses `-v`, `-v=value`, `-v value` and `-vvalue`.
     fn short(&mut self, flag: &str, rest: &mut std::vec::IntoIter<OsString>) {
         let mut letters = flag.chars();
         let letter = letters.next().unwrap_or_default();
         let value = Some(letters.as_str()).filter(|value| !value.is_empty());
         let value = value.map(|value| value.strip_prefix('=').unwrap_or(value));
         match self.command.get_arguments().find(|known| known.get_short() == Some(letter)) {
-            // Kept as it is: -h is shorter than --help.
+            // Not replaced by the long name: -h prints less than --help.
             Some(known) if !known.get_action().takes_values() => self.argv.arguments.push(format!("-{letter}").into()),
             Some(known) => self.flag(known.get_long().unwrap_or_default(), known, value, rest),
             None => {
-                let hint = "flags are written with two dashes; --help lists them";
-                self.problem(ConfigError::new("there is no such flag").field(format!("-{letter}")).hint(hint));
+                let hint = "flags start with two dashes; run with --help for the list";
+                self.error(ConfigError::new("unknown flag").field(format!("-{letter}")).hint(hint));
                 skip_value(value, rest);
             }
         }
@@ -129,7 +129,7 @@ impl Tidied<'_> {
                 argument.push(value);
                 self.argv.arguments.push(argument);
             }
-            None => self.problem(ConfigError::flag(name, "the value is missing")),
+            None => self.error(ConfigError::flag(name, "flag needs an argument")),
         }
     }
 
@@ -137,12 +137,12 @@ impl Tidied<'_> {
         let known = self.command.get_arguments().filter_map(Arg::get_long);
         let hint = match nearest(name, known) {
             Some(near) => format!("did you mean --{near}?"),
-            None => "--help lists those there are".to_owned(),
+            None => "run with --help for the list of flags".to_owned(),
         };
-        self.problem(ConfigError::flag(name, "there is no such flag").hint(hint));
+        self.error(ConfigError::flag(name, "unknown flag").hint(hint));
     }
 
-    /// A value of its own, if the command takes one; else it is kept for an error.
+    /// Keeps a positional argument, if the command still accepts one; otherwise records it for an error.
     fn word(&mut self, word: &str) {
         match self.values_left {
             0 => self.words.push(word.to_owned()),
@@ -153,23 +153,23 @@ impl Tidied<'_> {
         }
     }
 
-    // upstream: these words (FLAG-3); one that is empty is none, unless there is another.
+    // upstream: this message (FLAG-3). Empty arguments alone are no error.
     fn finish(mut self) -> Argv {
         if self.words.iter().any(|word| !word.is_empty()) {
             let words: Vec<_> = self.words.iter().map(|word| format!("{word:?}")).collect();
             let message =
                 format!("{:?} does not take any arguments, got [{}]", self.command.get_name(), words.join(" "));
-            self.problem(ConfigError::new(message).hint(WORD_HINT));
+            self.error(ConfigError::new(message).hint(WORD_HINT));
         }
         self.argv
     }
 
-    fn problem(&mut self, problem: ConfigError) {
-        self.argv.errors.push(problem);
+    fn error(&mut self, error: ConfigError) {
+        self.argv.errors.push(error);
     }
 }
 
-/// The word behind a flag that nobody knows is its value, and not a second thing that is wrong.
+/// Skips the value of an unknown flag, so that it does not cause a second error.
 fn skip_value(value: Option<&str>, rest: &mut std::vec::IntoIter<OsString>) {
     let is_word = |next: &OsString| next.to_str().is_none_or(|next| !next.starts_with('-'));
     if value.is_none() && rest.as_slice().first().is_some_and(is_word) {
@@ -182,16 +182,16 @@ mod tests {
     use super::*;
     use crate::cli::ManagerArgs;
 
-    /// What becomes of it, and what is wrong with it.
-    fn tidied(arguments: &[&str]) -> (Vec<String>, Vec<String>) {
+    /// Returns the normalized arguments and the errors.
+    fn normalized(arguments: &[&str]) -> (Vec<String>, Vec<String>) {
         let arguments = ["bowline"].iter().chain(arguments).map(OsString::from).collect();
-        let argv = tidy(arguments, &mut ManagerArgs::definition("bowline"));
+        let argv = normalize(arguments, &mut ManagerArgs::definition("bowline"));
         let arguments = argv.arguments.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned());
         (arguments.collect(), argv.errors.iter().map(ToString::to_string).collect())
     }
 
     #[test]
-    fn flags_may_be_written_in_all_the_ways_that_go_takes() {
+    fn all_spellings_that_go_accepts_are_accepted() {
         let cases: [(&[&str], &[&str]); 12] = [
             (&["--cloud-provider=local"], &["--cloud-provider=local"]),
             (&["--cloud-provider", "local"], &["--cloud-provider=local"]),
@@ -207,23 +207,23 @@ mod tests {
             (&["-h", "--", ""], &["-h"]),
         ];
         for (given, expected) in cases {
-            let (arguments, errors) = tidied(given);
+            let (arguments, errors) = normalized(given);
             assert_eq!((arguments.iter().map(String::as_str).collect::<Vec<_>>(), errors), (expected.to_vec(), vec![]));
         }
     }
 
     #[test]
-    fn what_a_flag_is_given_is_found_in_all_its_spellings() {
+    fn values_are_found_in_all_spellings_of_a_flag() {
         let given = ["bowline", "--controllers", "a", "--controllers=b", "--controllers-of", "--leader-elect", "--v=1"];
-        let argv = tidy(given.map(OsString::from).to_vec(), &mut ManagerArgs::definition("bowline"));
+        let argv = normalize(given.map(OsString::from).to_vec(), &mut ManagerArgs::definition("bowline"));
         assert_eq!(argv.values("controllers").collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(argv.values("leader-elect").collect::<Vec<_>>(), [""]);
         assert!(argv.has("v") && !argv.has("vmodule") && !argv.has("leader"));
     }
 
     #[test]
-    fn all_that_is_wrong_is_kept_and_the_rest_goes_on() {
-        let (arguments, errors) = tidied(&[
+    fn all_errors_are_kept_and_the_remaining_arguments_are_parsed() {
+        let (arguments, errors) = normalized(&[
             "--cloud-provder=local",
             "--knots",
             "8",
@@ -236,16 +236,16 @@ mod tests {
         ]);
         assert_eq!(arguments, ["--leader-elect", "--v=2"]);
         let expected = [
-            "--cloud-provder: there is no such flag; did you mean --cloud-provider?",
-            "--knots: there is no such flag; --help lists those there are",
-            "-q: there is no such flag; ",
-            "--cloud-config: the value is missing",
-            // upstream: the word behind a boolean flag is not its value.
+            "--cloud-provder: unknown flag; did you mean --cloud-provider?",
+            "--knots: unknown flag; run with --help for the list of flags",
+            "-q: unknown flag; ",
+            "--cloud-config: flag needs an argument",
+            // upstream: the argument after a boolean flag is not its value.
             "\"bowline\" does not take any arguments, got [\"false\" \"sail\"]; ",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
-        for (problem, expected) in errors.iter().zip(expected) {
-            assert!(problem.starts_with(expected), "{problem}");
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

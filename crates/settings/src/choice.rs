@@ -1,7 +1,7 @@
-//! Lists that choose among names: `NAME` takes one, `-NAME` leaves it out, `*` stands for all that the list does not name.
-//! `--controllers` and `--webhooks` are such lists.
+//! Selection lists, as in `--controllers` and `--webhooks`: `NAME` enables one, `-NAME` disables it, `*` enables all that the list
+//! does not name.
 
-/// Whether the list takes this name (CTRL-1): what names it first counts, then `*`.
+/// Whether the list enables this name (CTRL-1): the first entry that names it wins, then `*`.
 pub(crate) fn takes(list: &[String], name: &str) -> bool {
     match list.iter().find(|item| bare(item) == name) {
         Some(item) => !item.starts_with('-'),
@@ -9,12 +9,12 @@ pub(crate) fn takes(list: &[String], name: &str) -> bool {
     }
 }
 
-/// The names in it, taken or left out.
+/// Returns the enabled and disabled names in the list.
 pub(crate) fn names(list: &[String]) -> impl Iterator<Item = &str> {
     list.iter().map(|item| bare(item)).filter(|name| *name != "*")
 }
 
-/// The item without the dash that leaves out.
+/// Strips the leading dash of a disabled name.
 pub(crate) fn bare(item: &str) -> &str {
     item.strip_prefix('-').unwrap_or(item)
 }

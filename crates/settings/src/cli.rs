@@ -1,5 +1,5 @@
-//! The flags of the manager, declared once. The doc comments here are the help texts and, by way of `xtask generate`, the page
-//! `docs/reference/cli.md`; write them for the person at the terminal.
+//! Flags of the manager. The doc comment of a field is its `--help` text and, through `cargo xtask generate`, its entry in
+//! `docs/reference/cli.md`; write it for the user.
 
 mod election;
 mod idle;
@@ -20,7 +20,7 @@ pub(crate) use network::NodeIpamArgs;
 pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
 pub(crate) use webhook::WebhookArgs;
 
-/// For tests: a command line that has nothing but the manager's flags.
+/// Command line with only the manager's flags, for tests.
 #[cfg(test)]
 #[derive(Debug, clap::Parser)]
 #[command(disable_version_flag = true, args_override_self = true)]

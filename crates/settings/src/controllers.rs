@@ -1,19 +1,19 @@
-//! `--controllers`: which of them run (CTRL-1 to CTRL-4).
+//! `--controllers`: the selection of controllers (CTRL-1 to CTRL-4).
 
 use bowline_config::{ConfigError, ConfigErrors, nearest};
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 
 use crate::choice;
 
-/// A controller that the flag may name.
+/// A controller that `--controllers` may name.
 struct Known {
-    /// The name in health checks and messages.
+    /// Name in health checks and messages.
     name: &'static str,
-    /// The name of old, which works for ever.
+    /// Legacy name, supported forever.
     alias: &'static str,
 }
 
-/// All of them are meant by `*`; what a controller needs beyond that, such as `--allocate-node-cidrs`, is its own affair.
+/// All controllers. `*` selects all of them; some need another flag in addition, such as `--allocate-node-cidrs`.
 const KNOWN: [Known; 6] = [
     Known { name: node::NAME, alias: "cloud-node" },
     Known { name: node_lifecycle::NAME, alias: "cloud-node-lifecycle" },
@@ -23,35 +23,35 @@ const KNOWN: [Known; 6] = [
     Known { name: provider_loops::NAME, alias: "provider-loops" },
 ];
 
-/// The value of the flag, with canonical names.
+/// Value of `--controllers`, with canonical names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Replaces aliases, and says which names nobody knows (CTRL-2, CTRL-3).
+    /// Replaces aliases and reports unknown names (CTRL-2, CTRL-3).
     pub(crate) fn new(items: &[String], errors: &mut ConfigErrors) -> Selection {
         choice::names(items).filter(|name| known(name).is_none()).for_each(|name| errors.push(unknown(name)));
         Selection(items.iter().map(|item| canonical(item)).collect())
     }
 
-    /// Whether the controller of this canonical name runs.
+    /// Whether the controller with this canonical name is enabled.
     pub(crate) fn has(&self, name: &str) -> bool {
         choice::takes(&self.0, name)
     }
 
-    /// What a person should know about it when the manager starts (CTRL-4).
-    pub(crate) fn remarks(&self) -> Vec<String> {
+    /// Returns the startup messages about disabled controllers (CTRL-4).
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let off = KNOWN.iter().filter(|known| !self.has(known.name));
         off.map(|known| format!("{:?} is disabled", known.name)).collect()
     }
 }
 
-/// The canonical names of all of them.
+/// Canonical names of all controllers.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|known| known.name)
 }
 
-/// The canonical name of the controller that is called so, canonically or by its alias.
+/// Returns the canonical name for a name or alias.
 pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
     known(name).map(|known| known.name)
 }
@@ -60,7 +60,7 @@ fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name || known.alias == name)
 }
 
-/// The item with the controller's canonical name (CTRL-2).
+/// Replaces an alias in a list entry by the canonical name (CTRL-2).
 pub(crate) fn canonical(item: &str) -> String {
     match known(choice::bare(item)) {
         Some(known) if item.starts_with('-') => format!("-{}", known.name),
@@ -72,7 +72,7 @@ pub(crate) fn canonical(item: &str) -> String {
 fn unknown(name: &str) -> ConfigError {
     let hint = match nearest(name, KNOWN.iter().flat_map(|known| [known.name, known.alias])) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
+        None => format!("known controllers: {}", names().collect::<Vec<_>>().join(", ")),
     };
     ConfigError::flag("controllers", format!("{name:?} is not in the list of known controllers")).hint(hint)
 }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_controller_first_counts_and_then_the_star() {
+    fn the_first_entry_that_names_a_controller_wins_and_the_star_comes_last() {
         let (node, lifecycle) = (node::NAME, node_lifecycle::NAME);
         let cases: [(&str, &[&str], &str, bool); 14] = [
             ("C6", &["cloud-node", "cloud-node-lifecycle", "-service"], lifecycle, true),
@@ -128,25 +128,25 @@ mod tests {
     }
 
     #[test]
-    fn c09_c10_only_names_that_nobody_knows_are_refused() {
+    fn c09_c10_only_unknown_names_are_rejected() {
         let (_, errors) = select(&["*", "red-controller", "cloud-node", "-cloud-nod", "-"]);
         let expected = [
-            "--controllers: \"red-controller\" is not in the list of known controllers; known are cloud-node-",
+            "--controllers: \"red-controller\" is not in the list of known controllers; known controllers: cloud-node-",
             "--controllers: \"cloud-nod\" is not in the list of known controllers; did you mean cloud-node?",
-            "--controllers: \"\" is not in the list of known controllers; known are ",
+            "--controllers: \"\" is not in the list of known controllers; known controllers: ",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:?}");
-        for (problem, expected) in errors.iter().zip(expected) {
-            assert!(problem.starts_with(expected), "{problem}");
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 
     #[test]
-    fn what_does_not_run_is_said_once() {
+    fn each_disabled_controller_is_reported_once() {
         assert_eq!(
-            select(&["cloud-node", "service", "-route", "nodeipam", "provider-loops"]).0.remarks(),
+            select(&["cloud-node", "service", "-route", "nodeipam", "provider-loops"]).0.warnings(),
             ["\"cloud-node-lifecycle-controller\" is disabled", "\"node-route-controller\" is disabled"]
         );
-        assert!(select(&["*"]).0.remarks().is_empty());
+        assert!(select(&["*"]).0.warnings().is_empty());
     }
 }

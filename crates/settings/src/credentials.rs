@@ -1,4 +1,4 @@
-//! The credentials of the process: those for the API server and those for each cloud, read again when their files change.
+//! Credentials of the process, for the API server and for each cloud. They are reloaded when their files change.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bowline_kube::Access;
 use bowline_runtime::{Kind, Reloadable, Reloader, Shutdown, StatusBoard};
 use futures::future::join_all;
 
-/// Each by what it is for.
+/// Reloadable credentials, by name.
 pub struct Credentials(Vec<(String, Arc<dyn Reloadable>)>);
 
 impl Credentials {
@@ -16,7 +16,7 @@ impl Credentials {
         let cluster: (String, Arc<dyn Reloadable>) = ("cluster".to_owned(), Arc::new(access.clone()));
         let clouds = providers.iter().map(|provider| {
             let prefix = provider.info().id_prefixes.first().map_or("", String::as_str);
-            // As two clouds of one kind are told apart elsewhere.
+            // Two clouds of the same kind get the same names as elsewhere.
             let kinds = providers.iter().filter(|other| other.info().name == provider.info().name).count();
             let name =
                 if kinds == 1 { provider.info().name.clone() } else { format!("{}-{prefix}", provider.info().name) };
@@ -25,19 +25,19 @@ impl Credentials {
         Credentials(std::iter::once(cluster).chain(clouds).collect())
     }
 
-    /// These, and other ways to the API server.
-    pub fn and(mut self, others: Vec<(&'static str, Access)>) -> Credentials {
+    /// Adds credentials of further API server clients.
+    pub fn with(mut self, others: Vec<(&'static str, Access)>) -> Credentials {
         let others =
             others.into_iter().map(|(what, access)| (what.to_owned(), Arc::new(access) as Arc<dyn Reloadable>));
         self.0.extend(others);
         self
     }
 
-    /// Looks after all of them until shutdown is requested.
-    pub async fn watch(self, renewals: Reloader, board: StatusBoard, shutdown: Shutdown) -> Result<(), Infallible> {
+    /// Watches and reloads all credentials until shutdown is requested.
+    pub async fn watch(self, reloader: Reloader, board: StatusBoard, shutdown: Shutdown) -> Result<(), Infallible> {
         let watched = self.0.into_iter().map(|(what, subject)| {
-            board.put(Kind::Credentials, what.clone(), renewals.part(&what));
-            renewals.clone().watch(what, subject, shutdown.clone())
+            board.put(Kind::Credentials, what.clone(), reloader.component(&what));
+            reloader.clone().watch(what, subject, shutdown.clone())
         });
         join_all(watched).await;
         Ok(())

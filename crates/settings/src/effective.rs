@@ -1,41 +1,41 @@
-//! The flags of the manager with the values that they have, given or not: for the log (FLAG-5), for `/flagz`, for
-//! `/configz`, and to tell which of them were given and have no effect.
+//! Effective values of the manager's flags, including defaults: for the log (FLAG-5), `/flagz`, `/configz`, and the warnings about
+//! flags without effect.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
-/// All of them, by name.
+/// All flags, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EffectiveFlags(Vec<EffectiveFlag>);
 
-/// One of them.
+/// A flag and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveFlag {
-    /// Without its dashes.
+    /// Name without dashes.
     pub name: String,
-    /// As given, or the default; none if neither is there. A list that is given in parts has several.
+    /// Values as set, or the default; empty without either. A repeated list flag has several.
     pub values: Vec<String>,
-    /// It may be given several times.
+    /// Whether the flag may be repeated.
     pub is_list: bool,
-    /// By the command line or by `--config`.
+    /// Whether the command line or `--config` sets the flag.
     pub is_given: bool,
 }
 
 impl EffectiveFlags {
-    /// Those of the program itself; commands have theirs.
+    /// Collects the flags of the program itself, not of its subcommands.
     pub fn new(command: &Command, matches: &ArgMatches) -> EffectiveFlags {
         let mut flags: Vec<_> = command.get_arguments().filter_map(|flag| EffectiveFlag::new(flag, matches)).collect();
         flags.sort_by(|one, other| one.name.cmp(&other.name));
         EffectiveFlags(flags)
     }
 
-    /// In alphabetical order.
+    /// Iterates over the flags in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = &EffectiveFlag> {
         self.0.iter()
     }
 
-    /// The flag of this name, without dashes.
+    /// Returns the flag of this name, without dashes.
     pub fn get(&self, name: &str) -> Option<&EffectiveFlag> {
         self.0.iter().find(|flag| flag.name == name)
     }
@@ -53,29 +53,30 @@ impl EffectiveFlag {
         })
     }
 
-    /// The value in one text, a list without brackets.
+    /// Value as one text; a list is comma-separated, without brackets.
     pub fn text(&self) -> String {
         self.values.join(",")
     }
 }
 
-/// One line for each flag, as upstream logs them (FLAG-5).
+/// Log lines of all flags, as upstream writes them (FLAG-5).
 pub fn log_lines(flags: &EffectiveFlags) -> Vec<String> {
     flags.iter().map(|flag| format!("FLAG: --{}={:?}", flag.name, shown(flag))).collect()
 }
 
-/// The document at `/flagz`, for people.
-// upstream: picks the separator at random, so that nobody parses it; other components have this page, the Go managers do not.
+/// `/flagz` as text.
+// upstream: other components have this page, the Go cloud controller managers do not. It picks a random separator against parsing.
 pub fn flagz(flags: &EffectiveFlags) -> String {
     let lines = flags.iter().map(|flag| format!("{}={}\n", flag.name, shown(flag)));
     lines.fold(FLAGZ_HEAD.to_owned(), |page, line| page + &line)
 }
 
 const FLAGZ_HEAD: &str = "\ncloud-controller-manager flagz\n\
-Warning: This page is for people who look for the cause of something; its form may change at any time.\n";
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging \
+purposes only.\n";
 
-/// The same for programs.
-// upstream: the type of the document in config.k8s.io.
+/// `/flagz` as JSON.
+// upstream: the type of this document in config.k8s.io.
 pub fn flagz_json(flags: &EffectiveFlags) -> Value {
     let values: serde_json::Map<_, _> = flags.iter().map(|flag| (flag.name.clone(), shown(flag).into())).collect();
     json!({
@@ -86,10 +87,10 @@ pub fn flagz_json(flags: &EffectiveFlags) -> Value {
     })
 }
 
-/// Lists here, and one text in Go, as which they are shown.
+/// Flags that are lists here and strings in Go, printed as strings.
 const TEXTS_IN_GO: [&str; 4] = ["cloud-provider", "cloud-config", "feature-gates", "vmodule"];
 
-/// The value as Go prints it: a list stands in brackets.
+/// Formats the value as Go prints it: a list is in brackets.
 fn shown(flag: &EffectiveFlag) -> String {
     let in_brackets = flag.is_list && !TEXTS_IN_GO.contains(&flag.name.as_str());
     if in_brackets { format!("[{}]", flag.text()) } else { flag.text() }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_stands_on_the_page_once_with_its_value() {
+    fn flagz_has_every_flag_once_with_its_value() {
         let (flags, page) = (flags(), flagz(&flags()));
         assert!(page.starts_with("\ncloud-controller-manager flagz\nWarning: "), "{page}");
         let lines: Vec<_> = page.lines().skip(3).collect();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_can_be_told_from_what_is_not() {
+    fn flags_that_are_set_are_distinguished_from_defaults() {
         let flags = flags();
         let given = |name: &str| flags.get(name).unwrap().is_given;
         assert!(given("v") && given("webhooks") && !given("secure-port") && !given("kubeconfig"));

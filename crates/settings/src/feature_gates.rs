@@ -1,4 +1,4 @@
-//! `--feature-gates`: switches that the Go managers have, by their names there.
+//! `--feature-gates`: the feature gates of the Go managers.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,32 @@ use bowline_config::{ConfigError, ConfigErrors, nearest};
 
 use crate::flags::go_bool;
 
-/// Routes are seen to when a Node changes, and not every few seconds.
-// upstream: an alpha gate, off. A listing of all routes every ten seconds is a quota spent on nothing.
+/// Routes are reconciled when a Node changes instead of periodically.
+// upstream: an alpha gate, off. Listing all routes every ten seconds only uses up API quota.
 const WATCH_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
 
-/// The providers' admission webhooks may be served (HOOK-1).
+/// Admission webhooks of providers are served (HOOK-1).
 const WEBHOOKS: &str = "CloudControllerManagerWebhook";
 
-/// Lines of the log may go to two streams.
+/// Alpha logging flags are enabled, such as split streams.
 const LOGGING_ALPHA: &str = "LoggingAlphaOptions";
 
-/// A front proxy may give the UID of a user.
+/// Front proxies may set the UID of a user.
 const UID_HEADERS: &str = "RemoteRequestHeaderUID";
 
-/// The lease is given back when the manager ends (LE-7).
-// upstream: known there, and honoured by the kube-controller-manager only.
+/// The Lease is released at shutdown (LE-7).
+// upstream: has an effect in the kube-controller-manager only.
 const RELEASE_LEASE: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
 
-/// All gates in their alpha stage, or in their beta stage, that are not named themselves.
+/// All alpha or beta gates that are not set explicitly.
 const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
-/// The gates that something here depends on.
+/// Gates with an effect.
 const WITH_EFFECT: [&str; 7] = [WATCH_ROUTES, WEBHOOKS, LOGGING_ALPHA, UID_HEADERS, RELEASE_LEASE, ALL_ALPHA, ALL_BETA];
 
-/// Gates that the Go managers know. Here they are taken and have no effect: what they switch is either not there, or works
-/// without them.
-// upstream: a manager knows the gates of the API server's library, too, of which nothing is about it.
+/// Gates of the Go managers that are accepted without effect: their feature either does not exist here or is always on.
+// upstream: a manager also accepts the gates of the API server library, which do not affect it.
 const WITHOUT_EFFECT: [&str; 40] = [
     "ContextualLogging",
     "LoggingBetaOptions",
@@ -76,8 +75,8 @@ const WITHOUT_EFFECT: [&str; 40] = [
     "WebhookRoundTripLoadBalancing",
 ];
 
-/// Gates that the Go managers knew once, and that still stand in manifests. What they switched on is how things are now.
-// upstream: a gate that is gone is an error, which stops a manager whose image is all that was changed.
+/// Gates that the Go managers removed and that manifests still set. Their features are always on.
+// upstream: a removed gate is an error, so that a manager does not start after an image update.
 const FORMER: [&str; 24] = [
     "APIListChunking",
     "AllowServiceLBStatusOnNonLB",
@@ -105,65 +104,64 @@ const FORMER: [&str; 24] = [
     "TokenRequest",
 ];
 
-/// The value of the flag.
+/// Value of `--feature-gates`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FeatureGates(BTreeMap<String, bool>);
 
 impl FeatureGates {
-    /// Reads `name=bool,name=bool`, given once or in parts, of which the last counts.
+    /// Parses `name=bool,name=bool`; the flag may be repeated, and the last value of a gate wins.
     pub(crate) fn new(parts: &[String], errors: &mut ConfigErrors) -> FeatureGates {
         let mut gates = FeatureGates::default();
         for item in parts.iter().flat_map(|part| part.split(',')).filter(|item| !item.is_empty()) {
             match read(item) {
                 Ok((name, value)) => drop(gates.0.insert(name.to_owned(), value)),
-                Err(problem) => errors.push(problem),
+                Err(error) => errors.push(error),
             }
         }
         gates
     }
 
-    /// Routes are seen to when a Node changes. On unless switched off, by its own name or with its group.
+    /// Whether routes are reconciled when a Node changes. Default: true.
     pub(crate) fn watches_routes(&self) -> bool {
         self.switched(WATCH_ROUTES, ALL_ALPHA).unwrap_or(true)
     }
 
-    /// The providers' webhooks may be served.
+    /// Whether admission webhooks of providers are served.
     pub(crate) fn webhooks(&self) -> bool {
         self.switched(WEBHOOKS, ALL_ALPHA).unwrap_or(false)
     }
 
-    /// The flags about logs that are there for a trial may be given.
+    /// Whether alpha logging flags are enabled.
     pub(crate) fn logging_alpha(&self) -> bool {
         self.switched(LOGGING_ALPHA, ALL_ALPHA).unwrap_or(false)
     }
 
-    /// A front proxy may give the UID of a user.
+    /// Whether front proxies may set the UID of a user.
     pub(crate) fn uid_headers(&self) -> bool {
         self.switched(UID_HEADERS, ALL_BETA).unwrap_or(true)
     }
 
-    /// The lease is given back at a clean end. On unless it is switched off by its own name: its group is about what may
-    /// not be sound yet, and this is.
-    // upstream: an alpha gate, off, so that a successor waits for the whole lease.
+    /// Whether the Lease is released at a clean shutdown. Default: true. AllAlpha does not affect it, because it is stable here.
+    // upstream: an alpha gate, off, so that the next leader waits until the Lease expires.
     pub(crate) fn releases_lease(&self) -> bool {
         self.0.get(RELEASE_LEASE).copied().unwrap_or(true)
     }
 
-    /// What is said about a gate, by its own name or with its group.
+    /// Returns the value of a gate, set by its own name or by its group.
     fn switched(&self, gate: &str, group: &str) -> Option<bool> {
         self.0.get(gate).or_else(|| self.0.get(group)).copied()
     }
 
-    /// What a person should know about it when the manager starts.
-    pub(crate) fn remarks(&self) -> Vec<String> {
-        self.0.keys().filter_map(|name| remark(name)).collect()
+    /// Returns the warnings about gates without effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.0.keys().filter_map(|name| warning(name)).collect()
     }
 }
 
-fn remark(name: &str) -> Option<String> {
+fn warning(name: &str) -> Option<String> {
     let reason = match name {
-        name if WITHOUT_EFFECT.contains(&name) => "this version does not act on it",
-        name if FORMER.contains(&name) => "the Go managers no longer have it, either",
+        name if WITHOUT_EFFECT.contains(&name) => "this manager does not use it",
+        name if FORMER.contains(&name) => "it was removed upstream",
         _ => return None,
     };
     Some(format!("the feature gate {name} has no effect: {reason}"))
@@ -173,8 +171,8 @@ fn all() -> impl Iterator<Item = &'static str> {
     WITH_EFFECT.into_iter().chain(WITHOUT_EFFECT).chain(FORMER)
 }
 
-/// One gate with its value.
-// upstream: the words of what is wrong, which people look for.
+/// Parses one gate with its value.
+// upstream: these error messages, which users search for.
 fn read(item: &str) -> Result<(&str, bool), ConfigError> {
     let (name, value) = match item.split_once('=') {
         Some((name, value)) => (name.trim(), Some(value.trim())),
@@ -183,18 +181,17 @@ fn read(item: &str) -> Result<(&str, bool), ConfigError> {
     if !all().any(|known| known == name) {
         return Err(unknown(name));
     }
-    let wrong = |message: String| {
-        ConfigError::flag("feature-gates", message).hint(format!("write {name}=true or {name}=false"))
-    };
-    let value = value.ok_or_else(|| wrong(format!("missing bool value for {name}")))?;
-    let on = go_bool(value).map_err(|_| wrong(format!("invalid value of {name}={value}")))?;
+    let invalid =
+        |message: String| ConfigError::flag("feature-gates", message).hint(format!("use {name}=true or {name}=false"));
+    let value = value.ok_or_else(|| invalid(format!("missing bool value for {name}")))?;
+    let on = go_bool(value).map_err(|_| invalid(format!("invalid value of {name}={value}")))?;
     Ok((name, on))
 }
 
 fn unknown(name: &str) -> ConfigError {
     let hint = match nearest(name, all()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("leave it out; those that have an effect are {}", WITH_EFFECT.join(", ")),
+        None => format!("remove it; gates with an effect: {}", WITH_EFFECT.join(", ")),
     };
     ConfigError::flag("feature-gates", format!("unrecognized feature gate: {name}")).hint(hint)
 }
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_are_watched_unless_the_gate_or_its_group_says_otherwise() {
+    fn routes_are_watched_unless_the_gate_or_its_group_is_off() {
         const GATE: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
         let own = |value: &str| format!("{GATE}={value}");
         let cases: [(&[String], bool); 9] = [
@@ -233,27 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_only_the_go_managers_act_on_is_taken_and_told() {
+    fn a_gate_without_effect_is_accepted_with_a_warning() {
         let (gates, errors) = gates(&["ContextualLogging=true,WatchList=false", "NativeHistograms=1"]);
         assert_eq!(errors, [""; 0]);
         let names = ["ContextualLogging", "NativeHistograms", "WatchList"];
-        let remarks =
-            names.map(|name| format!("the feature gate {name} has no effect: this version does not act on it"));
-        assert_eq!(gates.remarks(), remarks);
+        let warnings = names.map(|name| format!("the feature gate {name} has no effect: this manager does not use it"));
+        assert_eq!(gates.warnings(), warnings);
     }
 
     #[test]
-    fn a_gate_of_old_is_taken_and_told() {
+    fn a_removed_gate_is_accepted_with_a_warning() {
         let (gates, errors) = gates(&["ServiceNodeExclusion=true,LegacyNodeRoleBehavior=false"]);
         assert_eq!(errors, [""; 0]);
         let names = ["LegacyNodeRoleBehavior", "ServiceNodeExclusion"];
-        let remarks = names
-            .map(|name| format!("the feature gate {name} has no effect: the Go managers no longer have it, either"));
-        assert_eq!(gates.remarks(), remarks);
+        let warnings = names.map(|name| format!("the feature gate {name} has no effect: it was removed upstream"));
+        assert_eq!(gates.warnings(), warnings);
     }
 
     #[test]
-    fn a_gate_follows_its_group_unless_it_is_named() {
+    fn a_gate_follows_its_group_unless_it_is_set() {
         let cases = [
             ("", [false, false, true, true]),
             ("AllAlpha=true", [true, true, true, true]),
@@ -271,24 +266,24 @@ mod tests {
     }
 
     #[test]
-    fn no_gate_stands_in_two_lists() {
+    fn no_gate_is_in_two_lists() {
         let names: std::collections::BTreeSet<_> = all().collect();
         assert_eq!(names.len(), all().count());
     }
 
     #[test]
-    fn what_is_no_gate_and_what_is_no_boolean_is_told_all_at_once() {
+    fn unknown_gates_and_invalid_values_are_reported_at_once() {
         let (_, errors) = gates(&["Knots=true,ContextualLoging=true,AllBeta,AllAlpha=maybe", "=true"]);
         let expected = [
-            "--feature-gates: unrecognized feature gate: Knots; leave it out; those that have an effect are Cloud",
+            "--feature-gates: unrecognized feature gate: Knots; remove it; gates with an effect: Cloud",
             "--feature-gates: unrecognized feature gate: ContextualLoging; did you mean ContextualLogging?",
-            "--feature-gates: missing bool value for AllBeta; write AllBeta=true or AllBeta=false",
-            "--feature-gates: invalid value of AllAlpha=maybe; write AllAlpha=true or AllAlpha=false",
-            "--feature-gates: unrecognized feature gate: ; leave it out; ",
+            "--feature-gates: missing bool value for AllBeta; use AllBeta=true or AllBeta=false",
+            "--feature-gates: invalid value of AllAlpha=maybe; use AllAlpha=true or AllAlpha=false",
+            "--feature-gates: unrecognized feature gate: ; remove it; ",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
-        for (problem, expected) in errors.iter().zip(expected) {
-            assert!(problem.starts_with(expected), "{problem}");
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! For tests: a provider that says what it can do, and does nothing.
+//! Provider without behaviour, for tests.
 
 use async_trait::async_trait;
 use bowline_cloud::{Capabilities, CloudProvider, ProviderInfo, Result};
 
-/// What it is, and what it can do.
+/// A provider that reports this information and these capabilities.
 pub(crate) struct Idle(pub(crate) ProviderInfo, pub(crate) Capabilities);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! From the command line of the manager to what it needs to run: settings, providers and a client, none of which has called a
-//! server yet.
+//! Resolves the command line of the manager into settings, cloud providers and a Kubernetes client. Nothing here calls the API
+//! server or a cloud.
 //!
 //! ```text
 //! argv (Go's spelling) ──► configuration (--config) ──► cli (clap) ──► settings ──► reach: providers, client, credentials
@@ -29,9 +29,9 @@ use bowline_config::ConfigErrors;
 
 pub use credentials::Credentials;
 pub use migration::Migration;
-pub use settings::{Election, Ranges, Reach, Serving, Settings, Webhooks, early_logging, pod_ranges, taken};
+pub use settings::{CidrFlag, Election, Reach, Serving, Settings, Webhooks, early_logging, parse_cluster_cidr, valid};
 
-/// Input that parsed but cannot work. Its text says where it came from, what is wrong and what would be right.
+/// Invalid input of the user. The message names the flag or file, the error and the fix.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);
@@ -40,7 +40,7 @@ impl From<ConfigErrors> for BadInput {
     fn from(errors: ConfigErrors) -> BadInput {
         match errors.iter().count() {
             1 => BadInput(errors.to_string()),
-            count => BadInput(format!("{count} problems, and nothing was started:\n{errors}")),
+            count => BadInput(format!("{count} configuration errors; nothing was started:\n{errors}")),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Leader migration: while controllers move from one manager to another, they run under a Lease that both managers share
-//! (MIG-1 to MIG-7).
+//! Leader migration: controllers that move from one manager to another run under a Lease that both managers share (MIG-1 to
+//! MIG-7).
 
 use std::path::Path;
 
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 use crate::cli::LEASES;
 use crate::controllers::{self, canonical_name};
 
-/// This program, in such a file.
+/// Component name of this program.
 const COMPONENT: &str = "cloud-controller-manager";
-/// Every manager, in such a file.
+/// Component name for every manager.
 const ANY: &str = "*";
-/// Names that lists of old have; upstream knows them no longer, and so lets its own default list match nothing.
+/// Legacy controller names. Upstream no longer knows them, so its own default list matches no controller.
 const FORMER_NAMES: [(&str, &str); 2] = [("route-controller", route::NAME), ("service-controller", service::NAME)];
 
-/// Which controllers move.
+/// Leader migration configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
-    /// The name of the second Lease.
+    /// Name of the second Lease.
     pub lease: String,
     lock: String,
     leaders: Vec<Leader>,
 }
 
-/// A controller that moves, and who runs it.
+/// A migrating controller, and the component that runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Leader {
     name: String,
     component: String,
 }
 
-/// Where a controller runs (MIG-3).
+/// The manager and Lease that a controller runs under (MIG-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Here, under the lease of this manager alone.
+enum Placement {
+    /// In this manager, under its own Lease only.
     Here,
-    /// Here, under the shared lease, too.
-    Moving,
+    /// In this manager, under the shared Lease in addition.
+    Migrating,
     /// In another manager.
     Elsewhere,
 }
@@ -64,7 +64,7 @@ impl Migration {
         Document::read(&ConfigFile::read(path)?)
     }
 
-    /// As a field of another document has it: the name of the Lease, the lock, and controllers with their managers.
+    /// Creates it from the fields of another document: name of the Lease, resource lock, and controllers with their components.
     pub(crate) fn of_field(
         lease: String,
         lock: Option<String>,
@@ -74,71 +74,71 @@ impl Migration {
         Migration { lease, lock: lock.filter(|lock| !lock.is_empty()).unwrap_or_else(|| LEASES.to_owned()), leaders }
     }
 
-    /// The same as JSON.
+    /// Converts it to JSON.
     pub(crate) fn field(&self) -> Value {
         let leader = |leader: &Leader| json!({ "name": leader.name, "component": leader.component });
         let leaders: Vec<_> = self.leaders.iter().map(leader).collect();
         json!({ "leaderName": self.lease, "resourceLock": self.lock, "controllerLeaders": leaders })
     }
 
-    /// Whether the second lease can be held at all: what passes for a lock may have no way to be one (MIG-6).
+    /// Checks that the second Lease can be acquired: some valid lock types are no longer supported (MIG-6).
     pub(crate) fn check(&self, main: &str, errors: &mut ConfigErrors) {
         if self.lease == main {
-            let message = format!("the leaderName {main:?} is the name of the manager's own lease");
+            let message = format!("leaderName {main:?} is the name of the manager's own Lease");
             errors.push(
                 ConfigError::flag("leader-migration-config", message)
-                    .hint("name another one, which both managers share"),
+                    .hint("use another name, which both managers share"),
             );
         }
         if self.lock != LEASES {
-            let message = format!("the lock {:?} cannot be held any more", self.lock);
+            let message = format!("resource lock {:?} is no longer supported", self.lock);
             errors.push(ConfigError::flag("leader-migration-config", message).hint("set resourceLock: leases"));
         }
     }
 
-    /// Switches off what another manager runs, and says so.
+    /// Disables the controllers that another manager runs, and returns a warning for each.
     pub(crate) fn restrict(&self, options: &mut ManagerOptions) -> Vec<String> {
-        let mut remarks = Vec::new();
-        let mut gone = |name: &'static str| {
-            let is_gone = self.place(name) == Place::Elsewhere;
-            if is_gone {
-                remarks.push(format!("{name:?} is run by another manager (--leader-migration-config)"));
+        let mut warnings = Vec::new();
+        let mut runs_elsewhere = |name: &'static str| {
+            let is_elsewhere = self.placement(name) == Placement::Elsewhere;
+            if is_elsewhere {
+                warnings.push(format!("{name:?} is run by another manager (--leader-migration-config)"));
             }
-            is_gone
+            is_elsewhere
         };
-        options.node.take_if(|_| gone(node::NAME));
-        options.node_lifecycle.take_if(|_| gone(node_lifecycle::NAME));
-        options.service.take_if(|_| gone(service::NAME));
-        options.node_ipam.take_if(|_| gone(node_ipam::NAME));
-        options.route.take_if(|_| gone(route::NAME));
-        options.provider_loops.take_if(|_| gone(provider_loops::NAME));
-        remarks
+        options.node.take_if(|_| runs_elsewhere(node::NAME));
+        options.node_lifecycle.take_if(|_| runs_elsewhere(node_lifecycle::NAME));
+        options.service.take_if(|_| runs_elsewhere(service::NAME));
+        options.node_ipam.take_if(|_| runs_elsewhere(node_ipam::NAME));
+        options.route.take_if(|_| runs_elsewhere(route::NAME));
+        options.provider_loops.take_if(|_| runs_elsewhere(provider_loops::NAME));
+        warnings
     }
 
-    /// The controllers that run under the second lease, too.
-    pub fn moving(&self) -> Vec<String> {
-        controllers::names().filter(|name| self.place(name) == Place::Moving).map(str::to_owned).collect()
+    /// Returns the controllers that need the second Lease.
+    pub fn migrating(&self) -> Vec<String> {
+        controllers::names().filter(|name| self.placement(name) == Placement::Migrating).map(str::to_owned).collect()
     }
 
-    fn place(&self, name: &str) -> Place {
-        // Of several about one controller, the last counts.
+    fn placement(&self, name: &str) -> Placement {
+        // The last entry for a controller wins.
         match self.leaders.iter().rev().find(|leader| leader.controller() == name) {
-            None => Place::Here,
-            Some(leader) if leader.component == ANY || leader.component == COMPONENT => Place::Moving,
-            Some(_) => Place::Elsewhere,
+            None => Placement::Here,
+            Some(leader) if leader.component == ANY || leader.component == COMPONENT => Placement::Migrating,
+            Some(_) => Placement::Elsewhere,
         }
     }
 }
 
 impl Leader {
-    /// Its name of today (MIG-5).
+    /// Canonical name of the controller (MIG-5).
     fn controller(&self) -> &str {
         let former = FORMER_NAMES.iter().find(|(former, _)| *former == self.name).map(|(_, name)| *name);
         former.or_else(|| canonical_name(&self.name)).unwrap_or(&self.name)
     }
 }
 
-/// The file.
+/// The configuration file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Document {
@@ -156,7 +156,7 @@ struct Entry {
     component: Option<String>,
 }
 
-/// The version of the document that has no word about the lock.
+/// Latest version, which has no `resourceLock`.
 const LATEST: &str = "controllermanager.config.k8s.io/v1";
 const VERSIONS: [&str; 3] =
     [LATEST, "controllermanager.config.k8s.io/v1beta1", "controllermanager.config.k8s.io/v1alpha1"];
@@ -172,42 +172,42 @@ impl Document {
         if errors.is_empty() { Ok(document.into()) } else { Err(errors) }
     }
 
-    fn check(&self, wrong: &mut impl FnMut(&str, String, String)) {
+    fn check(&self, report: &mut impl FnMut(&str, String, String)) {
         let version = self.api_version.as_deref().unwrap_or_default();
         if !VERSIONS.contains(&version) {
-            wrong("apiVersion", format!("{version:?} is no version of this file"), format!("write {LATEST}"));
+            report("apiVersion", format!("unsupported version {version:?}"), format!("use {LATEST}"));
         }
         let kind = self.kind.as_deref().unwrap_or_default();
         if kind != KIND {
-            wrong("kind", format!("{kind:?} is not what belongs here"), format!("write {KIND}"));
+            report("kind", format!("unsupported kind {kind:?}"), format!("use {KIND}"));
         }
         if is_empty(&self.leader_name) {
             let hint = format!("name the Lease that both managers share, such as {}", Migration::default().lease);
-            wrong("leaderName", "leaderName must be set for LeaderMigrationConfiguration".to_owned(), hint);
+            report("leaderName", "leaderName must be set for LeaderMigrationConfiguration".to_owned(), hint);
         }
-        self.check_lock(version, wrong);
+        self.check_lock(version, report);
         for (index, entry) in self.controller_leaders.iter().flatten().enumerate() {
             for (key, value) in [("name", &entry.name), ("component", &entry.component)] {
                 if is_empty(value) {
-                    let hint = format!("each entry has a name and a component, such as {COMPONENT} or {ANY}");
-                    wrong(&format!("controllerLeaders[{index}].{key}"), "the key is missing".to_owned(), hint);
+                    let hint = format!("each entry needs a name and a component, such as {COMPONENT} or {ANY}");
+                    report(&format!("controllerLeaders[{index}].{key}"), "missing key".to_owned(), hint);
                 }
             }
         }
     }
 
-    fn check_lock(&self, version: &str, wrong: &mut impl FnMut(&str, String, String)) {
+    fn check_lock(&self, version: &str, report: &mut impl FnMut(&str, String, String)) {
         let lock = self.resource_lock.as_deref();
         match lock {
             Some(_) if version == LATEST => {
-                wrong("resourceLock", "there is no such key in this version".to_owned(), "leave it out".to_owned());
+                report("resourceLock", "unknown key in this version".to_owned(), "remove it".to_owned());
             }
             None if version == LATEST => {}
             Some(LEASES | "endpoints") => {}
             _ => {
                 let message =
                     format!("resource Lock must be one of 'leases' or 'endpoints', not {:?}", lock.unwrap_or(""));
-                wrong("resourceLock", message, format!("write {LEASES}"));
+                report("resourceLock", message, format!("use {LEASES}"));
             }
         }
     }
@@ -244,95 +244,99 @@ mod tests {
     }
 
     #[test]
-    fn g1_without_a_file_the_controllers_that_once_moved_move() {
+    fn g1_without_a_file_the_default_controllers_migrate() {
         let migration = Migration::default();
         assert_eq!(migration.lease, "cloud-provider-extraction-migration");
-        // MIG-5: upstream finds the last of them only.
-        assert_eq!(migration.moving(), [node_lifecycle::NAME, service::NAME, route::NAME]);
+        // MIG-5: upstream only matches the last of them.
+        assert_eq!(migration.migrating(), [node_lifecycle::NAME, service::NAME, route::NAME]);
         let mut errors = ConfigErrors::new();
         migration.check("cloud-controller-manager", &mut errors);
         assert!(errors.is_empty());
         migration.check("cloud-provider-extraction-migration", &mut errors);
-        assert!(errors.to_string().contains("is the name of the manager's own lease"), "{errors}");
+        assert!(errors.to_string().contains("is the name of the manager's own Lease"), "{errors}");
     }
 
     #[test]
-    fn g2_each_version_is_read_and_nobody_need_move() {
+    fn g2_each_version_is_parsed_and_the_list_may_be_empty() {
         for version in ["v1alpha1", "v1beta1"] {
             let text = file(version, "leaderName: shared\nresourceLock: leases\ncontrollerLeaders: []\n");
             let migration = read(&text).unwrap();
-            assert_eq!((migration.lease.as_str(), migration.moving()), ("shared", Vec::new()), "{version}");
+            assert_eq!((migration.lease.as_str(), migration.migrating()), ("shared", Vec::new()), "{version}");
         }
         let json = r#"{"apiVersion":"controllermanager.config.k8s.io/v1","kind":"LeaderMigrationConfiguration",
                        "leaderName":"shared","controllerLeaders":[{"name":"route","component":"*"}]}"#;
-        assert_eq!(read(json).unwrap().moving(), [route::NAME]);
+        assert_eq!(read(json).unwrap().migrating(), [route::NAME]);
     }
 
     #[test]
-    fn g3_g4_a_file_that_is_not_right_is_refused_with_what_would_be() {
+    fn g3_g4_an_invalid_file_is_rejected_with_a_fix() {
         let good = "leaderName: shared\n";
         let cases = [
-            ("G3 empty", String::new(), "kind: \"\" is not what belongs here"),
-            ("G3 kind", file("v1", good).replace("LeaderMigration", "Kubelet"), "\"KubeletConfiguration\" is not what"),
-            ("G3 version", file("v2", good), "apiVersion: \"controllermanager.config.k8s.io/v2\" is no version"),
-            ("G3 unknown", file("v1", "leaderName: shared\nleader: x\n"), "leader: there is no such key"),
+            ("G3 empty", String::new(), "kind: unsupported kind \"\""),
+            (
+                "G3 kind",
+                file("v1", good).replace("LeaderMigration", "Kubelet"),
+                "unsupported kind \"KubeletConfiguration\"",
+            ),
+            ("G3 version", file("v2", good), "apiVersion: unsupported version \"controllermanager.config.k8s.io/v2\""),
+            ("G3 unknown", file("v1", "leaderName: shared\nleader: x\n"), "leader: unknown key"),
             (
                 "G3 unknown",
                 file("v1", "leaderName: a\ncontrollerLeaders: [{name: a, component: b, c: d}]\n"),
-                "no such key",
+                "c: unknown key",
             ),
-            ("G3 duplicate", file("v1", "leaderName: a\nleaderName: b\n"), "leaderName: the key is there twice"),
+            ("G3 duplicate", file("v1", "leaderName: a\nleaderName: b\n"), "leaderName: duplicate key"),
             ("G4", file("v1", ""), "leaderName must be set"),
             ("G4", file("v1", "leaderName: ''\n"), "leaderName must be set"),
             ("G4", file("v1beta1", "leaderName: a\nresourceLock: invalid\n"), "must be one of 'leases' or 'endpoints'"),
             ("G4", file("v1beta1", "leaderName: a\n"), "must be one of 'leases' or 'endpoints'"),
-            ("MIG-1", file("v1", "leaderName: a\nresourceLock: leases\n"), "there is no such key in this version"),
+            ("MIG-1", file("v1", "leaderName: a\nresourceLock: leases\n"), "unknown key in this version"),
             ("MIG-1", file("v1", "leaderName: a\ncontrollerLeaders: [{name: a}]\n"), "controllerLeaders[0].component"),
             ("MIG-1", file("v1", "leaderName: a\ncontrollerLeaders: [{name: '', component: b}]\n"), "[0].name"),
         ];
-        for (case, text, says) in cases {
-            let problem = read(&text).unwrap_err();
-            assert!(problem.contains(says) && problem.contains("migration.yaml"), "{case}: {problem}");
+        for (case, text, expected) in cases {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(expected) && error.contains("migration.yaml"), "{case}: {error}");
         }
         assert!(Migration::read(Path::new("/nowhere/migration.yaml")).is_err());
     }
 
     #[test]
-    fn g5_g6_what_is_listed_for_us_or_for_everybody_moves_and_the_rest_stays() {
+    fn g5_g6_controllers_listed_for_this_component_or_any_migrate() {
         for component in ["cloud-controller-manager", "'*'"] {
             let entry = |name: &str| format!("- {{name: {name}, component: {component}}}\n");
             let leaders =
                 ["node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller"].map(entry);
             let migration =
                 read(&file("v1", &format!("leaderName: shared\ncontrollerLeaders:\n{}", leaders.concat()))).unwrap();
-            assert_eq!(migration.moving(), [node_lifecycle::NAME, service::NAME, route::NAME], "{component}");
-            assert_eq!(migration.place(node::NAME), Place::Here);
+            assert_eq!(migration.migrating(), [node_lifecycle::NAME, service::NAME, route::NAME], "{component}");
+            assert_eq!(migration.placement(node::NAME), Placement::Here);
             let mut options = ManagerOptions::default();
             assert!(migration.restrict(&mut options).is_empty() && options.service.is_some());
         }
     }
 
     #[test]
-    fn mig3_what_another_manager_runs_is_switched_off_and_the_last_word_counts() {
+    fn mig3_controllers_of_another_manager_are_disabled_and_the_last_entry_wins() {
         let leaders = "leaderName: shared\ncontrollerLeaders:\n\
                        - {name: service, component: '*'}\n\
                        - {name: service-lb-controller, component: kube-controller-manager}\n\
                        - {name: cloud-node, component: other}\n\
                        - {name: cloud-node-controller, component: cloud-controller-manager}\n\
-                       - {name: nobody-knows-it, component: other}\n";
+                       - {name: unknown, component: other}\n";
         let migration = read(&file("v1", leaders)).unwrap();
-        assert_eq!(migration.moving(), [node::NAME]);
+        assert_eq!(migration.migrating(), [node::NAME]);
         let mut options = ManagerOptions::default();
-        let remarks = migration.restrict(&mut options);
-        assert_eq!(remarks, ["\"service-lb-controller\" is run by another manager (--leader-migration-config)"]);
+        let warnings = migration.restrict(&mut options);
+        assert_eq!(warnings, ["\"service-lb-controller\" is run by another manager (--leader-migration-config)"]);
         assert!(options.service.is_none() && options.node.is_some() && options.node_lifecycle.is_some());
     }
 
     #[test]
-    fn mig6_a_lock_that_nobody_can_hold_is_refused_when_it_is_needed() {
+    fn mig6_an_unsupported_lock_is_rejected_when_it_is_needed() {
         let migration = read(&file("v1beta1", "leaderName: shared\nresourceLock: endpoints\n")).unwrap();
         let mut errors = ConfigErrors::new();
         migration.check("cloud-controller-manager", &mut errors);
-        assert!(errors.to_string().contains("the lock \"endpoints\" cannot be held any more"), "{errors}");
+        assert!(errors.to_string().contains("resource lock \"endpoints\" is no longer supported"), "{errors}");
     }
 }

@@ -1,7 +1,6 @@
-//! The clouds that the manager serves: from names and files to providers.
+//! Builds the cloud providers from `--cloud-provider` and `--cloud-config`.
 //!
-//! Nothing here calls a cloud. Whatever is wrong, with flags, with files and among the providers themselves, is told at
-//! once.
+//! Nothing here calls a cloud. All errors in flags, files and the combination of providers are reported at once.
 
 mod capabilities;
 
@@ -9,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_cloud::{CloudProvider, Registry, Reloading, Surroundings};
+use bowline_cloud::{BuildInputs, CloudProvider, Registry, Reloading};
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile, nearest};
 use bowline_core::ClusterName;
 
-/// A provider that the flags ask for.
+/// A provider that the flags request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// As in `--cloud-provider`.
+pub struct ProviderSpec {
+    /// Name in `--cloud-provider`.
     pub name: String,
-    /// Its `--cloud-config`.
+    /// Its file in `--cloud-config`.
     pub config: Option<PathBuf>,
 }
 
@@ -51,21 +50,21 @@ Values of `--cloud-provider`. For several clouds, name several, separated by com
 |---|---|---|
 ";
 
-/// Brings `--cloud-provider` and `--cloud-config` together.
-pub fn wanted(names: &[String], configs: &[String], errors: &mut ConfigErrors) -> Vec<Wanted> {
+/// Matches the files of `--cloud-config` with the providers of `--cloud-provider`.
+pub fn specs(names: &[String], configs: &[String], errors: &mut ConfigErrors) -> Vec<ProviderSpec> {
     if names.iter().all(String::is_empty) {
-        let hint = "name a cloud, such as --cloud-provider=local";
-        // upstream: these words, without a mark between the flag and the rest.
+        let hint = "name a cloud provider, such as --cloud-provider=openstack";
+        // upstream: this message, without a colon after the flag.
         errors.push(ConfigError::new("--cloud-provider cannot be empty").hint(hint));
         return Vec::new();
     }
     let mut files = Files::new(names, configs, errors);
-    let wanted = names.iter().map(|name| Wanted { name: name.clone(), config: files.next(name) }).collect();
+    let specs = names.iter().map(|name| ProviderSpec { name: name.clone(), config: files.next(name) }).collect();
     files.left(errors);
-    wanted
+    specs
 }
 
-/// Configuration files that have not found their provider yet.
+/// Configuration files that are not assigned to a provider yet, by provider name.
 struct Files(BTreeMap<String, Vec<PathBuf>>);
 
 impl Files {
@@ -85,88 +84,89 @@ impl Files {
         self.0.entry(name.to_owned()).or_default().push(file.into());
     }
 
-    /// The next file for this provider. The first of a name that is there twice gets the first file.
+    /// Takes the next file for this provider. Providers of the same name get their files in order.
     fn next(&mut self, name: &str) -> Option<PathBuf> {
         let files = self.0.get_mut(name).filter(|files| !files.is_empty())?;
         Some(files.remove(0))
     }
 
-    /// Says which files have no provider.
+    /// Reports files without a provider.
     fn left(self, errors: &mut ConfigErrors) {
         for (name, file) in self.0.iter().flat_map(|(name, files)| files.iter().map(move |file| (name, file))) {
-            let message = format!("{:?} is one file too many for {name}", file.display().to_string());
-            let hint = "a provider has one file; for two clouds of a kind, name it twice in --cloud-provider";
+            let message = format!("more files than {name} providers: {:?}", file.display().to_string());
+            let hint =
+                "a provider has one file; for two clouds of the same kind, list the provider twice in --cloud-provider";
             errors.push(ConfigError::flag("cloud-config", message).hint(hint));
         }
     }
 }
 
-/// The entries of the flag. The path of a single provider may have a comma in it.
+/// Splits `--cloud-config` into entries. The path of a single provider may contain commas.
 fn entries<'a>(names: &[String], configs: &'a [String]) -> Vec<&'a str> {
     let filled = configs.iter().map(String::as_str).filter(|config| !config.is_empty());
     if names.len() == 1 { filled.collect() } else { filled.flat_map(|config| config.split(',')).collect() }
 }
 
-/// `NAME=FILE`, where the name is one of these.
+/// Splits `NAME=FILE`, if the name is one of these.
 fn split<'a>(entry: &'a str, names: &[String]) -> Option<(&'a str, &'a str)> {
     entry.split_once('=').filter(|(name, _)| names.iter().any(|known| known == name))
 }
 
-/// With several providers, an entry must say whose it is.
+/// Error for an entry without the name of a provider, which is required with several providers.
 fn nameless(entry: &str, names: &[String]) -> ConfigError {
     let known = names.join(", ");
     match entry.split_once('=') {
         Some((name, _)) => {
             let near = nearest(name, names.iter().map(String::as_str));
-            let hint = near.map_or(format!("named are {known}"), |near| format!("did you mean {near}?"));
+            let hint = near.map_or(format!("it lists {known}"), |near| format!("did you mean {near}?"));
             ConfigError::flag("cloud-config", format!("{name:?} is not in --cloud-provider")).hint(hint)
         }
-        None => ConfigError::flag("cloud-config", format!("{entry:?} does not say which provider it is for"))
-            .hint(format!("with several providers write NAME=FILE, with a name of {known}")),
+        None => ConfigError::flag("cloud-config", format!("{entry:?} does not name its provider"))
+            .hint(format!("with several providers use NAME=FILE, where NAME is one of {known}")),
     }
 }
 
-/// Makes the providers; what is wrong goes to `problems`. Each can be made anew when its configuration changes, and keeps its
-/// surroundings, and so its gate for calls, which each cloud has for itself.
+/// Builds the providers, and reports errors in `errors`. Each provider is rebuilt when its configuration changes; it keeps its
+/// build inputs and with them its rate limiter, which is separate for each cloud.
 pub fn build(
-    wanted: &[Wanted],
+    specs: &[ProviderSpec],
     cluster: &ClusterName,
-    surroundings: impl Fn() -> Surroundings,
+    build_inputs: impl Fn() -> BuildInputs,
     registry: &Arc<Registry>,
     errors: &mut ConfigErrors,
 ) -> Vec<Arc<Reloading>> {
     let mut providers = Vec::new();
-    for wanted in wanted {
-        let (cluster, surroundings, registry) = (cluster.clone(), surroundings(), registry.clone());
-        let (config, wanted) = (wanted.config.clone(), wanted.clone());
-        let make = move || build_one(&wanted, read(&wanted), &cluster, &surroundings, &registry);
+    for spec in specs {
+        let (cluster, build_inputs, registry) = (cluster.clone(), build_inputs(), registry.clone());
+        let (config, spec) = (spec.config.clone(), spec.clone());
+        let make = move || build_one(&spec, read(&spec), &cluster, &build_inputs, &registry);
         match Reloading::new(config, make) {
             Ok(provider) => providers.push(Arc::new(provider)),
-            Err(wrong) => errors.extend(wrong),
+            Err(found) => errors.extend(found),
         }
     }
     check_prefixes(&providers, errors);
     providers
 }
 
-fn read(wanted: &Wanted) -> Result<Option<ConfigFile>, ConfigError> {
-    wanted.config.as_deref().map(ConfigFile::read).transpose()
+fn read(spec: &ProviderSpec) -> Result<Option<ConfigFile>, ConfigError> {
+    spec.config.as_deref().map(ConfigFile::read).transpose()
 }
 
-/// Makes the providers from what `read` has for each, once and for all.
+/// Builds the providers from the configuration that `read` returns for each, without reloading.
 pub fn build_from(
-    wanted: &[Wanted],
-    read: impl Fn(&Wanted) -> Result<Option<ConfigFile>, ConfigError>,
+    specs: &[ProviderSpec],
+    read: impl Fn(&ProviderSpec) -> Result<Option<ConfigFile>, ConfigError>,
     cluster: &ClusterName,
-    surroundings: &Surroundings,
+    build_inputs: &BuildInputs,
     registry: &Registry,
     errors: &mut ConfigErrors,
 ) -> Vec<Arc<dyn CloudProvider>> {
     let mut providers = Vec::new();
-    for wanted in wanted {
-        match build_one(wanted, read(wanted), cluster, surroundings, registry) {
+    for spec in specs {
+        match build_one(spec, read(spec), cluster, build_inputs, registry) {
             Ok(provider) => providers.push(provider),
-            Err(wrong) => errors.extend(wrong),
+            Err(found) => errors.extend(found),
         }
     }
     check_prefixes(&providers, errors);
@@ -174,42 +174,42 @@ pub fn build_from(
 }
 
 fn build_one(
-    wanted: &Wanted,
+    spec: &ProviderSpec,
     config: Result<Option<ConfigFile>, ConfigError>,
     cluster: &ClusterName,
-    surroundings: &Surroundings,
+    build_inputs: &BuildInputs,
     registry: &Registry,
 ) -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
-    let Some(factory) = registry.get(&wanted.name) else {
-        let mut errors = ConfigErrors::from(unknown(&wanted.name, registry));
-        config.err().into_iter().for_each(|problem| errors.push(problem));
+    let Some(factory) = registry.get(&spec.name) else {
+        let mut errors = ConfigErrors::from(unknown(&spec.name, registry));
+        config.err().into_iter().for_each(|error| errors.push(error));
         return Err(errors);
     };
     let config = config?;
-    (factory.build)(&surroundings.context(config.as_ref(), cluster))
+    (factory.build)(&build_inputs.context(config.as_ref(), cluster))
 }
 
-/// The provider of the playground's cloud, which the image leaves out.
+/// The provider of the playground, which the image does not contain.
 const LOCAL: &str = "local";
 
 fn unknown(name: &str, registry: &Registry) -> ConfigError {
     let known: Vec<_> = registry.iter().map(|factory| factory.name).collect();
     let hint = match (name, nearest(name, known.iter().copied())) {
         ("external", _) => {
-            format!("external is what a kubelet is told; here the cloud itself is named: {}", known.join(", "))
+            format!("external is a value for the kubelet; name the cloud provider itself: {}", known.join(", "))
         }
-        (LOCAL, _) => format!("it is in builds with the feature provider-local; this one has {}", known.join(", ")),
+        (LOCAL, _) => format!("it needs a build with the feature provider-local; this build has {}", known.join(", ")),
         (_, Some(near)) => format!("did you mean {near}?"),
-        (_, None) => format!("known are {}", known.join(", ")),
+        (_, None) => format!("known providers: {}", known.join(", ")),
     };
     ConfigError::flag("cloud-provider", format!("unknown cloud provider {name:?}")).hint(hint)
 }
 
-/// A node belongs to the provider whose prefix its ID has, so a prefix must have one owner.
+/// Checks that each prefix has one owner: a node belongs to the provider with the prefix of its ID.
 fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], errors: &mut ConfigErrors) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for info in providers.iter().map(|provider| provider.info()) {
-        // Naming one prefix twice harms nobody.
+        // A provider may list a prefix twice.
         let own: BTreeSet<_> = info.id_prefixes.iter().map(String::as_str).collect();
         for prefix in own {
             if let Some(owner) = owners.insert(prefix, &info.name) {
@@ -221,7 +221,7 @@ fn check_prefixes<P: CloudProvider + ?Sized>(providers: &[Arc<P>], errors: &mut 
 
 fn contested(prefix: &str, first: &str, second: &str) -> ConfigError {
     let message = format!("both {first} and {second} claim nodes whose provider ID starts with \"{prefix}://\"");
-    let hint = "leave one of them out, or give one another prefix in its --cloud-config";
+    let hint = "remove one of them, or set another prefix in its --cloud-config";
     ConfigError::flag("cloud-provider", message).hint(hint)
 }
 
@@ -231,12 +231,12 @@ mod tests {
     use crate::idle::Idle;
     use bowline_cloud::{BuildContext, Capabilities, Factory, ProviderInfo};
 
-    fn asked(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
+    fn parse(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
         let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut errors = ConfigErrors::new();
-        let wanted = wanted(&owned(names), &owned(configs), &mut errors);
-        let pair = |wanted: Wanted| (wanted.name, wanted.config.map(|path| path.display().to_string()));
-        if errors.is_empty() { Ok(wanted.into_iter().map(pair).collect()) } else { Err(errors.to_string()) }
+        let specs = specs(&owned(names), &owned(configs), &mut errors);
+        let pair = |spec: ProviderSpec| (spec.name, spec.config.map(|path| path.display().to_string()));
+        if errors.is_empty() { Ok(specs.into_iter().map(pair).collect()) } else { Err(errors.to_string()) }
     }
 
     #[test]
@@ -255,27 +255,23 @@ mod tests {
         ];
         for (names, configs, expected) in cases {
             let expected = expected.iter().map(|(name, file)| (name.to_string(), file.map(str::to_owned))).collect();
-            assert_eq!(asked(names, configs), Ok(expected), "{names:?} {configs:?}");
+            assert_eq!(parse(names, configs), Ok(expected), "{names:?} {configs:?}");
         }
     }
 
     #[test]
-    fn a_file_that_belongs_to_nobody_is_refused() {
+    fn a_file_without_a_provider_is_rejected() {
         let cases: [(&[&str], &[&str], &str); 6] = [
             (&[], &["a.yaml"], "--cloud-provider cannot be empty"),
-            (
-                &["aws", "gce"],
-                &["a.yaml"],
-                "does not say which provider it is for; with several providers write NAME=FILE",
-            ),
+            (&["aws", "gce"], &["a.yaml"], "does not name its provider; with several providers use NAME=FILE"),
             (&["aws", "gce"], &["asw=a.yaml"], "\"asw\" is not in --cloud-provider; did you mean aws?"),
-            (&["aws", "gce"], &["harbour=a.yaml"], "named are aws, gce"),
-            (&["local"], &["a.yaml", "b.yaml"], "\"b.yaml\" is one file too many for local"),
-            (&["aws", "gce"], &["aws=a,aws=b"], "\"b\" is one file too many for aws"),
+            (&["aws", "gce"], &["harbour=a.yaml"], "it lists aws, gce"),
+            (&["local"], &["a.yaml", "b.yaml"], "more files than local providers: \"b.yaml\""),
+            (&["aws", "gce"], &["aws=a,aws=b"], "more files than aws providers: \"b\""),
         ];
-        for (names, configs, says) in cases {
-            let errors = asked(names, configs).unwrap_err();
-            assert!(errors.contains(says), "{names:?} {configs:?} should say {says:?}: {errors}");
+        for (names, configs, expected) in cases {
+            let errors = parse(names, configs).unwrap_err();
+            assert!(errors.contains(expected), "{names:?} {configs:?} should say {expected:?}: {errors}");
         }
     }
 
@@ -291,9 +287,9 @@ mod tests {
     fn built(names: &[&str]) -> Result<Vec<String>, String> {
         let kinds = [kind("aws", &["aws"]), kind("outpost", &["outpost", "aws"]), kind("gce", &["gce", "gce"])];
         let registry = Arc::new(kinds.into_iter().fold(Registry::default(), Registry::with));
-        let wanted: Vec<_> = names.iter().map(|name| Wanted { name: name.to_string(), config: None }).collect();
+        let specs: Vec<_> = names.iter().map(|name| ProviderSpec { name: name.to_string(), config: None }).collect();
         let mut errors = ConfigErrors::new();
-        let providers = build(&wanted, &ClusterName::from("kubernetes"), Surroundings::default, &registry, &mut errors);
+        let providers = build(&specs, &ClusterName::from("kubernetes"), BuildInputs::default, &registry, &mut errors);
         let names = providers.iter().map(|provider| provider.info().name.clone()).collect();
         if errors.is_empty() { Ok(names) } else { Err(errors.to_string()) }
     }
@@ -304,17 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_nobody_knows_is_refused_with_the_nearest() {
+    fn an_unknown_provider_is_rejected_with_a_suggestion() {
         let cases = [
             ("gec", "--cloud-provider: unknown cloud provider \"gec\"; did you mean gce?"),
-            ("harbour", "unknown cloud provider \"harbour\"; known are aws, outpost, gce"),
-            ("external", "external is what a kubelet is told"),
-            ("local", "it is in builds with the feature provider-local; this one has aws, outpost, gce"),
+            ("harbour", "unknown cloud provider \"harbour\"; known providers: aws, outpost, gce"),
+            ("external", "external is a value for the kubelet"),
+            ("local", "it needs a build with the feature provider-local; this build has aws, outpost, gce"),
             ("", "unknown cloud provider \"\""),
         ];
-        for (name, says) in cases {
+        for (name, expected) in cases {
             let errors = built(&[name]).unwrap_err();
-            assert!(errors.contains(says), "{name}: {errors}");
+            assert!(errors.contains(expected), "{name}: {errors}");
         }
     }
 

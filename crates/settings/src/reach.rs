@@ -1,4 +1,4 @@
-//! The way to a cluster and its clouds: for the manager, and for the commands that look once.
+//! Access to the cluster and its clouds, for the manager and the diagnostic commands.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::credentials::Credentials;
 use crate::providers;
 use crate::settings::Reach;
 
-/// UID of the cluster; `None` if the user may not read it.
+/// Reads the UID of the cluster; `None` without permission.
 pub async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<String>> {
     match cluster.uid().await {
         Err(WriteError::Rejected { .. }) => Ok(None),
@@ -25,23 +25,23 @@ pub async fn cluster_uid(cluster: &Cluster) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Providers and a client, none of which has called anybody yet.
+/// Providers and a client. None of them has sent a request yet.
 pub struct Reached {
-    /// In the order of the flag.
+    /// Providers in the order of `--cloud-provider`.
     pub providers: Vec<Arc<dyn CloudProvider>>,
     /// Client of the API server.
     pub client: kube::Client,
-    /// Where the client leads.
+    /// API server and credentials of the client.
     pub access: Access,
-    /// What all of them are made from.
+    /// Credentials of the client and the providers.
     pub credentials: Credentials,
 }
 
 impl Reached {
-    /// Makes them, unless there are problems: those from before, those that are found here, and those that `check` has with
-    /// the providers, all told at once.
+    /// Builds providers and client, unless there are errors: the given ones, those found here, and those of `check`, all reported
+    /// at once.
     ///
-    /// What providers count themselves goes to `metrics`.
+    /// Providers register their own metrics in `metrics`.
     pub async fn new(
         reach: &Reach,
         registry: &Arc<Registry>,
@@ -49,8 +49,8 @@ impl Reached {
         mut errors: ConfigErrors,
         check: impl FnOnce(&[Arc<dyn CloudProvider>], &mut ConfigErrors),
     ) -> anyhow::Result<Reached> {
-        let surroundings = || reach.surroundings(metrics);
-        let reloading = providers::build(&reach.providers, &reach.cluster, surroundings, registry, &mut errors);
+        let build_inputs = || reach.build_inputs(metrics);
+        let reloading = providers::build(&reach.providers, &reach.cluster, build_inputs, registry, &mut errors);
         let providers: Vec<_> = reloading.iter().map(|provider| provider.clone() as Arc<dyn CloudProvider>).collect();
         check(&providers, &mut errors);
         let access = match Access::open(&reach.client).await {
@@ -72,7 +72,7 @@ impl Reached {
     }
 }
 
-/// What the controllers are to do is what these clouds can do. `flags` are those that `options` came from.
+/// Checks that the clouds support what the controllers need. `flags` are the flags that `options` was resolved from.
 pub fn check(
     providers: &[Arc<dyn CloudProvider>],
     reach: &Reach,
@@ -86,36 +86,36 @@ pub fn check(
     }
 }
 
-/// Switches off controllers that have nothing to do with these providers, so that no permission is asked for them.
+/// Disables controllers that have no work with these providers, so that they need no permissions.
 pub fn narrow(options: &mut ManagerOptions, providers: &[Arc<dyn CloudProvider>]) {
     options.provider_loops.take_if(|_| providers.iter().all(|provider| provider.loops().is_empty()));
 }
 
-/// Pod ranges and routes are what these clouds can do (ROUTE-1, IPAM-4).
+/// Checks pod CIDR allocation and routes (ROUTE-1, IPAM-4).
 fn check_network(
     providers: &[Arc<dyn CloudProvider>],
     options: &ManagerOptions,
     flags: &NetworkArgs,
     errors: &mut ConfigErrors,
 ) {
-    if options.route.as_ref().is_some_and(|route| route.ranges.is_empty()) {
+    if options.route.as_ref().is_some_and(|route| route.cluster_cidrs.is_empty()) {
         let with_routes = providers.iter().find(|provider| provider.capabilities().routes.is_some());
-        with_routes.into_iter().for_each(|provider| errors.push(no_ranges_to_lead_to(&provider.info().name)));
+        with_routes.into_iter().for_each(|provider| errors.push(missing_cluster_cidr(&provider.info().name)));
     }
     if let Some(ipam) = &options.node_ipam
-        && let Err(problem) = check_allocator(providers, ipam.allocator, &flags.node_ipam.cidr_allocator_type)
+        && let Err(error) = check_allocator(providers, ipam.allocator, &flags.node_ipam.cidr_allocator_type)
     {
-        errors.push(problem);
+        errors.push(error);
     }
 }
 
-/// Without the range of the pods, nobody can tell which routes are the cluster's (R24).
-fn no_ranges_to_lead_to(cloud: &str) -> ConfigError {
-    ConfigError::flag("cluster-cidr", format!("it is not given, and the cloud {cloud} has routes to see to"))
-        .hint("set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false")
+/// Error without `--cluster-cidr`, which determines the routes that belong to the cluster (R24).
+fn missing_cluster_cidr(cloud: &str) -> ConfigError {
+    ConfigError::flag("cluster-cidr", format!("required, because the cloud {cloud} has routes"))
+        .hint("set --cluster-cidr=<pod network>, such as 10.244.0.0/16, or --configure-cloud-routes=false")
 }
 
-/// Where the cloud has a say in pod ranges, each cloud with machines must have it.
+/// Checks that each cloud with machines supports the allocator type.
 fn check_allocator(
     providers: &[Arc<dyn CloudProvider>],
     allocator: AllocatorType,
@@ -123,8 +123,8 @@ fn check_allocator(
 ) -> Result<(), ConfigError> {
     let can = |can: &InstanceCapabilities| match allocator {
         AllocatorType::Range => true,
-        AllocatorType::FromCloud => can.pod_ranges,
-        AllocatorType::FromCluster => can.assign_pod_ranges,
+        AllocatorType::FromCloud => can.pod_cidrs,
+        AllocatorType::FromCluster => can.assign_pod_cidrs,
     };
     let with_machines = providers.iter().filter_map(|provider| {
         let instances = provider.capabilities().instances.as_ref()?;
@@ -133,19 +133,19 @@ fn check_allocator(
     match with_machines.filter(|(_, instances)| !can(instances)).map(|(name, _)| name.as_str()).next() {
         None => Ok(()),
         Some(cloud) => {
-            // upstream: these words.
+            // upstream: this message.
             let message = format!("invalid CIDR allocator type: {text}");
-            let hint = format!("the cloud {cloud} does not do that; set --cidr-allocator-type=RangeAllocator");
+            let hint = format!("the cloud {cloud} does not support it; set --cidr-allocator-type=RangeAllocator");
             Err(ConfigError::flag("cidr-allocator-type", message).hint(hint))
         }
     }
 }
 
-/// Who takes Services without a class is a cloud that is there. Which names there are is known only when all of the clouds
-/// could be made: two of one kind get names that tell them apart.
+/// Checks that the default cloud for Services exists. This needs all clouds, because two clouds of the same kind get distinct
+/// names.
 fn check_routing(providers: &[Arc<dyn CloudProvider>], options: &ManagerOptions, errors: &mut ConfigErrors) {
     let Some(service) = &options.service else { return };
-    let clouds = Clouds::around(providers.to_vec(), &LayerOptions::default(), &prometheus::Registry::new());
+    let clouds = Clouds::with_layers(providers.to_vec(), &LayerOptions::default(), &prometheus::Registry::new());
     if let Err(error) = Routing::new(&clouds, &service.default_cloud, service.classes) {
         errors.push(ConfigError::flag("load-balancer-default-cloud", error.to_string()));
     }
@@ -169,7 +169,7 @@ mod tests {
         Arc::new(Idle(info, Capabilities { instances, routes, ..Capabilities::default() }))
     }
 
-    /// What these clouds make wrong with these flags.
+    /// Returns the errors of these flags with these clouds.
     fn checked(providers: &[Arc<dyn CloudProvider>], flags: &[&str]) -> Vec<String> {
         let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider=local"].iter().chain(flags)).manager;
         let mut errors = ConfigErrors::new();
@@ -180,76 +180,76 @@ mod tests {
     }
 
     #[test]
-    fn r24_a_cloud_with_routes_needs_to_know_where_pods_live() {
+    fn r24_a_cloud_with_routes_requires_the_cluster_cidr() {
         let with = able("harbour", None, Some(RouteCapabilities::default()));
         let without = able("quay", Some(InstanceCapabilities::default()), None);
         let both = [without.clone(), with.clone(), able("pier", None, Some(RouteCapabilities::default()))];
-        let expected = "--cluster-cidr: it is not given, and the cloud harbour has routes to see to; set \
-                        --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+        let expected = "--cluster-cidr: required, because the cloud harbour has routes; set --cluster-cidr=<pod network>, such as \
+                        10.244.0.0/16, or --configure-cloud-routes=false";
         assert_eq!(checked(&both, &[]), [expected]);
         assert_eq!(checked(&both, &["--cluster-cidr= "]), [expected]);
-        let content: [&[&str]; 4] = [
+        let valid: [&[&str]; 4] = [
             &["--cluster-cidr=10.244.0.0/16"],
             &["--configure-cloud-routes=false"],
             &["--controllers=*,-route"],
             &["--controllers=cloud-node"],
         ];
-        for flags in content {
+        for flags in valid {
             assert_eq!(checked(&both, flags), [""; 0], "{flags:?}");
         }
         assert_eq!(checked(&[without], &[]), [""; 0]);
         assert_eq!(
             checked(&[with], &["--cluster-cidr=10.0.0.0"]).len(),
             1,
-            "a range that is wrong is not missing, too"
+            "an invalid CIDR is not reported as missing, too"
         );
     }
 
     #[test]
-    fn i23_an_allocator_of_the_cloud_needs_clouds_that_have_one() {
-        let machines = |pod_ranges, assign_pod_ranges| {
-            Some(InstanceCapabilities { pod_ranges, assign_pod_ranges, ..InstanceCapabilities::default() })
+    fn i23_a_cloud_allocator_requires_clouds_that_support_it() {
+        let machines = |pod_cidrs, assign_pod_cidrs| {
+            Some(InstanceCapabilities { pod_cidrs, assign_pod_cidrs, ..InstanceCapabilities::default() })
         };
         let plain = || able("plain", machines(false, false), None);
-        let tells = || able("tells", machines(true, false), None);
-        let takes = || able("takes", machines(true, true), None);
-        let balances = || able("balances", None, None);
+        let reads = || able("reads", machines(true, false), None);
+        let assigns = || able("assigns", machines(true, true), None);
+        let load_balances = || able("load-balances", None, None);
         let cases = [
             ("RangeAllocator", vec![plain()], None),
-            ("CloudAllocator", vec![tells(), balances()], None),
-            ("IPAMFromCloud", vec![takes(), tells()], None),
-            ("IPAMFromCluster", vec![takes()], None),
+            ("CloudAllocator", vec![reads(), load_balances()], None),
+            ("IPAMFromCloud", vec![assigns(), reads()], None),
+            ("IPAMFromCluster", vec![assigns()], None),
             ("CloudAllocator", vec![plain()], Some("plain")),
-            ("IPAMFromCloud", vec![tells(), plain()], Some("plain")),
-            ("IPAMFromCluster", vec![takes(), tells()], Some("tells")),
+            ("IPAMFromCloud", vec![reads(), plain()], Some("plain")),
+            ("IPAMFromCluster", vec![assigns(), reads()], Some("reads")),
         ];
         for (text, providers, lacking) in cases {
             let flag = format!("--cidr-allocator-type={text}");
             let errors = checked(&providers, &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", &flag]);
-            let problem = |cloud| {
+            let error = |cloud| {
                 format!(
-                    "--cidr-allocator-type: invalid CIDR allocator type: {text}; the cloud {cloud} does not do that; \
+                    "--cidr-allocator-type: invalid CIDR allocator type: {text}; the cloud {cloud} does not support it; \
                      set --cidr-allocator-type=RangeAllocator"
                 )
             };
-            assert_eq!(errors, lacking.map(problem).into_iter().collect::<Vec<_>>(), "{text}");
-            assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} decides nothing unless ranges are handed out");
+            assert_eq!(errors, lacking.map(error).into_iter().collect::<Vec<_>>(), "{text}");
+            assert_eq!(checked(&providers, &[&flag]), [""; 0], "{text} has no effect without --allocate-node-cidrs");
         }
     }
 
-    /// What the clouds cannot do is told beside what is wrong with the flags.
+    /// Unsupported features of the clouds are reported together with invalid flags.
     #[test]
-    fn flags_that_are_wrong_do_not_hide_what_a_cloud_lacks() {
+    fn invalid_flags_do_not_hide_unsupported_features_of_a_cloud() {
         let machines = InstanceCapabilities::default();
         let cloud = || able("harbour", Some(machines.clone()), Some(RouteCapabilities::default()));
         let cases: [(&[&str], &[&str]); 3] = [
-            (&["--route-deletion-max-share=2"], &["from 0 to 1", "--cluster-cidr: it is not given, and the cloud"]),
+            (&["--route-deletion-max-share=2"], &["from 0 to 1", "--cluster-cidr: required, because the cloud"]),
             (
                 &["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", "--node-cidr-mask-size=-1"],
                 &[
-                    "-1 is no length",
-                    "--cluster-cidr: it is not given, and --allocate",
-                    "the cloud harbour does not do",
+                    "-1 is not a valid prefix length",
+                    "--cluster-cidr: required with --allocate",
+                    "the cloud harbour does not support",
                 ],
             ),
             (
@@ -260,7 +260,7 @@ mod tests {
         for (flags, expected) in cases {
             let errors = checked(&[cloud()], flags);
             assert_eq!(errors.len(), expected.len(), "{errors:#?}");
-            assert!(errors.iter().zip(expected).all(|(problem, part)| problem.contains(part)), "{errors:#?}");
+            assert!(errors.iter().zip(expected).all(|(error, part)| error.contains(part)), "{errors:#?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the manager's flags come to: ready types, or all that is wrong with them.
+//! Resolves and validates the manager's flags.
 
 mod election;
 mod logging;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{CallPolicy, Calls, Surroundings};
+use bowline_cloud::{BuildInputs, CallPolicy, Calls};
 use bowline_config::{ConfigError, ConfigErrors, Environment};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
@@ -26,75 +26,74 @@ use crate::controllers::Selection;
 use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
-use crate::providers::{self, Wanted};
+use crate::providers::{self, ProviderSpec};
 pub use election::Election;
 pub use logging::early_logging;
 use network::Network;
-pub use network::{Ranges, pod_ranges};
+pub use network::{CidrFlag, parse_cluster_cidr};
 pub use serving::{Serving, Webhooks};
 
-/// How long the writes in hand may take when the manager is told to stop: less than the half minute after which a
-/// kubelet kills a pod.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time for the writes in progress at shutdown: less than the 30 seconds after which the kubelet kills a pod.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Requests per second and at once, for the flag of the two that is not given.
+/// QPS and burst, for the flag of the two that is not set.
 // upstream: the defaults of --kube-api-qps and --kube-api-burst.
 pub(crate) const KUBE_API_RATE: (f64, i32) = (20.0, 30);
 
-/// What is said at the start, so that nobody waits for something to happen.
-const DRY_RUN_REMARK: &str = "dry run: nothing is changed, neither in the cluster nor in a cloud";
+/// Startup message of a dry run.
+const DRY_RUN_WARNING: &str = "dry run: no changes are made to the cluster or the clouds";
 
-/// What is said about a cloud that nobody can tell apart from another cluster's.
-// upstream: the flag is deprecated, which is said whenever it is given.
-const UNTAGGED_REMARK: &str = "--allow-untagged-cloud is deprecated: a cloud that marks nothing as this cluster's can \
-                               harm what belongs to another one";
+/// Deprecation warning of `--allow-untagged-cloud`.
+// upstream: the flag is deprecated, and a warning is logged whenever it is set.
+const UNTAGGED_WARNING: &str = "--allow-untagged-cloud is deprecated: without the cluster name on cloud resources, the manager can \
+                               change resources of another cluster";
 
-/// How the cluster and its clouds are reached.
+/// Access to the cluster and its clouds.
 #[derive(Debug)]
 pub struct Reach {
     /// Providers to build, in the order of the flag.
-    pub providers: Vec<Wanted>,
+    pub providers: Vec<ProviderSpec>,
     /// `--cluster-name`.
     pub cluster: ClusterName,
-    /// How the API server is reached.
+    /// Options of the API server client.
     pub client: ClientOptions,
-    /// What wraps the providers.
+    /// Options of the layers around the providers.
     pub layers: LayerOptions,
-    /// How calls to a cloud are limited and repeated.
+    /// Rate limit and retries of requests to a cloud.
     pub calls: CallPolicy,
     /// `--user-agent`.
     pub user_agents: Vec<String>,
 }
 
-/// All that the manager is made from.
+/// Resolved settings of the manager.
 #[derive(Debug)]
 pub struct Settings {
-    /// How the cluster and its clouds are reached.
+    /// Access to the cluster and its clouds.
     pub reach: Reach,
     /// Options of the controllers.
     pub manager: ManagerOptions,
-    /// `None` if whoever starts leads.
+    /// Leader election; `None` if it is disabled.
     pub election: Option<Election>,
-    /// What is served, and to whom.
+    /// HTTP endpoints, authentication and TLS.
     pub serving: Serving,
-    /// `--use-service-account-credentials`: each controller has its own identity at the API server.
+    /// `--use-service-account-credentials`: each controller has its own service account.
     pub own_credentials: bool,
     /// `--metrics-listen`.
     pub metrics_listen: Option<SocketAddr>,
-    /// All flags with their values, for `/flagz` and `/configz`.
+    /// Effective flags, for `/flagz` and `/configz`.
     pub flags: EffectiveFlags,
-    /// What a person should know about them, to be logged.
-    pub remarks: Vec<String>,
+    /// Warnings to log at startup.
+    pub warnings: Vec<String>,
 }
 
-// Both work out what flags come to. What is wrong goes to `problems`, with something harmless in its place, so that the
-// rest can be looked at, too; who gets problems does not use the result.
+// Both `resolve` functions add errors to `errors` and go on with a harmless value, so that all errors are found. A caller that gets
+// errors does not use the result.
 
 impl Reach {
     pub(crate) fn resolve(args: &ReachArgs, errors: &mut ConfigErrors) -> Reach {
-        let cluster = taken(&args.cluster_name, errors).unwrap_or_default();
+        let cluster = valid(&args.cluster_name, errors).unwrap_or_default();
         Reach {
-            providers: providers::wanted(&list(&args.cloud_provider), &args.cloud_config, errors),
+            providers: providers::specs(&list(&args.cloud_provider), &args.cloud_config, errors),
             cluster: ClusterName::from(cluster.as_str()),
             client: client_options(args, errors),
             layers: LayerOptions::default(),
@@ -105,57 +104,57 @@ impl Reach {
 }
 
 impl Reach {
-    /// What providers are made in: that of this process, with their metrics going there.
-    pub fn surroundings(&self, metrics: &prometheus::Registry) -> Surroundings {
-        let (environment, user_agents) = (Environment::of_process(), self.user_agents.clone());
-        Surroundings { environment, user_agents, metrics: metrics.clone(), calls: Calls::new(self.calls.clone()) }
+    /// Inputs to build providers in this process, with this metrics registry.
+    pub fn build_inputs(&self, metrics: &prometheus::Registry) -> BuildInputs {
+        let (environment, user_agents) = (Environment::from_process(), self.user_agents.clone());
+        BuildInputs { environment, user_agents, metrics: metrics.clone(), calls: Calls::new(self.calls.clone()) }
     }
 }
 
 impl Settings {
-    /// Works out what the flags come to.
+    /// Resolves and validates the flags.
     pub fn resolve(args: &ManagerArgs, errors: &mut ConfigErrors) -> Settings {
         errors.extend(args.errors.clone());
         let mut reach = Reach::resolve(&args.reach, errors);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, errors);
-        let (mut manager, mut remarks) = controllers(&args.controllers, &gates, &reach.cluster, errors);
-        generic(&args.generic, &mut reach, &mut manager, &mut remarks, errors);
-        let election = Election::resolve(&args.election, &gates, &mut manager, &mut remarks, errors);
+        let (mut manager, mut warnings) = controllers(&args.controllers, &gates, &reach.cluster, errors);
+        generic(&args.generic, &mut reach, &mut manager, &mut warnings, errors);
+        let election = Election::resolve(&args.election, &gates, &mut manager, &mut warnings, errors);
         logging::resolve(&args.logging, &gates, errors);
-        args.idle.errors().into_iter().chain(args.klog.errors()).for_each(|problem| errors.push(problem));
+        args.idle.errors().into_iter().chain(args.klog.errors()).for_each(|error| errors.push(error));
         Settings {
             election,
-            serving: Serving::resolve(args, &gates, &mut remarks, errors),
-            own_credentials: taken(&args.generic.use_service_account_credentials, errors).unwrap_or(false),
-            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| taken(address, errors)),
+            serving: Serving::resolve(args, &gates, &mut warnings, errors),
+            own_credentials: valid(&args.generic.use_service_account_credentials, errors).unwrap_or(false),
+            metrics_listen: args.generic.metrics_listen.as_ref().and_then(|address| valid(address, errors)),
             flags: args.effective.clone(),
             reach,
             manager,
-            remarks,
+            warnings,
         }
     }
 }
 
-/// What concerns the manager as a whole.
+/// Applies the generic flags.
 fn generic(
     args: &GenericArgs,
     reach: &mut Reach,
     manager: &mut ManagerOptions,
-    remarks: &mut Vec<String>,
+    warnings: &mut Vec<String>,
     errors: &mut ConfigErrors,
 ) {
-    let dry_run = taken(&args.dry_run, errors).unwrap_or(true);
-    remarks.extend(dry_run.then(|| DRY_RUN_REMARK.to_owned()));
-    let allow_untagged = taken(&args.allow_untagged_cloud, errors).unwrap_or(false);
-    remarks.extend(allow_untagged.then(|| UNTAGGED_REMARK.to_owned()));
+    let dry_run = valid(&args.dry_run, errors).unwrap_or(true);
+    warnings.extend(dry_run.then(|| DRY_RUN_WARNING.to_owned()));
+    let allow_untagged = valid(&args.allow_untagged_cloud, errors).unwrap_or(false);
+    warnings.extend(allow_untagged.then(|| UNTAGGED_WARNING.to_owned()));
     reach.layers.requires_cluster_id = !allow_untagged;
     reach.layers.dry_run = dry_run;
     reach.calls.dry_run = dry_run;
     manager.dry_run = dry_run;
-    manager.start_interval = taken(&args.controller_start_interval, errors).unwrap_or_default();
+    manager.start_interval = valid(&args.controller_start_interval, errors).unwrap_or_default();
 }
 
-/// The controllers, and what a person should know about the choice of them.
+/// Resolves the options of the controllers, and the warnings about them.
 fn controllers(
     args: &ControllerArgs,
     gates: &FeatureGates,
@@ -178,9 +177,9 @@ fn controllers(
             .then(|| provider_loops::Options { cluster: cluster.clone() }),
         dry_run: false,
         start_interval: Duration::ZERO,
-        patience: PATIENCE,
+        shutdown_timeout: SHUTDOWN_TIMEOUT,
     };
-    (options, [selection.remarks(), gates.remarks(), network.remarks].concat())
+    (options, [selection.warnings(), gates.warnings(), network.warnings].concat())
 }
 
 fn client_options(args: &ReachArgs, errors: &mut ConfigErrors) -> ClientOptions {
@@ -195,8 +194,8 @@ fn client_options(args: &ReachArgs, errors: &mut ConfigErrors) -> ClientOptions 
 }
 
 fn kube_api_rate(args: &ReachArgs, errors: &mut ConfigErrors) -> Option<(f64, u32)> {
-    let rate = args.kube_api_qps.as_ref().and_then(|rate| taken(rate, errors));
-    let burst = args.kube_api_burst.as_ref().and_then(|burst| taken(burst, errors));
+    let rate = args.kube_api_qps.as_ref().and_then(|rate| valid(rate, errors));
+    let burst = args.kube_api_burst.as_ref().and_then(|burst| valid(burst, errors));
     if rate.is_none() && burst.is_none() {
         return None;
     }
@@ -205,16 +204,16 @@ fn kube_api_rate(args: &ReachArgs, errors: &mut ConfigErrors) -> Option<(f64, u3
 }
 
 fn call_policy(args: &CloudCallArgs, errors: &mut ConfigErrors) -> CallPolicy {
-    let rate = args.cloud_qps.as_ref().and_then(|rate| taken(rate, errors)).filter(|rate| *rate > 0.0);
-    let burst = taken(&args.cloud_burst, errors).unwrap_or(1);
+    let rate = args.cloud_qps.as_ref().and_then(|rate| valid(rate, errors)).filter(|rate| *rate > 0.0);
+    let burst = valid(&args.cloud_burst, errors).unwrap_or(1);
     CallPolicy { rate, burst: positive(burst, "cloud-burst", errors), ..CallPolicy::default() }
 }
 
-// upstream: the words of the problems with concurrency, which people look for, and which name the flag themselves.
+// upstream: the error messages about concurrency, which users search for and which contain the flag name.
 fn node_options(args: &NodeArgs, errors: &mut ConfigErrors) -> node::Options {
     let defaults = node::Options::default();
-    let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| taken(number, errors));
-    let status = args.concurrent_node_status_updates.as_ref().and_then(|number| taken(number, errors));
+    let at_once = args.concurrent_node_syncs.as_ref().and_then(|number| valid(number, errors));
+    let status = args.concurrent_node_status_updates.as_ref().and_then(|number| valid(number, errors));
     if at_once.is_some_and(|number| number < 1) {
         errors.push(ConfigError::new("concurrent-node-syncs must be a positive number"));
     }
@@ -225,46 +224,46 @@ fn node_options(args: &NodeArgs, errors: &mut ConfigErrors) -> node::Options {
     node::Options {
         concurrency,
         status_concurrency: status.filter(|number| *number != 0).map_or(concurrency, size),
-        status_period: taken(&args.node_status_update_frequency, errors).unwrap_or(defaults.status_period),
-        refresh_labels: taken(&args.refresh_node_labels, errors).unwrap_or_default(),
+        status_period: valid(&args.node_status_update_frequency, errors).unwrap_or(defaults.status_period),
+        refresh_labels: valid(&args.refresh_node_labels, errors).unwrap_or_default(),
         addresses: AddressPolicy {
-            order: args.node_address_order.as_ref().and_then(|order| taken(order, errors)).unwrap_or_default(),
-            networks: args.node_address_cidrs.as_ref().and_then(|cidrs| taken(cidrs, errors)).unwrap_or_default(),
+            order: args.node_address_order.as_ref().and_then(|order| valid(order, errors)).unwrap_or_default(),
+            networks: args.node_address_cidrs.as_ref().and_then(|cidrs| valid(cidrs, errors)).unwrap_or_default(),
         },
     }
 }
 
 fn node_lifecycle_options(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> node_lifecycle::Options {
     let defaults = node_lifecycle::Options::default();
-    let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| taken(number, errors));
+    let at_once = args.concurrent_node_lifecycle_syncs.as_ref().and_then(|number| valid(number, errors));
     if let Some(number) = at_once.filter(|number| *number < 1) {
         errors.push(ConfigError::new(format!("concurrent-node-lifecycle-syncs must be at least 1, but got {number}")));
     }
     node_lifecycle::Options {
-        monitor_period: taken(&args.node_monitor_period, errors).unwrap_or(defaults.monitor_period),
+        monitor_period: valid(&args.node_monitor_period, errors).unwrap_or(defaults.monitor_period),
         concurrency: at_once.map_or(defaults.concurrency, size),
         policy: policy(args, errors).unwrap_or(defaults.policy),
-        delete_unclaimed: taken(&args.delete_unclaimed_nodes, errors).unwrap_or(defaults.delete_unclaimed),
+        delete_unclaimed: valid(&args.delete_unclaimed_nodes, errors).unwrap_or(defaults.delete_unclaimed),
     }
 }
 
 fn service_options(args: &ServiceArgs, cluster: &ClusterName, errors: &mut ConfigErrors) -> service::Options {
     let defaults = service::Options::default();
-    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| taken(number, errors));
-    // upstream: takes 0 and less, and then does nothing.
+    let at_once = args.concurrent_service_syncs.as_ref().and_then(|number| valid(number, errors));
+    // upstream: accepts 0 and less, and then does not sync.
     if at_once.is_some_and(|number| number < 1) {
         errors.push(ConfigError::new("concurrent-service-syncs must be a positive number"));
     }
-    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| taken(name, errors));
+    let default_cloud = args.load_balancer_default_cloud.as_ref().and_then(|name| valid(name, errors));
     service::Options {
         cluster: cluster.clone(),
         concurrency: at_once.map_or(defaults.concurrency, size),
-        nodes: taken(&args.load_balancer_nodes, errors).unwrap_or(defaults.nodes),
-        drain: taken(&args.load_balancer_drain_period, errors).unwrap_or(defaults.drain),
-        gather: taken(&args.load_balancer_node_gather_period, errors).unwrap_or(defaults.gather),
-        classes: taken(&args.load_balancer_classes, errors).unwrap_or(defaults.classes),
+        nodes: valid(&args.load_balancer_nodes, errors).unwrap_or(defaults.nodes),
+        drain: valid(&args.load_balancer_drain_period, errors).unwrap_or(defaults.drain),
+        gather: valid(&args.load_balancer_node_gather_period, errors).unwrap_or(defaults.gather),
+        classes: valid(&args.load_balancer_classes, errors).unwrap_or(defaults.classes),
         default_cloud: default_cloud.map_or(defaults.default_cloud, default_cloud_of),
-        refresh: taken(&args.load_balancer_refresh_period, errors).unwrap_or(defaults.refresh),
+        refresh: valid(&args.load_balancer_refresh_period, errors).unwrap_or(defaults.refresh),
     }
 }
 
@@ -272,13 +271,13 @@ fn default_cloud_of(name: String) -> DefaultCloud {
     if name == "none" { DefaultCloud::None } else { DefaultCloud::Named(name) }
 }
 
-/// `None` if any part of it is wrong.
+/// Resolves the deletion policy; `None` if any of its flags is invalid.
 fn policy(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> Option<Policy> {
     let defaults = Policy::default();
-    let grace = args.node_deletion_grace_period.as_ref().map(|given| taken(given, errors));
-    let confirm_after = taken(&args.node_deletion_confirm_period, errors);
-    let brake_share = taken(&args.node_deletion_max_share, errors);
-    let brake_window = taken(&args.node_deletion_window, errors);
+    let grace = args.node_deletion_grace_period.as_ref().map(|given| valid(given, errors));
+    let confirm_after = valid(&args.node_deletion_confirm_period, errors);
+    let brake_share = valid(&args.node_deletion_max_share, errors);
+    let brake_window = valid(&args.node_deletion_window, errors);
     Some(Policy {
         grace: grace.unwrap_or(Some(defaults.grace))?,
         uninitialized_grace: grace.unwrap_or(Some(defaults.uninitialized_grace))?,
@@ -288,20 +287,20 @@ fn policy(args: &NodeLifecycleArgs, errors: &mut ConfigErrors) -> Option<Policy>
     })
 }
 
-// ---- the parts of it
+// ---- values
 
-/// The value; what is wrong with it goes to `problems`.
-pub fn taken<T: Clone>(given: &Given<T>, errors: &mut ConfigErrors) -> Option<T> {
+/// Returns the value, or adds its error to `errors`.
+pub fn valid<T: Clone>(given: &Given<T>, errors: &mut ConfigErrors) -> Option<T> {
     match given {
         Ok(value) => Some(value.clone()),
-        Err(problem) => {
-            errors.push(problem.clone());
+        Err(error) => {
+            errors.push(error.clone());
             None
         }
     }
 }
 
-/// The items of a list that is separated by commas, or given in parts (FLAG-2). An empty part has none.
+/// Splits a comma-separated list flag, which may be repeated (FLAG-2). An empty occurrence has no items.
 fn list(parts: &[String]) -> Vec<String> {
     let filled = parts.iter().filter(|part| !part.is_empty());
     filled.flat_map(|part| part.split(',')).map(|item| item.trim().to_owned()).collect()
@@ -309,7 +308,7 @@ fn list(parts: &[String]) -> Vec<String> {
 
 fn positive(number: i32, flag: &str, errors: &mut ConfigErrors) -> u32 {
     if number < 1 {
-        errors.push(ConfigError::flag(flag, format!("{number} is too small; it must be at least 1")));
+        errors.push(ConfigError::flag(flag, format!("must be at least 1, but got {number}")));
     }
     u32::try_from(number).unwrap_or(1)
 }
@@ -325,7 +324,7 @@ mod tests {
     use bowline_core::service::NodeSet;
     use clap::Parser as _;
 
-    /// What these flags and a provider come to, or all that is wrong.
+    /// Resolves these flags and a provider, or returns all errors.
     fn resolve(flags: &[&str]) -> Result<Settings, Vec<String>> {
         let mut argv = vec!["bowline".to_owned(), "--cloud-provider=local".to_owned()];
         argv.extend(flags.iter().map(ToString::to_string));
@@ -336,9 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn c01_without_flags_the_defaults_hold() {
+    fn c01_without_flags_the_defaults_apply() {
         let settings = resolve(&[]).unwrap();
-        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: None }]);
+        assert_eq!(settings.reach.providers, [ProviderSpec { name: "local".to_owned(), config: None }]);
         assert_eq!(settings.reach.cluster.to_string(), "kubernetes");
         assert_eq!(
             (settings.reach.client.kubeconfig, settings.reach.client.master, settings.reach.client.rate),
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn c03_c11_exactly_the_controllers_that_are_named_run() {
+    fn c03_c11_only_the_selected_controllers_run() {
         let running = |flags: &[&str]| {
             let manager = resolve(flags).unwrap().manager;
             [manager.node.is_some(), manager.node_lifecycle.is_some(), manager.service.is_some()]
@@ -369,23 +368,23 @@ mod tests {
     }
 
     #[test]
-    fn c04_the_two_kinds_of_work_on_nodes_have_their_own_numbers() {
+    fn c04_node_syncs_and_status_updates_have_their_own_concurrency() {
         let node = resolve(&["--concurrent-node-syncs=1", "--concurrent-node-status-updates=2"]).unwrap().manager.node;
         assert_eq!(node.map(|node| (node.concurrency, node.status_concurrency)), Some((1, 2)));
     }
 
     #[test]
-    fn c13_c14_numbers_of_workers_are_told_in_upstreams_words() {
-        let wrong = |flag: &str| resolve(&[flag]).unwrap_err().concat();
+    fn c13_c14_invalid_concurrency_has_the_error_messages_of_upstream() {
+        let error_of = |flag: &str| resolve(&[flag]).unwrap_err().concat();
         for flag in ["--concurrent-node-syncs=0", "--concurrent-node-syncs=-5"] {
-            assert_eq!(wrong(flag), "concurrent-node-syncs must be a positive number", "C13");
+            assert_eq!(error_of(flag), "concurrent-node-syncs must be a positive number", "C13");
         }
         let c14 = "concurrent-node-status-updates cannot be a negative number";
-        assert_eq!(wrong("--concurrent-node-status-updates=-1"), c14, "C14");
+        assert_eq!(error_of("--concurrent-node-status-updates=-1"), c14, "C14");
     }
 
     #[test]
-    fn c18_a_provider_must_be_named() {
+    fn c18_a_provider_is_required() {
         let args = crate::cli::Cli::parse_from(["bowline", "--cloud-provider="]).manager;
         let mut errors = ConfigErrors::new();
         Settings::resolve(&args, &mut errors);
@@ -393,20 +392,20 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_about_the_manager_itself_reaches_its_place() {
+    fn generic_flags_set_their_options() {
         let settings =
             resolve(&["--use-service-account-credentials", "--controller-start-interval=3s", "--allow-untagged-cloud"]);
         let settings = settings.unwrap();
         assert!(settings.own_credentials && !settings.reach.layers.requires_cluster_id);
         assert_eq!(settings.manager.start_interval, Duration::from_secs(3));
-        assert!(settings.remarks.iter().any(|remark| remark.starts_with("--allow-untagged-cloud is deprecated")));
+        assert!(settings.warnings.iter().any(|warning| warning.starts_with("--allow-untagged-cloud is deprecated")));
         let settings = resolve(&[]).unwrap();
         assert!(!settings.own_credentials && settings.reach.layers.requires_cluster_id);
         assert_eq!(settings.manager.start_interval, Duration::ZERO);
     }
 
     #[test]
-    fn every_flag_about_services_reaches_its_place() {
+    fn service_flags_set_their_options() {
         let settings = resolve(&[
             "--cluster-name=harbour",
             "--concurrent-service-syncs=6",
@@ -426,19 +425,20 @@ mod tests {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
         assert_eq!((service.drain, service.gather, service.refresh), (Duration::ZERO, second, hour));
         assert_eq!(service.default_cloud, DefaultCloud::Named("local".to_owned()));
-        let nobody = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
-        assert_eq!(nobody.default_cloud, DefaultCloud::None);
+        let none = resolve(&["--load-balancer-default-cloud=none"]).unwrap().manager.service.unwrap();
+        assert_eq!(none.default_cloud, DefaultCloud::None);
         assert!(resolve(&["--controllers=*,-service"]).unwrap().manager.service.is_none());
     }
 
     #[test]
-    fn a_dry_run_is_said_at_the_start() {
-        let said = |flags: &[&str]| resolve(flags).unwrap().remarks.iter().any(|remark| remark.contains("dry run"));
-        assert!(said(&["--dry-run"]) && !said(&[]) && !said(&["--dry-run=false"]));
+    fn a_dry_run_is_announced_at_startup() {
+        let announced =
+            |flags: &[&str]| resolve(flags).unwrap().warnings.iter().any(|warning| warning.contains("dry run"));
+        assert!(announced(&["--dry-run"]) && !announced(&[]) && !announced(&["--dry-run=false"]));
     }
 
     #[test]
-    fn every_flag_reaches_its_place() {
+    fn flags_set_their_options() {
         let settings = resolve(&[
             "--cloud-config=local.yaml",
             "--cluster-name=harbour",
@@ -467,7 +467,10 @@ mod tests {
             "--leader-elect=false",
         ])
         .unwrap();
-        assert_eq!(settings.reach.providers, [Wanted { name: "local".to_owned(), config: Some("local.yaml".into()) }]);
+        assert_eq!(
+            settings.reach.providers,
+            [ProviderSpec { name: "local".to_owned(), config: Some("local.yaml".into()) }]
+        );
         assert_eq!(settings.reach.cluster.to_string(), "harbour");
         assert_eq!(settings.reach.client.kubeconfig, Some("kc".into()));
         assert_eq!(settings.reach.client.master.as_deref(), Some("https://10.0.0.1:6443"));
@@ -495,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn c04_zero_status_workers_mean_as_many_as_the_others() {
+    fn c04_zero_status_updates_means_the_concurrency_of_node_syncs() {
         let cases: [(&str, &[&str], (usize, usize)); 4] = [
             ("C4", &["--concurrent-node-syncs=1", "--concurrent-node-status-updates=2"], (1, 2)),
             ("0", &["--concurrent-node-syncs=3", "--concurrent-node-status-updates=0"], (3, 3)),
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_to_the_api_server_is_limited_only_when_asked() {
+    fn requests_to_the_api_server_are_rate_limited_only_on_request() {
         type Rate = Option<(f64, u32)>;
         let cases: [(&[&str], Rate); 5] = [
             (&[], None),
@@ -524,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_value_is_told_in_the_words_that_people_look_for() {
+    fn invalid_values_have_searchable_error_messages() {
         let cases = [
             ("C13", "--concurrent-node-syncs=0", "concurrent-node-syncs must be a positive number"),
             ("C13", "--concurrent-node-syncs=-5", "concurrent-node-syncs must be a positive number"),
@@ -545,39 +548,39 @@ mod tests {
             ),
             ("SVC-4", "--concurrent-service-syncs=0", "concurrent-service-syncs must be a positive number"),
             ("", "--load-balancer-nodes=some", "expected initialized or all"),
-            ("", "--load-balancer-default-cloud=", "it is empty"),
+            ("", "--load-balancer-default-cloud=", "must not be empty"),
             ("", "--dry-run=perhaps", "expected true or false"),
             ("C18", "--cloud-provider=", "--cloud-provider cannot be empty"),
             ("C9", "--controllers=red-controller", "\"red-controller\" is not in the list of known controllers"),
             (
                 "",
                 "--concurrent-node-syncs=many",
-                "--concurrent-node-syncs: \"many\" is not right: expected a whole number",
+                "--concurrent-node-syncs: invalid value \"many\": expected a whole number",
             ),
-            ("", "--node-monitor-period=1d", "there is no unit \"d\"; write 24h"),
+            ("", "--node-monitor-period=1d", "unknown unit \"d\"; write 24h"),
             ("", "--node-monitor-period=-1s", "must not be negative"),
-            ("", "--node-monitor-period=0", "it must be longer than 0"),
-            ("", "--node-status-update-frequency=0s", "it must be longer than 0"),
+            ("", "--node-monitor-period=0", "must be greater than 0"),
+            ("", "--node-status-update-frequency=0s", "must be greater than 0"),
             ("", "--node-deletion-max-share=34", "from 0 to 1"),
             ("", "--leader-elect=maybe", "expected true or false"),
-            ("", "--kube-api-burst=0", "--kube-api-burst: 0 is too small"),
-            ("", "--cloud-burst=-1", "--cloud-burst: -1 is too small"),
+            ("", "--kube-api-burst=0", "--kube-api-burst: must be at least 1, but got 0"),
+            ("", "--cloud-burst=-1", "--cloud-burst: must be at least 1, but got -1"),
             ("", "--cloud-qps=NaN", "expected a number"),
-            ("", "--cluster-name=", "it is empty"),
-            ("", "--metrics-listen=0.0.0.0:80", "only addresses of this machine"),
+            ("", "--cluster-name=", "must not be empty"),
+            ("", "--metrics-listen=0.0.0.0:80", "expected a loopback address"),
         ];
-        for (case, flag, says) in cases {
-            // The provider of `resolve` would hide that there is none.
+        for (case, flag, expected) in cases {
+            // `resolve` would add a provider.
             let args = ["bowline", flag].into_iter().chain((case != "C18").then_some("--cloud-provider=local"));
             let mut errors = ConfigErrors::new();
             Settings::resolve(&crate::cli::Cli::parse_from(args).manager, &mut errors);
             assert_eq!(errors.iter().count(), 1, "{flag}: {errors}");
-            assert!(errors.to_string().contains(says), "{flag} should say {says:?}: {errors}");
+            assert!(errors.to_string().contains(expected), "{flag} should say {expected:?}: {errors}");
         }
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let flags =
             ["--node-monitor-period=1d", "--concurrent-node-syncs=0", "--controllers=sail", "--cloud-config=harbour=x"];
         let errors = resolve(&flags).unwrap_err();
@@ -585,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_flag_counts_and_lists_grow() {
+    fn the_last_value_of_a_flag_wins_and_lists_accumulate() {
         let settings =
             resolve(&["--cluster-name=a", "--cluster-name=b", "--controllers=cloud-node", "--controllers=-service"]);
         let settings = settings.unwrap();

@@ -1,10 +1,10 @@
-//! Addresses of networks.
+//! Network addresses.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// All addresses from `start` to `end`; none if they are of different families.
+/// All addresses from `start` to `end`; empty if they have different IP families.
 pub fn range(start: IpAddr, end: IpAddr) -> Box<dyn Iterator<Item = IpAddr>> {
     match (start, end) {
         (IpAddr::V4(start), IpAddr::V4(end)) => {
@@ -17,7 +17,7 @@ pub fn range(start: IpAddr, end: IpAddr) -> Box<dyn Iterator<Item = IpAddr>> {
     }
 }
 
-/// The first and the last address that a host can have in a network: not its own, and not the broadcast address.
+/// First and last host address of a network, without the network address and the broadcast address.
 pub fn hosts(net: IpNet) -> Option<(IpAddr, IpAddr)> {
     let first = range(net.network(), net.broadcast()).nth(1)?;
     let last = match net.broadcast() {

@@ -1,11 +1,11 @@
-//! Time and identifiers, both repeatable.
+//! Reproducible time and identifiers.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tokio's time as a date: a test that advances it advances the dates, too.
+/// Wall clock that follows tokio's time: a test that advances tokio's time advances the dates, too.
 #[derive(Debug, Clone)]
 pub struct Clock {
     began: Instant,
@@ -19,32 +19,32 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Starts at the present date.
+    /// Starts at the current date.
     pub fn new() -> Clock {
         Clock { began: Instant::now(), date: Timestamp::now() }
     }
 
-    /// The date after this long from now.
+    /// Date after this duration from now.
     pub fn date_in(&self, ahead: Duration) -> Timestamp {
         let passed = self.began.elapsed().saturating_add(ahead);
         let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
         self.date.saturating_add(passed).unwrap_or(Timestamp::MAX)
     }
 
-    /// The present date in this format of `strftime`.
+    /// Current date in this `strftime` format.
     pub fn format(&self, format: &str) -> String {
         self.date_in(Duration::ZERO).strftime(format).to_string()
     }
 }
 
-/// Identifiers that look as if they were drawn at random, and are the same in every run.
+/// Generator of identifiers that look random and are the same in every run.
 #[derive(Debug, Clone, Default)]
 pub struct Ids {
     last: u64,
 }
 
 impl Ids {
-    /// The next one, as a UUID.
+    /// Next ID, as a UUID.
     pub fn uuid(&mut self) -> String {
         let (high, low) = (self.draw(), self.draw());
         let low_parts = (low >> 48, low & 0xffff_ffff_ffff);
@@ -58,24 +58,24 @@ impl Ids {
         )
     }
 
-    /// The next one, as a UUID without dashes.
+    /// Next ID, as a UUID without dashes.
     pub fn hex(&mut self) -> String {
         self.uuid().replace('-', "")
     }
 
-    /// The one that an object of this name has in every cloud, without dashes.
+    /// ID derived from this name, the same in every cloud, as a UUID without dashes.
     pub fn of(name: &str) -> String {
         let seed = name.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte));
         Ids { last: seed }.hex()
     }
 
-    /// The next MAC address.
+    /// Next MAC address.
     pub fn mac(&mut self) -> String {
         let [.., a, b, c] = self.draw().to_be_bytes();
         format!("fa:16:3e:{a:02x}:{b:02x}:{c:02x}")
     }
 
-    /// A counter, mixed (SplitMix64): the order of IDs says nothing about the order of their making.
+    /// Next pseudo-random number (SplitMix64), so that sorting by ID does not sort by creation.
     fn draw(&mut self) -> u64 {
         self.last = self.last.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.last;

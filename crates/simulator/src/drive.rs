@@ -1,7 +1,7 @@
-//! Drivers: what a manager does with a provider, without a manager.
+//! Drivers that act as the manager does.
 //!
-//! [`Driver`] does with a load balancer what the service controller does: observe, plan, apply each step, and observe again
-//! until there is nothing left to do. [`Simulator::crashing`] ends the manager after a number of calls.
+//! [`Driver`] syncs a load balancer as the service controller does: it observes, plans, applies each step, and observes again until
+//! the plan is empty. [`Simulator::crashing`] simulates a crash of the manager after a number of calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaq
 use crate::service::Service;
 use crate::simulator::Simulator;
 
-/// How often a load balancer that the cloud works on is looked at before a driver gives up.
+/// Maximum number of attempts while an operation is in progress.
 const ATTEMPTS: usize = 400;
 
-/// A load balancer as it should be. A plain [`DesiredLoadBalancer`] is one that keeps no annotations.
+/// Desired state of a load balancer. A plain [`DesiredLoadBalancer`] discards annotations.
 pub trait Desired {
-    /// The desired state.
+    /// Current desired state.
     fn desired(&self) -> DesiredLoadBalancer;
     /// Records annotations on the Service, as the controller does.
     fn annotate(&mut self, annotations: BTreeMap<String, String>);
@@ -33,21 +33,21 @@ impl Desired for DesiredLoadBalancer {
     fn annotate(&mut self, _: BTreeMap<String, String>) {}
 }
 
-/// What a driver does when a call fails: `Ok` tries again, an error ends it.
+/// Reaction of a driver to an error: after `Ok` it retries, an error ends it.
 #[async_trait]
 pub trait Pause: Send + Sync {
     /// Waits, or returns the error.
     async fn pause(&self, error: Error) -> Result<()>;
 
-    /// Called when a plan was applied and the next one is the same: the cloud does not show the changes yet.
+    /// Called when the plan is the same as the one just applied: the cloud does not show the changes yet.
     async fn pause_unchanged(&self) {}
 }
 
-/// Waits while the cloud is at work, as long as the error advises. Every other error ends the driver.
-pub struct AsAdvised;
+/// Waits for the advised delay while an operation is in progress. Every other error ends the driver.
+pub struct RetryAdvice;
 
 #[async_trait]
-impl Pause for AsAdvised {
+impl Pause for RetryAdvice {
     async fn pause(&self, error: Error) -> Result<()> {
         match (error.kind(), error.retry_advice()) {
             (ErrorKind::InProgress, Retry::After(pause)) => {
@@ -59,7 +59,7 @@ impl Pause for AsAdvised {
     }
 }
 
-/// Drives the load balancers of a provider.
+/// Driver for the load balancers of a provider.
 pub struct Driver<'a> {
     load_balancers: &'a dyn LoadBalancers,
     pause: &'a dyn Pause,
@@ -68,49 +68,49 @@ pub struct Driver<'a> {
     rounds: usize,
 }
 
-/// A load balancer for which there is nothing left to do.
+/// Result of a sync.
 #[derive(Debug, Clone)]
 pub struct Settled {
-    /// Its state; `None` if there is none.
+    /// State of the load balancer; `None` if there is none.
     pub state: Option<LoadBalancerState>,
-    /// The reasons of all notices on the way, sorted.
+    /// Reasons of all warnings, sorted.
     pub warnings: Vec<String>,
 }
 
 impl<'a> Driver<'a> {
-    /// With at most six plans for one change.
+    /// Driver with a limit of six plans for one change.
     pub fn new(load_balancers: &'a dyn LoadBalancers) -> Driver<'a> {
         Driver {
             load_balancers,
-            pause: &AsAdvised,
+            pause: &RetryAdvice,
             operations: Operations::default(),
             outcome_unknown: Arc::default(),
             rounds: 6,
         }
     }
 
-    /// Shares what is known of creations without an answer with other drivers of the same process.
-    pub fn remembering(self, outcome_unknown: &Arc<PendingCreates>) -> Driver<'a> {
+    /// Shares the record of creations with unknown outcome with other drivers of the same process.
+    pub fn with_pending_creates(self, outcome_unknown: &Arc<PendingCreates>) -> Driver<'a> {
         Driver { outcome_unknown: Arc::clone(outcome_unknown), ..self }
     }
 
-    /// Waits in another way.
-    pub fn pausing(self, pause: &'a dyn Pause) -> Driver<'a> {
+    /// Sets the reaction to errors.
+    pub fn with_pause(self, pause: &'a dyn Pause) -> Driver<'a> {
         Driver { pause, ..self }
     }
 
-    /// With at most this many plans for one change.
-    pub fn planning(self, rounds: usize) -> Driver<'a> {
+    /// Sets the maximum number of plans for one change.
+    pub fn with_max_plans(self, rounds: usize) -> Driver<'a> {
         Driver { rounds, ..self }
     }
 
     /// Observes one load balancer.
     pub async fn observe(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>> {
         let mut answers = self.load_balancers.observe(std::slice::from_ref(desired)).await;
-        answers.pop().unwrap_or_else(|| Err(endless("observe", "no answer to one wish")))
+        answers.pop().unwrap_or_else(|| Err(gave_up("observe", "no state for the desired load balancer")))
     }
 
-    /// Observes and plans, until the cloud is at rest. Annotations of the observed state are recorded.
+    /// Observes and plans, and retries while an operation is in progress. Records the annotations of the observed state.
     pub async fn plan(&self, desired: &mut impl Desired) -> Result<(Option<LoadBalancerState>, Plan)> {
         for _ in 0..ATTEMPTS {
             let state = self.observe(&desired.desired()).await?;
@@ -124,10 +124,10 @@ impl<'a> Driver<'a> {
                 Err(error) => self.pause.pause(error).await?,
             }
         }
-        Err(endless("plan", "there is never a plan"))
+        Err(gave_up("plan", "the operation in progress never ends"))
     }
 
-    /// Applies one step, again while the cloud is at work. Does not wait for an operation that it starts.
+    /// Applies one step, and retries while an operation is in progress. Does not wait for an operation that it starts.
     pub async fn apply(&self, desired: &mut impl Desired, step: &Step) -> Result<Applied> {
         self.apply_polled(desired, step, None).await
     }
@@ -136,23 +136,23 @@ impl<'a> Driver<'a> {
         let key = desired.desired().key;
         for attempt in 0..ATTEMPTS {
             let polled = polled.filter(|_| attempt == 0);
-            // While an earlier attempt is open, only an observation helps.
+            // While the outcome of an earlier attempt is unknown, only an observation helps.
             let attempt = self.outcome_unknown.begin(&key, step)?;
             let applied = attempt.ended(self.load_balancers.apply(&key, step, polled).await);
             match self.operations.paced(&key, applied) {
                 Err(error) if error.kind() == ErrorKind::InProgress => self.pause.pause(error).await?,
                 applied => {
-                    if let Ok(Applied::Noted(annotations)) = &applied {
+                    if let Ok(Applied::Annotated(annotations)) = &applied {
                         desired.annotate(annotations.clone());
                     }
                     return applied;
                 }
             }
         }
-        Err(endless("apply", &format!("never done: {step}")))
+        Err(gave_up("apply", &format!("the step never succeeds: {step}")))
     }
 
-    /// Polls an operation until it has ended.
+    /// Polls an operation until it ends.
     pub async fn poll(&self, key: &LoadBalancerKey, operation: &Operation) -> Result<Opaque> {
         for _ in 0..ATTEMPTS {
             match self.load_balancers.poll(key, operation).await? {
@@ -163,19 +163,19 @@ impl<'a> Driver<'a> {
                 Progress::Running => self.pause.pause(self.operations.running(key, operation, "poll")).await?,
             }
         }
-        Err(endless("poll", &format!("never ended: {}", operation.what)))
+        Err(gave_up("poll", &format!("the operation never ends: {}", operation.description)))
     }
 
-    /// Applies the steps of a plan; those that were left out. Fails with the plan's first problem.
+    /// Applies the steps of a plan, and returns the best-effort steps that failed. Fails with the plan's first error.
     pub async fn apply_all(&self, desired: &mut impl Desired, plan: &Plan) -> Result<Vec<Step>> {
-        let (mut left_out, mut pending): (Vec<Step>, Vec<Operation>) = Default::default();
+        let (mut skipped, mut pending): (Vec<Step>, Vec<Operation>) = Default::default();
         for step in &plan.steps {
             let mut polled = None;
             for operation in pending.extract_if(.., |_| !step.independent) {
                 polled = Some(self.poll(&desired.desired().key, &operation).await?);
             }
             match self.apply_polled(desired, step, polled.as_ref()).await {
-                Err(error) if error.leaves_out(step) => left_out.push(step.clone()),
+                Err(error) if error.allows_skipping(step) => skipped.push(step.clone()),
                 applied => {
                     if let Applied::Started(started) = applied? {
                         pending.retain(|earlier| started.id != earlier.id);
@@ -188,26 +188,26 @@ impl<'a> Driver<'a> {
             self.poll(&desired.desired().key, operation).await?;
         }
         match plan.errors.first() {
-            Some(problem) => Err(problem.clone().into()),
-            None => Ok(left_out),
+            Some(error) => Err(error.clone().into()),
+            None => Ok(skipped),
         }
     }
 
-    /// Does all that a manager does until the load balancer is as desired.
+    /// Syncs until the plan is empty.
     pub async fn settle(&self, desired: &mut impl Desired) -> Result<Settled> {
-        let (mut warnings, mut left_out, mut last, mut rounds) = (Vec::new(), Vec::new(), Plan::default(), 0);
+        let (mut warnings, mut skipped, mut last, mut rounds) = (Vec::new(), Vec::new(), Plan::default(), 0);
         while rounds < self.rounds {
             let (state, mut plan) = self.plan(desired).await?;
             warnings.extend(plan.warnings.iter().map(|warning| warning.reason.clone()));
-            plan.steps.retain(|step| !left_out.contains(step));
+            plan.steps.retain(|step| !skipped.contains(step));
             if plan.is_empty() {
-                warnings.extend(left_out.into_iter().filter_map(|step| step.dispensable));
+                warnings.extend(skipped.into_iter().filter_map(|step| step.best_effort));
                 warnings.sort();
                 warnings.dedup();
                 return Ok(Settled { state, warnings });
             }
             match self.apply_all(desired, &plan).await {
-                Ok(steps) => left_out.extend(steps),
+                Ok(steps) => skipped.extend(steps),
                 Err(error) if error.is_outcome_unknown() && error.kind() == ErrorKind::InProgress => {
                     self.pause.pause(error).await?;
                     continue;
@@ -220,17 +220,17 @@ impl<'a> Driver<'a> {
             (last, rounds) = (plan, rounds + 1);
         }
         let (_, plan) = self.plan(desired).await?;
-        Err(endless("settle", &format!("after {} plans there is still something to do: {plan}", self.rounds)))
+        Err(gave_up("settle", &format!("the plan is not empty after {} syncs: {plan}", self.rounds)))
     }
 }
 
-fn endless(operation: &'static str, message: &str) -> Error {
+fn gave_up(operation: &'static str, message: &str) -> Error {
     Error::new(ErrorKind::Unexpected, operation, message.to_owned())
 }
 
 impl<S: Service> Simulator<S> {
-    /// Runs `work` and crashes it after this many calls; all faults are taken back afterwards. Returns whether it crashed.
-    /// A test goes on with 1, 2, 3, … calls until it did not.
+    /// Runs `work`, crashes it after this many calls, and then removes all faults. Returns the result and whether it crashed. A test
+    /// calls this with 1, 2, 3, … until it did not crash.
     pub async fn crashing<T>(&self, calls: u64, work: impl Future<Output = T>) -> (T, bool) {
         let before = self.all_calls().len() as u64;
         self.crash_after(calls);

@@ -1,4 +1,4 @@
-//! Faults that a test injects.
+//! Fault injection.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::service::Operation;
 
-/// A fault, the calls that it applies to, and how many times.
+/// A fault, the calls that it applies to, and how many times it applies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultSpec {
     fault: Fault,
@@ -20,63 +20,63 @@ pub struct FaultSpec {
 /// A fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// It takes this much longer.
+    /// Delays the call.
     Slow(Duration),
-    /// This status with this body, and nothing is done.
+    /// Answers with this status and body, without executing the call.
     Answer(u16, String),
-    /// 429, with this in Retry-After if given.
+    /// Answers with 429 and this `Retry-After`, if any, without executing the call.
     Throttled(Option<Duration>),
-    /// The connection breaks before anything is done.
+    /// Breaks the connection, without executing the call.
     Lost,
-    /// It is done, and the connection breaks before the answer.
+    /// Executes the call and breaks the connection before the response.
     AnswerLost,
-    /// It is done, and the answer makes no sense.
+    /// Executes the call and answers with a body that cannot be parsed.
     Garbled,
-    /// Lists are empty, and the answer about a single object is `{}`.
+    /// Answers with empty lists, and with `{}` for a single object.
     Empty,
-    /// There is never a response.
+    /// Never responds.
     Hanging,
 }
 
 impl FaultSpec {
-    /// This fault, for all calls, for ever.
+    /// Applies the fault to all calls, for ever.
     pub fn always(fault: Fault) -> FaultSpec {
         FaultSpec { fault, part: None, method: None, template: None, after: 0, times: None }
     }
 
-    /// For one service of the cloud only, by the name in [`Operation::part`].
+    /// Limits the fault to one service of the cloud, by the name in [`Operation::part`].
     pub fn of(mut self, part: impl Into<&'static str>) -> FaultSpec {
         self.part = Some(part.into());
         self
     }
 
-    /// For one kind of call only: the method, and its [`Operation::template`], as in `pools/{id}/members`.
+    /// Limits the fault to one kind of call: the method, and its [`Operation::template`], as in `pools/{id}/members`.
     pub fn on(mut self, method: Method, template: &str) -> FaultSpec {
         (self.method, self.template) = (Some(method), Some(template.to_owned()));
         self
     }
 
-    /// Only after this many such calls.
+    /// Skips this many matching calls.
     pub fn after(mut self, calls: u64) -> FaultSpec {
         self.after = calls;
         self
     }
 
-    /// This many times at most.
+    /// Applies the fault at most this many times.
     pub fn times(mut self, times: u64) -> FaultSpec {
         self.times = Some(times);
         self
     }
 
-    fn is_about(&self, method: &Method, operation: &Operation) -> bool {
+    fn matches(&self, method: &Method, operation: &Operation) -> bool {
         self.times != Some(0)
             && self.part.is_none_or(|part| part == operation.part)
             && self.method.as_ref().is_none_or(|wanted| wanted == method)
             && self.template.as_ref().is_none_or(|wanted| *wanted == operation.template)
     }
 
-    /// Whether it strikes this call; it counts those that it lets pass, and those that it strikes.
-    fn strikes(&mut self) -> bool {
+    /// Whether the fault applies to this matching call. Counts skipped calls and applications.
+    fn applies(&mut self) -> bool {
         if self.after > 0 {
             self.after -= 1;
             return false;
@@ -86,18 +86,18 @@ impl FaultSpec {
     }
 }
 
-/// All faults in force, oldest first.
+/// Active faults, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     injected: Vec<(u64, FaultSpec)>,
     last: u64,
 }
 
-/// What becomes of one call.
+/// Effect of all faults on one call.
 #[derive(Debug, Default)]
-pub(crate) struct Mishap {
+pub(crate) struct FaultEffect {
     pub(crate) delay: Duration,
-    pub(crate) ending: Option<Fault>,
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Faults {
@@ -115,20 +115,20 @@ impl Faults {
         self.injected.clear();
     }
 
-    /// What becomes of this call: delays add up, and the oldest fault that ends it wins.
-    pub(crate) fn strike(&mut self, method: &Method, operation: &Operation) -> Mishap {
-        let mut mishap = Mishap::default();
+    /// Effect on this call: delays add up, and of the other faults the oldest wins.
+    pub(crate) fn apply(&mut self, method: &Method, operation: &Operation) -> FaultEffect {
+        let mut effect = FaultEffect::default();
         for (_, spec) in &mut self.injected {
-            // Each counts the calls that it lets pass, whatever the others make of them.
-            if !spec.is_about(method, operation) || mishap.ending.is_some() && spec.after == 0 || !spec.strikes() {
+            // Each fault counts the calls that it skips, also if another fault applies to them.
+            if !spec.matches(method, operation) || effect.fault.is_some() && spec.after == 0 || !spec.applies() {
                 continue;
             }
             match &spec.fault {
-                Fault::Slow(delay) => mishap.delay = mishap.delay.saturating_add(*delay),
-                fault => mishap.ending = mishap.ending.or_else(|| Some(fault.clone())),
+                Fault::Slow(delay) => effect.delay = effect.delay.saturating_add(*delay),
+                fault => effect.fault = effect.fault.or_else(|| Some(fault.clone())),
             }
         }
         self.injected.retain(|(_, spec)| spec.times != Some(0));
-        mishap
+        effect
     }
 }

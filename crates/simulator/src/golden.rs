@@ -1,9 +1,9 @@
 //! Golden journals: the calls of a test, compared with a committed file.
 //!
 //! A [`Golden`] belongs to one cloud of one test and compares when it is dropped. The file has a section for each cloud of each
-//! test: all writes in order, with path, headers and body, and how often each kind of read was made. IDs are numbered in the
-//! order in which they appear, so that a section does not depend on how the cloud makes them. `BOWLINE_WRITE_JOURNALS=1`
-//! rewrites the sections of all tests that run.
+//! test: all writes in order, with path, headers and body, and the number of reads of each kind. IDs are replaced by numbers in
+//! order of appearance, so that a section does not depend on how the cloud generates them. `BOWLINE_WRITE_JOURNALS=1` rewrites the
+//! sections of all tests that run.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ use serde_json::Value;
 use crate::journal::Entry;
 use crate::service::Operation;
 
-/// Rewrites the files instead of comparing with them.
+/// Environment variable that rewrites the files instead of comparing with them.
 const REWRITE: &str = "BOWLINE_WRITE_JOURNALS";
 
-/// Headers that say nothing about the call.
+/// Headers that are left out, because every call has them.
 const USUAL_HEADERS: [&str; 6] = ["accept", "connection", "content-length", "content-type", "host", "user-agent"];
 
-/// How much of a journal is the same in every run of a test.
+/// Part of a journal that is the same in every run of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// All of it: the order of writes and the number of reads.
+    /// Everything: all writes in order, and the number of reads.
     Exact,
     /// Only the kinds of writes, because order, number and contents depend on time: method, path without IDs, and the fields of the
     /// object that is sent.
@@ -41,11 +41,11 @@ pub struct Golden {
 }
 
 thread_local! {
-    /// How many clouds each test on this thread has had.
+    /// Number of clouds that each test on this thread has created.
     static CLOUDS: RefCell<BTreeMap<String, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// One test at a time rewrites a file.
+/// Serializes tests that rewrite a file.
 static WRITING: Mutex<()> = Mutex::new(());
 
 impl Golden {
@@ -63,25 +63,28 @@ impl Golden {
 
     fn check(&self) {
         let entries = (self.calls)();
-        let made = match self.detail {
+        let actual = match self.detail {
             Detail::Exact => exact(&entries),
             Detail::Kinds => kinds(&entries),
         };
         if std::env::var_os(REWRITE).is_some() {
-            return self.rewrite(made);
+            return self.rewrite(actual);
         }
         let (file, (test, number)) = (self.file.display(), &self.section);
         let expected = sections(&self.file).remove(&self.section);
         assert!(expected.is_some(), "{file} has no section {test} {number}; {REWRITE}=1 writes it");
         let expected = expected.unwrap_or_default();
-        let difference = difference(&expected, &made);
-        assert!(expected == made, "{file}: the calls of {test} {number} differ (- expected, + made):\n{difference}");
+        let difference = difference(&expected, &actual);
+        assert!(
+            expected == actual,
+            "{file}: the calls of {test} {number} differ (- expected, + actual):\n{difference}"
+        );
     }
 
-    fn rewrite(&self, made: Vec<String>) {
+    fn rewrite(&self, actual: Vec<String>) {
         let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sections = sections(&self.file);
-        sections.insert(self.section.clone(), made);
+        sections.insert(self.section.clone(), actual);
         assert!(std::fs::write(&self.file, text(&sections)).is_ok(), "cannot write {}", self.file.display());
     }
 }
@@ -94,10 +97,10 @@ impl Drop for Golden {
     }
 }
 
-/// The lines of each section, by test and number.
+/// Lines of each section, by test and number.
 type Sections = BTreeMap<(String, usize), Vec<String>>;
 
-/// The sections of a file; none if there is no such file.
+/// Sections of a file; empty if the file does not exist.
 fn sections(file: &Path) -> Sections {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let mut sections = Sections::new();
@@ -116,8 +119,8 @@ fn sections(file: &Path) -> Sections {
     sections
 }
 
-/// The file with these sections. A line that the section before has is written as its index there: a test that crashes at
-/// every call has a hundred sections which are nearly the same.
+/// File with these sections. A line that the previous section has is written as its index there: a test that crashes at every call
+/// has a hundred nearly equal sections.
 fn text(sections: &Sections) -> String {
     let mut text = String::new();
     let mut before: &[String] = &[];
@@ -134,7 +137,7 @@ fn text(sections: &Sections) -> String {
     text
 }
 
-/// All writes in order, then the reads with their number.
+/// All writes in order, then the number of reads of each kind.
 fn exact(entries: &[Entry]) -> Vec<String> {
     let mut ids = Vec::new();
     let writes = entries.iter().filter(|entry| entry.is_write).map(|entry| numbered(&write(entry), &mut ids));
@@ -147,7 +150,7 @@ fn exact(entries: &[Entry]) -> Vec<String> {
     lines
 }
 
-/// Each kind of write once, in alphabetical order.
+/// Each kind of write once, sorted.
 fn kinds(entries: &[Entry]) -> Vec<String> {
     let writes = entries.iter().filter(|entry| entry.is_write);
     let mut lines: Vec<String> = writes.map(kind).collect();
@@ -191,7 +194,7 @@ fn read(entry: &Entry) -> String {
     format!("{} {}{query}", entry.method, Operation::place(entry.part, &entry.template))
 }
 
-/// The same value, with the keys of all objects in alphabetical order.
+/// Serializes a value with sorted object keys.
 fn sorted(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -205,7 +208,7 @@ fn sorted(value: &Value) -> String {
     }
 }
 
-/// With `#1` in place of the first UUID that appears in a section, `#2` in place of the second.
+/// Replaces the first UUID that appears in a section by `#1`, the second by `#2`, and so on.
 fn numbered(line: &str, ids: &mut Vec<String>) -> String {
     let (mut shown, mut rest) = (String::new(), line);
     while let Some(at) = rest.char_indices().map(|(at, _)| at).find(|at| is_uuid(rest.get(*at..at + 36))) {
@@ -229,12 +232,12 @@ fn is_uuid(text: Option<&str>) -> bool {
     })
 }
 
-/// The lines that only one of them has, where they stand, as `diff` shows them.
-fn difference(expected: &[String], made: &[String]) -> String {
-    let same = expected.iter().zip(made).take_while(|(one, other)| one == other).count();
-    let (expected, made) = (&expected[same..], &made[same..]);
-    let tail = expected.iter().rev().zip(made.iter().rev()).take_while(|(one, other)| one == other).count();
+/// Lines between the common head and the common tail, as `diff` shows them.
+fn difference(expected: &[String], actual: &[String]) -> String {
+    let same = expected.iter().zip(actual).take_while(|(one, other)| one == other).count();
+    let (expected, actual) = (&expected[same..], &actual[same..]);
+    let tail = expected.iter().rev().zip(actual.iter().rev()).take_while(|(one, other)| one == other).count();
     let gone = expected[..expected.len() - tail].iter().map(|line| format!("- {line}\n"));
-    let new = made[..made.len() - tail].iter().map(|line| format!("+ {line}\n"));
+    let new = actual[..actual.len() - tail].iter().map(|line| format!("+ {line}\n"));
     format!("  after {same} equal lines\n{}", gone.chain(new).collect::<String>())
 }

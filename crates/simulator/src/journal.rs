@@ -1,4 +1,4 @@
-//! The calls that were made to a cloud.
+//! Journal of the calls to a cloud.
 
 use std::collections::BTreeMap;
 
@@ -8,43 +8,43 @@ use serde_json::Value;
 use crate::service::Operation;
 use crate::wire::Call;
 
-/// A call as it was made.
+/// A recorded call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The service that it was made to, where a cloud has several.
+    /// Service that was called, if the cloud has several.
     pub part: &'static str,
-    /// The method.
+    /// HTTP method.
     pub method: Method,
-    /// The kind of call: the path with `{id}` for IDs, or the name of the operation.
+    /// Kind of call: the path with `{id}` for IDs, or the name of the operation.
     pub template: String,
-    /// The same with the IDs in it.
+    /// Path with the IDs.
     pub path: String,
-    /// The query, decoded.
+    /// Decoded query parameters.
     pub query: Vec<(String, String)>,
-    /// The body; text if it is not JSON, `Null` if there is none.
+    /// Body: text if it is not JSON, `Null` if there is none.
     pub body: Value,
-    /// The headers, without credentials.
+    /// Headers without credentials.
     pub headers: Vec<(String, String)>,
-    /// The status of the answer; `None` if there was none.
+    /// Status of the response; `None` if there was none.
     pub status: Option<u16>,
-    /// It changes something, or would.
+    /// Whether it is a write.
     pub is_write: bool,
 }
 
-/// Headers that prove who calls.
+/// Headers with credentials.
 const SECRET: [&str; 2] = ["authorization", "x-auth-token"];
 
-/// The calls so far.
+/// All calls so far.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     entries: Vec<Entry>,
-    /// How many of them are forgotten.
+    /// Number of entries before the last [`forget`](Journal::forget).
     forgotten: usize,
 }
 
 impl Journal {
     /// Records a call and returns its number.
-    pub(crate) fn note(&mut self, call: &Call, operation: Operation) -> usize {
+    pub(crate) fn record(&mut self, call: &Call, operation: Operation) -> usize {
         let headers = call.headers.iter().filter(|(name, _)| !SECRET.contains(&name.as_str()));
         let headers = headers.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
         let Operation { part, template, path, is_write } = operation;
@@ -69,7 +69,7 @@ impl Journal {
         }
     }
 
-    /// All since the last [`forget`](Journal::forget).
+    /// Entries since the last [`forget`](Journal::forget).
     pub(crate) fn entries(&self) -> &[Entry] {
         self.entries.get(self.forgotten..).unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl Journal {
         self.forgotten = self.entries.len();
     }
 
-    /// How often each kind of call was made: `GET ports`, `PUT pools/{id}/members`.
+    /// Number of calls of each kind: `GET ports`, `PUT pools/{id}/members`.
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.entries() {

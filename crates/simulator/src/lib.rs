@@ -1,6 +1,6 @@
-//! A harness for simulators of clouds.
+//! Harness for cloud simulators.
 //!
-//! A simulator of a cloud is a [`Service`]: a state, and a function that answers one request. The harness does the rest:
+//! A simulator implements [`Service`]: a state, and a function that answers one request. The harness does the rest:
 //!
 //! ```text
 //!  Request ──► Simulator::answer ──► journal, faults, latency ──► Service::answer(&Call) ──► Reply ──► Response
@@ -9,17 +9,17 @@
 //!     └─ over HTTP: Simulator::serve
 //! ```
 //!
-//! | part | for |
+//! | part | purpose |
 //! |---|---|
-//! | [`Records`], [`Page`], [`listing`] | objects as they look on the wire, lists, filters, pages |
+//! | [`Records`], [`Page`], [`listing`] | objects in their wire format, lists, filters, pages |
 //! | [`Clock`], [`Ids`] | tokio's time as a date, IDs that are the same in every run |
-//! | [`Work`], [`Jobs`] | changes that are accepted at once and done later |
-//! | [`FaultSpec`] | errors, throttling, delays, lost answers, empty and stale lists |
-//! | [`Entry`], [`Golden`] | the journal of calls, compared with a committed file |
-//! | [`replay`] | answers compared with recordings of the real cloud |
-//! | [`drive`] | what a manager does with load balancers, and crashes at every call |
+//! | [`Work`], [`Jobs`] | changes that the cloud accepts at once and completes later |
+//! | [`FaultSpec`] | errors, throttling, delays, lost responses, empty and stale lists |
+//! | [`Entry`], [`Golden`] | journal of calls, compared with a committed file |
+//! | [`replay`] | comparison with recordings of the real cloud |
+//! | [`drive`] | a driver for load balancers that acts as the manager does, and crashes at every call |
 //!
-//! A cloud that has servers:
+//! A cloud with servers:
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Lists: filters by a field, and pages that go on after a record.
+//! Lists: filters by field, and pages with a marker.
 
 use serde_json::Value;
 
@@ -7,16 +7,16 @@ use crate::records::{Fields, Record};
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// The records on it.
+    /// Records on the page.
     pub records: Vec<Record>,
-    /// Whether it has as many as the limit allows.
+    /// Whether the page has as many records as the limit allows.
     pub is_full: bool,
-    /// Whether there are more after it.
+    /// Whether there are more records after the page.
     pub has_more: bool,
 }
 
 impl Page {
-    /// The records after the one with the ID `after`, at most `limit`; `None` if there is no such record.
+    /// At most `limit` records after the one with the ID `after`; `None` if there is no such record.
     pub fn after(records: Vec<Record>, after: Option<&str>, limit: Option<usize>) -> Option<Page> {
         let start = match after {
             None => 0,
@@ -28,26 +28,26 @@ impl Page {
         Some(Page { is_full: limit > 0 && records.len() == limit, has_more: rest > records.len(), records })
     }
 
-    /// The ID of its first record.
+    /// ID of the first record.
     pub fn first(&self) -> Option<String> {
         self.records.first().map(|record| record.text("id").to_owned())
     }
 
-    /// The ID of its last record.
+    /// ID of the last record.
     pub fn last(&self) -> Option<String> {
         self.records.last().map(|record| record.text("id").to_owned())
     }
 }
 
-/// The smaller of the limit that a call asks for and the largest that the service allows; 0 asks for no limit.
-pub fn limit(asked: Option<usize>, largest: Option<usize>) -> Option<usize> {
-    match (asked.filter(|asked| *asked > 0), largest) {
-        (Some(asked), Some(largest)) => Some(asked.min(largest)),
-        (asked, largest) => asked.or(largest),
+/// Smaller of the requested limit and the largest limit that the service allows; 0 requests no limit.
+pub fn limit(requested: Option<usize>, largest: Option<usize>) -> Option<usize> {
+    match (requested.filter(|requested| *requested > 0), largest) {
+        (Some(requested), Some(largest)) => Some(requested.min(largest)),
+        (requested, largest) => requested.or(largest),
     }
 }
 
-/// Whether a value is the one that a query names, or a list that has it.
+/// Whether a field matches the value of a query parameter; a list matches if one of its items does.
 pub fn is(held: &Value, value: &str) -> bool {
     match held {
         Value::String(text) => text == value,

@@ -1,61 +1,61 @@
-//! The objects of a cloud: one table of records for each kind, each record as it looks on the wire.
+//! Objects of a cloud: one table for each kind, with each record in its wire format.
 //!
-//! What a record says about others (the rules of a group, the members of a pool) is not kept twice: the service adds it when
-//! it shows the record.
+//! References between records (the rules of a group, the members of a pool) are not stored twice: the service adds them when it
+//! renders a record.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A record as it looks on the wire.
+/// A record in its wire format.
 pub type Record = Map<String, Value>;
 
 /// All records of one kind, by ID.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     rows: BTreeMap<String, Row>,
-    made: u64,
+    created: u64,
 }
 
 /// A record and its owner.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The record.
+    /// Record.
     pub record: Record,
-    /// The ID of the record that this one belongs to; empty if there is none.
+    /// ID of the record that this one belongs to; empty if there is none.
     pub owner: String,
-    /// When it was made, compared with the others.
-    made: u64,
+    /// Position in the order of creation.
+    created: u64,
 }
 
 type Tables<K> = BTreeMap<K, Table>;
 
-/// All that a cloud has, with what readers see of it.
+/// All records of a cloud, and the view that readers get.
 #[derive(Debug, Clone)]
 pub struct Records<K> {
     tables: Tables<K>,
     frozen: Option<Tables<K>>,
-    /// What there is, while something else is shown.
+    /// Current records while another view is shown.
     hidden: Option<Tables<K>>,
     empty: Table,
 }
 
-/// What a reader sees.
+/// View of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// What there is.
+    /// Current records.
     Now,
-    /// What there was when the view was frozen; what there is, if it was not.
+    /// Records at the time of the last freeze; current records if the view is not frozen.
     Frozen,
-    /// Nothing.
+    /// No records.
     Nothing,
 }
 
-/// Records of which a reader may see an old version, as with caches and read replicas.
+/// Records with stale views, as with caches and read replicas.
 pub trait Views {
-    /// Keeps the present for [`View::Frozen`]; `false` forgets it.
+    /// Saves the current records for [`View::Frozen`]; `false` discards them.
     fn freeze(&mut self, frozen: bool);
-    /// Shows this until the next call. Nothing may be changed unless the view is [`View::Now`].
+    /// Shows this view until the next call. Records may be changed only while the view is [`View::Now`].
     fn show(&mut self, view: View);
 }
 
@@ -66,22 +66,22 @@ impl<K> Default for Records<K> {
 }
 
 impl<K: Ord + Copy> Records<K> {
-    /// The records of this kind.
+    /// Records of this kind.
     pub fn of(&self, kind: K) -> &Table {
         self.tables.get(&kind).unwrap_or(&self.empty)
     }
 
-    /// The records of this kind, to be changed.
+    /// Records of this kind, mutable.
     pub fn of_mut(&mut self, kind: K) -> &mut Table {
         self.tables.entry(kind).or_default()
     }
 
-    /// A record.
+    /// Record with this ID.
     pub fn get(&self, kind: K, id: &str) -> Option<&Record> {
         self.of(kind).get(id)
     }
 
-    /// A record, to be changed.
+    /// Record with this ID, mutable.
     pub fn get_mut(&mut self, kind: K, id: &str) -> Option<&mut Record> {
         self.of_mut(kind).rows.get_mut(id).map(|row| &mut row.record)
     }
@@ -108,20 +108,20 @@ impl<K: Ord + Copy> Views for Records<K> {
 }
 
 impl Table {
-    /// A record.
+    /// Record with this ID.
     pub fn get(&self, id: &str) -> Option<&Record> {
         self.rows.get(id).map(|row| &row.record)
     }
 
-    /// A record with its owner.
+    /// Record with this ID, with its owner.
     pub fn row(&self, id: &str) -> Option<&Row> {
         self.rows.get(id)
     }
 
-    /// Adds a record, or replaces the one of the same `id`.
+    /// Adds a record, or replaces the one with the same `id`.
     pub fn insert(&mut self, owner: &str, record: Record) {
-        self.made += 1;
-        let row = Row { owner: owner.to_owned(), made: self.made, record };
+        self.created += 1;
+        let row = Row { owner: owner.to_owned(), created: self.created, record };
         self.rows.insert(row.record.text("id").to_owned(), row);
     }
 
@@ -130,37 +130,37 @@ impl Table {
         self.rows.remove(id).map(|row| row.record)
     }
 
-    /// Removes all others.
+    /// Removes all records for which `keep` returns `false`.
     pub fn retain(&mut self, mut keep: impl FnMut(&Row) -> bool) {
         self.rows.retain(|_, row| keep(row));
     }
 
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// All, in the order of their IDs.
+    /// All records, sorted by ID.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
     }
 
-    /// All, in the order of their IDs, to be changed.
+    /// All records, sorted by ID, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Row> {
         self.rows.values_mut()
     }
 
-    /// All, the oldest first.
+    /// All records, the oldest first.
     pub fn oldest_first(&self) -> Vec<&Row> {
         oldest_first(self.rows.values())
     }
 
-    /// The records that belong to this one, the oldest first.
+    /// Records that belong to this one, the oldest first.
     pub fn owned_by(&self, owner: &str) -> Vec<&Row> {
         oldest_first(self.rows.values().filter(|row| row.owner == owner))
     }
@@ -168,15 +168,15 @@ impl Table {
 
 fn oldest_first<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| row.made);
+    rows.sort_by_key(|row| row.created);
     rows
 }
 
-/// Reads and sets the fields of a record.
+/// Access to the fields of a record.
 pub trait Fields {
-    /// The text of a field; empty if it is missing or something else.
+    /// Text of a field; empty if the field is missing or has another type.
     fn text(&self, field: &str) -> &str;
-    /// The texts of a list; none if it is missing or something else.
+    /// Texts of a list; empty if the field is missing or has another type.
     fn texts(&self, field: &str) -> Vec<&str>;
     /// Sets a field.
     fn set(&mut self, field: &str, value: impl Into<Value>);
@@ -197,7 +197,7 @@ impl Fields for Record {
     }
 }
 
-/// The object that this value is; an empty one if it is something else.
+/// Converts a value to an object; empty if it has another type.
 pub fn object(value: Value) -> Record {
     match value {
         Value::Object(record) => record,

@@ -1,4 +1,4 @@
-//! The cloud over HTTP, meant for the loopback interface.
+//! HTTP server for a simulated cloud, for use on the loopback interface.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::service::Service;
 use crate::simulator::{Lost, Simulator};
 
-/// The largest body that is read.
+/// Maximum size of a request body.
 const LARGEST: usize = 4 << 20;
 
-/// The pause after a connection could not be accepted.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A cloud that listens, until it is dropped.
+/// A running HTTP server; it stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
     running: JoinHandle<()>,
 }
 
 impl Server {
-    /// Where it listens.
+    /// Address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of its root.
+    /// Base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -69,10 +69,10 @@ async fn run<S: Service>(listener: TcpListener, simulator: Simulator<S>) {
 }
 
 async fn connection<S: Service>(stream: TcpStream, simulator: Simulator<S>) {
-    // Small answers must not wait for each other.
+    // Small responses must not wait for each other.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| respond(simulator.clone(), request));
-    // A connection ends badly when a fault has it break: that is meant.
+    // An injected fault ends the connection with an error.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 

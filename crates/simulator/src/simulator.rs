@@ -1,4 +1,4 @@
-//! The cloud as a whole: it takes a request, applies faults, and asks the service.
+//! The simulated cloud: records a request, applies faults, and calls the service.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_http::{Client, Failure, Handler};
+use bowline_http::{Client, Handler, RequestError};
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::json;
 
-use crate::faults::{Fault, FaultSpec, Faults, Mishap};
+use crate::faults::{Fault, FaultEffect, FaultSpec, Faults};
 use crate::golden::{Detail, Golden};
 use crate::journal::{Entry, Journal};
 use crate::records::View;
 use crate::service::Service;
 use crate::wire::{Call, Reply};
 
-/// A simulated cloud. Clones are the same cloud.
+/// A simulated cloud. Clones share the same cloud.
 ///
-/// [`answer`](Simulator::answer) is the cloud's side of the wire: such calls are delayed, fail and are counted. All other
-/// methods belong to the test: they take effect at once, never fail on purpose and are not counted.
+/// Calls of [`answer`](Simulator::answer) come from clients: they are recorded, delayed and may fail. All other methods are controls
+/// for the test: they take effect at once and are not recorded.
 pub struct Simulator<S> {
     inner: Arc<Mutex<Inner<S>>>,
 }
@@ -33,13 +33,13 @@ impl<S> Clone for Simulator<S> {
     }
 }
 
-/// The connection broke before there was an answer.
+/// Connection lost before the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the connection broke before there was an answer")
+        f.write_str("connection lost before the response")
     }
 }
 
@@ -71,50 +71,50 @@ impl<S> DerefMut for Locked<'_, S> {
 }
 
 impl<S: Service> Simulator<S> {
-    /// A cloud of this service, without faults.
+    /// Creates a cloud without faults.
     pub fn new(service: S) -> Simulator<S> {
         let (faults, journal) = (Faults::default(), Journal::default());
         let inner = Inner { service, faults, journal, latency: Duration::ZERO, closes_connections: false };
         Simulator { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// The service. It must not be held across an await.
+    /// Locks the service. The lock must not be held across an await.
     pub fn service(&self) -> Locked<'_, S> {
         Locked(self.lock())
     }
 
-    /// A client that asks this cloud in this process.
+    /// HTTP client that calls this cloud in the same process.
     pub fn client(&self, timeout: Duration) -> Client {
         Client::in_process(Arc::new(self.clone()), timeout)
     }
 
-    /// Answers as the cloud would.
+    /// Answers a request.
     pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Lost> {
         let call = Call::read(request);
-        let (number, mishap) = self.begin(&call);
-        if !mishap.delay.is_zero() {
-            tokio::time::sleep(mishap.delay).await;
+        let (number, effect) = self.begin(&call);
+        if !effect.delay.is_zero() {
+            tokio::time::sleep(effect.delay).await;
         }
-        let reply = self.meet(&call, mishap.ending).await?;
+        let reply = self.serve_with_fault(&call, effect.fault).await?;
         self.lock().journal.answered(number, reply.status);
         Ok(reply.into_response())
     }
 
     /// Records the call and decides which faults apply to it.
-    fn begin(&self, call: &Call) -> (usize, Mishap) {
+    fn begin(&self, call: &Call) -> (usize, FaultEffect) {
         let inner = &mut *self.lock();
         let operation = inner.service.operation(call);
-        let mut mishap = inner.faults.strike(&call.method, &operation);
-        mishap.delay = mishap.delay.saturating_add(inner.latency);
-        (inner.journal.note(call, operation), mishap)
+        let mut effect = inner.faults.apply(&call.method, &operation);
+        effect.delay = effect.delay.saturating_add(inner.latency);
+        (inner.journal.record(call, operation), effect)
     }
 
-    async fn meet(&self, call: &Call, ending: Option<Fault>) -> Result<Reply, Lost> {
+    async fn serve_with_fault(&self, call: &Call, fault: Option<Fault>) -> Result<Reply, Lost> {
         let serve = || self.lock().serve(call, View::Frozen);
-        Ok(match ending {
+        Ok(match fault {
             None | Some(Fault::Slow(_)) => serve(),
-            Some(Fault::Answer(status, body)) => failing(status, body),
-            Some(Fault::Throttled(after)) => throttled(after),
+            Some(Fault::Answer(status, body)) => error_reply(status, body),
+            Some(Fault::Throttled(after)) => throttled_reply(after),
             Some(Fault::Lost) => return Err(Lost),
             Some(Fault::AnswerLost) => {
                 serve();
@@ -129,12 +129,12 @@ impl<S: Service> Simulator<S> {
         })
     }
 
-    /// Nothing here leaves the state half changed, so a panic elsewhere under the lock spoils nothing.
+    /// Ignores a poisoned lock: no method here leaves the state half changed.
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Freezes what readers see at this moment; writes still take effect. `false` ends it.
+    /// Freezes the view of readers at this moment; writes still take effect. `false` ends it.
     pub fn freeze_view(&self, frozen: bool) {
         let inner = &mut *self.lock();
         inner.service.settle();
@@ -143,12 +143,12 @@ impl<S: Service> Simulator<S> {
         }
     }
 
-    /// Sets the time that every call takes.
+    /// Sets the latency of every call.
     pub fn set_latency(&self, latency: Duration) {
         self.lock().latency = latency;
     }
 
-    /// Closes each connection after one answer, as behind uWSGI.
+    /// Closes each connection after one response, as uWSGI does.
     pub fn close_connections(&self, close: bool) {
         self.lock().closes_connections = close;
     }
@@ -161,23 +161,23 @@ impl<S: Service> Simulator<S> {
 // ---- faults
 
 impl<S: Service> Simulator<S> {
-    /// Adds a fault to those in force; the number takes it back.
+    /// Injects a fault, and returns its number for [`repair`](Simulator::repair).
     pub fn inject(&self, fault: FaultSpec) -> u64 {
         self.lock().faults.inject(fault)
     }
 
-    /// Takes a fault back.
+    /// Removes a fault.
     pub fn repair(&self, number: u64) {
         self.lock().faults.repair(number);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn repair_all(&self) {
         self.lock().faults.repair_all();
     }
 
-    /// Crashes the caller: this many more calls take effect, and the answer of the last is lost. Every call after it fails
-    /// and has no effect. [`repair_all`](Simulator::repair_all) is the restart.
+    /// Simulates a crash of the client: this many more calls take effect, and the response to the last is lost. Every later call fails
+    /// without effect. [`repair_all`](Simulator::repair_all) is the restart.
     pub fn crash_after(&self, calls: u64) {
         let answered = calls.saturating_sub(1);
         if calls > 0 {
@@ -190,27 +190,27 @@ impl<S: Service> Simulator<S> {
 // ---- the journal
 
 impl<S: Service> Simulator<S> {
-    /// The calls so far, in order.
+    /// Calls since the last [`forget_calls`](Simulator::forget_calls), in order.
     pub fn journal(&self) -> Vec<Entry> {
         self.lock().journal.entries().to_vec()
     }
 
-    /// All calls, in order, also those that were forgotten.
+    /// All calls, in order, including forgotten ones.
     pub fn all_calls(&self) -> Vec<Entry> {
         self.lock().journal.all().to_vec()
     }
 
-    /// How often each kind of call was made: `GET ports`, `PUT pools/{id}/members`.
+    /// Number of calls of each kind: `GET ports`, `PUT pools/{id}/members`.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.lock().journal.counts()
     }
 
-    /// How many calls were made.
+    /// Number of calls.
     pub fn calls(&self) -> u64 {
         self.lock().journal.entries().len() as u64
     }
 
-    /// The calls so far that changed something, or would have.
+    /// Write calls, including failed ones.
     pub fn writes(&self) -> Vec<Entry> {
         self.lock().journal.entries().iter().filter(|entry| entry.is_write).cloned().collect()
     }
@@ -220,7 +220,7 @@ impl<S: Service> Simulator<S> {
         self.lock().journal.forget();
     }
 
-    /// Compares the calls of the current test with its section in this file once the result is dropped.
+    /// Compares the calls of the current test with its section in this file when the returned value is dropped.
     pub fn golden(&self, file: impl Into<PathBuf>, detail: Detail) -> Golden {
         let cloud = self.clone();
         Golden::new(file.into(), detail, Box::new(move || cloud.all_calls()))
@@ -229,13 +229,13 @@ impl<S: Service> Simulator<S> {
 
 #[async_trait]
 impl<S: Service> Handler for Simulator<S> {
-    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
-        self.answer(request).await.map_err(|lost| Failure::Broken(lost.to_string()))
+    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
+        self.answer(request).await.map_err(|lost| RequestError::Broken(lost.to_string()))
     }
 }
 
 impl<S: Service> Inner<S> {
-    /// Answers, with what readers are shown in this view.
+    /// Answers a call; reads get this view.
     fn serve(&mut self, call: &Call, view: View) -> Reply {
         self.service.settle();
         self.show(if call.is_read() { view } else { View::Now });
@@ -244,7 +244,7 @@ impl<S: Service> Inner<S> {
         reply
     }
 
-    /// Answers as if there were nothing: lists are empty, and so is the answer about a single object.
+    /// Answers as if the cloud were empty: with empty lists, and with `{}` for a single object.
     fn serve_nothing(&mut self, call: &Call) -> Reply {
         let reply = self.serve(call, View::Nothing);
         if call.is_read() && reply.status == 404 { Reply::json(200, json!({})) } else { reply }
@@ -257,8 +257,8 @@ impl<S: Service> Inner<S> {
     }
 }
 
-/// A body that is given is sent as it is; without one there is what a proxy would say.
-fn failing(status: u16, body: String) -> Reply {
+/// Error response with this body, or with a generic one if the body is empty.
+fn error_reply(status: u16, body: String) -> Reply {
     if body.is_empty() {
         let title = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let title = title.unwrap_or("Unknown");
@@ -270,7 +270,7 @@ fn failing(status: u16, body: String) -> Reply {
     }
 }
 
-fn throttled(after: Option<Duration>) -> Reply {
+fn throttled_reply(after: Option<Duration>) -> Reply {
     let reply = Reply::text(429, "Too Many Requests");
     match after {
         Some(after) => reply.with("retry-after", after.as_secs().to_string()),

@@ -1,4 +1,4 @@
-//! Requests as a service reads them, and answers as it writes them.
+//! Parsed requests, and responses of a service.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::records::{Record, object};
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The method.
+    /// HTTP method.
     pub method: Method,
-    /// Scheme and authority that it was sent to.
+    /// Scheme and authority of the URL.
     pub origin: String,
-    /// The segments of the path, decoded and without empty ones.
+    /// Decoded path segments, without empty ones.
     pub path: Vec<String>,
-    /// The query, decoded.
+    /// Decoded query parameters.
     pub query: Vec<(String, String)>,
-    /// The headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub body: Bytes,
 }
 
@@ -34,42 +34,42 @@ impl Call {
         Call { method: parts.method, origin, path, query, headers: parts.headers, body }
     }
 
-    /// The segments of the path, to be matched.
+    /// Path segments, for use in a pattern.
     pub fn segments(&self) -> Vec<&str> {
         self.path.iter().map(String::as_str).collect()
     }
 
-    /// Whether it only reads, by its method.
+    /// Whether the method is GET or HEAD.
     pub fn is_read(&self) -> bool {
         self.method == Method::GET || self.method == Method::HEAD
     }
 
-    /// A header, if it is text.
+    /// Value of a header, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The values of a query parameter, which may be given several times.
+    /// All values of a query parameter.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.query.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a query parameter.
+    /// First value of a query parameter.
     pub fn value<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.values(name).next()
     }
 
-    /// The body as JSON.
+    /// Body as JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// The object of this name in the body; `None` if the body is not JSON or has none.
+    /// Object with this name in the JSON body; `None` if there is none.
     pub fn object(&self, name: &str) -> Option<Record> {
         self.json()?.get(name).filter(|value| value.is_object()).cloned().map(object)
     }
 
-    /// The fields of a body that is a form, as query APIs send it.
+    /// Fields of a form body, as query APIs send it.
     pub fn form(&self) -> Vec<(String, String)> {
         pairs(&self.body)
     }
@@ -85,21 +85,21 @@ fn origin(parts: &http::request::Parts) -> String {
     format!("{}://{authority}", parts.uri.scheme_str().unwrap_or("http"))
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// The status.
+    /// HTTP status.
     pub status: u16,
-    /// Headers beside the content type.
+    /// Headers other than the content type.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// Body.
     pub body: Body,
 }
 
-/// The body of an answer.
+/// Body of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// None.
+    /// No body.
     Nothing,
     /// JSON.
     Json(Value),
@@ -110,32 +110,32 @@ pub enum Body {
 }
 
 impl Reply {
-    /// An answer in JSON.
+    /// JSON response.
     pub fn json(status: u16, body: Value) -> Reply {
         Reply { status, headers: Vec::new(), body: Body::Json(body) }
     }
 
-    /// An answer in JSON with one thing of this name.
+    /// JSON response with a single field.
     pub fn one(status: u16, name: &str, value: impl Into<Value>) -> Reply {
         Reply::json(status, Value::Object([(name.to_owned(), value.into())].into_iter().collect()))
     }
 
-    /// An answer in plain text.
+    /// Plain text response.
     pub fn text(status: u16, body: impl Into<String>) -> Reply {
         Reply { status, headers: Vec::new(), body: Body::Text(body.into()) }
     }
 
-    /// An answer in XML.
+    /// XML response.
     pub fn xml(status: u16, body: impl Into<String>) -> Reply {
         Reply { status, headers: Vec::new(), body: Body::Xml(body.into()) }
     }
 
-    /// An answer without a body.
+    /// Response without a body.
     pub fn empty(status: u16) -> Reply {
         Reply { status, headers: Vec::new(), body: Body::Nothing }
     }
 
-    /// With one more header.
+    /// Adds a header.
     pub fn with(mut self, header: &'static str, value: impl Into<String>) -> Reply {
         self.headers.push((header, value.into()));
         self

@@ -1,37 +1,37 @@
-//! Slow states: a change is accepted at once and done later.
+//! Asynchronous changes: the cloud accepts a change at once and completes it later.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a cloud works on a change.
+/// Duration of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// It is done when the cloud is asked the next time.
+    /// The change is complete at the next request.
     Instantly,
-    /// It takes this long.
+    /// The change takes this long.
     Taking(Duration),
-    /// It ends when the test says so.
-    UntilTold,
+    /// The change ends when the test calls [`Jobs::all`].
+    Manual,
 }
 
-/// The changes that a cloud works on.
+/// Changes in progress.
 #[derive(Debug, Clone)]
 pub struct Jobs<T> {
     jobs: Vec<Job<T>>,
     failures: u64,
 }
 
-/// A change that a cloud works on.
+/// A change in progress.
 #[derive(Debug, Clone)]
 pub struct Job<T> {
-    /// The change.
+    /// Change.
     pub change: T,
-    /// It ends badly.
+    /// Whether the change fails in the end.
     pub fails: bool,
-    /// When it is done; `None` if the test says so.
+    /// End of the change; `None` if the test ends it.
     due: Option<Instant>,
-    /// It is never done, as happens when a worker loses it.
+    /// Whether the change never ends, as when a worker of the cloud loses it.
     lost: bool,
 }
 
@@ -42,37 +42,37 @@ impl<T> Default for Jobs<T> {
 }
 
 impl<T> Jobs<T> {
-    /// Begins a change.
+    /// Starts a change.
     pub fn begin(&mut self, change: T, work: Work) {
         let due = match work {
             Work::Instantly => Some(Instant::now()),
             Work::Taking(time) => Some(Instant::now() + time),
-            Work::UntilTold => None,
+            Work::Manual => None,
         };
         let fails = self.failures > 0;
         self.failures = self.failures.saturating_sub(1);
         self.jobs.push(Job { change, fails, due, lost: false });
     }
 
-    /// This many of the next changes fail.
+    /// Makes this many of the next changes fail.
     pub fn fail_next(&mut self, changes: u64) {
         self.failures = changes;
     }
 
-    /// The last change of this kind is never done.
-    pub fn lose(&mut self, is_meant: impl Fn(&T) -> bool) {
-        if let Some(job) = self.jobs.iter_mut().rfind(|job| is_meant(&job.change)) {
+    /// Makes the last matching change never end.
+    pub fn lose(&mut self, matches: impl Fn(&T) -> bool) {
+        if let Some(job) = self.jobs.iter_mut().rfind(|job| matches(&job.change)) {
             job.lost = true;
         }
     }
 
-    /// Takes out all that are done by now.
+    /// Removes and returns the changes that are due.
     pub fn due(&mut self) -> Vec<Job<T>> {
         let now = Instant::now();
         self.take(|job| job.due.is_some_and(|due| due <= now))
     }
 
-    /// Takes out all, but for those that were lost.
+    /// Removes and returns all changes, except lost ones.
     pub fn all(&mut self) -> Vec<Job<T>> {
         self.take(|_| true)
     }

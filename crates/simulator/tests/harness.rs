@@ -1,10 +1,10 @@
-//! The harness around a toy cloud: faults, views, journal, serving, crashes.
+//! Tests of the harness with a toy cloud: faults, views, journal, HTTP server, crashes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_http::{Client, Failure};
+use bowline_http::{Client, RequestError};
 use bowline_simulator::{
     Call, Detail, Fault, FaultSpec, Fields, Ids, Jobs, Page, Record, Records, Reply, Service, Simulator, Views, Work,
 };
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Servers with names; a new one is `starting` until the work on it is done.
+/// A cloud with servers; a new server is `starting` until its job has ended.
 #[derive(Default)]
 struct Toy {
     ids: Ids,
@@ -69,7 +69,7 @@ impl Service for Toy {
     }
 }
 
-async fn send(client: &Client, method: Method, path: &str, body: Value) -> Result<(u16, Value), Failure> {
+async fn send(client: &Client, method: Method, path: &str, body: Value) -> Result<(u16, Value), RequestError> {
     let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
     let uri = if path.starts_with("http") { path.to_owned() } else { format!("http://toy/{path}") };
     let answer = client.send(Request::builder().method(method).uri(uri).body(body).unwrap()).await?;
@@ -77,7 +77,7 @@ async fn send(client: &Client, method: Method, path: &str, body: Value) -> Resul
     Ok((answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text))))
 }
 
-async fn create(client: &Client, name: &str) -> Result<(u16, Value), Failure> {
+async fn create(client: &Client, name: &str) -> Result<(u16, Value), RequestError> {
     send(client, Method::POST, "servers", json!({"server": {"name": name}})).await
 }
 
@@ -92,7 +92,7 @@ fn cloud() -> (Simulator<Toy>, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_applies_to_its_kind_of_call_after_and_for_a_number_of_times() {
+async fn a_fault_applies_to_its_kind_of_call_after_some_calls_and_some_times() {
     let (cloud, client) = cloud();
     let refused = FaultSpec::always(Fault::Answer(503, String::new())).on(Method::GET, "servers/{id}");
     cloud.inject(refused.after(1).times(1));
@@ -122,7 +122,7 @@ async fn every_kind_of_fault_is_seen_by_the_client() {
     once(Fault::Empty);
     assert_eq!(list(&client).await["servers"], json!([]));
     once(Fault::Hanging);
-    assert!(matches!(create(&client, "c").await, Err(Failure::Timeout(_))));
+    assert!(matches!(create(&client, "c").await, Err(RequestError::Timeout(_))));
     let start = tokio::time::Instant::now();
     once(Fault::Slow(3 * SECOND));
     cloud.set_latency(SECOND);
@@ -143,7 +143,7 @@ async fn a_frozen_view_shows_the_past_to_readers_and_loses_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_done_at_once_later_or_when_the_test_says_so() {
+async fn a_change_ends_at_once_or_later_or_fails() {
     let (cloud, client) = cloud();
     let statuses = async || {
         let servers = list(&client).await["servers"].clone();
@@ -161,7 +161,7 @@ async fn work_is_done_at_once_later_or_when_the_test_says_so() {
 }
 
 #[tokio::test]
-async fn pages_go_on_after_a_record() {
+async fn a_page_starts_after_its_marker() {
     let record = |id: &str| Record::from_iter([("id".to_owned(), json!(id))]);
     let all: Vec<Record> = ["1", "2", "3"].map(record).into();
     let page = Page::after(all.clone(), None, Some(2)).unwrap();
@@ -172,7 +172,7 @@ async fn pages_go_on_after_a_record() {
 }
 
 #[tokio::test]
-async fn the_same_cloud_answers_over_http() {
+async fn a_cloud_is_served_over_http() {
     let (cloud, _) = cloud();
     cloud.close_connections(true);
     let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -182,22 +182,22 @@ async fn the_same_cloud_answers_over_http() {
         timeout: 60 * SECOND,
     };
     let client = Client::new(options).unwrap();
-    let url = format!("{}/servers?after=nobody", server.url());
+    let url = format!("{}/servers?after=missing", server.url());
     assert_eq!(send(&client, Method::GET, &url, Value::Null).await.unwrap(), (400, json!("no such server")));
-    assert_eq!(cloud.journal()[0].query, [("after".to_owned(), "nobody".to_owned())]);
+    assert_eq!(cloud.journal()[0].query, [("after".to_owned(), "missing".to_owned())]);
     cloud.inject(FaultSpec::always(Fault::Lost));
     assert!(send(&client, Method::POST, &url, json!({})).await.is_err());
 }
 
 #[tokio::test]
-async fn a_caller_crashes_at_every_call() {
+async fn a_client_crashes_at_every_call() {
     for calls in 1..10 {
         let (cloud, client) = cloud();
         let work = async {
             for name in ["a", "b", "c"] {
                 create(&client, name).await?;
             }
-            Ok::<_, Failure>(())
+            Ok::<_, RequestError>(())
         };
         let (outcome, crashed) = cloud.crashing(calls, work).await;
         assert_eq!(outcome.is_err(), crashed);
@@ -208,17 +208,17 @@ async fn a_caller_crashes_at_every_call() {
             return;
         }
     }
-    panic!("it crashes for ever");
+    panic!("the client always crashes");
 }
 
-/// A file of this process.
+/// Temporary file of this process.
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder.join(name)
 }
 
-/// Creates these servers in a cloud whose journal is compared with the file.
+/// Creates these servers, and compares the journal with the file.
 async fn golden(file: PathBuf, names: &[&str], reads: usize) {
     let (cloud, client) = cloud();
     let _golden = cloud.golden(file, Detail::Exact);
@@ -247,7 +247,7 @@ async fn a_golden_journal_has_writes_in_order_and_counts_of_reads() {
 
 #[tokio::test]
 #[should_panic(expected = "after 1 equal lines\n- 2 GET servers\n+ 1 GET servers")]
-async fn a_journal_that_differs_fails_with_the_difference() {
+async fn a_different_journal_fails_with_a_diff() {
     let file = scratch("differs.txt");
     let test = std::thread::current().name().unwrap().to_owned();
     std::fs::write(&file, format!("== {test} 1\nPOST servers {{\"server\":{{\"name\":\"a\"}}}}\n2 GET servers\n"))
@@ -255,7 +255,7 @@ async fn a_journal_that_differs_fails_with_the_difference() {
     golden(file, &["a"], 1).await;
 }
 
-/// Creates these servers in a cloud whose kinds of writes are compared with the file.
+/// Creates these servers, and compares the kinds of writes with the file.
 async fn golden_kinds(file: &str, names: &[&str]) {
     let (file, test) = (scratch(file), std::thread::current().name().unwrap().to_owned());
     std::fs::write(&file, format!("== {test} 1\nPOST servers server: name\n")).unwrap();
@@ -273,12 +273,12 @@ async fn a_golden_journal_of_kinds_does_not_depend_on_numbers_and_contents() {
 
 #[tokio::test]
 #[should_panic(expected = "- POST servers server: name")]
-async fn a_kind_of_write_that_is_missing_fails() {
+async fn a_missing_kind_of_write_fails() {
     golden_kinds("missing-kind.txt", &[]).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "has no section")]
-async fn a_journal_that_was_never_written_fails() {
+async fn a_journal_without_a_section_fails() {
     golden(scratch("missing.txt"), &[], 0).await;
 }

@@ -1,14 +1,14 @@
-//! Metrics as text, in the classic format of Prometheus, number for number as Go writes it.
+//! Metrics in the Prometheus text format, with numbers formatted as in Go.
 //!
-//! `prometheus` has an encoder of its own, which writes numbers as Rust does. As values both are read alike, but the bound
-//! of a bucket is a label, and labels are compared as texts: the series `le="1e-08"` of a Go manager would end, and another
-//! one, `le="0.00000001"`, begin.
+//! The encoder of the `prometheus` crate formats numbers as Rust does. That is the same value, but the bound of a bucket is a
+//! label, and labels are compared as text: the series `le="1e-08"` of a Go manager would end, and a new one, `le="0.00000001"`,
+//! would begin.
 
 use std::fmt::Write as _;
 
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
 
-/// The text for all of these.
+/// Encodes metric families as text.
 pub fn text(families: &[MetricFamily]) -> String {
     let mut text = Text(String::new());
     families.iter().for_each(|family| text.family(family));
@@ -17,7 +17,7 @@ pub fn text(families: &[MetricFamily]) -> String {
 
 struct Text(String);
 
-/// What a line is about: the start of its name, and the labels that all lines of the metric share.
+/// Base name and common labels of the samples of a metric.
 struct Series<'a> {
     name: &'a str,
     labels: &'a [LabelPair],
@@ -41,7 +41,7 @@ impl Text {
             MetricType::GAUGE => self.sample(series, "", None, metric.get_gauge().get_value()),
             MetricType::HISTOGRAM => self.histogram(series, metric.get_histogram()),
             MetricType::SUMMARY => self.summary(series, metric.get_summary()),
-            // The crate cannot make such a metric.
+            // The crate cannot create such a metric.
             MetricType::UNTYPED => {}
         }
     }
@@ -77,7 +77,7 @@ impl Text {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // A text takes all that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(self.0, "{line}");
     }
 }
@@ -92,14 +92,14 @@ fn type_name(kind: MetricType) -> &'static str {
     }
 }
 
-/// What would end a line early is written as what it stands for; quotes matter only between quotes.
+/// Escapes backslashes and newlines, and quotes within quotes.
 fn escaped(text: &str, quoted: bool) -> String {
     let text = text.replace('\\', r"\\").replace('\n', r"\n");
     if quoted { text.replace('"', "\\\"") } else { text }
 }
 
-/// The shortest text that reads as this number, with an exponent where Go writes one: below a ten-thousandth and from a
-/// million on (`strconv.FormatFloat(value, 'g', -1, 64)`).
+/// Formats the shortest text that parses as this number, with an exponent where Go has one: below 0.0001 and from a million on
+/// (`strconv.FormatFloat(value, 'g', -1, 64)`).
 fn number(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -107,7 +107,7 @@ fn number(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    // Rust finds the same shortest digits, and writes the exponent without a sign or zeros.
+    // Rust finds the same shortest digits, but formats the exponent without sign and zeros.
     let scientific = format!("{value:e}");
     match scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?))) {
         Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
@@ -124,7 +124,7 @@ mod tests {
     use prometheus::{HistogramOpts, HistogramVec, IntGaugeVec, Opts, Registry};
 
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn numbers_are_formatted_as_in_go() {
         let cases = [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_has_its_bounds_their_sum_and_their_number() {
+    fn a_histogram_has_buckets_sum_and_count() {
         let registry = Registry::new();
         let buckets = prometheus::exponential_buckets(1e-8, 10.0, 3).unwrap();
         let opts = HistogramOpts::new("wait_seconds", "How long.").buckets(buckets);
@@ -176,7 +176,7 @@ wait_seconds_count{name=\"Nodes\"} 2
     }
 
     #[test]
-    fn texts_cannot_leave_their_place() {
+    fn help_and_label_values_are_escaped() {
         let registry = Registry::new();
         let gauge = IntGaugeVec::new(Opts::new("held", "A \"help\"\nwith a \\."), &["why"]).unwrap();
         registry.register(Box::new(gauge.clone())).unwrap();

@@ -1,4 +1,4 @@
-//! Telemetry of the manager: what a process reports about itself, in the formats of the Go managers.
+//! Telemetry of the manager: logs, traces, metrics and status, in the formats of the Go managers.
 //!
 //! ```text
 //! tracing events ──► logging     lines as klog or zapr writes them

@@ -1,5 +1,5 @@
-//! What the kernel tells of this process, under the names that all Prometheus clients use. Read when somebody asks; what cannot
-//! be read is left out.
+//! Process metrics from `/proc`, under the standard names of Prometheus clients. They are read for each scrape; a metric that
+//! cannot be read is omitted.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Registry};
 
 metrics! {
-    /// What the kernel tells.
+    /// Process metrics.
     pub METRICS;
     CPU = Metric::counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.").without_stability();
     OPEN_FILES = Metric::gauge("process_open_fds", "Number of open file descriptors.").without_stability();
-    MOST_FILES = Metric::gauge("process_max_fds", "Maximum number of open file descriptors.").without_stability();
+    MAX_FILES = Metric::gauge("process_max_fds", "Maximum number of open file descriptors.").without_stability();
     VIRTUAL = Metric::gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.").without_stability();
-    MOST_VIRTUAL = Metric::gauge(
+    MAX_VIRTUAL = Metric::gauge(
         "process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.",
     ).without_stability();
     RESIDENT = Metric::gauge("process_resident_memory_bytes", "Resident memory size in bytes.").without_stability();
@@ -28,14 +28,14 @@ metrics! {
     ).without_stability();
 }
 
-/// The kernel counts CPU time for programs in hundredths of a second, on every machine that Linux runs on.
+/// Clock ticks per second of CPU times in `/proc`, on every architecture.
 const TICKS: f64 = 100.0;
 
-/// What "unlimited" is as a number.
-// upstream: the largest of Go's unsigned integers.
+/// Value of an unlimited resource.
+// upstream: Go's largest unsigned integer.
 const UNLIMITED: f64 = 18_446_744_073_709_551_615.0;
 
-/// Registers them; there are none where there is no `/proc`.
+/// Registers the metrics; there are none without `/proc`.
 pub fn register(registry: &Registry) -> prometheus::Result<()> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -49,9 +49,9 @@ pub fn register(registry: &Registry) -> prometheus::Result<()> {
     let all = [
         counter(&CPU, cpu_seconds)?,
         gauge(&OPEN_FILES, open_files)?,
-        gauge(&MOST_FILES, || limit("Max open files"))?,
+        gauge(&MAX_FILES, || limit("Max open files"))?,
         gauge(&VIRTUAL, || status("VmSize:"))?,
-        gauge(&MOST_VIRTUAL, || limit("Max address space"))?,
+        gauge(&MAX_VIRTUAL, || limit("Max address space"))?,
         gauge(&RESIDENT, || status("VmRSS:"))?,
         gauge(&START, start_time)?,
         counter(&RECEIVED, || octets("InOctets"))?,
@@ -60,7 +60,7 @@ pub fn register(registry: &Registry) -> prometheus::Result<()> {
     all.into_iter().try_for_each(|kernel| registry.register(Box::new(kernel)))
 }
 
-/// A number that is read when it is asked for.
+/// Collector that reads its value for each scrape.
 struct Kernel {
     read: fn() -> Option<f64>,
     value: Value,
@@ -87,7 +87,7 @@ impl Collector for Kernel {
                 gauge.collect()
             }
             Value::Counter(counter) => {
-                // It only grows; two who ask at once may see it grow in either order.
+                // The value only grows; concurrent scrapes may read it in either order.
                 counter.inc_by((now - counter.get()).max(0.0));
                 counter.collect()
             }
@@ -95,7 +95,7 @@ impl Collector for Kernel {
     }
 }
 
-/// The fields of `/proc/self/stat` behind the name of the program, which may contain anything: the state is the first.
+/// Reads the fields of `/proc/self/stat` after the program name, which may contain any character. The first is the state.
 fn stat() -> Option<Vec<f64>> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind) = stat.rsplit_once(") ")?;
@@ -115,11 +115,11 @@ pub fn start_time() -> Option<f64> {
 }
 
 fn open_files() -> Option<f64> {
-    // The directory that is being read is among them.
+    // Without the descriptor of the directory itself.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 
-/// The soft limit.
+/// Reads a soft limit.
 fn limit(name: &str) -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
@@ -129,14 +129,14 @@ fn limit(name: &str) -> Option<f64> {
     }
 }
 
-/// In bytes.
+/// Reads a value in bytes from `/proc/self/status`.
 fn status(name: &str) -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_ascii_whitespace().next()?.parse::<f64>().ok()? * 1024.0)
 }
 
-/// What this network namespace has received or sent.
+/// Reads the bytes received or sent in this network namespace.
 fn octets(name: &str) -> Option<f64> {
     let netstat = fs::read_to_string("/proc/self/net/netstat").ok()?;
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
@@ -150,16 +150,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_all_of_them_and_nothing_is_out_of_reason() {
+    fn all_metrics_are_read_with_plausible_values() {
         let registry = Registry::new();
         register(&registry).unwrap();
-        let told = registry.gather();
-        let names: Vec<_> = told.iter().map(|family| family.name().to_owned()).collect();
+        let families = registry.gather();
+        let names: Vec<_> = families.iter().map(|family| family.name().to_owned()).collect();
         let mut declared: Vec<_> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
         declared.sort();
         assert_eq!(names, declared);
         let value = |name: &str| {
-            let sample = told.iter().find(|family| family.name() == name).unwrap().get_metric()[0].clone();
+            let sample = families.iter().find(|family| family.name() == name).unwrap().get_metric()[0].clone();
             sample.get_gauge().get_value() + sample.get_counter().get_value()
         };
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();

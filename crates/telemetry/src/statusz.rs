@@ -1,4 +1,4 @@
-//! `/statusz`: everything on the board, for somebody who is awake at night and for programs. Both say the same.
+//! `/statusz`: the status board as text and as JSON, with the same content.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use bowline_runtime::{Entry, Kind, StatusBoard};
 use jiff::{SpanRound, Timestamp, Unit};
 use serde_json::{Map, Value, json};
 
-/// The kinds of parts, in the order of the page, with what they are called in JSON.
+/// Kinds of components in the order of the page, with title and JSON key.
 const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Lease, "Leases", "leases"),
     (Kind::Controller, "Controllers", "controllers"),
@@ -16,14 +16,14 @@ const KINDS: [(Kind, &str, &str); 6] = [
     (Kind::Credentials, "Credentials", "credentials"),
 ];
 
-/// What is known of the process itself.
+/// Information about the process.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// When it began.
+    /// Start time.
     pub started: Timestamp,
 }
 
-/// The page as text and as JSON.
+/// Renders the page as text and as JSON.
 pub fn page(board: &StatusBoard, about: About, now: Timestamp) -> (String, Value) {
     let document = document(&board.entries(), about, now);
     (text(&document), document)
@@ -36,24 +36,24 @@ fn document(entries: &[Entry], about: About, now: Timestamp) -> Value {
         "time": now.to_string(),
         "started": about.started.to_string(),
         "uptimeSeconds": now.duration_since(about.started).as_secs(),
-        "healthy": entries.iter().all(|entry| entry.part.health().is_ok()),
+        "healthy": entries.iter().all(|entry| entry.component.health().is_ok()),
     });
     for (kind, _, key) in KINDS {
         let parts = entries.iter().filter(|entry| entry.kind == kind);
-        document[key] = parts.map(|entry| (entry.name.clone(), told(entry))).collect::<Map<_, _>>().into();
+        document[key] = parts.map(|entry| (entry.name.clone(), status(entry))).collect::<Map<_, _>>().into();
     }
     document
 }
 
-/// What the part says, and whether it is well.
-fn told(entry: &Entry) -> Value {
-    let mut status = match entry.part.status() {
+/// Status and health of a component.
+fn status(entry: &Entry) -> Value {
+    let mut status = match entry.component.status() {
         Value::Object(status) => status,
         other => Map::from_iter([("status".to_owned(), other)]),
     };
-    let ailment = entry.part.health().err();
-    status.insert("healthy".to_owned(), ailment.is_none().into());
-    status.insert("ailment".to_owned(), ailment.into());
+    let error = entry.component.health().err();
+    status.insert("healthy".to_owned(), error.is_none().into());
+    status.insert("ailment".to_owned(), error.into());
     Value::Object(status)
 }
 
@@ -86,17 +86,17 @@ impl Page {
         for (name, part) in parts {
             let health = match part["ailment"].as_str() {
                 None => "ok".to_owned(),
-                Some(ailment) => format!("FAILING: {ailment}"),
+                Some(error) => format!("FAILING: {error}"),
             };
             self.line(format_args!("  {name}  [{health}]"));
             self.fields(part, 4);
         }
     }
 
-    /// Plain values on one line, those that are not known left out; then what is inside each other value.
+    /// Prints scalars on one line, without unknown ones, and then nested values.
     fn fields(&mut self, part: &Value, indent: usize) {
-        let fields = || in_order(part).into_iter().filter(|(key, _)| !is_said(key));
-        let plain = fields().filter_map(|(key, value)| told_of(key, value));
+        let fields = || in_order(part).into_iter().filter(|(key, _)| !is_in_heading(key));
+        let plain = fields().filter_map(|(key, value)| label_and_value(key, value));
         let plain: Vec<String> = plain.collect();
         if !plain.is_empty() {
             self.line(format_args!("{:indent$}{}", "", plain.join(", ")));
@@ -110,7 +110,7 @@ impl Page {
         }
     }
 
-    /// A title and what stands below it; no title if that is nothing.
+    /// Prints a title and the nested value; nothing if the value is empty.
     fn titled(&mut self, title: &str, value: &Value, indent: usize) {
         let before = self.0.len();
         self.line(format_args!("{:indent$}{title}:", ""));
@@ -121,14 +121,14 @@ impl Page {
         }
     }
 
-    /// Parts of a part have names; what else is an object is a few values.
+    /// Prints the named parts of an object, or its fields if it has no parts.
     fn inside(&mut self, value: &Value, indent: usize) {
         let parts: Vec<_> = value.as_object().into_iter().flatten().filter(|(_, part)| part.is_object()).collect();
         if parts.is_empty() {
             return self.fields(value, indent);
         }
         for (name, part) in parts {
-            // Queues have a section of their own.
+            // Queues have their own section.
             if part.get("recent").is_none() {
                 self.line(format_args!("{:indent$}{name}:", ""));
                 self.fields(part, indent + 2);
@@ -136,7 +136,7 @@ impl Page {
         }
     }
 
-    /// One line each, with the columns aligned; a message goes last, as it is long.
+    /// Prints one line per row, with aligned columns and the error last, because it is long.
     fn table(&mut self, title: &str, rows: &[Value], indent: usize) {
         self.line(format_args!("{:indent$}{title}:", ""));
         let keys: Vec<String> = rows.iter().filter_map(|row| Some(row["key"].as_str()?.to_owned())).collect();
@@ -144,8 +144,8 @@ impl Page {
         for row in rows {
             let key = row["key"].as_str().unwrap_or_default();
             let error = row["error"].as_str().map(|error| format!(": {error}")).unwrap_or_default();
-            let rest = in_order(row).into_iter().filter(|(name, value)| is_worth_a_word(name, value));
-            let rest: Vec<_> = rest.filter_map(|(name, value)| told_of(name, value)).collect();
+            let rest = in_order(row).into_iter().filter(|(name, value)| is_relevant(name, value));
+            let rest: Vec<_> = rest.filter_map(|(name, value)| label_and_value(name, value)).collect();
             let outcome = match (row.get("error"), error.is_empty()) {
                 (None, _) => "",
                 (Some(_), true) => "ok      ",
@@ -157,7 +157,7 @@ impl Page {
     }
 }
 
-/// What people look for first; the rest follows by name.
+/// Fields to print first; the others follow by name.
 const FIRST: [&str; 17] = [
     "kind",
     "message",
@@ -184,17 +184,17 @@ fn in_order(part: &Value) -> Vec<(&String, &Value)> {
     fields
 }
 
-/// In a row, beside the key and the error, which have their places; that nothing has failed goes without saying.
-fn is_worth_a_word(name: &str, value: &Value) -> bool {
+/// Whether a field of a row is printed: not key and error, which have their own columns, and no zeros.
+fn is_relevant(name: &str, value: &Value) -> bool {
     !matches!(name, "key" | "error") && *value != json!(0)
 }
 
-/// Told beside the part's name.
-fn is_said(key: &str) -> bool {
+/// Whether the field is printed next to the name of the component.
+fn is_in_heading(key: &str) -> bool {
     matches!(key, "healthy" | "ailment")
 }
 
-/// `lastEventSecondsAgo` is `last event … ago`: the unit is said with the value.
+/// Converts a JSON key to words. `lastEventSecondsAgo` becomes `last event … ago`: the unit is printed with the value.
 fn words(key: &str) -> String {
     let key = key.trim_end_matches("SecondsAgo").trim_end_matches("secondsAgo").trim_end_matches("Seconds");
     let key = if key == "seconds" { "for" } else { key };
@@ -208,13 +208,13 @@ fn words(key: &str) -> String {
     words.trim().to_owned()
 }
 
-/// A plain value with what it is.
-fn told_of(key: &str, value: &Value) -> Option<String> {
-    Some(format!("{} {}", words(key), spelled(key, value)?).trim().to_owned())
+/// Formats a scalar with its label.
+fn label_and_value(key: &str, value: &Value) -> Option<String> {
+    Some(format!("{} {}", words(key), formatted(key, value)?).trim().to_owned())
 }
 
-/// A plain value; `None` if there is none, or if it is not plain.
-fn spelled(key: &str, value: &Value) -> Option<String> {
+/// Formats a scalar; `None` for null and nested values.
+fn formatted(key: &str, value: &Value) -> Option<String> {
     let is_ago = key.ends_with("secondsAgo") || key.ends_with("SecondsAgo");
     match value {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
@@ -227,7 +227,7 @@ fn spelled(key: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// `3d 4h 5m`, `12s`, `0.25s`.
+/// Formats a duration: `3d 4h 5m`, `12s`, `0.25s`.
 pub fn duration(seconds: Option<f64>) -> String {
     let seconds = seconds.unwrap_or_default();
     if seconds < 10.0 {
@@ -244,13 +244,13 @@ pub fn duration(seconds: Option<f64>) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use bowline_runtime::Part;
+    use bowline_runtime::Component;
 
     use super::*;
 
     struct Fixed(Value, Result<(), String>);
 
-    impl Part for Fixed {
+    impl Component for Fixed {
         fn status(&self) -> Value {
             self.0.clone()
         }
@@ -266,7 +266,7 @@ mod tests {
             "working": true, "waiting": 1, "oldestWaitingSeconds": 2.5, "delayed": 0, "inWork": 1,
             "longestInWork": [{"key": "default/slow", "seconds": 125.0}],
             "recent": [
-                {"key": "default/web", "secondsAgo": 3.0, "tookSeconds": 0.25, "error": "no such right", "failures": 2,
+                {"key": "default/web", "secondsAgo": 3.0, "tookSeconds": 0.25, "error": "forbidden", "failures": 2,
                  "nextTryInSeconds": 12.0},
                 {"key": "a/b", "secondsAgo": 90.0, "tookSeconds": 0.001, "error": null, "failures": 0,
                  "nextTryInSeconds": null},
@@ -276,25 +276,25 @@ mod tests {
         let parts = json!({"running": true, "parts": {"service": queue, "look": look}});
         let cloud = json!({"callsUnderWay": 0, "lastSuccessSecondsAgo": 100_000.0,
             "lastError": {"kind": "rate_limited", "message": "slow down", "secondsAgo": 1.0}});
-        let ailment = Err("service: no key was finished for 901s".to_owned());
+        let failing = Err("service: no key was finished for 901s".to_owned());
         let credentials = json!({"sources": [{"key": "/etc/kc", "writtenSecondsAgo": 7200.0},
             {"key": "Secret a/b", "writtenSecondsAgo": null}], "inUseSeconds": 60.0, "expires": "2030-01-01T00:00:00Z",
             "lastRenewal": {"time": "2026-01-02T03:03:05Z", "secondsAgo": 60.0, "result": "success", "error": null}});
         board.put(Kind::Credentials, "cluster", Arc::new(Fixed(credentials, Ok(()))));
         board.put(Kind::Cloud, "local", Arc::new(Fixed(cloud, Ok(()))));
         board.put(Kind::Queue, "service", Arc::new(Fixed(queue, Ok(()))));
-        board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, ailment)));
+        board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, failing)));
         board
     }
 
     #[test]
-    fn people_and_programs_are_told_the_same() {
+    fn text_and_json_have_the_same_content() {
         let started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let (text, document) = page(&board(), About { started }, now);
         assert_eq!(document["healthy"], false);
         assert_eq!(document["uptimeSeconds"], 97_445);
-        assert_eq!(document["queues"]["service"]["recent"][0]["error"], "no such right");
+        assert_eq!(document["queues"]["service"]["recent"][0]["error"], "forbidden");
         assert_eq!(document["leases"], json!({}));
         assert_eq!(document["controllers"]["service-lb-controller"]["healthy"], false);
         let expected = format!(
@@ -317,7 +317,7 @@ Queues
     longest in work:
       default/slow  for 2m 5s
     recent:
-      default/web  FAILED  3s ago, took 0.25s, failures 2, next try in 12s: no such right
+      default/web  FAILED  3s ago, took 0.25s, failures 2, next try in 12s: forbidden
       a/b          ok      1m 30s ago, took 0s
 
 Clouds
@@ -341,7 +341,7 @@ Credentials
     }
 
     #[test]
-    fn a_controller_with_a_queue_alone_has_no_parts_to_show() {
+    fn a_controller_with_only_a_queue_has_no_parts_on_the_page() {
         let board = StatusBoard::new();
         let parts = json!({"running": true, "parts": {"service": {"working": true, "recent": []}}});
         board.put(Kind::Controller, "service-lb-controller", Arc::new(Fixed(parts, Ok(()))));

@@ -1,4 +1,4 @@
-//! The cloud's API. One method makes one call; limits, retries and time limits are those of the gate that the program gives.
+//! Client of the cloud's API. One method makes one call; the call gate adds rate limits, retries and deadlines.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Config;
 
-/// How many servers a page has.
+/// Number of servers per page.
 pub(crate) const PAGE: usize = 50;
 
-/// Longest time that a call may take.
+/// Timeout of one call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Calls the cloud.
+/// Client of the cloud's API.
 pub(crate) struct Client {
     api: Api,
 }
 
-/// A server, as the cloud tells of it. What we cannot do without has no default: a reply that lacks it makes no sense.
+/// A server, as the API returns it. Required fields have no default: a response without them is an error.
 #[derive(Deserialize)]
 pub(crate) struct Server {
     pub(crate) id: String,
@@ -36,7 +36,7 @@ pub(crate) struct Server {
     pub(crate) public_ips: Vec<String>,
 }
 
-/// A status that is not known here is not known to be off.
+/// Status of a server. An unknown status is not treated as off.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
@@ -45,14 +45,14 @@ pub(crate) enum Status {
     Other,
 }
 
-/// A page of servers, in the order of their IDs; `next` is the last ID of this one.
+/// A page of servers, ordered by ID; `next` is the last ID of this page.
 #[derive(Deserialize)]
 pub(crate) struct Servers {
     pub(crate) servers: Vec<Server>,
     pub(crate) next: Option<String>,
 }
 
-/// A load balancer, as the cloud returns it.
+/// A load balancer, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct LoadBalancer {
     pub(crate) id: String,
@@ -63,7 +63,7 @@ pub struct LoadBalancer {
     pub(crate) servers: Vec<String>,
 }
 
-/// A TCP port, and where it leads on each server.
+/// A TCP port and the node port it forwards to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Port {
     pub(crate) port: u16,
@@ -76,14 +76,14 @@ impl std::fmt::Display for Port {
     }
 }
 
-/// A page of load balancers, in the order of their IDs.
+/// A page of load balancers, ordered by ID.
 #[derive(Deserialize)]
 struct LoadBalancers {
     load_balancers: Vec<LoadBalancer>,
     next: Option<String>,
 }
 
-/// Fields of a load balancer that a call sets; the cloud keeps the others.
+/// Fields of a load balancer to set. The cloud keeps the fields that are left out.
 #[derive(Default, Serialize)]
 struct Settings<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,18 +94,18 @@ struct Settings<'a> {
     servers: Option<&'a [String]>,
 }
 
-/// The body of an error.
+/// Body of an error response.
 #[derive(Deserialize)]
 struct ErrorBody {
     code: String,
 }
 
-/// Reads the cloud's errors.
+/// Decodes error responses.
 struct Errors;
 
 impl ErrorDecoder for Errors {
     fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        // A proxy, or a wrong endpoint, says 404 as well. Only the cloud knows this word.
+        // A proxy or a wrong endpoint also returns 404. Only the cloud's API returns these codes.
         match refusal.json() {
             Some(ErrorBody { code }) if code == "server_not_found" => refusal.to_error_of(ErrorKind::NotFound),
             Some(ErrorBody { code }) if code == "load_balancer_not_found" => refusal.to_error_of(ErrorKind::NotFound),
@@ -124,7 +124,7 @@ impl Client {
         Ok(Client { api })
     }
 
-    /// The server of this ID; `None` if the cloud says that it has none.
+    /// Returns the server with this ID; `None` if the cloud has none.
     pub(crate) async fn server(&self, id: &str) -> Result<Option<Server>> {
         match self.api.call("server_get", Method::GET, &["servers", id]).send().await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -132,18 +132,18 @@ impl Client {
         }
     }
 
-    /// A page of servers; by `name`, `after` an ID.
+    /// Returns a page of servers, filtered by `name`, or `after` an ID.
     pub(crate) async fn servers(&self, query: &[(&str, &str)]) -> Result<Servers> {
         self.api.call("server_list", Method::GET, &["servers"]).query(query).send().await?.json()
     }
 
-    /// The load balancer with this mark.
+    /// Returns the load balancer of this owner.
     pub(crate) async fn load_balancer(&self, owner: &LoadBalancerKey) -> Result<Option<LoadBalancer>> {
         let query = [("cluster", owner.cluster.as_str()), ("uid", owner.uid.as_str())];
         Ok(self.load_balancers(&query).await?.pop())
     }
 
-    /// All load balancers with such a mark.
+    /// Lists the load balancers whose owner matches the query.
     pub(crate) async fn load_balancers(&self, query: &[(&str, &str)]) -> Result<Vec<LoadBalancer>> {
         let page = |after: Option<String>| {
             let after = after.iter().map(|after| ("after", after.as_str()));
@@ -159,7 +159,7 @@ impl Client {
         all_pages("list load balancers", page).await
     }
 
-    /// Creates a load balancer. The cloud has at most one for each owner, and returns that: the call may be repeated.
+    /// Creates a load balancer. The cloud has at most one per owner and returns an existing one, so the call is idempotent.
     pub(crate) async fn create_load_balancer(&self, owner: &LoadBalancerKey, ports: &[Port]) -> Result<LoadBalancer> {
         let settings = Settings { owner: Some(owner), ports: Some(ports), ..Settings::default() };
         let call = self.api.call("load_balancer_create", Method::POST, &["load_balancers"]);
@@ -178,7 +178,7 @@ impl Client {
         self.api.call("load_balancer_set", Method::PUT, &["load_balancers", id]).json(&settings).send().await?.json()
     }
 
-    /// Deletes a load balancer; one that is gone is a success.
+    /// Deletes a load balancer. Succeeds if it does not exist.
     pub(crate) async fn delete_load_balancer(&self, id: &str) -> Result<()> {
         match self.api.call("load_balancer_delete", Method::DELETE, &["load_balancers", id]).send().await {
             Err(error) if error.is_not_found() => Ok(()),

@@ -1,4 +1,4 @@
-//! Machines, in the words of the contract.
+//! Implements [`Instances`].
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Instances for Acme {
         match (id.prefix(), id.rest()) {
             (Some(NAME), Some(rest)) if is_id(rest) => Ok(Identity::Id(rest.to_lowercase())),
             (Some(NAME), _) => {
-                let message = format!("{id} is no ID of a server, such as {NAME}://00ab12");
+                let message = format!("{id} is not a server ID, such as {NAME}://00ab12");
                 Err(Error::new(ErrorKind::InvalidConfig, "find server", message))
             }
             _ => Ok(Identity::NotMine),
@@ -49,7 +49,7 @@ impl Acme {
     }
 }
 
-/// The cloud lets two servers have one name; which of them a Node is, nobody can tell.
+/// Names are not unique in this cloud. Two servers with the Node's name are an error, because either could be the Node.
 fn only_one(name: &str, mut servers: Vec<Server>) -> Result<InstanceState> {
     if let [first, second, ..] = servers.as_slice() {
         let message = format!("two servers are named {name}: {} and {}", first.id, second.id);

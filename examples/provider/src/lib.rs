@@ -1,11 +1,11 @@
-//! The provider of the Acme cloud, which does not exist: an example to be copied.
+//! Provider for Acme, a fictional cloud. Copy it to start your own.
 //!
 //! ```text
-//!  lib.rs             what it is, what it can do, its factory
-//!  config.rs          its --cloud-config
-//!  client.rs          its cloud's API: requests, replies, and what a refusal means
-//!  instances.rs       machines, in the words of the contract
-//!  load_balancers.rs  load balancers, likewise
+//!  lib.rs             name, capabilities, factory
+//!  config.rs          --cloud-config
+//!  client.rs          the cloud's API: requests, responses, errors
+//!  instances.rs       implements Instances
+//!  load_balancers.rs  implements LoadBalancers
 //! ```
 
 mod client;
@@ -27,7 +27,7 @@ use bowline_config::ConfigErrors;
 use crate::client::Client;
 pub use crate::config::Config;
 
-/// Its name, and what its provider IDs start with.
+/// Provider name and prefix of provider IDs.
 const NAME: &str = "acme";
 
 /// The Acme cloud.
@@ -39,20 +39,20 @@ pub struct Acme {
     cluster: String,
 }
 
-/// What the program puts into its registry.
+/// Returns the factory for the provider registry.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| Ok(Arc::new(Acme::new(&Config::read(context.config)?, context)?) as _);
     Factory::new(NAME, "servers and load balancers of the Acme cloud", Config::template, build)
 }
 
 impl Acme {
-    /// As configured. Makes no call.
+    /// Creates the provider from its configuration. Makes no cloud call.
     pub fn new(config: &Config, context: &BuildContext<'_>) -> std::result::Result<Acme, ConfigErrors> {
         let instances = InstanceCapabilities {
             batch_lookup: 1,               // GET /servers/ID: one by one
             list_page: Some(client::PAGE), // GET /servers: a page at a time
             absence: Absence::Proof,       // GET /servers shows all servers
-            max_parallel: 4,               // what the cloud is known to bear
+            max_parallel: 4,               // concurrent calls that the cloud accepts
             lookup_by_name: true,          // GET /servers?name=NAME
             unique_ids: true,              // IDs are random
             shutdown_state: true,          // status: off

@@ -1,4 +1,5 @@
-//! Load balancers, in the words of the contract: one kind, for TCP. A plan has at most two steps, the load balancer and its servers.
+//! Implements [`LoadBalancers`](bowline_cloud::LoadBalancers): one kind, TCP only. A plan has at most two steps: the load balancer
+//! and its servers.
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, Result, TypedLoadBalancers};
@@ -10,10 +11,10 @@ use bowline_core::{
 use crate::client::{LoadBalancer, Port};
 use crate::{Acme, NAME};
 
-/// What one step changes.
+/// Payload of one plan step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Creates the load balancer, marked with its owner.
+    /// Creates the load balancer and records its owner on it.
     Create(Vec<Port>),
     SetPorts(Vec<Port>),
     SetServers(Vec<String>),
@@ -69,9 +70,10 @@ impl TypedLoadBalancers for Acme {
 }
 
 impl Acme {
-    /// ID of the load balancer with this mark: an earlier step may have created it after the plan was made.
+    /// Returns the ID of the owner's load balancer. It is read again because an earlier step of the plan may have created it.
     async fn own(&self, key: &LoadBalancerKey) -> Result<String> {
-        let gone = || Error::new(ErrorKind::Conflict, "find load balancer", "it was deleted meanwhile");
+        let gone =
+            || Error::new(ErrorKind::Conflict, "find load balancer", "the load balancer was deleted in the meantime");
         Ok(self.client.load_balancer(key).await?.ok_or_else(gone)?.id)
     }
 }
@@ -81,7 +83,7 @@ fn state(own: LoadBalancer) -> LoadBalancerState<LoadBalancer> {
     LoadBalancerState::new(LoadBalancerStatus { ingress }, own)
 }
 
-/// The desired ports, in the order in which the cloud returns them.
+/// Returns the desired ports, in the order in which the cloud returns them.
 fn ports(spec: &LoadBalancerSpec) -> Vec<Port> {
     let port = |port: &bowline_core::PortSpec| Some(Port { port: port.port, node_port: port.node_port? });
     let mut ports: Vec<_> = spec.ports.iter().filter_map(port).collect();
@@ -89,8 +91,8 @@ fn ports(spec: &LoadBalancerSpec) -> Vec<Port> {
     ports
 }
 
-/// The desired servers, in the order in which the cloud returns them. A draining target is left out: the kind does not claim
-/// `drain`.
+/// Returns the desired servers, in the order in which the cloud returns them. Draining targets are left out: the kind does not
+/// claim `drain`.
 fn servers(spec: &LoadBalancerSpec) -> Vec<String> {
     let targets = spec.targets.iter().filter(|target| !target.draining);
     let ids = targets.filter_map(|target| target.provider_id.as_ref()).filter(|id| id.prefix() == Some(NAME));
@@ -107,7 +109,7 @@ fn delete(desired: &DesiredLoadBalancer, own: &LoadBalancer) -> Step<Change> {
     step(desired, Verb::Delete, Vec::new(), Change::Delete(own.id.clone()))
 }
 
-/// A change of a list, for people who read the plan.
+/// Describes the change of a list for readers of the plan.
 fn changed<T: std::fmt::Display>(field: &str, from: &[T], to: &[T]) -> Vec<FieldChange> {
     let text = |list: &[T]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     vec![FieldChange { field: field.to_owned(), from: Some(text(from)), to: Some(text(to)) }]

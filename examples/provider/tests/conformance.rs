@@ -1,4 +1,4 @@
-//! The provider runs the behaviour suite against a simulator of its cloud, over plain HTTP on the loopback interface.
+//! Runs the conformance suite against a simulator of the cloud, over plain HTTP on the loopback interface.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod load_balancers;
@@ -7,7 +7,7 @@ mod simulator;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{CloudProvider, Surroundings};
+use bowline_cloud::{BuildInputs, CloudProvider};
 use bowline_config::ConfigFile;
 use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, WantedMachine, run};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
@@ -28,8 +28,8 @@ async fn bench() -> Box<dyn Bench> {
 
 fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
     let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into() };
-    let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
-    Arc::new(Acme::new(&config, &surroundings.context(None, &cluster)).unwrap())
+    let (inputs, cluster) = (BuildInputs::default(), "kubernetes".into());
+    Arc::new(Acme::new(&config, &inputs.context(None, &cluster)).unwrap())
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ impl Bench for AcmeBench {
         vec![TOKEN.to_owned()]
     }
 
-    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
+    fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -100,8 +100,8 @@ impl Bench for AcmeBench {
         true
     }
 
-    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
-        self.cloud.trouble(trouble);
+    async fn inject_fault(&self, fault: Option<InducedFault>) -> bool {
+        self.cloud.induce(fault);
         true
     }
 
@@ -119,10 +119,10 @@ impl Bench for AcmeBench {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_configuration_is_told_at_once() {
+fn all_configuration_errors_are_reported_at_once() {
     let build = |text: Option<&str>| {
         let file = text.map(|text| ConfigFile::from_text("acme.yaml", text));
-        (factory().build)(&Surroundings::default().context(file.as_ref(), &"kubernetes".into()))
+        (factory().build)(&BuildInputs::default().context(file.as_ref(), &"kubernetes".into()))
     };
     assert!(build(Some("endpoint: http://acme.example\ntoken: secret\n")).is_ok());
     for (text, errors) in
@@ -132,9 +132,9 @@ fn all_that_is_wrong_with_a_configuration_is_told_at_once() {
     }
 }
 
-/// The guide's excerpts are compiled and run, because they are excerpts.
+/// Every code block of the guide is an excerpt of this crate, so it is compiled and run.
 #[test]
-fn what_the_guide_shows_stands_in_this_crate() {
+fn excerpts_in_the_guide_match_this_crate() {
     let guide = include_str!("../../../docs/guides/writing-a-provider.md");
     let files = [
         include_str!("../Cargo.toml"),
@@ -151,6 +151,6 @@ fn what_the_guide_shows_stands_in_this_crate() {
         guide.split("\n```rust,ignore\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();
     assert!(excerpts.len() >= 4, "{excerpts:?}");
     for excerpt in excerpts {
-        assert!(files.iter().any(|file| file.contains(excerpt)), "in no file of the example:\n{excerpt}");
+        assert!(files.iter().any(|file| file.contains(excerpt)), "not found in any file of the example:\n{excerpt}");
     }
 }

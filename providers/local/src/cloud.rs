@@ -1,9 +1,9 @@
-//! The cloud itself: machines, balancers, routes, and a count of every call.
+//! The cloud: machines, load balancers, routes and call counters.
 //!
 //! ```text
-//!  the owner's hands ──► World { Fleet, Balancers, RouteTables } ──► snapshot file
-//!                          ▲
-//!  api (find, list, …) ────┘  counted, delayed, and wrong if a fault says so
+//!  management calls ───────► World { Fleet, Balancers, RouteTables } ──► snapshot file
+//!                              ▲
+//!  user API (find, list, …) ───┘  counted, delayed, and subject to faults
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,33 +18,33 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::api::Key;
-use crate::balancers::{BalancerOptions, Balancers, Whose};
+use crate::balancers::{BalancerOptions, Balancers, OwnerName};
 use crate::data_plane::Sockets;
-use crate::faults::{Fault, FaultSpec, Faults, Injected, Mishap};
+use crate::faults::{Fault, FaultEffect, FaultSpec, Faults, Injected};
 use crate::fleet::Fleet;
-use crate::kernel::{Forwarding, RouteOptions};
+use crate::kernel::{KernelRoutes, RouteOptions};
+use crate::pending_changes::PendingChanges;
 use crate::routes::{RouteRecord, RouteTables};
 use crate::snapshot;
-use crate::workload::Workload;
 
-/// How a cloud is set up. The default is in memory, instant, and shows 100 machines at a time.
+/// Options of a cloud. Default: in memory, no latency, 100 machines per page.
 #[derive(Debug, Clone)]
 pub struct CloudOptions {
-    /// Where its state survives a restart; `None` keeps it in memory only.
+    /// Snapshot file, from which the state is restored after a restart; `None` keeps the state in memory.
     pub snapshot: Option<PathBuf>,
-    /// What every call takes.
+    /// Latency of every user call.
     pub latency: Duration,
-    /// How many machines one page of a listing holds, and how many one lookup may name.
+    /// Maximum number of machines per page of a list and per lookup.
     pub page_size: usize,
-    /// What makes chance repeatable.
+    /// Seed of the random faults.
     pub seed: u64,
-    /// How load is balanced.
+    /// Options of load balancers.
     pub balancers: BalancerOptions,
-    /// How many routes one table may have; 0 and `None` set no limit.
+    /// Maximum number of routes per table; 0 and `None` mean no limit.
     pub max_routes: Option<usize>,
-    /// How packets are led.
+    /// Options of routes.
     pub routes: RouteOptions,
-    /// Where the tokens of its users are, one in a line; `None` takes calls from anybody.
+    /// File with the tokens of users, one per line; `None` disables authentication of users.
     pub token_file: Option<PathBuf>,
 }
 
@@ -63,62 +63,62 @@ impl Default for CloudOptions {
     }
 }
 
-/// A machine to make.
+/// Machine to create.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct NewMachine {
-    /// Its name; Nodes without provider ID are looked for by it.
+    /// Name, by which Nodes without a provider ID are looked up.
     pub name: String,
-    /// Its key; made up if empty.
+    /// ID; generated if empty.
     pub id: String,
-    /// The kind of machine.
+    /// Instance type.
     pub instance_type: String,
-    /// The failure domain.
+    /// Zone.
     pub zone: String,
-    /// The region.
+    /// Region.
     pub region: String,
-    /// In the order that Nodes should have them.
+    /// Addresses, in the order of the Node's addresses.
     pub addresses: Vec<Address>,
-    /// Further labels for the Node.
+    /// Additional labels of the Node.
     pub labels: BTreeMap<String, String>,
-    /// Annotations for the Node.
+    /// Annotations of the Node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Tags, by which users mark what is theirs.
+    /// Tags set by users.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub tags: BTreeSet<String>,
-    /// The pod ranges that the cloud itself leads to it. No two machines have addresses in common.
+    /// Pod CIDRs that the cloud itself routes to the machine. CIDRs of different machines do not overlap.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pod_ranges: Vec<IpNet>,
-    /// Where its packets go: a name under `/run/netns`, or the path of a network namespace. It matters with
+    /// Network namespace of the machine: a name under `/run/netns`, or a path. Used with
     /// [`RouteOptions::kernel`](crate::RouteOptions::kernel) only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_namespace: Option<String>,
 }
 
-/// A machine.
+/// Machine of the cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// All that it was made with; the ID is never empty.
+    /// Properties; the ID is never empty.
     #[serde(flatten)]
     pub spec: NewMachine,
-    /// Whether it runs.
+    /// State.
     pub state: MachineState,
 }
 
-/// Whether a machine runs.
+/// State of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineState {
-    /// It runs.
+    /// Running.
     Running,
-    /// It is stopped.
+    /// Stopped.
     Stopped,
 }
 
-/// A cloud. Clones are the same cloud. Methods here are the owner's hands: they are instant, never fail on purpose and are
-/// not counted. Calls through the provider or over HTTP are slow, fail and are counted as the cloud is told to.
+/// A cloud. Clones share it. Its methods are management calls: they have no latency, are not subject to faults and are not
+/// counted. User calls, through the provider or over HTTP, have latency, are subject to faults and are counted.
 #[derive(Clone)]
 pub struct LocalCloud {
     pub(crate) shared: Arc<Shared>,
@@ -129,25 +129,25 @@ pub(crate) struct Shared {
     page_size: usize,
     pub(crate) balancing: BalancerOptions,
     pub(crate) sockets: Option<Sockets>,
-    pub(crate) kernel: Option<Forwarding>,
+    pub(crate) kernel: Option<KernelRoutes>,
     pub(crate) max_routes: Option<usize>,
     token_file: Option<PathBuf>,
     pub(crate) route_changes: watch::Sender<u64>,
-    now: Mutex<Now>,
+    state: Mutex<State>,
 }
 
-/// All that changes.
-pub(crate) struct Now {
+/// Mutable state.
+pub(crate) struct State {
     pub(crate) world: World,
-    pub(crate) work: Workload,
+    pub(crate) pending: PendingChanges,
     faults: Faults,
     latency: Duration,
     calls: BTreeMap<String, u64>,
-    /// Bytes of requests and of answers.
+    /// Bytes of requests and of responses.
     bytes: (u64, u64),
 }
 
-/// All that the cloud has at one moment, and that survives a restart.
+/// Resources of the cloud, which survive a restart.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct World {
     pub(crate) fleet: Fleet,
@@ -155,59 +155,59 @@ pub(crate) struct World {
     pub(crate) routes: RouteTables,
 }
 
-/// Why the cloud cannot do that.
+/// Reason why the cloud rejects a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// There is no such machine.
+    /// The machine does not exist.
     #[error("there is no machine {0:?}")]
     NoSuchMachine(String),
-    /// There is one with that ID already.
-    #[error("there is a machine with the ID {0:?} already")]
+    /// A machine with that ID exists.
+    #[error("a machine with the ID {0:?} already exists")]
     Exists(String),
-    /// The name fits more than one machine.
-    #[error("the name {0:?} fits {count} machines: {ids}; rename all but one", count = .1.len(), ids = .1.join(", "))]
+    /// Several machines have the name.
+    #[error("the name {0:?} matches {count} machines: {ids}; rename all but one", count = .1.len(), ids = .1.join(", "))]
     Ambiguous(String, Vec<String>),
-    /// There is no such route.
+    /// The route does not exist.
     #[error("there is no route {0:?}")]
     NoSuchRoute(String),
-    /// The table has the range already.
-    #[error("the route {id:?} leads {range} to {machine:?} already{gone}", id = .0.id, range = .0.spec.destination,
-        machine = .0.spec.machine, gone = if .0.blackhole { ", which is gone" } else { "" })]
+    /// The table has a route for the destination.
+    #[error("the route {id:?} to {machine:?} already has the destination {cidr}{gone}", id = .0.id, cidr = .0.spec.destination,
+        machine = .0.spec.machine, gone = if .0.blackhole { "; its machine is deleted" } else { "" })]
     DestinationTaken(Arc<RouteRecord>),
-    /// A machine has addresses of the pod range already.
-    #[error("the pod range {0} overlaps with {1}, which the machine {2:?} has")]
-    PodRangeTaken(IpNet, IpNet, String),
-    /// There is no such balancer.
-    #[error("there is no balancer {0:?}")]
+    /// The pod CIDR overlaps with that of another machine.
+    #[error("the pod CIDR {0} overlaps with {1} of the machine {2:?}")]
+    PodCidrTaken(IpNet, IpNet, String),
+    /// The load balancer does not exist.
+    #[error("there is no load balancer {0:?}")]
     NoSuchBalancer(String),
-    /// There is no such address.
+    /// The address does not exist.
     #[error("there is no address {0:?}")]
     NoSuchAddress(String),
-    /// A balancer of that name exists.
-    #[error("there is a balancer {0:?} already, which belongs to {owner}", owner = Whose(.1.as_ref()))]
+    /// A load balancer with that name exists.
+    #[error("the load balancer {0:?} already exists and belongs to {owner}", owner = OwnerName(.1.as_ref()))]
     NameTaken(String, Option<LoadBalancerKey>),
-    /// A balancer belongs to somebody else.
-    #[error("the balancer {0:?} belongs to {owner}", owner = Whose(.1.as_ref()))]
+    /// The load balancer belongs to another owner.
+    #[error("the load balancer {0:?} belongs to {owner}", owner = OwnerName(.1.as_ref()))]
     Foreign(String, Option<LoadBalancerKey>),
-    /// An address belongs to somebody else.
-    #[error("the address {0} belongs to {owner}", owner = Whose(.1.as_ref()))]
+    /// The address belongs to another owner.
+    #[error("the address {0} belongs to {owner}", owner = OwnerName(.1.as_ref()))]
     AddressTaken(IpAddr, Option<LoadBalancerKey>),
-    /// Another balancer listens there.
-    #[error("the port {2}/{1} of {0} is taken by {owner}", owner = Whose(.3.as_ref()))]
+    /// Another load balancer uses the port.
+    #[error("port {2}/{1} of {0} is in use by {owner}", owner = OwnerName(.3.as_ref()))]
     PortTaken(IpAddr, Protocol, u16, Option<LoadBalancerKey>),
-    /// A balancer still has the address.
-    #[error("the address {0} is in use by the balancer {1:?}; delete that first")]
+    /// A load balancer uses the address.
+    #[error("the address {0} is in use by the load balancer {1:?}; delete the load balancer first")]
     InUse(String, String),
-    /// Things are not as the request takes them to be.
+    /// The resources have changed since the caller read them.
     #[error("{0}")]
     Changed(String),
-    /// There are no addresses left.
+    /// The pool or the quota is exhausted.
     #[error("{0}")]
     Exhausted(String),
-    /// The cloud is at work on an earlier change for this long.
-    #[error("the cloud is still at work on an earlier change of this balancer")]
+    /// An earlier change is in progress, for this long.
+    #[error("an earlier change of this load balancer is still in progress")]
     Busy(Duration),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The snapshot cannot be read or written.
@@ -216,53 +216,59 @@ pub enum CloudError {
 }
 
 impl LocalCloud {
-    /// A cloud with what its snapshot holds, if it has one. With a data plane or routes of the kernel this must be called on
-    /// a Tokio runtime, on which the sockets then are.
+    /// Opens a cloud and restores its snapshot, if there is one. With a data plane or kernel routes, it must be called on a Tokio
+    /// runtime, which then drives the sockets.
     pub fn open(options: CloudOptions) -> Result<LocalCloud, CloudError> {
         if options.page_size == 0 {
-            return Err(CloudError::Invalid("a page must hold at least one machine".to_owned()));
+            return Err(CloudError::Invalid("the page size must be at least 1".to_owned()));
         }
         let world = options.snapshot.as_deref().map_or_else(|| Ok(World::default()), snapshot::load)?;
-        let (faults, work) = (Faults::new(options.seed), Workload::new(options.balancers.work_time));
-        let now =
-            Mutex::new(Now { world, work, faults, latency: options.latency, calls: BTreeMap::new(), bytes: (0, 0) });
+        let (faults, pending) = (Faults::new(options.seed), PendingChanges::new(options.balancers.work_time));
+        let state = Mutex::new(State {
+            world,
+            pending,
+            faults,
+            latency: options.latency,
+            calls: BTreeMap::new(),
+            bytes: (0, 0),
+        });
         let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, token_file, .. } = options;
-        let (max_routes, route_changes) = (max_routes.filter(|most| *most > 0), watch::Sender::default());
+        let (max_routes, route_changes) = (max_routes.filter(|limit| *limit > 0), watch::Sender::default());
         let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
-        let kernel = options.routes.kernel.then(Forwarding::open).transpose()?;
+        let kernel = options.routes.kernel.then(KernelRoutes::open).transpose()?;
         let shared =
-            Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, token_file, now };
+            Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, token_file, state };
         let cloud = LocalCloud { shared: Arc::new(shared) };
-        cloud.serve_soon(cloud.all_balancer_ids());
-        cloud.keep_forwarding();
+        cloud.spawn_updates(cloud.all_balancer_ids());
+        cloud.spawn_kernel_routes();
         Ok(cloud)
     }
 
-    /// Makes a machine, running.
+    /// Creates a running machine.
     pub fn add(&self, machine: NewMachine) -> Result<Machine, CloudError> {
         self.edit_fleet(|fleet| fleet.add(machine))
     }
 
-    /// Stops the machine of this ID.
+    /// Stops the machine with this ID.
     pub fn stop(&self, id: &str) -> Result<(), CloudError> {
         self.edit_fleet(|fleet| fleet.set_state(id, MachineState::Stopped)).map(drop)
     }
 
-    /// Starts the machine of this ID.
+    /// Starts the machine with this ID.
     pub fn start(&self, id: &str) -> Result<(), CloudError> {
         self.edit_fleet(|fleet| fleet.set_state(id, MachineState::Running)).map(drop)
     }
 
-    /// Removes the machine of this ID. Routes that led to it lead nowhere then.
+    /// Deletes the machine with this ID. Its routes become blackholes.
     pub fn delete(&self, id: &str) -> Result<(), CloudError> {
         self.edit_machines(|world| {
             world.fleet.remove(id)?;
-            world.routes.lose(id);
+            world.routes.mark_blackholes(id);
             Ok(())
         })
     }
 
-    /// Replaces what the machine of this ID was made with; its ID stays.
+    /// Changes the properties of the machine with this ID, except the ID.
     pub fn change(&self, id: &str, change: impl FnOnce(&mut NewMachine)) -> Result<Machine, CloudError> {
         self.try_change(id, |spec| {
             let mut spec = spec.clone();
@@ -271,7 +277,7 @@ impl LocalCloud {
         })
     }
 
-    /// As [`change`](LocalCloud::change), for a change that may turn out impossible.
+    /// As [`change`](LocalCloud::change), with a change that may fail.
     pub(crate) fn try_change(
         &self,
         id: &str,
@@ -280,124 +286,124 @@ impl LocalCloud {
         self.edit_fleet(|fleet| fleet.change(id, change))
     }
 
-    /// Leads a pod range to a machine, beside those that it has, as the cloud's users order it.
-    pub(crate) fn assign(&self, machine: &Key, range: IpNet) -> Result<(), CloudError> {
-        self.edit_fleet(|fleet| fleet.assign(machine, range))
+    /// Adds a pod CIDR to a machine. User call.
+    pub(crate) fn assign(&self, machine: &Key, cidr: IpNet) -> Result<(), CloudError> {
+        self.edit_fleet(|fleet| fleet.assign(machine, cidr))
     }
 
-    /// Puts a tag on a machine or takes it off, as the cloud's users order it.
+    /// Adds a tag to a machine or removes it. User call.
     pub(crate) fn tag(&self, machine: &Key, tag: &str, present: bool) -> Result<(), CloudError> {
         self.edit_fleet(|fleet| fleet.tag(machine, tag, present))
     }
 
-    /// The machine of this ID.
+    /// Returns the machine with this ID.
     pub fn machine(&self, id: &str) -> Result<Machine, CloudError> {
-        self.now().world.fleet.get(id).map(|machine| Machine::clone(machine))
+        self.state().world.fleet.get(id).map(|machine| Machine::clone(machine))
     }
 
-    /// All machines, by ID.
+    /// Returns all machines, by ID.
     pub fn machines(&self) -> Vec<Machine> {
-        self.now().world.fleet.iter().map(|machine| Machine::clone(machine)).collect()
+        self.state().world.fleet.iter().map(|machine| Machine::clone(machine)).collect()
     }
 
-    /// All machines, by ID, without a copy of any: for those who look often.
+    /// Returns all machines, by ID, without copying them: for frequent callers.
     pub fn fleet(&self) -> Vec<Arc<Machine>> {
-        self.now().world.fleet.iter().cloned().collect()
+        self.state().world.fleet.iter().cloned().collect()
     }
 
-    /// How many machines one page of a listing holds, and how many one lookup may name.
+    /// Maximum number of machines per page of a list and per lookup.
     pub fn page_size(&self) -> usize {
         self.shared.page_size
     }
 
-    /// Whether its routes are routes of the kernel.
+    /// Whether the cloud has kernel routes.
     pub(crate) fn has_kernel_routes(&self) -> bool {
         self.shared.kernel.is_some()
     }
 
-    /// Where the tokens of its users are.
+    /// File with the tokens of users.
     pub(crate) fn token_file(&self) -> Option<&Path> {
         self.shared.token_file.as_deref()
     }
 
-    /// From now on, goes wrong like this, beside what it does already; the number takes it back.
+    /// Injects a fault, in addition to those in force. Returns its number, for [`repair`](LocalCloud::repair).
     pub fn inject(&self, fault: FaultSpec) -> u64 {
-        let now = &mut *self.now();
-        now.faults.inject(fault, &now.world)
+        let state = &mut *self.state();
+        state.faults.inject(fault, &state.world)
     }
 
-    /// Takes a fault back; `false` if it is not in force any more.
+    /// Removes a fault; `false` if it is no longer in force.
     pub fn repair(&self, number: u64) -> bool {
-        self.now().faults.repair(number)
+        self.state().faults.repair(number)
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn repair_all(&self) {
-        self.now().faults.repair_all();
+        self.state().faults.repair_all();
     }
 
-    /// How long every call takes from now on.
+    /// Sets the latency of every user call.
     pub fn set_latency(&self, latency: Duration) {
-        self.now().latency = latency;
+        self.state().latency = latency;
     }
 
-    /// How often each kind of call was made (`find`, `list`, `create-balancer`, `create-route`, …), failed ones included.
+    /// Number of user calls by kind (`find`, `list`, `create-balancer`, `create-route`, …), including failed ones.
     pub fn calls(&self) -> BTreeMap<String, u64> {
-        self.now().calls.clone()
+        self.state().calls.clone()
     }
 
-    /// Bytes of all requests and of all answers, without their headers.
+    /// Bytes of all requests and of all responses, without headers.
     pub fn bytes(&self) -> (u64, u64) {
-        self.now().bytes
+        self.state().bytes
     }
 
-    /// Adds the sizes of a request and its answer.
-    pub(crate) fn count_bytes(&self, request: usize, answer: usize) {
-        let bytes = &mut self.now().bytes;
-        *bytes = (bytes.0 + request as u64, bytes.1 + answer as u64);
+    /// Adds the sizes of a request and its response.
+    pub(crate) fn count_bytes(&self, request: usize, response: usize) {
+        let bytes = &mut self.state().bytes;
+        *bytes = (bytes.0 + request as u64, bytes.1 + response as u64);
     }
 
-    /// Counts calls and bytes from zero again.
+    /// Resets the counters of calls and bytes.
     pub fn reset_calls(&self) {
-        let now = &mut *self.now();
-        now.calls.clear();
-        now.bytes = (0, 0);
+        let state = &mut *self.state();
+        state.calls.clear();
+        state.bytes = (0, 0);
     }
 
-    /// The faults in force.
+    /// Returns the faults in force.
     pub fn faults(&self) -> Vec<(u64, Fault)> {
         self.injected().into_iter().map(|fault| (fault.number, fault.spec.fault)).collect()
     }
 
-    /// The faults in force, with all that is known of them.
+    /// Returns the faults in force, with their state.
     pub(crate) fn injected(&self) -> Vec<Injected> {
-        self.now().faults.iter().cloned().collect()
+        self.state().faults.iter().cloned().collect()
     }
 
-    /// What every call takes.
+    /// Latency of every user call.
     pub(crate) fn latency(&self) -> Duration {
-        self.now().latency
+        self.state().latency
     }
 
-    /// A call of this kind begins: it is counted, and what becomes of it is settled.
-    pub(crate) fn begin(&self, call: &str) -> Mishap {
-        let now = &mut *self.now();
-        // No allocation for a kind that was seen before: this runs on every call.
-        match now.calls.get_mut(call) {
+    /// Starts a user call: counts it and returns the effect of the faults on it.
+    pub(crate) fn begin(&self, call: &str) -> FaultEffect {
+        let state = &mut *self.state();
+        // Runs on every call, so it allocates only for a new kind.
+        match state.calls.get_mut(call) {
             Some(count) => *count += 1,
-            None => drop(now.calls.insert(call.to_owned(), 1)),
+            None => drop(state.calls.insert(call.to_owned(), 1)),
         }
-        let mut mishap = now.faults.strike(call);
-        mishap.delay = mishap.delay.saturating_add(now.latency);
-        mishap
+        let mut effect = state.faults.apply(call);
+        effect.delay = effect.delay.saturating_add(state.latency);
+        effect
     }
 
-    /// Reads what there is now.
+    /// Reads the current resources.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&World) -> T) -> T {
-        read(&self.now().world)
+        read(&self.state().world)
     }
 
-    /// Reads what there was, or what there is now.
+    /// Reads past resources, or the current ones.
     pub(crate) fn view<T>(&self, past: Option<&World>, read: impl FnOnce(&World) -> T) -> T {
         match past {
             Some(past) => read(past),
@@ -410,30 +416,30 @@ impl LocalCloud {
     }
 
     fn edit_machines<T>(&self, edit: impl FnOnce(&mut World) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        let outcome = self.edit(&mut self.now(), edit)?;
-        self.tell_of_routes();
+        let result = self.edit(&mut self.state(), edit)?;
+        self.notify_route_change();
         if self.shared.sockets.is_some() {
-            self.serve_soon(self.read(|world| world.balancers.of_machines()));
+            self.spawn_updates(self.read(|world| world.balancers.with_machine_targets()));
         }
-        Ok(outcome)
+        Ok(result)
     }
 
-    /// Changes what there is and saves it; either both or neither.
+    /// Changes the resources and writes the snapshot, or neither.
     pub(crate) fn edit<T>(
         &self,
-        now: &mut Now,
+        state: &mut State,
         edit: impl FnOnce(&mut World) -> Result<T, CloudError>,
     ) -> Result<T, CloudError> {
-        let Some(path) = &self.shared.snapshot else { return edit(&mut now.world) };
-        let mut changed = now.world.clone();
+        let Some(path) = &self.shared.snapshot else { return edit(&mut state.world) };
+        let mut changed = state.world.clone();
         let outcome = edit(&mut changed)?;
         snapshot::save(path, &changed)?;
-        now.world = changed;
+        state.world = changed;
         Ok(outcome)
     }
 
-    /// Nothing here leaves the state half changed, so a panic elsewhere under the lock spoils nothing.
-    pub(crate) fn now(&self) -> MutexGuard<'_, Now> {
-        self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state. No change is applied partially, so a poisoned lock is still consistent.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

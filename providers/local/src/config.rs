@@ -1,9 +1,9 @@
-//! The provider's configuration file.
+//! Configuration file of the provider.
 
 use std::path::PathBuf;
 
 use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities, SecretRef};
-use bowline_config::table::{Example, Format, Key, Section, Table, Unknown, keys};
+use bowline_config::table::{Example, Format, Key, Section, Table, UnknownKeys, keys};
 use bowline_config::{ConfigErrors, ConfigFile, Environment, Secret};
 use bowline_core::IpFamily;
 use serde::Serialize;
@@ -11,88 +11,88 @@ use serde::Serialize;
 use crate::client::Endpoint;
 
 keys! {
-    /// The provider's configuration file. Every key may be left out. What is switched off is off for the provider only; the
-    /// cloud can still do it.
+    /// Configuration file of the provider. Every key is optional. Disabling a capability affects the provider only; the cloud still
+    /// has it.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct Config {
-        endpoint: String = "endpoint", "http://127.0.0.1:7480", "Where the cloud listens (`bowline cloud --listen`).";
+        endpoint: String = "endpoint", "http://127.0.0.1:7480", "Endpoint of the cloud (`bowline cloud --listen`).";
         token: Option<Secret> = "token", "",
-            "What the cloud knows its users by (`bowline cloud --token-file`), if it asks.";
+            "Token of the user, if the cloud requires one (`bowline cloud --token-file`).";
         token_file: Option<PathBuf> = "tokenFile", "",
-            "The same in a file of its own, whose last line break does not count. It is read when the provider is built.";
+            "File with the token; a trailing newline is ignored. It is read when the provider is built.";
         token_secret: Option<String> = "tokenSecret", "",
-            "The same in the key `token` of a Kubernetes Secret, `NAMESPACE/NAME`. A change of the Secret is followed.";
+            "Kubernetes Secret with the token in its key `token`, as `NAMESPACE/NAME`. The Secret is watched.";
         id_prefix: String = "idPrefix", "local",
-            "What its provider IDs start with: two local clouds in one cluster need two.";
-        listing: bool = "listing", "true", "Whether `list` is offered.";
+            "Prefix of provider IDs. Two local clouds in one cluster need different prefixes.";
+        listing: bool = "listing", "true", "Support listing all machines.";
         page_size: usize = "pageSize", "100",
-            "How many machines a page of a listing is asked to hold; the cloud may send fewer.";
+            "Requested number of machines per page of a list; the cloud may return fewer.";
         batch_lookup: usize = "batchLookup", "100",
-            "How many machines one lookup names; 1 asks one by one. No more than the cloud's page size.";
-        max_parallel: usize = "maxParallel", "8", "How many calls may be under way at once.";
-        lookup_by_name: bool = "lookupByName", "true", "Whether a node without provider ID is looked for by its name.";
-        shutdown_state: bool = "shutdownState", "true", "Whether a stopped machine is told from a running one.";
-        zones: bool = "zones", "true", "Whether zone and region are told.";
-        additional_labels: bool = "additionalLabels", "true", "Whether further labels are told.";
+            "Maximum number of machines per lookup, at most the page size of the cloud.";
+        max_parallel: usize = "maxParallel", "8", "Maximum number of concurrent calls.";
+        lookup_by_name: bool = "lookupByName", "true", "Look up a Node without a provider ID by its name.";
+        shutdown_state: bool = "shutdownState", "true", "Report stopped machines as shut down.";
+        zones: bool = "zones", "true", "Report zone and region.";
+        additional_labels: bool = "additionalLabels", "true", "Report additional labels.";
         additional_annotations: bool = "additionalAnnotations", "true",
-            "Whether the annotations of a machine are written to its Node.";
+            "Write the annotations of a machine to its Node.";
         tag_machines: bool = "tagMachines", "false",
-            "Whether the machines of the cluster get the tag `cluster:NAME`, and lose it when their Node is gone.";
+            "Tag the machines of the cluster with `cluster:NAME`, and remove the tag when the Node is deleted.";
         pod_ranges: bool = "podRanges", "false",
-            "Whether the pod ranges that the cloud leads to a machine are told, and can be assigned.";
-        ["loadBalancers"] load_balancers: LoadBalancerConfig, "What is offered of balancing load.";
-        ["routes"] routes: RouteConfig, "What is offered of leading pod ranges to machines.";
+            "Report and assign the pod CIDRs that the cloud routes to a machine.";
+        ["loadBalancers"] load_balancers: LoadBalancerConfig, "Capabilities of load balancers.";
+        ["routes"] routes: RouteConfig, "Capabilities of routes.";
     }
 }
 
 keys! {
-    /// What the provider offers of balancing load. As with all of [`Config`], what is switched off is off for the provider only.
+    /// Capabilities of load balancers. As in [`Config`], disabling one affects the provider only.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct LoadBalancerConfig {
-        enabled: bool = "enabled", "true", "Whether load is balanced at all.";
+        enabled: bool = "enabled", "true", "Support load balancers.";
         tcp: bool = "tcp", "true", "TCP ports.";
         udp: bool = "udp", "true", "UDP ports.";
-        mixed_protocols: bool = "mixedProtocols", "true", "TCP and UDP ports on one balancer.";
-        source_ranges: bool = "sourceRanges", "true", "Who may connect can be limited.";
-        session_affinity: bool = "sessionAffinity", "true", "Connections of one client can stay together.";
-        local_traffic_policy: bool = "localTrafficPolicy", "true", "Only nodes with a pod of the Service get traffic.";
-        proxy_protocol: bool = "proxyProtocol", "true", "The client's address can be told to the backend.";
-        requested_address: bool = "requestedAddress", "true", "The user may choose the address.";
-        drain: bool = "drain", "true", "A leaving node keeps its connections for a while.";
-        shared: bool = "shared", "true", "Several Services may share one address.";
-        internal: bool = "internal", "true", "Balancers that are reached from inside only.";
-        idle_timeout: bool = "idleTimeout", "true", "Silent connections can be closed after a chosen time.";
+        mixed_protocols: bool = "mixedProtocols", "true", "TCP and UDP ports on one load balancer.";
+        source_ranges: bool = "sourceRanges", "true", "Source ranges: restrict clients by CIDR.";
+        session_affinity: bool = "sessionAffinity", "true", "Session affinity by client IP.";
+        local_traffic_policy: bool = "localTrafficPolicy", "true", "`externalTrafficPolicy: Local`: send traffic only to Nodes with a Pod of the Service.";
+        proxy_protocol: bool = "proxyProtocol", "true", "PROXY protocol.";
+        requested_address: bool = "requestedAddress", "true", "Requested addresses (`loadBalancerIP`).";
+        drain: bool = "drain", "true", "Drain the connections of a leaving Node.";
+        shared: bool = "shared", "true", "Share groups: several Services share one address.";
+        internal: bool = "internal", "true", "Internal load balancers.";
+        idle_timeout: bool = "idleTimeout", "true", "Idle timeout of connections.";
         health_check_settings: bool = "healthCheckSettings", "true",
-            "Path, port and interval of health checks can be chosen.";
-        adoption: bool = "adoption", "true", "A balancer that exists can become a Service's.";
-        retention: bool = "retention", "true", "A balancer can be left behind.";
-        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "Families of addresses.";
-        dual_stack: bool = "dualStack", "true", "Two families on one balancer.";
+            "Path, port and interval of health checks.";
+        adoption: bool = "adoption", "true", "Adopt existing load balancers.";
+        retention: bool = "retention", "true", "Retain load balancers of deleted Services.";
+        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "IP families.";
+        dual_stack: bool = "dualStack", "true", "Dual-stack load balancers.";
         batch_observe: usize = "batchObserve", "100",
-            "How many balancers one question is about; 1 asks one by one. No more than the cloud's page size.";
-        max_ports: Option<usize> = "maxPorts", "", "Ports per balancer; without a limit if left out.";
-        max_targets: Option<usize> = "maxTargets", "", "Machines per balancer; without a limit if left out.";
+            "Maximum number of load balancers per read, at most the page size of the cloud.";
+        max_ports: Option<usize> = "maxPorts", "", "Maximum number of ports per load balancer. Default: no limit.";
+        max_targets: Option<usize> = "maxTargets", "", "Maximum number of targets per load balancer. Default: no limit.";
     }
 }
 
 keys! {
-    /// What the provider offers of leading pod ranges to machines.
+    /// Capabilities of routes.
     #[derive(Debug, Clone, PartialEq, Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct RouteConfig {
-        enabled: bool = "enabled", "true", "Whether there are routes at all.";
-        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "Families of addresses.";
-        max_routes: Option<usize> = "maxRoutes", "", "Routes per cluster; without a limit if left out, or 0.";
-        max_parallel: usize = "maxParallel", "200", "How many calls may be under way at once.";
+        enabled: bool = "enabled", "true", "Support routes.";
+        ip_families: Vec<IpFamily> = "ipFamilies", "IPv4, IPv6", "IP families.";
+        max_routes: Option<usize> = "maxRoutes", "", "Maximum number of routes per cluster; 0 means no limit. Default: no limit.";
+        max_parallel: usize = "maxParallel", "200", "Maximum number of concurrent calls.";
         node_addresses: bool = "nodeAddresses", "false",
-            "Whether the addresses that a route was made with are told, so that it is made anew when the Node's change.";
+            "Report the Node addresses of a route, so that the route is recreated when they change.";
     }
 }
 
 impl RouteConfig {
-    /// What this leaves of what the cloud can do; `None` if nothing.
+    /// Capabilities; `None` if routes are disabled.
     pub(crate) fn capabilities(&self) -> Option<RouteCapabilities> {
         self.enabled.then(|| RouteCapabilities {
             ip_families: self.ip_families.clone(),
@@ -103,24 +103,24 @@ impl RouteConfig {
         })
     }
 
-    /// How many routes a cluster may have.
+    /// Maximum number of routes per cluster.
     pub(crate) fn limit(&self) -> Option<usize> {
-        self.max_routes.filter(|most| *most > 0)
+        self.max_routes.filter(|limit| *limit > 0)
     }
 
-    /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
+    /// Validates the values.
+    fn errors(&self) -> Vec<InvalidValue> {
+        let mut errors = Vec::new();
         if self.max_parallel == 0 {
-            mistakes.push((ROUTES, RouteConfig::max_parallel, "must be at least 1".to_owned()));
+            errors.push((ROUTES, RouteConfig::max_parallel, "must be at least 1".to_owned()));
         }
-        mistakes.extend(family_mistake(ROUTES, RouteConfig::ip_families, &self.ip_families));
-        mistakes
+        errors.extend(family_error(ROUTES, RouteConfig::ip_families, &self.ip_families));
+        errors
     }
 }
 
-/// A family that is left out, or that stands there twice.
-fn family_mistake(section: &'static str, key: Key, families: &[IpFamily]) -> Option<Mistake> {
+/// Checks that families are named once each.
+fn family_error(section: &'static str, key: Key, families: &[IpFamily]) -> Option<InvalidValue> {
     match families {
         [_] => None,
         [first, second] if first != second => None,
@@ -129,7 +129,7 @@ fn family_mistake(section: &'static str, key: Key, families: &[IpFamily]) -> Opt
 }
 
 impl LoadBalancerConfig {
-    /// Capabilities that this leaves; `None` if load balancers are disabled.
+    /// Capabilities; `None` if load balancers are disabled.
     pub(crate) fn capabilities(&self) -> Option<LoadBalancerCapabilities> {
         let external = self.external();
         let internal = self.internal.then(|| external.to_internal());
@@ -158,7 +158,7 @@ impl LoadBalancerConfig {
             health_check_settings: self.health_check_settings,
             adoption: self.adoption,
             retention: self.retention,
-            // Load balancers of this cloud connect to their targets; without a node port there is nothing to connect to.
+            // Load balancers of this cloud connect to node ports.
             without_node_ports: false,
             ip_families: self.ip_families.clone(),
             dual_stack: self.dual_stack && self.ip_families.len() > 1,
@@ -168,37 +168,37 @@ impl LoadBalancerConfig {
         }
     }
 
-    /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
+    /// Validates the values.
+    fn errors(&self) -> Vec<InvalidValue> {
+        let mut errors = Vec::new();
         let numbers = [
             (LoadBalancerConfig::batch_observe, Some(self.batch_observe)),
             (LoadBalancerConfig::max_ports, self.max_ports),
             (LoadBalancerConfig::max_targets, self.max_targets),
         ];
         let zeros = numbers.into_iter().filter(|(_, number)| *number == Some(0));
-        mistakes.extend(zeros.map(|(key, _)| (LOAD_BALANCERS, key, "must be at least 1".to_owned())));
+        errors.extend(zeros.map(|(key, _)| (LOAD_BALANCERS, key, "must be at least 1".to_owned())));
         if self.enabled && !self.tcp && !self.udp {
-            let message = "neither TCP nor UDP is left; set one of them to true, or loadBalancers.enabled to false";
-            mistakes.push((LOAD_BALANCERS, LoadBalancerConfig::udp, message.to_owned()));
+            let message = "TCP and UDP are both disabled; set one of them to true, or loadBalancers.enabled to false";
+            errors.push((LOAD_BALANCERS, LoadBalancerConfig::udp, message.to_owned()));
         }
-        mistakes.extend(family_mistake(LOAD_BALANCERS, LoadBalancerConfig::ip_families, &self.ip_families));
-        mistakes
+        errors.extend(family_error(LOAD_BALANCERS, LoadBalancerConfig::ip_families, &self.ip_families));
+        errors
     }
 }
 
-/// A key with an invalid value, by its section, and what would be right.
-type Mistake = (&'static str, Key, String);
+/// Section and key with an invalid value, and the message.
+type InvalidValue = (&'static str, Key, String);
 
 const LOAD_BALANCERS: &str = "loadBalancers";
 const ROUTES: &str = "routes";
 
-/// What the file may say.
+/// Schema of the file.
 fn table() -> Table {
-    Table { format: Format::Yaml, unknown: Unknown::Refuse, sections: Section::document::<Config>() }
+    Table { format: Format::Yaml, unknown: UnknownKeys::Reject, sections: Section::document::<Config>() }
 }
 
-/// The reference page.
+/// Reference page.
 pub(crate) fn reference() -> String {
     HEAD.to_owned() + &table().reference()
 }
@@ -206,30 +206,30 @@ pub(crate) fn reference() -> String {
 const HEAD: &str = "\
 # The local cloud: configuration
 
-<!-- Made by `cargo xtask generate` from providers/local/src/config.rs; change that instead. -->
+<!-- Generated by `cargo xtask generate` from providers/local/src/config.rs; change that instead. -->
 
-The YAML or JSON file that `--cloud-config` names for `--cloud-provider=local`. Every key may be left out. A capability that is switched \
-off is off for the provider only; the cloud still has it.
+YAML or JSON file for `--cloud-config` with `--cloud-provider=local`. Every key is optional. Disabling a capability affects the \
+provider only; the cloud still has it.
 ";
 
 impl Config {
-    /// A file to start from.
+    /// Template of the file.
     pub(crate) fn template() -> String {
         table().template(&[("", &[Example::Set(Config::endpoint, Config::endpoint.default)])])
     }
 
-    /// Reads the file and reports everything that is wrong with it.
+    /// Reads the file and reports all errors in it.
     pub fn read(file: &ConfigFile) -> Result<Config, ConfigErrors> {
         let settings = table().read(Some(file), &Environment::default())?;
         let config: Config = settings.section("");
-        let mut problems = ConfigErrors::new();
-        for (section, key, message) in config.mistakes().into_iter().chain(config.token_mistake()) {
-            problems.push(settings.view(section).problem(&key, message));
+        let mut errors = ConfigErrors::new();
+        for (section, key, message) in config.errors().into_iter().chain(config.token_error()) {
+            errors.push(settings.view(section).error(&key, message));
         }
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+        if errors.is_empty() { Ok(config) } else { Err(errors) }
     }
 
-    /// What the cloud knows us by. The file is read anew each time.
+    /// Token of the user. The file is read on every call.
     pub(crate) fn credential(&self) -> std::io::Result<Option<Secret>> {
         match &self.token_file {
             None => Ok(self.token.clone()),
@@ -240,42 +240,46 @@ impl Config {
         }
     }
 
-    /// Nothing of a credential is quoted.
-    fn token_mistake(&self) -> Option<Mistake> {
+    /// Validates the token. Its messages never quote the token.
+    fn token_error(&self) -> Option<InvalidValue> {
         let key = if self.token_file.is_some() { Config::token_file } else { Config::token };
         if self.token.is_some() && self.token_file.is_some() {
-            return Some(("", key, "is given beside token; one of them is enough".to_owned()));
+            return Some(("", key, "is set together with token; set only one of them".to_owned()));
         }
         if let Some(secret) = &self.token_secret {
             let key = Config::token_secret;
             if self.token.is_some() || self.token_file.is_some() {
-                return Some(("", key, "is given beside token or tokenFile; one of them is enough".to_owned()));
+                return Some(("", key, "is set together with token or tokenFile; set only one of them".to_owned()));
             }
             return match SecretRef::parse(secret) {
-                None => Some(("", key, format!("{secret:?} is no name of a Secret; kube-system/local-cloud is one"))),
+                None => Some((
+                    "",
+                    key,
+                    format!("{secret:?} is not NAMESPACE/NAME of a Secret, for example kube-system/local-cloud"),
+                )),
                 Some(_) => None,
             };
         }
         match self.credential() {
-            Err(error) => Some(("", key, format!("cannot be read ({error}); name a file with the token in it"))),
+            Err(error) => Some(("", key, format!("cannot be read: {error}"))),
             Ok(Some(token)) if !is_bearer(token.reveal()) => {
-                Some(("", key, "is no token: it must be one word of letters, digits and -._~+/=".to_owned()))
+                Some(("", key, "is not a valid token: use only letters, digits and -._~+/=".to_owned()))
             }
             Ok(_) => None,
         }
     }
 
-    /// The keys whose values make no sense, and what would be right.
-    fn mistakes(&self) -> Vec<Mistake> {
+    /// Validates the values.
+    fn errors(&self) -> Vec<InvalidValue> {
         let prefix = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+');
-        let mut mistakes = Vec::new();
+        let mut errors = Vec::new();
         if let Err(error) = Endpoint::parse(&self.endpoint) {
-            mistakes.push(("", Config::endpoint, error.message().to_owned()));
+            errors.push(("", Config::endpoint, error.message().to_owned()));
         }
         if self.id_prefix.is_empty() || !self.id_prefix.bytes().all(prefix) {
             let message =
-                format!("{:?} cannot stand before \"://\"; use letters, digits, '-', '.', '+'", self.id_prefix);
-            mistakes.push(("", Config::id_prefix, message));
+                format!("{:?} is not a valid provider ID prefix; use letters, digits, '-', '.', '+'", self.id_prefix);
+            errors.push(("", Config::id_prefix, message));
         }
         let numbers = [
             (Config::page_size, self.page_size),
@@ -283,17 +287,17 @@ impl Config {
             (Config::max_parallel, self.max_parallel),
         ];
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
-        mistakes.extend(zeros.map(|(key, _)| ("", key, "must be at least 1".to_owned())));
-        mistakes.extend(self.load_balancers.mistakes());
-        mistakes.extend(self.routes.mistakes());
-        mistakes
+        errors.extend(zeros.map(|(key, _)| ("", key, "must be at least 1".to_owned())));
+        errors.extend(self.load_balancers.errors());
+        errors.extend(self.routes.errors());
+        errors
     }
 }
 
 /// Whether this can be sent as a bearer token (RFC 6750).
 pub(crate) fn is_bearer(token: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    !token.is_empty() && token.bytes().all(fits)
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    !token.is_empty() && token.bytes().all(is_valid)
 }
 
 #[cfg(test)]
@@ -305,19 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn every_key_may_be_left_out() {
+    fn every_key_is_optional() {
         for text in ["", "# nothing\n", "{}"] {
             assert_eq!(read(text), Ok(Config::default()), "{text:?}");
         }
     }
 
     #[test]
-    fn the_template_is_what_holds_without_a_file() {
+    fn the_template_equals_the_defaults() {
         assert_eq!(read(&Config::template()), Ok(Config::default()));
     }
 
     #[test]
-    fn keys_are_read_as_they_are_documented() {
+    fn documented_keys_are_read() {
         let text = "endpoint: http://127.0.0.1:1\nidPrefix: other\nlisting: false\npageSize: 2\nbatchLookup: 3\n\
                     maxParallel: 4\nlookupByName: false\nshutdownState: false\nzones: false\nadditionalLabels: false\n\
                     podRanges: true\n";
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_stands_in_the_file_or_in_one_of_its_own_and_is_never_printed() {
+    fn a_token_is_read_from_the_configuration_or_a_file_and_never_printed() {
         let config = read("token: s3cr3t\n").unwrap();
         assert_eq!(config.credential().unwrap(), Some(Secret::from("s3cr3t")));
         let printed = format!("{config:?} {}", serde_json::to_string(&config).unwrap());
@@ -351,23 +355,23 @@ mod tests {
         let both = read(&format!("token: s3cr3t\ntokenFile: {}\n", path.display())).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         let gone = read(&format!("tokenFile: {}\n", path.display())).unwrap_err();
-        for (problems, says, line) in [
-            (both, "one of them is enough", 2),
+        for (errors, expected, line) in [
+            (both, "set only one of them", 2),
             (gone, "cannot be read", 1),
-            (read("token: s3cr3t\ntokenSecret: a/b\n").unwrap_err(), "one of them is enough", 2),
-            (read("tokenSecret: local-cloud\n").unwrap_err(), "is no name of a Secret", 1),
-            (read("token: 's3 cr3t'\n").unwrap_err(), "is no token", 1),
-            (read("token: ''\n").unwrap_err(), "is no token", 1),
-            (read("token: [s3cr3t]\n").unwrap_err(), "a text is wanted", 1),
+            (read("token: s3cr3t\ntokenSecret: a/b\n").unwrap_err(), "set only one of them", 2),
+            (read("tokenSecret: local-cloud\n").unwrap_err(), "is not NAMESPACE/NAME of a Secret", 1),
+            (read("token: 's3 cr3t'\n").unwrap_err(), "is not a valid token", 1),
+            (read("token: ''\n").unwrap_err(), "is not a valid token", 1),
+            (read("token: [s3cr3t]\n").unwrap_err(), "expected a string", 1),
         ] {
-            let text = problems.to_string();
-            assert!(text.contains(says) && !text.contains("cr3t"), "{text}");
-            assert_eq!(problems.iter().next().unwrap().line, Some(line), "{text}");
+            let text = errors.to_string();
+            assert!(text.contains(expected) && !text.contains("cr3t"), "{text}");
+            assert_eq!(errors.iter().next().unwrap().line, Some(line), "{text}");
         }
     }
 
     #[test]
-    fn every_capability_of_balancers_can_be_switched_off_and_limits_lowered() {
+    fn every_load_balancer_capability_can_be_disabled_and_limited() {
         let all = serde_json::to_value(LoadBalancerConfig::default()).unwrap();
         let full = serde_json::to_value(LoadBalancerConfig::default().capabilities()).unwrap();
         let switches = all.as_object().unwrap().iter().filter(|(key, value)| value.is_boolean() && *key != "enabled");
@@ -388,25 +392,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_balancers_is_told_with_its_line() {
+    fn load_balancer_errors_are_reported_with_their_line() {
         let text = "zones: true\nloadBalancers:\n  tcp: false\n  udp: false\n  maxPorts: 0\n  batchObserve: 0\n  \
                     ipFamilies: [IPv4, IPv4]\n";
-        let problems = read(text).unwrap_err();
-        let mut places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
-        places.sort();
-        let wanted = [(4, "udp"), (5, "maxPorts"), (6, "batchObserve"), (7, "ipFamilies")];
-        let wanted = wanted.map(|(line, key)| (Some(line), format!("loadBalancers.{key}")));
-        assert_eq!(places, wanted.iter().map(|(line, key)| (*line, Some(key.as_str()))).collect::<Vec<_>>());
-        assert!(read("loadBalancers:\n  tpc: true\n").unwrap_err().iter().any(|problem| problem.line == Some(2)));
+        let errors = read(text).unwrap_err();
+        let mut positions: Vec<_> = errors.iter().map(|error| (error.line, error.field.as_deref())).collect();
+        positions.sort();
+        let expected = [(4, "udp"), (5, "maxPorts"), (6, "batchObserve"), (7, "ipFamilies")];
+        let expected = expected.map(|(line, key)| (Some(line), format!("loadBalancers.{key}")));
+        assert_eq!(positions, expected.iter().map(|(line, key)| (*line, Some(key.as_str()))).collect::<Vec<_>>());
+        assert!(read("loadBalancers:\n  tpc: true\n").unwrap_err().iter().any(|error| error.line == Some(2)));
     }
 
     #[test]
-    fn routes_are_configured_and_what_is_wrong_with_them_is_told_with_its_line() {
+    fn routes_are_configured_and_errors_are_reported_with_their_line() {
         let text = "routes:\n  ipFamilies: [IPv6]\n  maxRoutes: 50\n  maxParallel: 3\n  nodeAddresses: true\n";
         let config = read(text).unwrap().routes;
         let (ip_families, max_routes) = (vec![IpFamily::IPv6], Some(50));
-        let wanted = RouteCapabilities { ip_families, max_routes, max_parallel: 3, batch: 1, marks_cluster_uid: true };
-        assert_eq!((config.capabilities(), config.node_addresses), (Some(wanted), true));
+        let expected =
+            RouteCapabilities { ip_families, max_routes, max_parallel: 3, batch: 1, marks_cluster_uid: true };
+        assert_eq!((config.capabilities(), config.node_addresses), (Some(expected), true));
         assert_eq!(read("routes: {enabled: false}").unwrap().routes.capabilities(), None);
         assert_eq!(read("routes: {maxRoutes: 0}").unwrap().routes.capabilities().unwrap().max_routes, None);
         let table = [
@@ -418,32 +423,32 @@ mod tests {
             ("loadBalancers:\n  ipFamilies: [IPv4]\nroutes:\n  ipFamilies: []\n", "routes.ipFamilies", 4),
         ];
         for (text, key, line) in table {
-            let problems = read(text).unwrap_err();
-            let places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
-            assert_eq!(places, [(Some(line), Some(key))], "{text}: {problems}");
+            let errors = read(text).unwrap_err();
+            let positions: Vec<_> = errors.iter().map(|error| (error.line, error.field.as_deref())).collect();
+            assert_eq!(positions, [(Some(line), Some(key))], "{text}: {errors}");
         }
         assert!(read("routes:\n  maxroutes: 1\n").is_err());
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once_with_its_line() {
+    fn all_errors_are_reported_at_once_with_their_lines() {
         let text =
             "# ours\nendpoint: https://cloud\nidPrefix: \"a://b\"\n\npageSize: 0\nbatchLookup : 0\n'maxParallel': 0\n";
-        let problems = read(text).unwrap_err();
-        let places: Vec<_> = problems.iter().map(|problem| (problem.line, problem.field.as_deref())).collect();
-        let wanted = [(2, "endpoint"), (3, "idPrefix"), (5, "pageSize"), (6, "batchLookup"), (7, "maxParallel")]
+        let errors = read(text).unwrap_err();
+        let positions: Vec<_> = errors.iter().map(|error| (error.line, error.field.as_deref())).collect();
+        let expected = [(2, "endpoint"), (3, "idPrefix"), (5, "pageSize"), (6, "batchLookup"), (7, "maxParallel")]
             .map(|(line, field)| (Some(line), Some(field)));
-        assert_eq!(places, wanted, "{problems}");
-        assert!(problems.to_string().starts_with("local.yaml:2: endpoint: the endpoint \"https://cloud\" does not"));
+        assert_eq!(positions, expected, "{errors}");
+        assert!(errors.to_string().starts_with("local.yaml:2: endpoint: the endpoint \"https://cloud\" does not"));
     }
 
     #[test]
-    fn what_is_not_a_configuration_is_refused_with_its_line() {
+    fn an_invalid_configuration_is_rejected_with_its_line() {
         for (text, line) in
             [("zones: true\nzone: a\n", 2), ("listing: perhaps\n", 1), ("- a\n", 1), ("pageSize: -1", 1)]
         {
-            let problems = read(text).unwrap_err();
-            assert_eq!(problems.iter().next().and_then(|problem| problem.line), Some(line), "{text:?}: {problems}");
+            let errors = read(text).unwrap_err();
+            assert_eq!(errors.iter().next().and_then(|error| error.line), Some(line), "{text:?}: {errors}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the cloud's refusals mean in terms of the contract.
+//! Maps errors of the cloud to provider errors.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use bowline_http::{ErrorDecoder, ErrorResponse};
 
 use crate::api::{ErrorBody, ErrorReply};
 
-/// Reads the cloud's refusals, which say more in their codes than statuses can.
-pub(crate) struct Refusals;
+/// Decodes error responses by their code, which is more specific than the HTTP status.
+pub(crate) struct CloudErrors;
 
-impl ErrorDecoder for Refusals {
-    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        // Something else than our cloud may be answering.
-        let foreign = || ErrorReply { error: ErrorBody { message: refusal.text(), ..Default::default() } };
-        let ErrorBody { code, message, retry_after_millis } = refusal.json().unwrap_or_else(foreign).error;
-        let retry_after = retry_after_millis.map(Duration::from_millis).or(refusal.retry_after());
-        by_code(refusal.status(), &code, &message, retry_after)
+impl ErrorDecoder for CloudErrors {
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        // Another server may have responded.
+        let foreign = || ErrorReply { error: ErrorBody { message: response.text(), ..Default::default() } };
+        let ErrorBody { code, message, retry_after_millis } = response.json().unwrap_or_else(foreign).error;
+        let retry_after = retry_after_millis.map(Duration::from_millis).or(response.retry_after());
+        by_code(response.status(), &code, &message, retry_after)
     }
 }
 
@@ -27,10 +27,10 @@ fn by_code(status: u16, code: &str, message: &str, retry_after: Option<Duration>
         "name_taken" | "foreign" | "address_taken" | "port_taken" | "destination_taken" | "pod_range_taken" => {
             coded(ErrorKind::AlreadyExists)
         }
-        // Renaming happens in the cloud, where we see it only by trying again.
+        // The fix, a rename in the cloud, is visible only to a retry.
         "ambiguous" => coded(ErrorKind::InvalidConfig).retry(Retry::Backoff),
         "busy" => coded(ErrorKind::InProgress).retry(retry_after.map_or(Retry::Backoff, Retry::After)),
-        // Something answers there that is not this cloud, or not yet.
+        // Another server responds at the endpoint, or the cloud is not up yet.
         _ if matches!(status, 404 | 405) => {
             let message = format!("{message} (HTTP status {status})");
             Error::new(ErrorKind::InvalidConfig, "call the cloud", message).retry(Retry::Backoff)
@@ -39,9 +39,9 @@ fn by_code(status: u16, code: &str, message: &str, retry_after: Option<Duration>
     }
 }
 
-/// The cloud answers something that makes no sense.
-pub(crate) fn garbled(operation: &str, why: &str) -> Error {
-    Error::new(ErrorKind::Unexpected, operation, format!("the answer makes no sense: {why}"))
+/// Error for an invalid response of the cloud.
+pub(crate) fn invalid_response(operation: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Unexpected, operation, format!("invalid response: {why}"))
 }
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_of_the_cloud_has_its_kind_and_advice() {
+    fn every_error_of_the_cloud_has_its_kind_and_retry_advice() {
         let (seconds, rest) = (Duration::from_secs, Duration::from_secs(3));
         let table = [
             (400, "invalid", None, ErrorKind::InvalidConfig, Retry::Never),

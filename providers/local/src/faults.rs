@@ -1,7 +1,7 @@
-//! How the cloud goes wrong on purpose.
+//! Fault injection.
 //!
-//! Every fault has a source of chance of its own, made from the cloud's seed and the fault's number: the same seed, faults
-//! and calls give the same mishaps, whatever other faults there are.
+//! Every fault has its own random number generator, seeded with the seed of the cloud and the number of the fault: the same seed,
+//! faults and calls have the same effects, whatever other faults there are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,64 +10,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::World;
 
-/// What goes wrong, for which calls, how often and how many times.
+/// Fault, with the calls it affects, its probability and its limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultSpec {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// The kind of call (`find`, `list`, `get`, `create-balancer`, …); all but `get` if empty.
+    /// Kind of call (`find`, `list`, `get`, `create-balancer`, …); all except `get` if empty.
     #[serde(default)]
     pub call: String,
-    /// How many such calls it lets pass first. "From the third call on nothing works" is a crash after two.
+    /// Number of such calls that succeed first. "From the third call on, everything fails" is a crash after two.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub after: u64,
-    /// How often, from 0 to 1.
+    /// Probability, from 0 to 1.
     #[serde(default = "always")]
     pub probability: f64,
-    /// How many times at most; `None` for ever.
+    /// Maximum number of affected calls; `None` for no limit.
     #[serde(default)]
     pub times: Option<u64>,
 }
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
-    /// Slow by this much.
+    /// Additional latency.
     Slow(#[serde(with = "millis")] Duration),
-    /// 429, with this in Retry-After if given.
+    /// Status 429, with this `Retry-After` if set.
     Throttled(#[serde(with = "optional_millis")] Option<Duration>),
     /// This HTTP status: 401, 403, 500, 503, …
     Failing(u16),
-    /// Never answers.
+    /// No response, ever.
     Hanging,
-    /// Answers, and shows nothing at all.
+    /// Empty response.
     Empty,
-    /// Answers questions as things were when the fault was injected; what is written is written.
+    /// Reads return the resources as they were when the fault was injected; writes are applied.
     Stale,
-    /// Does as it is told, and the answer never arrives.
+    /// The call is applied, but its response is lost.
     AnswerLost,
-    /// Answers something that makes no sense.
+    /// Invalid response.
     Garbled,
-    /// Something in front of the cloud answers in its place, with this status and body.
+    /// Response of a proxy in front of the cloud, with this status and body.
     Foreign(u16, String),
 }
 
 /// A fault in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Injected {
-    /// What takes it back.
+    /// Number that identifies the fault.
     pub(crate) number: u64,
-    /// As it was asked for.
+    /// Specification.
     pub(crate) spec: FaultSpec,
-    /// How many times it still strikes; `None` for ever.
+    /// Remaining number of affected calls; `None` for no limit.
     pub(crate) left: Option<u64>,
-    /// How many calls it still lets pass.
+    /// Remaining number of calls that succeed first.
     passing: u64,
-    /// What there was when it was injected, if it is about that.
+    /// Resources at the time of the injection, for [`Fault::Stale`].
     past: Option<Arc<World>>,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
 /// All faults in force, oldest first.
@@ -78,61 +78,61 @@ pub(crate) struct Faults {
     injected: Vec<Injected>,
 }
 
-/// What becomes of one call.
+/// Effect of the faults on one call.
 #[derive(Debug, Default)]
-pub(crate) struct Mishap {
-    /// It takes this long.
+pub(crate) struct FaultEffect {
+    /// Latency.
     pub(crate) delay: Duration,
-    /// And ends like this instead of well.
-    pub(crate) ending: Option<Ending>,
+    /// Failure, if any.
+    pub(crate) failure: Option<InjectedFailure>,
 }
 
-/// How a call ends instead of well.
+/// Failure of a call.
 #[derive(Debug)]
-pub(crate) enum Ending {
-    /// 429.
+pub(crate) enum InjectedFailure {
+    /// Status 429.
     Throttled(Option<Duration>),
-    /// This status.
+    /// HTTP status.
     Failing(u16),
-    /// Never.
+    /// No response.
     Hanging,
-    /// Without anything.
+    /// Empty response.
     Empty,
-    /// With what there was.
+    /// Response from past resources.
     Stale(Arc<World>),
-    /// Well, and nobody hears of it.
+    /// Applied, with a lost response.
     AnswerLost,
-    /// With nonsense, of which there are several kinds.
+    /// Invalid response, of several kinds.
     Garbled(usize),
-    /// By something else, with this status and body.
+    /// Response of a proxy, with this status and body.
     Foreign(u16, String),
 }
 
 impl FaultSpec {
-    /// This fault, for all calls but `get`, always and for ever.
+    /// Fault for all calls except `get`, with probability 1 and no limit.
     pub fn always(fault: Fault) -> FaultSpec {
         FaultSpec { fault, call: String::new(), after: 0, probability: 1.0, times: None }
     }
 
-    /// Only once so many calls have passed.
+    /// Lets this number of calls succeed first.
     pub fn after(mut self, calls: u64) -> FaultSpec {
         self.after = calls;
         self
     }
 
-    /// For this kind of call only.
+    /// Affects this kind of call only.
     pub fn on(mut self, call: &str) -> FaultSpec {
         call.clone_into(&mut self.call);
         self
     }
 
-    /// This many times at most.
+    /// Limits the number of affected calls.
     pub fn times(mut self, times: u64) -> FaultSpec {
         self.times = Some(times);
         self
     }
 
-    /// This often, from 0 to 1.
+    /// Sets the probability, from 0 to 1.
     pub fn probability(mut self, probability: f64) -> FaultSpec {
         self.probability = probability;
         self
@@ -152,9 +152,9 @@ impl Faults {
         self.last += 1;
         let number = self.last;
         let past = (spec.fault == Fault::Stale).then(|| Arc::new(world.clone()));
-        // Neighbouring seeds give unlike sequences, so a sum is enough.
-        let chance = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
-        self.injected.push(Injected { number, left: spec.times, passing: spec.after, spec, past, chance });
+        // Adjacent seeds give unrelated sequences, so a sum is enough.
+        let rng = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
+        self.injected.push(Injected { number, left: spec.times, passing: spec.after, spec, past, rng });
         number
     }
 
@@ -168,59 +168,59 @@ impl Faults {
         self.injected.clear();
     }
 
-    /// What becomes of a call of this kind: delays add up, and the oldest fault that ends it wins.
-    pub(crate) fn strike(&mut self, call: &str) -> Mishap {
-        let mut mishap = Mishap::default();
+    /// Returns the effect on a call of this kind: delays add up, and the oldest fault that fails the call wins.
+    pub(crate) fn apply(&mut self, call: &str) -> FaultEffect {
+        let mut effect = FaultEffect::default();
         for fault in &mut self.injected {
-            // Each counts the calls that it lets pass, whatever the others make of them.
-            if !fault.is_concerned(call) || fault.lets_pass() || mishap.ending.is_some() || !fault.strikes() {
+            // Each fault counts the calls before its start, whatever the other faults do.
+            if !fault.matches(call) || fault.is_before_start() || effect.failure.is_some() || !fault.fires() {
                 continue;
             }
-            match fault.ending() {
-                Ok(delay) => mishap.delay = mishap.delay.saturating_add(delay),
-                Err(ending) => mishap.ending = Some(ending),
+            match fault.effect() {
+                Ok(delay) => effect.delay = effect.delay.saturating_add(delay),
+                Err(failure) => effect.failure = Some(failure),
             }
         }
         self.injected.retain(|fault| fault.left != Some(0));
-        mishap
+        effect
     }
 }
 
 impl Injected {
-    /// Whether it is about such calls, and not used up.
-    fn is_concerned(&self, call: &str) -> bool {
-        let meant = if self.spec.call.is_empty() { call != "get" } else { self.spec.call == call };
-        meant && self.left != Some(0)
+    /// Whether the fault applies to this kind of call and has not reached its limit.
+    fn matches(&self, call: &str) -> bool {
+        let matches = if self.spec.call.is_empty() { call != "get" } else { self.spec.call == call };
+        matches && self.left != Some(0)
     }
 
-    /// Whether it lets this call pass because it comes too early; if so, one fewer is too early.
-    fn lets_pass(&mut self) -> bool {
+    /// Whether this call is one of those that succeed first; counts it.
+    fn is_before_start(&mut self) -> bool {
         let early = self.passing > 0;
         self.passing = self.passing.saturating_sub(1);
         early
     }
 
-    /// Whether chance has it strike; if so, one time fewer is left.
-    fn strikes(&mut self) -> bool {
-        if self.chance.f64() >= self.spec.probability {
+    /// Whether the fault affects this call, by its probability; counts it.
+    fn fires(&mut self) -> bool {
+        if self.rng.f64() >= self.spec.probability {
             return false;
         }
         self.left = self.left.map(|left| left.saturating_sub(1));
         true
     }
 
-    /// How it makes a call end, or by how much it delays it.
-    fn ending(&mut self) -> Result<Duration, Ending> {
+    /// Failure of the call, or its delay.
+    fn effect(&mut self) -> Result<Duration, InjectedFailure> {
         Err(match &self.spec.fault {
             Fault::Slow(delay) => return Ok(*delay),
-            Fault::Throttled(after) => Ending::Throttled(*after),
-            Fault::Failing(status) => Ending::Failing(*status),
-            Fault::Hanging => Ending::Hanging,
-            Fault::Empty => Ending::Empty,
-            Fault::Stale => Ending::Stale(self.past.clone().unwrap_or_default()),
-            Fault::AnswerLost => Ending::AnswerLost,
-            Fault::Garbled => Ending::Garbled(self.chance.usize(..)),
-            Fault::Foreign(status, body) => Ending::Foreign(*status, body.clone()),
+            Fault::Throttled(after) => InjectedFailure::Throttled(*after),
+            Fault::Failing(status) => InjectedFailure::Failing(*status),
+            Fault::Hanging => InjectedFailure::Hanging,
+            Fault::Empty => InjectedFailure::Empty,
+            Fault::Stale => InjectedFailure::Stale(self.past.clone().unwrap_or_default()),
+            Fault::AnswerLost => InjectedFailure::AnswerLost,
+            Fault::Garbled => InjectedFailure::Garbled(self.rng.usize(..)),
+            Fault::Foreign(status, body) => InjectedFailure::Foreign(*status, body.clone()),
         })
     }
 }
@@ -259,29 +259,29 @@ mod optional_millis {
 mod tests {
     use super::*;
 
-    /// What becomes of calls, as letters: `.` well, `f`ailing, `l`ost.
-    fn ended(faults: &mut Faults, calls: &[&str]) -> String {
-        let letter = |call: &&str| match faults.strike(call).ending {
+    /// Results of calls, as letters: `.` success, `f`ailing, `l`ost.
+    fn results(faults: &mut Faults, calls: &[&str]) -> String {
+        let letter = |call: &&str| match faults.apply(call).failure {
             None => '.',
-            Some(Ending::Failing(_)) => 'f',
-            Some(Ending::AnswerLost) => 'l',
+            Some(InjectedFailure::Failing(_)) => 'f',
+            Some(InjectedFailure::AnswerLost) => 'l',
             other => panic!("{other:?}"),
         };
         calls.iter().map(letter).collect()
     }
 
     #[test]
-    fn a_crash_lets_calls_pass_loses_one_answer_and_lets_nothing_pass_then() {
+    fn a_crash_lets_calls_succeed_then_loses_one_answer_then_fails_all() {
         let mut faults = Faults::new(0);
         faults.inject(FaultSpec::always(Fault::AnswerLost).after(2).times(1), &World::default());
         faults.inject(FaultSpec::always(Fault::Failing(500)).after(3), &World::default());
-        assert_eq!(ended(&mut faults, &["find", "get", "delete-address", "list", "list", "get", "find"]), "...lf.f");
+        assert_eq!(results(&mut faults, &["find", "get", "delete-address", "list", "list", "get", "find"]), "...lf.f");
     }
 
     #[test]
-    fn only_calls_of_its_kind_count_for_a_fault() {
+    fn a_fault_counts_only_calls_of_its_kind() {
         let mut faults = Faults::new(0);
         faults.inject(FaultSpec::always(Fault::Failing(500)).on("update-targets").after(1), &World::default());
-        assert_eq!(ended(&mut faults, &["find", "update-targets", "find", "update-targets"]), "...f");
+        assert_eq!(results(&mut faults, &["find", "update-targets", "find", "update-targets"]), "...f");
     }
 }

@@ -1,6 +1,6 @@
-//! All machines of a cloud at one moment, found by ID and by name.
+//! Machines of a cloud, indexed by ID and by name.
 //!
-//! A plain value: every rule about IDs, names and the order of pages is here, and nothing of files, time or faults.
+//! A plain value with the rules about IDs, names and the order of pages; it knows nothing of files, time or faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,37 +12,37 @@ use ipnet::IpNet;
 use crate::api::Key;
 use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
 use crate::kernel::check_namespace;
-use crate::pod_ranges::PodRanges;
+use crate::pod_cidrs::PodCidrs;
 
-/// As long as a name in Kubernetes may be.
-const LONGEST: usize = 253;
+/// Maximum length of IDs and names, as in Kubernetes.
+const MAX_LENGTH: usize = 253;
 
-/// IDs that look like ours and have more digits than this are somebody's own; we never count that far.
-const DIGITS: usize = 12;
+/// Maximum number of digits of a generated ID. Longer ones are set by users.
+const MAX_DIGITS: usize = 12;
 
-/// All machines. Cloning it is cheap enough to keep an old one beside the present one: machines are shared.
+/// All machines. Clones share the machines, so an old version is cheap to keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fleet {
     machines: BTreeMap<String, Arc<Machine>>,
     names: BTreeMap<String, BTreeSet<String>>,
-    pods: PodRanges,
-    /// The number of the last ID that was made up.
+    pod_cidrs: PodCidrs,
+    /// Number of the last generated ID.
     last: u64,
 }
 
 impl Fleet {
-    /// These machines; `last` is the number of the last ID that was made up.
+    /// Restores machines; `last` is the number of the last generated ID.
     pub(crate) fn restore(machines: Vec<Machine>, last: u64) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet { last, ..Fleet::default() };
         for mut machine in machines {
-            canonical(&mut machine.spec);
+            canonicalize(&mut machine.spec);
             fleet.check_new(&machine.spec)?;
             fleet.put(machine);
         }
         Ok(fleet)
     }
 
-    /// The number of the last ID that was made up.
+    /// Number of the last generated ID.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
@@ -52,17 +52,17 @@ impl Fleet {
         self.machines.values()
     }
 
-    /// The machine of this ID.
+    /// Returns the machine with this ID.
     pub(crate) fn get(&self, id: &str) -> Result<&Arc<Machine>, CloudError> {
         self.machines.get(id).ok_or_else(|| CloudError::NoSuchMachine(id.to_owned()))
     }
 
-    /// The machines of this name: none, one, or more than one.
+    /// Returns the machines with this name: none, one or several.
     pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = &Arc<Machine>> {
         self.names.get(name).into_iter().flatten().filter_map(|id| self.machines.get(id))
     }
 
-    /// The one machine that this is the ID or the name of.
+    /// Returns the only machine with this ID or name.
     pub(crate) fn only(&self, key: &Key) -> Result<&Arc<Machine>, CloudError> {
         let name = match key {
             Key::Id(id) => return self.get(id),
@@ -79,8 +79,8 @@ impl Fleet {
         }
     }
 
-    /// At most `limit` machines whose IDs come after this one, and whether there are more. The ID need not exist any
-    /// more, so a listing goes on where it was, whatever comes and goes meanwhile.
+    /// Returns at most `limit` machines with IDs after this one, and whether there are more. The ID need not exist, so a list
+    /// continues correctly while machines are created and deleted.
     pub(crate) fn page(&self, after: Option<&str>, limit: usize) -> (Vec<Arc<Machine>>, bool) {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.machines.range::<str, _>((start, Bound::Unbounded)).map(|(_, machine)| machine.clone());
@@ -88,15 +88,15 @@ impl Fleet {
         (page, rest.next().is_some())
     }
 
-    /// Makes a machine, running, with an ID of its own.
+    /// Creates a running machine and generates its ID if it has none.
     pub(crate) fn add(&mut self, mut spec: NewMachine) -> Result<Machine, CloudError> {
-        // Numbers only go up, so an ID is never given twice.
+        // Numbers only increase, so IDs are never reused.
         let mut last = self.last;
         while spec.id.is_empty() || last > self.last && self.machines.contains_key(&spec.id) {
             last = last.saturating_add(1);
             spec.id = format!("i-{last:04}");
         }
-        canonical(&mut spec);
+        canonicalize(&mut spec);
         self.check_new(&spec)?;
         self.last = last;
         let machine = Machine { spec, state: MachineState::Running };
@@ -104,7 +104,7 @@ impl Fleet {
         Ok(machine)
     }
 
-    /// Replaces what the machine of this ID is made with; the ID itself stays.
+    /// Changes the properties of the machine with this ID, except the ID.
     pub(crate) fn change(
         &mut self,
         id: &str,
@@ -112,28 +112,31 @@ impl Fleet {
     ) -> Result<Machine, CloudError> {
         let old = self.get(id)?;
         let mut machine = Machine { spec: change(&old.spec)?, state: old.state };
-        canonical(&mut machine.spec);
+        canonicalize(&mut machine.spec);
         if machine.spec.id != id {
-            return Err(CloudError::Invalid(format!("the ID of a machine stays: {id:?}, not {:?}", machine.spec.id)));
+            return Err(CloudError::Invalid(format!(
+                "the ID of the machine {id:?} cannot be changed to {:?}",
+                machine.spec.id
+            )));
         }
         check_spec(&machine.spec)?;
-        self.pods.check(&machine.spec)?;
+        self.pod_cidrs.check(&machine.spec)?;
         self.put(machine.clone());
         Ok(machine)
     }
 
-    /// Leads this pod range to the machine, beside those that it has; once more changes nothing.
-    pub(crate) fn assign(&mut self, key: &Key, range: IpNet) -> Result<(), CloudError> {
+    /// Adds a pod CIDR to the machine. Idempotent.
+    pub(crate) fn assign(&mut self, key: &Key, cidr: IpNet) -> Result<(), CloudError> {
         let spec = &self.only(key)?.spec;
-        let (id, range) = (spec.id.clone(), canonical_cidr(range));
-        if spec.pod_ranges.contains(&range) {
+        let (id, cidr) = (spec.id.clone(), canonical_cidr(cidr));
+        if spec.pod_ranges.contains(&cidr) {
             return Ok(());
         }
-        let pod_ranges = spec.pod_ranges.iter().copied().chain([range]).collect();
+        let pod_ranges = spec.pod_ranges.iter().copied().chain([cidr]).collect();
         self.change(&id, |spec| Ok(NewMachine { pod_ranges, ..spec.clone() })).map(drop)
     }
 
-    /// Puts this tag on the machine or takes it off; once more changes nothing.
+    /// Adds a tag to the machine or removes it. Idempotent.
     pub(crate) fn tag(&mut self, key: &Key, tag: &str, present: bool) -> Result<(), CloudError> {
         let mut spec = self.only(key)?.spec.clone();
         let changes = if present { spec.tags.insert(tag.to_owned()) } else { spec.tags.remove(tag) };
@@ -143,14 +146,14 @@ impl Fleet {
         self.change(&spec.id.clone(), |_| Ok(spec)).map(drop)
     }
 
-    /// Stops or starts the machine of this ID; once more changes nothing.
+    /// Stops or starts the machine with this ID. Idempotent.
     pub(crate) fn set_state(&mut self, id: &str, state: MachineState) -> Result<Machine, CloudError> {
         let machine = Machine { state, ..Machine::clone(self.get(id)?) };
         self.put(machine.clone());
         Ok(machine)
     }
 
-    /// Removes the machine of this ID.
+    /// Removes the machine with this ID.
     pub(crate) fn remove(&mut self, id: &str) -> Result<(), CloudError> {
         self.get(id)?;
         self.forget(id);
@@ -163,25 +166,24 @@ impl Fleet {
         if self.machines.contains_key(&spec.id) {
             return Err(CloudError::Exists(spec.id.clone()));
         }
-        self.pods.check(spec)
+        self.pod_cidrs.check(spec)
     }
 
     fn put(&mut self, machine: Machine) {
         let id = machine.spec.id.clone();
         self.forget(&id);
-        // An ID that was given by hand and looks like ours counts, so that ours never meets it, not even after its
-        // machine is gone.
-        if let Some(number) = made_up_number("i-", &id) {
+        // A user-set ID in the form of a generated one counts, so that it is never generated, even after its machine is deleted.
+        if let Some(number) = generated_number("i-", &id) {
             self.last = self.last.max(number);
         }
-        self.pods.put(&machine.spec);
+        self.pod_cidrs.put(&machine.spec);
         self.names.entry(machine.spec.name.clone()).or_default().insert(id.clone());
         self.machines.insert(id, Arc::new(machine));
     }
 
     fn forget(&mut self, id: &str) {
         let Some(machine) = self.machines.remove(id) else { return };
-        self.pods.forget(&machine.spec);
+        self.pod_cidrs.forget(&machine.spec);
         if let Some(ids) = self.names.get_mut(&machine.spec.name) {
             ids.remove(id);
             if ids.is_empty() {
@@ -191,32 +193,32 @@ impl Fleet {
     }
 }
 
-/// However a range is written, it is the same range.
-fn canonical(spec: &mut NewMachine) {
-    spec.pod_ranges.iter_mut().for_each(|range| *range = canonical_cidr(*range));
+/// Removes the host bits of the pod CIDRs.
+fn canonicalize(spec: &mut NewMachine) {
+    spec.pod_ranges.iter_mut().for_each(|cidr| *cidr = canonical_cidr(*cidr));
 }
 
-/// The number in an ID of the form that we make up.
-pub(crate) fn made_up_number(prefix: &str, id: &str) -> Option<u64> {
+/// Number of an ID in the form of a generated one.
+pub(crate) fn generated_number(prefix: &str, id: &str) -> Option<u64> {
     let digits = id.strip_prefix(prefix)?;
-    (digits.len() <= DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+    (digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
-/// Whether this could be the ID of a machine: it goes into provider IDs and addresses as it is.
+/// Whether the ID is valid: provider IDs and URLs contain it unescaped.
 pub(crate) fn is_id(id: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    !id.is_empty() && id.len() <= LONGEST && id.bytes().all(plain) && !id.bytes().all(|byte| byte == b'.')
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !id.is_empty() && id.len() <= MAX_LENGTH && id.bytes().all(is_valid) && !id.bytes().all(|byte| byte == b'.')
 }
 
 fn check_id(id: &str) -> Result<(), CloudError> {
-    // The API has this word in the place of an ID.
+    // Path segment of the API in the position of an ID.
     if id == "find" {
         return Err(CloudError::Invalid("\"find\" cannot be an ID".to_owned()));
     }
     if is_id(id) {
         return Ok(());
     }
-    Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {LONGEST} letters, digits, '-', '_' and '.'")))
+    Err(CloudError::Invalid(format!("the ID {id:?} must be 1 to {MAX_LENGTH} letters, digits, '-', '_' and '.'")))
 }
 
 fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
@@ -225,8 +227,8 @@ fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {
-    if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
-        return Err(CloudError::Invalid(format!("the name {name:?} must have 1 to {LONGEST} printable characters")));
+    if name.is_empty() || name.len() > MAX_LENGTH || name.chars().any(char::is_control) {
+        return Err(CloudError::Invalid(format!("the name {name:?} must have 1 to {MAX_LENGTH} printable characters")));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Machines of the cloud as the contract wants them.
+//! `Instances` trait: machines of the cloud.
 //!
 //! ```text
-//!  asked ──► settled without a call (foreign, malformed, nameless) ─────────────────┐
-//!        └─► keys ──► one find ──► an answer for each key, or an error for each ────┴─► in the order of `asked`
+//!  refs ──► resolved without a call (foreign, malformed, no key) ──────────────────┐
+//!       └─► keys ──► one find ──► a result for each key, or an error for each ─────┴─► in the order of `refs`
 //! ```
 
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ use ipnet::IpNet;
 use crate::LocalProvider;
 use crate::api::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key};
 use crate::cloud::{Machine, MachineState};
-use crate::error::garbled;
+use crate::error::invalid_response;
 use crate::fleet::is_id;
 
 const FIND: &str = "find instances";
 const LIST: &str = "list instances";
-const ASSIGN: &str = "assign pod range";
+const ASSIGN: &str = "assign pod CIDR";
 
 #[async_trait]
 impl Instances for LocalProvider {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let identities: Vec<_> = asked.iter().map(|asked| self.identify(asked)).collect();
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let identities: Vec<_> = refs.iter().map(|instance| self.identify(instance)).collect();
         let answers = self.look_up(request(&identities)).await;
         let resolve = |identity| match identity {
             Err(error) => Err(error),
@@ -39,7 +39,11 @@ impl Instances for LocalProvider {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let Some(limit) = self.list_page() else {
-            return Err(Error::new(ErrorKind::Unsupported, LIST, "listing is switched off for this cloud"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                LIST,
+                "listing is disabled in the configuration (listing: false)",
+            ));
         };
         let page = page.map(|token| token.0.as_str());
         let reply = self.client.list(page, limit).await.map_err(|error| error.during(LIST))?;
@@ -47,33 +51,34 @@ impl Instances for LocalProvider {
         Ok(InstancePage { instances, next: reply.next.map(PageToken), ..InstancePage::default() })
     }
 
-    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        let told = |error: Error| error.context("node", asked.node.as_str());
+    async fn assign_pod_cidrs(&self, instance: &InstanceRef, cidr: IpNet) -> Result<()> {
+        let with_node = |error: Error| error.context("node", instance.node.as_str());
         if !self.config.pod_ranges {
-            return Err(told(Error::new(ErrorKind::Unsupported, ASSIGN, "podRanges is switched off for this cloud")));
+            let message = "pod CIDRs are disabled in the configuration (podRanges: false)";
+            return Err(with_node(Error::new(ErrorKind::Unsupported, ASSIGN, message)));
         }
-        let request = AssignRequest { machine: self.key_of(asked, ASSIGN)?, range };
-        self.client.assign_pod_cidrs(&request).await.map_err(|error| told(error.during(ASSIGN)))
+        let request = AssignRequest { machine: self.key_of(instance, ASSIGN)?, range: cidr };
+        self.client.assign_pod_cidrs(&request).await.map_err(|error| with_node(error.during(ASSIGN)))
     }
 
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        match &asked.provider_id {
+    fn identify(&self, instance: &InstanceRef) -> Result<Identity> {
+        match &instance.provider_id {
             Some(id) => self.identify_by_id(id),
-            None if self.config.lookup_by_name => Ok(Identity::Name(asked.node.as_str().to_owned())),
+            None if self.config.lookup_by_name => Ok(Identity::Name(instance.node.as_str().to_owned())),
             None => Ok(Identity::NotMine),
         }
     }
 }
 
 impl LocalProvider {
-    /// What the cloud calls the machine, for calls that need one.
-    pub(crate) fn key_of(&self, asked: &InstanceRef, operation: &str) -> Result<Key> {
-        match self.identify(asked)? {
+    /// Key of the machine, for calls that need one.
+    pub(crate) fn key_of(&self, instance: &InstanceRef, operation: &str) -> Result<Key> {
+        match self.identify(instance)? {
             Identity::Id(id) => Ok(Key::Id(id)),
             Identity::Name(name) => Ok(Key::Name(name)),
             Identity::NotMine => {
-                let error = Error::new(ErrorKind::NotFound, operation, "the node is no machine of this cloud");
-                Err(error.context("node", asked.node.as_str()))
+                let error = Error::new(ErrorKind::NotFound, operation, "the Node is not a machine of this cloud");
+                Err(error.context("node", instance.node.as_str()))
             }
         }
     }
@@ -87,12 +92,12 @@ impl LocalProvider {
             _ => Err(Error::new(
                 ErrorKind::InvalidConfig,
                 FIND,
-                format!("the provider ID {id:?} has the form of no machine; {}://i-0001 has", self.config.id_prefix),
+                format!("invalid provider ID {id:?}; expected the form {}://i-0001", self.config.id_prefix),
             )),
         }
     }
 
-    /// What the cloud says of each key. Without a key there is no call.
+    /// Looks up the keys. Makes no call if there are none.
     async fn look_up(&self, request: FindRequest) -> Result<HashMap<Key, Answer>> {
         if request.ids.is_empty() && request.names.is_empty() {
             return Ok(HashMap::new());
@@ -103,32 +108,32 @@ impl LocalProvider {
 
     fn state(&self, key: &Key, answers: &Result<HashMap<Key, Answer>>) -> Result<InstanceState> {
         let answer = match answers {
-            Ok(answers) => answers.get(key).ok_or_else(|| nonsense(key, "is left out"))?,
+            Ok(answers) => answers.get(key).ok_or_else(|| bad_answer(key, "is missing"))?,
             Err(error) => return Err(error.clone()),
         };
         match (answer.result, answer.instances.as_slice()) {
             (Finding::Missing, []) => Ok(InstanceState::Gone),
-            (Finding::Found, [machine]) if key.fits(machine) => Ok(self.describe(machine)),
+            (Finding::Found, [machine]) if key.matches(machine) => Ok(self.describe(machine)),
             (Finding::Found, [_, _, ..]) if matches!(key, Key::Name(_)) => Err(ambiguous(key, &answer.instances)),
-            _ => Err(nonsense(key, "contradicts itself")),
+            _ => Err(bad_answer(key, "is contradictory")),
         }
     }
 
-    /// A machine in terms of the contract, as far as the configuration lets the cloud tell.
+    /// Converts a machine, with the properties that the configuration enables.
     fn describe(&self, machine: &Machine) -> InstanceState {
         let (config, spec) = (&self.config, &machine.spec);
-        let told = |wanted: bool, text: &String| if wanted { text.clone() } else { String::new() };
+        let if_enabled = |enabled: bool, text: &String| if enabled { text.clone() } else { String::new() };
         let instance = Arc::new(Instance {
             id: spec.id.clone(),
             name: spec.name.clone(),
             provider_id: Some(ProviderId::of(&config.id_prefix, &spec.id)),
             instance_type: spec.instance_type.clone(),
-            zone: told(config.zones, &spec.zone),
-            region: told(config.zones, &spec.region),
+            zone: if_enabled(config.zones, &spec.zone),
+            region: if_enabled(config.zones, &spec.region),
             addresses: spec.addresses.clone(),
             labels: if config.additional_labels { spec.labels.clone() } else { Default::default() },
             annotations: if config.additional_annotations { spec.annotations.clone() } else { Default::default() },
-            pod_ranges: if config.pod_ranges { spec.pod_ranges.clone() } else { Vec::new() },
+            pod_cidrs: if config.pod_ranges { spec.pod_ranges.clone() } else { Vec::new() },
         });
         match machine.state {
             MachineState::Stopped if config.shutdown_state => InstanceState::Stopped(instance),
@@ -137,7 +142,7 @@ impl LocalProvider {
     }
 }
 
-/// What to ask the cloud for; each key once, whoever wants to know it.
+/// Builds the lookup request, with each key once.
 fn request(identities: &[Result<Identity>]) -> FindRequest {
     let mut request = FindRequest::default();
     for identity in identities.iter().flatten() {
@@ -150,19 +155,19 @@ fn request(identities: &[Result<Identity>]) -> FindRequest {
     request
 }
 
-/// Each key was asked for once; two answers for one would leave us to choose.
+/// Indexes the answers by key. Two answers for one key are an error.
 fn by_key(reply: FindReply) -> Result<HashMap<Key, Answer>> {
     let mut answers = HashMap::with_capacity(reply.answers.len());
     for answer in reply.answers {
-        if let Some(twice) = answers.insert(answer.key.clone(), answer) {
-            return Err(garbled(FIND, &format!("two answers for {}", twice.key)));
+        if let Some(duplicate) = answers.insert(answer.key.clone(), answer) {
+            return Err(invalid_response(FIND, &format!("two answers for {}", duplicate.key)));
         }
     }
     Ok(answers)
 }
 
 impl Key {
-    fn fits(&self, machine: &Machine) -> bool {
+    fn matches(&self, machine: &Machine) -> bool {
         match self {
             Key::Id(id) => machine.spec.id == *id,
             Key::Name(name) => machine.spec.name == *name,
@@ -179,14 +184,14 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The reply is of no use for this key. That is not the same as there being no machine.
-fn nonsense(key: &Key, what: &str) -> Error {
+/// Error for an unusable answer, which does not mean that the machine does not exist.
+fn bad_answer(key: &Key, what: &str) -> Error {
     Error::new(ErrorKind::Unexpected, FIND, format!("the cloud's answer for the {key} {what}"))
 }
 
 fn ambiguous(key: &Key, machines: &[Arc<Machine>]) -> Error {
     let ids: Vec<_> = machines.iter().map(|machine| machine.spec.id.as_str()).collect();
-    let message = format!("the {key} fits {} machines: {}; rename all but one", ids.len(), ids.join(", "));
-    // Renaming happens in the cloud, where we see it only by looking again.
+    let message = format!("the {key} matches {} machines: {}; rename all but one", ids.len(), ids.join(", "));
+    // The fix, a rename in the cloud, is visible only to a retry.
     Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
 }

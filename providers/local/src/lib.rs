@@ -1,39 +1,42 @@
-//! A small real cloud on this machine, and the reference provider for it.
+//! Small cloud on the local machine, and the reference provider for it.
 //!
 //! ```text
-//!  LocalCloud  machines, balancers and routes in memory, a snapshot file, faults by seed, a count of every call
-//!     │  in process ──────────────┐
-//!     └─ HTTP API (serve) ── client ┴─► LocalProvider: the contract
+//!  LocalCloud  machines, load balancers and routes in memory, snapshot file, seeded faults, call counters
+//!     │  in process ────────────────┐
+//!     └─ HTTP API (serve) ── client ┴─► LocalProvider: implements the provider traits
 //! ```
 //!
-//! Balancers are records, and with [`BalancerOptions::data_plane`] sockets that carry traffic as well.
-//! Routes are records, and with [`RouteOptions::kernel`] routes of the Linux kernel as well.
+//! * [`LocalCloud`] is the cloud. It has state, an API with pagination and throttling, and injected faults, and it survives a
+//!   restart. Controller tests use it instead of mocks.
+//! * [`LocalProvider`] is the provider: `instances`, `load_balancers` and `routes` implement the traits of `bowline-cloud`.
+//!   Provider authors can read it as an example; it has no code that only tests need.
+//! * [`ManagementClient`] controls the cloud over HTTP, as its owner.
 //!
-//! The cloud is real in that it has state, an API, paging, throttling and failures of its own, and survives a restart;
-//! controller tests use it in place of mocks.
+//! Load balancers are records; with [`BalancerOptions::data_plane`] they also have sockets that forward traffic. Routes are
+//! records; with [`RouteOptions::kernel`] they are also routes of the Linux kernel.
 
+mod access_control;
 mod api;
 mod balancers;
-mod balancing;
 mod client;
 mod cloud;
+mod cloud_load_balancers;
 mod config;
 mod data_plane;
-mod door;
 mod error;
 mod faults;
 mod fleet;
 mod instances;
 mod kernel;
 mod load_balancers;
-mod pod_ranges;
+mod pending_changes;
+mod pod_cidrs;
 mod provider;
 mod routes;
 mod server;
 mod snapshot;
 mod tags;
 mod token;
-mod workload;
 
 pub use api::{BalancerView, FaultInForce};
 pub use balancers::{

@@ -1,4 +1,4 @@
-//! The root of the provider.
+//! The provider and its factory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::token::Token;
 use crate::{Config, LocalCloud};
 
 const NAME: &str = "local";
-/// Pages for `docs/reference`.
+/// Pages in `docs/reference`.
 const REFERENCES: &[Reference] = &[Reference { topic: "config", page: crate::config::reference }];
-const SUMMARY: &str = "a small cloud on this machine, for trying things out and for tests";
+const SUMMARY: &str = "small cloud on the local machine, for evaluation and tests";
 
-/// The provider for a [`LocalCloud`], in this process or over HTTP.
+/// Provider for a [`LocalCloud`], in this process or over HTTP.
 pub struct LocalProvider {
     info: ProviderInfo,
     cluster_id: Option<String>,
@@ -35,12 +35,12 @@ pub struct LocalProvider {
 }
 
 impl LocalProvider {
-    /// For a cloud in this process. It is asked for no more at once than it gives.
+    /// Creates a provider for a cloud in this process. Page and batch sizes are limited to those of the cloud.
     pub fn in_process(cloud: LocalCloud, config: &Config) -> LocalProvider {
         LocalProvider::in_process_past(cloud, config, &Calls::default())
     }
 
-    /// The same, past the gate `calls`.
+    /// As above, with the call limits and metrics of `calls`.
     pub fn in_process_past(cloud: LocalCloud, config: &Config, calls: &Calls) -> LocalProvider {
         let mut config = config.clone();
         config.batch_lookup = config.batch_lookup.min(cloud.page_size());
@@ -51,16 +51,16 @@ impl LocalProvider {
         LocalProvider::new(Client::in_process(cloud, &token, calls), token, config, calls)
     }
 
-    /// For a cloud behind HTTP, at the configured endpoint.
+    /// Creates a provider for the cloud at the configured endpoint.
     pub fn over_http(config: &Config) -> Result<LocalProvider> {
         LocalProvider::over_http_past(config, &Calls::default())
     }
 
-    /// The same, past the gate `calls`.
+    /// As above, with the call limits and metrics of `calls`.
     pub fn over_http_past(config: &Config, calls: &Calls) -> Result<LocalProvider> {
         let endpoint = Endpoint::parse(&config.endpoint).map_err(|error| error.during("read the configuration"))?;
         let token = Token::default();
-        if let Some(configured) = config.credential().map_err(|error| unreadable(&error))? {
+        if let Some(configured) = config.credential().map_err(|error| token_file_error(&error))? {
             token.set(&configured)?;
         }
         let client = Client::over_http(&endpoint, &token, calls)?;
@@ -75,24 +75,24 @@ impl LocalProvider {
         LocalProvider { info, cluster_id: None, capabilities, config, target_plans, client, token, calls }
     }
 
-    /// The same, marking what it makes as this cluster's.
-    fn of_cluster(mut self, context: &BuildContext<'_>) -> Arc<dyn CloudProvider> {
+    /// Sets the cluster that owns the created resources.
+    fn for_cluster(mut self, context: &BuildContext<'_>) -> Arc<dyn CloudProvider> {
         self.cluster_id = Some(context.cluster.as_str().to_owned());
         Arc::new(self)
     }
 
-    /// How many machines a page of a listing is asked to hold; `None` if listing is switched off.
+    /// Requested page size of a list; `None` if listing is disabled.
     pub(crate) fn list_page(&self) -> Option<usize> {
         self.capabilities.instances.as_ref()?.list_page
     }
 }
 
-fn unreadable(error: &std::io::Error) -> Error {
-    let message = format!("the file that tokenFile names cannot be read: {error}");
+fn token_file_error(error: &std::io::Error) -> Error {
+    let message = format!("cannot read the tokenFile: {error}");
     Error::new(ErrorKind::InvalidConfig, "read the configuration", message)
 }
 
-/// What the configuration leaves of what the cloud can do.
+/// Capabilities of the cloud that the configuration enables.
 fn capabilities(config: &Config) -> Capabilities {
     let instances = InstanceCapabilities {
         batch_lookup: config.batch_lookup.max(1),
@@ -106,8 +106,8 @@ fn capabilities(config: &Config) -> Capabilities {
         zones: config.zones,
         additional_labels: config.additional_labels,
         additional_annotations: config.additional_annotations,
-        pod_ranges: config.pod_ranges,
-        assign_pod_ranges: config.pod_ranges,
+        pod_cidrs: config.pod_ranges,
+        assign_pod_cidrs: config.pod_ranges,
     };
     Capabilities {
         instances: Some(instances),
@@ -165,27 +165,27 @@ impl CloudProvider for LocalProvider {
     }
 
     async fn check(&self) -> Result<()> {
-        // To look for nothing is the least that shows that somebody answers, and answers as this cloud does.
+        // An empty lookup is the smallest call that only this cloud answers correctly.
         let reply = self.client.find(&FindRequest::default()).await;
         reply.map(drop).map_err(|error| error.during("check the cloud"))
     }
 }
 
-/// The kind `local`, for a [`Registry`](bowline_cloud::Registry): reads its [`Config`], speaks HTTP.
+/// Factory of the provider `local`, for a [`Registry`](bowline_cloud::Registry): reads its [`Config`] and uses HTTP.
 pub fn factory() -> Factory {
     let build = |context: &BuildContext<'_>| {
         let provider = LocalProvider::over_http_past(&configured(context)?, context.calls);
-        // The endpoint was checked when the configuration was read; the default one is right.
-        Ok(provider.map_err(|error| ConfigError::flag("cloud-config", error.to_string()))?.of_cluster(context))
+        // `Config::read` has validated the endpoint.
+        Ok(provider.map_err(|error| ConfigError::flag("cloud-config", error.to_string()))?.for_cluster(context))
     };
     let capabilities = || capabilities(&Config { pod_ranges: true, ..Config::default() });
     Factory { capabilities, references: REFERENCES, ..Factory::new(NAME, SUMMARY, Config::template, build) }
 }
 
-/// The kind `local`, for a cloud in this process.
+/// Factory of the provider `local` for a cloud in this process.
 pub fn factory_for(cloud: LocalCloud) -> Factory {
     let build = move |context: &BuildContext<'_>| {
-        Ok(LocalProvider::in_process_past(cloud.clone(), &configured(context)?, context.calls).of_cluster(context))
+        Ok(LocalProvider::in_process_past(cloud.clone(), &configured(context)?, context.calls).for_cluster(context))
     };
     Factory::new(NAME, SUMMARY, Config::template, build)
 }
@@ -197,17 +197,17 @@ fn configured(context: &BuildContext<'_>) -> std::result::Result<Config, ConfigE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline_cloud::Surroundings;
+    use bowline_cloud::BuildInputs;
     use bowline_config::ConfigFile;
     use bowline_core::ClusterName;
 
     fn build(factory: &Factory, text: Option<&str>) -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> {
         let file = text.map(|text| ConfigFile::from_text("local.yaml", text));
-        (factory.build)(&Surroundings::default().context(file.as_ref(), &ClusterName::from("harbour")))
+        (factory.build)(&BuildInputs::default().context(file.as_ref(), &ClusterName::from("harbour")))
     }
 
     #[tokio::test]
-    async fn the_factories_build_what_the_configuration_says() {
+    async fn the_factories_apply_the_configuration() {
         let cloud = LocalCloud::open(crate::CloudOptions { page_size: 7, ..Default::default() }).unwrap();
         for (factory, batch) in [(factory(), 100), (factory_for(cloud), 7)] {
             let plain = build(&factory, None).ok().unwrap();

@@ -1,4 +1,5 @@
-//! The HTTP API: plain HTTP, meant for the loopback interface, which other users and web pages reach, too (`door`).
+//! HTTP server: plain HTTP, for the loopback interface. Other users and web pages can reach it, so `access_control` checks
+//! every request.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,97 +18,96 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::door::Door;
+use crate::access_control::AccessControl;
 use crate::{LocalCloud, api};
 
 /// Maximum size of a request body. A load balancer with 15,000 targets has some 2 MB, or 8 MB with the longest names.
-const LARGEST: usize = 16 << 20;
+const MAX_BODY: usize = 16 << 20;
 
-/// How long a connection may wait for the head of its next request.
-const IDLE: Duration = Duration::from_secs(90);
+/// Maximum time that a connection waits for the headers of the next request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long calls under way are waited for at the end. Those that a fault keeps hanging would never come.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// Grace period for calls in flight on shutdown. Calls that a fault keeps hanging never finish.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// The pause after a connection could not be accepted: most likely there are too many files open, and at once there
-/// would still be.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause after a failed accept, most likely because too many files are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A cloud that listens. Dropped without [`shutdown`](Server::shutdown) it ends, too, and cuts its connections.
+/// Running server. Dropping it without [`shutdown`](Server::shutdown) stops it and closes its connections.
 pub struct Server {
     address: SocketAddr,
-    door: Arc<Door>,
+    access: Arc<AccessControl>,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
 }
 
 impl Server {
-    /// Where it listens.
+    /// Listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the owner shows for every call that changes something ([`ManagementClient::with_token`]).
+    /// Token of the owner, required for every management call that changes something ([`ManagementClient::with_token`]).
     ///
     /// [`ManagementClient::with_token`]: crate::ManagementClient::with_token
     pub fn owner_token(&self) -> &str {
-        self.door.token()
+        self.access.token()
     }
 
-    /// Ends it: what is under way is answered, unless it hangs.
+    /// Stops the server after calls in flight have finished, unless they hang.
     pub async fn shutdown(self) {
-        // An error says that it has ended already.
+        // An error means that the server has already stopped.
         let _ = self.stop.send(());
         let _ = self.running.await;
     }
 }
 
-/// Serves `cloud` at this address; port 0 picks a free one. The owner has a new token.
+/// Serves `cloud` at this address, with a new owner token. Port 0 selects a free port.
 pub async fn serve(cloud: LocalCloud, listen: SocketAddr) -> std::io::Result<Server> {
     serve_for(cloud, listen, uuid::Uuid::new_v4().simple().to_string()).await
 }
 
-/// As [`serve`], for an owner with this token.
+/// As [`serve`], with this owner token.
 pub async fn serve_for(cloud: LocalCloud, listen: SocketAddr, owner_token: String) -> std::io::Result<Server> {
-    let door = Arc::new(Door::new(owner_token, cloud.has_kernel_routes()));
+    let access = Arc::new(AccessControl::new(owner_token, cloud.has_kernel_routes()));
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel();
-    let running = tokio::spawn(run(listener, door.clone(), cloud, stopped));
-    Ok(Server { address, door, stop, running })
+    let running = tokio::spawn(run(listener, access.clone(), cloud, stopped));
+    Ok(Server { address, access, stop, running })
 }
 
-async fn run(listener: TcpListener, door: Arc<Door>, cloud: LocalCloud, mut stopped: oneshot::Receiver<()>) {
+async fn run(listener: TcpListener, access: Arc<AccessControl>, cloud: LocalCloud, mut stopped: oneshot::Receiver<()>) {
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    let told = loop {
+    let graceful_stop = loop {
         tokio::select! {
-            told = &mut stopped => break told.is_ok(),
+            stop = &mut stopped => break stop.is_ok(),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, door.clone(), cloud.clone(), graceful.watcher()));
+                    connections.spawn(connection(stream, access.clone(), cloud.clone(), graceful.watcher()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
             Some(_) = connections.join_next() => {}
         }
     };
     drop(listener);
-    if told {
-        let _ = tokio::time::timeout(FAREWELL, graceful.shutdown()).await;
+    if graceful_stop {
+        let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
     }
     connections.shutdown().await;
 }
 
-async fn connection(stream: TcpStream, door: Arc<Door>, cloud: LocalCloud, watcher: Watcher) {
-    // Small answers must not wait for each other.
+async fn connection(stream: TcpStream, access: Arc<AccessControl>, cloud: LocalCloud, watcher: Watcher) {
+    // Small responses must not be delayed.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| respond(door.clone(), cloud.clone(), request));
+    let service = service_fn(move |request| respond(access.clone(), cloud.clone(), request));
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
+    builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(serving).await {
         tracing::debug!(%error, "connection ended");
@@ -115,15 +115,15 @@ async fn connection(stream: TcpStream, door: Arc<Door>, cloud: LocalCloud, watch
 }
 
 async fn respond(
-    door: Arc<Door>,
+    access: Arc<AccessControl>,
     cloud: LocalCloud,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
-    let reply = match Limited::new(body, LARGEST).collect().await {
-        Ok(body) => api::answer_at(&door, &cloud, Request::from_parts(parts, body.to_bytes())).await,
-        Err(error) if error.is::<LengthLimitError>() => api::too_large(LARGEST),
-        Err(error) => api::broken_body(&error.to_string()),
+    let reply = match Limited::new(body, MAX_BODY).collect().await {
+        Ok(body) => api::respond_over_http(&access, &cloud, Request::from_parts(parts, body.to_bytes())).await,
+        Err(error) if error.is::<LengthLimitError>() => api::too_large(MAX_BODY),
+        Err(error) => api::truncated_body(&error.to_string()),
     };
     Ok(reply.map(Full::new))
 }

@@ -1,9 +1,9 @@
-//! The file in which a cloud survives a restart.
+//! Snapshot file, from which a cloud is restored after a restart.
 //!
-//! It is written whole, beside the old one, and then put in its place: a reader sees the old state or the new one. What
-//! cannot be read is an error that says where; it is never taken for a cloud without machines.
+//! The file is written to a temporary file and renamed, so a reader sees the old state or the new one. An unreadable file is an
+//! error with its position, and never an empty cloud.
 //!
-//! Version 1 had machines only, version 2 no routes and no pod ranges; both are read as well.
+//! Version 1 has machines only, version 2 has no routes and no pod CIDRs; both can be read.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,11 +17,11 @@ use crate::cloud::{CloudError, Machine, World};
 use crate::fleet::Fleet;
 use crate::routes::{RouteRecord, RouteTables};
 
-/// The form that this program writes; it reads the ones before as well.
+/// Version that is written; earlier versions can be read.
 const VERSION: u32 = 3;
 
-/// Counting from higher than this would run out of numbers.
-const HIGHEST: u64 = u64::MAX / 2;
+/// Maximum last ID number, so that numbers do not run out.
+const MAX_LAST_ID: u64 = u64::MAX / 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -41,16 +41,16 @@ struct Snapshot<M, A, B, R> {
     routes: BTreeMap<String, Vec<R>>,
 }
 
-/// What is in the file; nothing if there is no file yet.
+/// Reads the file; an empty cloud if there is none.
 pub(crate) fn load(path: &Path) -> Result<World, CloudError> {
-    let broken = |message: String| CloudError::Snapshot(path.to_owned(), message);
+    let invalid = |message: String| CloudError::Snapshot(path.to_owned(), message);
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(World::default()),
-        Err(error) => return Err(broken(format!("cannot be read: {error}"))),
+        Err(error) => return Err(invalid(format!("cannot be read: {error}"))),
     };
-    let snapshot = parse(&bytes).map_err(broken)?;
-    restore(snapshot).map_err(|error| broken(format!("is broken: {error}")))
+    let snapshot = parse(&bytes).map_err(invalid)?;
+    restore(snapshot).map_err(|error| invalid(format!("is invalid: {error}")))
 }
 
 type Stored = Snapshot<Machine, CloudAddress, Balancer, RouteRecord>;
@@ -65,20 +65,20 @@ fn restore(snapshot: Stored) -> Result<World, CloudError> {
 fn parse(bytes: &[u8]) -> Result<Stored, String> {
     // The error of serde_json ends in "at line 3 column 7".
     let snapshot: Stored =
-        serde_json::from_slice(bytes).map_err(|error| format!("is broken: {error}; mend it, or move it away"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("is invalid: {error}; fix the file, or move it away"))?;
     if !(1..=VERSION).contains(&snapshot.version) {
-        return Err(format!("has version {}, and this program reads versions 1 to {VERSION}", snapshot.version));
+        return Err(format!("has version {}; supported versions are 1 to {VERSION}", snapshot.version));
     }
     let Snapshot { last_id, last_balancer_id, last_route_id, .. } = snapshot;
     for (key, last) in [("lastId", last_id), ("lastBalancerId", last_balancer_id), ("lastRouteId", last_route_id)] {
-        if last > HIGHEST {
-            return Err(format!("is broken: {key} {last} is too high"));
+        if last > MAX_LAST_ID {
+            return Err(format!("is invalid: {key} {last} is too high"));
         }
     }
     Ok(snapshot)
 }
 
-/// Puts this in the file.
+/// Writes the file.
 pub(crate) fn save(path: &Path, world: &World) -> Result<(), CloudError> {
     let failed = |error: std::io::Error| CloudError::Snapshot(path.to_owned(), format!("cannot be written: {error}"));
     let World { fleet, balancers, routes } = world;
@@ -97,16 +97,16 @@ pub(crate) fn save(path: &Path, world: &World) -> Result<(), CloudError> {
 }
 
 fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let beside = beside(path);
-    let mut file = File::create(&beside)?;
+    let temporary = temporary_path(path);
+    let mut file = File::create(&temporary)?;
     file.write_all(text)?;
-    // Without this the new name may reach the disk before the bytes do, and a power cut leaves an empty file.
+    // Otherwise the rename may reach the disk before the data, and a power failure leaves an empty file.
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&temporary, path)
 }
 
-/// In the same directory, because only there renaming replaces.
-fn beside(path: &Path) -> PathBuf {
+/// Path in the same directory, so that the rename is atomic.
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     path.with_file_name(name)

@@ -1,4 +1,4 @@
-//! The loop that tags the machines of the cluster, so that other users of the cloud see whose they are.
+//! Provider loop that tags the machines of the cluster, so that other users of the cloud can identify them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::api::{Key, TagRequest};
 use crate::client::Client;
 use crate::cloud::Machine;
 
-/// Tags the machines of Nodes with `cluster:NAME`, and removes that tag from all others.
+/// Tags the machines of Nodes with `cluster:NAME`, and removes the tag from all other machines.
 pub(crate) struct Tags {
     pub(crate) client: Arc<Client>,
     pub(crate) id_prefix: String,

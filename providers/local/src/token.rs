@@ -1,4 +1,4 @@
-//! The token that calls carry: from the configuration, or from a Secret, whose contents may change.
+//! Bearer token of the provider, from the configuration or from a Secret, which may change.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,21 +11,21 @@ use http::Request;
 
 use crate::config::is_bearer;
 
-/// The token of all calls; none before it is set. Clones are the same token.
+/// Token of all calls, if set. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Token(Arc<RwLock<Option<Arc<Bearer>>>>);
 
 impl Token {
-    /// Replaces the token by that of a Secret. One from the configuration was checked when that was read.
+    /// Replaces the token with that of a Secret. A token of the configuration has already been validated.
     pub(crate) fn replace(&self, token: &Secret) -> Result<()> {
         if !is_bearer(token.reveal()) {
-            let message = "it is no token: it must be one word of letters, digits and -._~+/=";
+            let message = "the token is not valid: use only letters, digits and -._~+/=";
             return Err(Error::new(ErrorKind::InvalidConfig, "read the token", message));
         }
         self.set(token)
     }
 
-    /// Sets the token for all calls from now on.
+    /// Sets the token for all further calls.
     pub(crate) fn set(&self, token: &Secret) -> Result<()> {
         let bearer = Arc::new(Bearer::new(token)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(bearer);

@@ -1,4 +1,4 @@
-//! What every simulated cloud has from the start: a project with a network behind a router, and an external network.
+//! Initial resources of every simulated cloud: a project with a network behind a router, and an external network.
 
 use bowline_simulator::addresses::{hosts, range};
 use serde_json::{Value, json};
@@ -9,47 +9,47 @@ use crate::network::skeletons;
 use crate::records::{Fields, Kind, Record, object};
 use crate::simulator::State;
 
-/// The IDs of what every simulated cloud has, and the secrets of its users.
+/// IDs of the initial resources, and the secrets of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fixture {
-    /// The project, called `k8s`.
+    /// Project `k8s`.
     pub project: String,
-    /// Its user, called `k8s` in the domain `default`.
+    /// User `k8s` in the domain `default`.
     pub user: String,
-    /// The password of the user.
+    /// Password of the user.
     pub password: String,
-    /// An application credential, called `cloud-provider`.
+    /// Application credential `cloud-provider`.
     pub application_credential: String,
-    /// Its secret.
+    /// Secret of the application credential.
     pub application_secret: String,
-    /// A trust that the user was lent.
+    /// Trust with the user as trustee.
     pub trust: String,
-    /// The network `k8s-net`.
+    /// Network `k8s-net`.
     pub network: String,
-    /// Its subnet, 10.10.0.0/16.
+    /// Subnet of `k8s-net`, 10.10.0.0/16.
     pub subnet: String,
-    /// The external network `public`.
+    /// External network `public`.
     pub external_network: String,
-    /// Its subnet, 203.0.113.0/24.
+    /// Subnet of `public`, 203.0.113.0/24.
     pub external_subnet: String,
-    /// The router `k8s-router` between the two.
+    /// Router `k8s-router` between both networks.
     pub router: String,
-    /// The security group `k8s-nodes`.
+    /// Security group `k8s-nodes`.
     pub security_group: String,
-    /// The security group `default`.
+    /// Security group `default`.
     pub default_group: String,
-    /// The flavor `m1.tiny`.
+    /// Nova flavor `m1.tiny`.
     pub flavor: String,
-    /// The only flavor of Octavia.
+    /// The only Octavia flavor.
     pub octavia_flavor: String,
-    /// The name of the only availability zone of Octavia.
+    /// Name of the only Octavia availability zone.
     pub octavia_zone: String,
 }
 
-/// Puts it there.
-pub(crate) fn furnish(state: &mut State) {
-    people(state);
-    outside(state);
+/// Creates the initial resources.
+pub(crate) fn populate(state: &mut State) {
+    add_identities(state);
+    add_external_network(state);
     state.fixture.network = add_network(state, json!({"name": "k8s-net"}));
     let network = state.fixture.network.clone();
     state.fixture.subnet = add_subnet(state, &network, "k8s-net-subnet", "10.10.0.0/16");
@@ -57,18 +57,18 @@ pub(crate) fn furnish(state: &mut State) {
     state.fixture.security_group = add_group(state, "k8s-nodes");
     let (default, nodes) = (state.fixture.default_group.clone(), state.fixture.security_group.clone());
     for ethertype in ["IPv4", "IPv6"] {
-        admit(state, &default, json!({"ethertype": ethertype, "remote_group_id": default, "description": null}));
+        add_rule(state, &default, json!({"ethertype": ethertype, "remote_group_id": default, "description": null}));
     }
-    admit(state, &nodes, json!({"remote_group_id": nodes}));
-    admit(state, &nodes, json!({"protocol": "tcp", "port_range_min": 22, "port_range_max": 22}));
-    router(state);
-    flavor(state);
+    add_rule(state, &nodes, json!({"remote_group_id": nodes}));
+    add_rule(state, &nodes, json!({"protocol": "tcp", "port_range_min": 22, "port_range_max": 22}));
+    add_router(state);
+    add_default_flavor(state);
     state.fixture.octavia_flavor = state.ids.uuid();
     state.fixture.octavia_zone = "lb-zone-1".to_owned();
 }
 
-/// An external network, which is somebody else's.
-fn outside(state: &mut State) {
+/// Creates an external network, which belongs to another project.
+fn add_external_network(state: &mut State) {
     let external = json!({"name": "public", "router:external": true, "mtu": 1500, "is_default": false});
     let network = add_network(state, external);
     let subnet = add_subnet(state, &network, "public-subnet", "203.0.113.0/24");
@@ -82,14 +82,14 @@ fn outside(state: &mut State) {
     (state.fixture.external_network, state.fixture.external_subnet) = (network, subnet);
 }
 
-/// A rule that lets others in.
-fn admit(state: &mut State, group: &str, fields: Value) {
+/// Adds an ingress rule to a security group.
+fn add_rule(state: &mut State, group: &str, fields: Value) {
     let mut rule = object(fields);
     rule.set("security_group_id", group);
     add(state, Kind::SecurityGroupRule, Value::Object(rule));
 }
 
-fn people(state: &mut State) {
+fn add_identities(state: &mut State) {
     let [project, user, credential, trust] = std::array::from_fn(|_| state.ids.hex());
     let (password, secret) = ("k8s-secret".to_owned(), "application-secret".to_owned());
     let name = "k8s".to_owned();
@@ -104,14 +104,14 @@ fn people(state: &mut State) {
         user: user.clone(),
         project: project.clone(),
     });
-    let (trustee, trustor) = (user.clone(), "somebody-else".to_owned());
+    let (trustee, trustor) = (user.clone(), "another-user".to_owned());
     known.trusts.push(Trust { id: trust.clone(), trustee, trustor, project: project.clone() });
     let fixture = &mut state.fixture;
     (fixture.project, fixture.user, fixture.password) = (project, user, password);
     (fixture.application_credential, fixture.application_secret, fixture.trust) = (credential, secret, trust);
 }
 
-/// Makes a record of Neutron with these fields, and returns its ID.
+/// Creates a Neutron resource with these fields and returns its ID.
 pub(crate) fn add(state: &mut State, kind: Kind, fields: Value) -> String {
     let mut record = skeletons::new(state, kind);
     record.extend(object(fields));
@@ -124,7 +124,7 @@ pub(crate) fn add_network(state: &mut State, fields: Value) -> String {
     add(state, Kind::Network, fields)
 }
 
-/// A subnet of which all addresses but the first, which is the gateway's, can be had.
+/// Creates a subnet. The gateway has the first address, and the allocation pool all others.
 pub(crate) fn add_subnet(state: &mut State, network: &str, name: &str, cidr: &str) -> String {
     let version = if cidr.contains(':') { 6 } else { 4 };
     let mut fields = json!({"name": name, "network_id": network, "cidr": cidr, "ip_version": version});
@@ -141,10 +141,10 @@ fn add_group(state: &mut State, name: &str) -> String {
     group.text("id").to_owned()
 }
 
-/// A router with an address outside, and the gateway's address of the network.
-fn router(state: &mut State) {
-    let outside = state.records.get(Kind::Subnet, &state.fixture.external_subnet).cloned().unwrap_or_default();
-    let address = addresses::allocate(state, &outside, None).map(|ip| addresses::fixed_ip(&outside, ip));
+/// Creates a router with an external gateway and an interface in the fixture's subnet.
+fn add_router(state: &mut State) {
+    let external = state.records.get(Kind::Subnet, &state.fixture.external_subnet).cloned().unwrap_or_default();
+    let address = addresses::allocate(state, &external, None).map(|ip| addresses::fixed_ip(&external, ip));
     let addresses: Vec<Value> = address.into_iter().collect();
     let network = state.fixture.external_network.clone();
     let gateway = json!({"network_id": network, "external_fixed_ips": addresses, "enable_snat": true});
@@ -153,7 +153,7 @@ fn router(state: &mut State) {
     add_interface(state, &router, &subnet);
 }
 
-/// Leads a router into a subnet, at the gateway's address.
+/// Adds a router interface to a subnet, at the gateway address.
 pub(crate) fn add_interface(state: &mut State, router: &str, subnet: &str) {
     let subnet: Record = state.records.get(Kind::Subnet, subnet).cloned().unwrap_or_default();
     let ip = json!([{"subnet_id": subnet.text("id"), "ip_address": subnet.text("gateway_ip")}]);
@@ -165,13 +165,13 @@ pub(crate) fn add_interface(state: &mut State, router: &str, subnet: &str) {
     add(state, Kind::Port, interface);
 }
 
-fn flavor(state: &mut State) {
+fn add_default_flavor(state: &mut State) {
     state.fixture.flavor = state.ids.uuid();
     let flavor = flavor_of(&state.fixture.flavor, "m1.tiny");
     state.records.of_mut(Kind::Flavor).insert("", flavor);
 }
 
-/// A flavor of this ID and name.
+/// Nova flavor with this ID and name.
 pub(crate) fn flavor_of(id: &str, name: &str) -> Record {
     object(json!({
         "id": id, "name": name, "ram": 512, "disk": 1, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,

@@ -1,8 +1,8 @@
 //! A wire simulator of the OpenStack services that a cloud controller manager calls.
 //!
-//! It knows nothing of the provider that is tested with it: it reads and writes JSON as Keystone, Nova, Neutron, Octavia and
-//! Barbican do, and its answers are compared with recordings of the real services. Time is tokio's, so that a test may
-//! pause it.
+//! The simulator is independent of the provider under test: it reads and writes JSON as Keystone, Nova, Neutron, Octavia and
+//! Barbican do, and its responses are compared with recordings of the real services. It uses tokio's clock, which tests can
+//! pause.
 //!
 //! ```text
 //!  Request<Bytes> ──► Simulator::answer ──► faults, delay, token ──► service: identity, compute, network, load-balancer,
@@ -10,8 +10,8 @@
 //!      └─ in this process, or over HTTP with Simulator::serve
 //! ```
 //!
-//! A service is the first segment of the path: `http://anything/identity/v3/auth/tokens`. The host is whatever the client
-//! calls it; the catalog and all links repeat it.
+//! The first segment of the path selects the service: `http://anything/identity/v3/auth/tokens`. Any host is accepted; the
+//! catalog and all links use the host of the request.
 //!
 //! ```
 //! use bowline_openstack_simulator::{Kind, NewServer, Options, Simulator};
@@ -23,8 +23,8 @@
 //! ```
 
 mod compute;
+mod control;
 mod fixture;
-mod hands;
 mod identity;
 mod listing;
 mod network;

@@ -1,4 +1,4 @@
-//! How a simulated cloud is set up.
+//! Options of a simulated cloud.
 
 use std::time::Duration;
 
@@ -6,68 +6,67 @@ use bowline_simulator::Work;
 
 use crate::wire::Service;
 
-/// How a simulated cloud is set up. The default has one project with a network, a router and an external network, answers
-/// at once, and has all services in the catalog.
+/// Options of a simulated cloud. The default has no latency and all services in the catalog.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What every call takes.
+    /// Latency of every call.
     pub latency: Duration,
-    /// How long Octavia works on a change.
+    /// Duration of Octavia's changes.
     pub work: Work,
-    /// How long a token is valid.
+    /// Lifetime of tokens.
     pub token_lifetime: Duration,
-    /// The roles in a token.
+    /// Roles of tokens.
     pub roles: Vec<String>,
-    /// The catalog.
+    /// Service catalog.
     pub catalog: Vec<Endpoint>,
-    /// Aliases of Neutron's extensions.
+    /// Aliases of the enabled Neutron extensions.
     pub extensions: Vec<String>,
-    /// Octavia's newest minor version: 26 for v2.26.
+    /// Minor version of the Octavia API: 26 for v2.26.
     pub octavia_minor: u32,
-    /// The providers that Octavia knows.
+    /// Enabled Octavia providers.
     pub octavia_providers: Vec<String>,
-    /// Whether Octavia has a flavor and an availability zone, one of each.
-    pub octavia_choices: bool,
-    /// How many servers one page of Nova holds at most.
+    /// Whether Octavia has one flavor and one availability zone.
+    pub octavia_flavors: bool,
+    /// Maximum page size of Nova's server list.
     pub servers_per_page: usize,
-    /// How many records one page of Neutron holds at most; `None` gives all unless asked for fewer.
+    /// Maximum page size of Neutron's lists; `None` returns everything unless the request has a limit.
     pub records_per_page: Option<usize>,
-    /// Whether a project sees the subnets of external networks, which often are the administrator's alone.
+    /// Whether the project sees the subnets of external networks, which many clouds only show to administrators.
     pub external_subnets_visible: bool,
-    /// Whether a project may choose the address of a floating IP, which most clouds leave to administrators.
+    /// Whether the project may choose the address of a floating IP, which most clouds only allow administrators.
     pub floating_address_choice: bool,
-    /// The most of each kind that the project may have, by the services' own names: `floatingip`, `port`,
-    /// `security_group`, `security_group_rule` in Neutron, and `routes` of a router; `load_balancer`, `listener`, `pool`, `member`,
-    /// `health_monitor` in Octavia. What is not named has no limit.
+    /// Quotas of the project, by the services' own names: `floatingip`, `port`, `security_group`, `security_group_rule` in
+    /// Neutron, and `routes` of a router; `load_balancer`, `listener`, `pool`, `member`, `health_monitor` in Octavia. Default:
+    /// unlimited.
     pub quotas: Vec<(String, u64)>,
-    /// Whether a connection is closed after each answer, as behind uWSGI.
+    /// Whether the server closes the connection after each response, as uWSGI does.
     pub close_connections: bool,
 }
 
-/// An endpoint of the catalog.
+/// An endpoint in the service catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// What kind of service, in the catalog's word.
+    /// Service type.
     pub kind: String,
     /// `public`, `internal` or `admin`.
     pub interface: String,
-    /// The region's name.
+    /// Name of the region.
     pub region: String,
-    /// The region's ID; the same as the name nearly everywhere.
+    /// ID of the region, nearly always the same as the name.
     pub region_id: String,
-    /// Where it is below the simulator's root, or a whole URL.
+    /// Path relative to the simulator's root, or a complete URL.
     pub url: String,
 }
 
 impl Endpoint {
-    /// One in this region, at this path or URL.
+    /// Creates an endpoint with this path or URL.
     pub fn new(kind: &str, interface: &str, region: &str, url: &str) -> Endpoint {
         let [kind, interface, region, url] = [kind, interface, region, url].map(str::to_owned);
         Endpoint { kind, interface, region_id: region.clone(), region, url }
     }
 }
 
-/// The region of the default catalog.
+/// Region of the default catalog.
 pub const REGION: &str = "RegionOne";
 
 impl Default for Options {
@@ -93,7 +92,7 @@ impl Default for Options {
             ]),
             octavia_minor: 26,
             octavia_providers: texts(&["amphora", "ovn"]),
-            octavia_choices: true,
+            octavia_flavors: true,
             servers_per_page: 1000,
             records_per_page: None,
             external_subnets_visible: true,
@@ -104,7 +103,7 @@ impl Default for Options {
     }
 }
 
-/// All services in this region, at every interface.
+/// Catalog with all services in this region, on every interface.
 pub fn catalog(region: &str) -> Vec<Endpoint> {
     let of = |service: Service| {
         let path = match service {

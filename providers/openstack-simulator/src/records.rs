@@ -1,44 +1,44 @@
-//! The kinds of records that the cloud has.
+//! Kinds of records.
 
 pub use bowline_simulator::Record;
 pub(crate) use bowline_simulator::{Fields, Row, object};
 
-/// The kinds of records.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A server of Nova.
+    /// Nova server.
     Server,
-    /// A flavor of Nova.
+    /// Nova flavor.
     Flavor,
-    /// A network of Neutron.
+    /// Neutron network.
     Network,
-    /// A subnet of Neutron.
+    /// Neutron subnet.
     Subnet,
-    /// A port of Neutron.
+    /// Neutron port.
     Port,
-    /// A router of Neutron.
+    /// Neutron router.
     Router,
-    /// A floating IP of Neutron.
+    /// Neutron floating IP.
     FloatingIp,
-    /// A security group of Neutron.
+    /// Neutron security group.
     SecurityGroup,
-    /// A rule of a security group.
+    /// Neutron security group rule.
     SecurityGroupRule,
-    /// A load balancer of Octavia.
+    /// Octavia load balancer.
     LoadBalancer,
-    /// A listener of Octavia.
+    /// Octavia listener.
     Listener,
-    /// A pool of Octavia.
+    /// Octavia pool.
     Pool,
-    /// A member of a pool.
+    /// Octavia pool member.
     Member,
-    /// A health monitor of Octavia.
+    /// Octavia health monitor.
     HealthMonitor,
-    /// A secret of Barbican.
+    /// Barbican secret.
     Secret,
-    /// A container of Barbican.
+    /// Barbican container.
     Container,
 }
 
-/// All records. The owner of a listener or pool is its load balancer, that of a member or monitor its pool.
+/// All records. The owner of a listener or pool is its load balancer, the owner of a member or health monitor its pool.
 pub(crate) type Records = bowline_simulator::Records<Kind>;

@@ -1,4 +1,4 @@
-//! Barbican: secrets and containers, which are only ever looked up.
+//! Barbican: secrets and containers, read-only.
 
 use serde_json::json;
 
@@ -23,9 +23,9 @@ fn find(state: &State, kind: Kind, id: &str, missing: &str) -> Outcome {
         let noun = if kind == Kind::Secret { "secret" } else { "container" };
         return Err(not_found(&format!("Not Found. Provided {noun} id is invalid.")));
     }
-    let found = state.records.get(kind, id).ok_or_else(|| not_found(missing))?;
-    let shown: Record = found.iter().filter(|(field, _)| *field != "id").map(|(k, v)| (k.clone(), v.clone())).collect();
-    Ok(Reply::json(200, shown.into()))
+    let record = state.records.get(kind, id).ok_or_else(|| not_found(missing))?;
+    let view: Record = record.iter().filter(|(field, _)| *field != "id").map(|(k, v)| (k.clone(), v.clone())).collect();
+    Ok(Reply::json(200, view.into()))
 }
 
 fn is_uuid(id: &str) -> bool {
@@ -36,8 +36,8 @@ fn not_found(description: &str) -> Reply {
     Reply::json(404, json!({"code": 404, "title": "Not Found", "description": description}))
 }
 
-/// A secret or container of this ID.
-pub(crate) fn blank(kind: Kind, id: &str, name: &str, date: &str, creator: &str) -> Record {
+/// New secret or container.
+pub(crate) fn new(kind: Kind, id: &str, name: &str, date: &str, creator: &str) -> Record {
     let (reference, collection) =
         if kind == Kind::Secret { ("secret_ref", "secrets") } else { ("container_ref", "containers") };
     let mut record = fields("barbican", kind);

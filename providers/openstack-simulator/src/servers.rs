@@ -1,4 +1,4 @@
-//! Servers, as a test makes them.
+//! Methods with which a test creates and changes servers.
 
 use std::net::IpAddr;
 
@@ -10,47 +10,47 @@ use crate::network::addresses;
 use crate::records::{Fields, Kind, Record, object};
 use crate::simulator::{Simulator, State};
 
-/// A server to make.
+/// Parameters of a new server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewServer {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its ID; made up if empty.
+    /// ID; generated if empty.
     pub id: String,
-    /// Its availability zone; `az-1` if empty.
+    /// Availability zone; `az-1` if empty.
     pub zone: String,
-    /// The ID of its flavor; the cloud's only one if empty.
+    /// ID of the flavor; the fixture's flavor if empty.
     pub flavor: String,
-    /// Its metadata.
+    /// Metadata.
     pub metadata: Vec<(String, String)>,
-    /// The networks that it is in; the cloud's own, at a free address, if empty.
+    /// Ports; one in the fixture's subnet with a free address if empty.
     pub ports: Vec<NewPort>,
-    /// `accessIPv4` and `accessIPv6`; each may be empty.
+    /// `accessIPv4` and `accessIPv6`, each possibly empty.
     pub access: (String, String),
 }
 
-/// A port of a server to make.
+/// Parameters of a port of a new server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewPort {
-    /// Its ID, by which Neutron sorts; made up if empty.
+    /// ID, by which Neutron sorts; generated if empty.
     pub id: String,
-    /// The ID of its subnet; that of the cloud's own network if empty.
+    /// ID of the subnet; the fixture's subnet if empty.
     pub subnet: String,
-    /// Its addresses, which nobody checks; a free one if empty.
+    /// Fixed IPs, not validated; a free address if empty.
     pub addresses: Vec<IpAddr>,
-    /// It is down.
+    /// Whether the port is down.
     pub down: bool,
-    /// Addresses of floating IPs, which the server shows on the same network.
+    /// Floating IPs, which the server lists on the same network.
     pub floating: Vec<IpAddr>,
 }
 
 impl NewServer {
-    /// One of this name, with one address of the cloud's network.
+    /// Server with this name and one port in the fixture's subnet.
     pub fn named(name: &str) -> NewServer {
         NewServer { name: name.to_owned(), ..NewServer::default() }
     }
 
-    /// At this address.
+    /// Adds a port with this address.
     pub fn at(mut self, address: IpAddr) -> NewServer {
         self.ports.push(NewPort { addresses: vec![address], ..NewPort::default() });
         self
@@ -58,12 +58,12 @@ impl NewServer {
 }
 
 impl Simulator {
-    /// Makes a server, running, and returns its ID.
+    /// Creates a running server and returns its ID.
     pub fn add_server(&self, server: NewServer) -> String {
         add(&mut self.state(), server)
     }
 
-    /// Sets the status of a server; the machine is stopped in `SHUTOFF`.
+    /// Sets the status of a server, with the matching VM state and power state.
     pub fn set_server_status(&self, id: &str, status: &str) {
         self.edit(Kind::Server, id, |server| {
             let (vm_state, power_state) = match status {
@@ -71,7 +71,7 @@ impl Simulator {
                 other => (other.to_ascii_lowercase(), 1),
             };
             server.set("status", status);
-            // Only what is up or on its way up makes progress.
+            // Nova only shows `progress` for servers that are active or being built.
             match status {
                 "ACTIVE" => server.set("progress", 0),
                 _ => drop(server.remove("progress")),
@@ -91,12 +91,12 @@ impl Simulator {
         self.set_server_status(id, "ACTIVE");
     }
 
-    /// Gives a server another name.
+    /// Renames a server.
     pub fn rename_server(&self, id: &str, name: &str) {
         self.edit(Kind::Server, id, |server| server.set("name", name));
     }
 
-    /// Takes a server away, with its ports.
+    /// Deletes a server and its ports.
     pub fn delete_server(&self, id: &str) {
         let state = &mut *self.state();
         state.records.of_mut(Kind::Server).remove(id);
@@ -112,12 +112,12 @@ fn add(state: &mut State, new: NewServer) -> String {
     let id = if new.id.is_empty() { state.ids.uuid() } else { new.id };
     let zone = if new.zone.is_empty() { "az-1".to_owned() } else { new.zone };
     let ports = if new.ports.is_empty() { vec![NewPort::default()] } else { new.ports };
-    let mut shown: Record = Record::new();
+    let mut networks = Record::new();
     for port in ports {
         let (network, entries) = add_port(state, &id, &zone, port);
-        match shown.get_mut(&network) {
+        match networks.get_mut(&network) {
             Some(Value::Array(list)) => list.extend(entries),
-            _ => shown.set(&network, entries),
+            _ => networks.set(&network, entries),
         }
     }
     let flavor = if new.flavor.is_empty() { state.fixture.flavor.clone() } else { new.flavor };
@@ -127,7 +127,7 @@ fn add(state: &mut State, new: NewServer) -> String {
     server.set("name", new.name);
     server.set("metadata", metadata);
     server.set("flavor", json!({"id": flavor}));
-    server.set("addresses", shown);
+    server.set("addresses", networks);
     (server["accessIPv4"], server["accessIPv6"]) = (json!(new.access.0), json!(new.access.1));
     server.set("OS-EXT-AZ:availability_zone", zone);
     state.records.of_mut(Kind::Server).insert("", server);
@@ -146,7 +146,7 @@ fn skeleton(state: &State) -> Record {
     }))
 }
 
-/// Makes a port, and returns what the server says of it: the name of the network, and the addresses in it.
+/// Creates a port and returns its entry in the server's `addresses`: network name and addresses.
 fn add_port(state: &mut State, server: &str, zone: &str, new: NewPort) -> (String, Vec<Value>) {
     let subnet = if new.subnet.is_empty() { &state.fixture.subnet } else { &new.subnet };
     let subnet: Record = state.records.get(Kind::Subnet, subnet).cloned().unwrap_or_default();

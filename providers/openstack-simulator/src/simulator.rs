@@ -1,4 +1,4 @@
-//! The cloud as a whole: its state, and which service answers.
+//! State of the simulated cloud, and dispatch of requests to its services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -14,9 +14,9 @@ use crate::records::Records;
 use crate::wire::{Call, Reply, Service};
 use crate::{compute, identity, network, secrets};
 
-/// A simulated OpenStack. Clones are the same cloud.
+/// A simulated OpenStack cloud. Clones share the same state.
 ///
-/// Faults, the journal and serving are those of [`bowline_simulator::Simulator`].
+/// [`bowline_simulator::Simulator`] provides faults, the journal and the HTTP server.
 #[derive(Clone)]
 pub struct Simulator {
     cloud: bowline_simulator::Simulator<State>,
@@ -30,7 +30,7 @@ impl Deref for Simulator {
     }
 }
 
-/// All that changes.
+/// State of the cloud.
 pub struct State {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
@@ -39,14 +39,14 @@ pub struct State {
     pub(crate) identity: Identity,
     pub(crate) records: Records,
     pub(crate) work: Workload,
-    /// The most of each kind that the project may have.
+    /// Quotas of the project, by resource.
     pub(crate) quotas: BTreeMap<String, u64>,
-    /// Subnets that have no address left, whatever their size.
+    /// Subnets that allocate no more addresses, whatever their size.
     pub(crate) exhausted: BTreeSet<String>,
 }
 
 impl Simulator {
-    /// A cloud with a project, a network, a router and an external network, and no server yet.
+    /// Creates a cloud with a project, a network, a router and an external network, without servers.
     pub fn new(options: Options) -> Simulator {
         let (latency, close_connections) = (options.latency, options.close_connections);
         let mut state = State {
@@ -60,7 +60,7 @@ impl Simulator {
             quotas: options.quotas.iter().cloned().collect(),
             options,
         };
-        fixture::furnish(&mut state);
+        fixture::populate(&mut state);
         let cloud = bowline_simulator::Simulator::new(state);
         cloud.set_latency(latency);
         cloud.close_connections(close_connections);
@@ -74,7 +74,7 @@ impl Simulator {
 
 impl bowline_simulator::Service for State {
     fn answer(&mut self, call: &bowline_simulator::Call) -> Reply {
-        let Some(call) = Call::read(call) else { return Reply::text(404, "there is no such service") };
+        let Some(call) = Call::read(call) else { return Reply::text(404, "unknown service") };
         let outcome = match call.service {
             Service::Identity => identity::answer(self, &call),
             Service::Compute => compute::answer(self, &call),
@@ -82,7 +82,7 @@ impl bowline_simulator::Service for State {
             Service::LoadBalancer => octavia::answer(self, &call),
             Service::KeyManager => secrets::answer(self, &call),
         };
-        outcome.unwrap_or_else(|refusal| refusal)
+        outcome.unwrap_or_else(|error| error)
     }
 
     fn operation(&self, call: &bowline_simulator::Call) -> Operation {
@@ -99,22 +99,22 @@ impl bowline_simulator::Service for State {
 }
 
 impl State {
-    /// The most of this kind that the project may have.
+    /// Quota of the project for this resource.
     pub(crate) fn quota(&self, name: &str) -> Option<u64> {
         self.quotas.get(name).copied()
     }
 
-    /// The date as Neutron and Nova write it.
+    /// Current date in the format of Neutron and Nova.
     pub(crate) fn with_zone(&self) -> String {
         self.clock.format("%Y-%m-%dT%H:%M:%SZ")
     }
 
-    /// The date as Octavia writes it.
+    /// Current date in the format of Octavia.
     pub(crate) fn without_zone(&self) -> String {
         self.clock.format("%Y-%m-%dT%H:%M:%S")
     }
 
-    /// The date after this time as Keystone writes it.
+    /// Date after this duration in the format of Keystone.
     pub(crate) fn with_micros(&self, ahead: Duration) -> String {
         self.clock.date_in(ahead).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
     }

@@ -1,4 +1,4 @@
-//! Requests as the services of OpenStack read them.
+//! Requests to OpenStack services.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use bowline_simulator::Operation;
 
 pub(crate) use bowline_simulator::{Body, Reply};
 
-/// A service of OpenStack.
+/// An OpenStack service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
     /// Keystone.
@@ -22,11 +22,11 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them.
+    /// All services.
     pub const ALL: [Service; 5] =
         [Service::Identity, Service::Compute, Service::Network, Service::LoadBalancer, Service::KeyManager];
 
-    /// What it is called in a catalog, and where it is below the simulator's root.
+    /// Service type in the catalog, and path prefix in the simulator.
     pub fn kind(self) -> &'static str {
         match self {
             Service::Identity => "identity",
@@ -44,7 +44,7 @@ impl From<Service> for &'static str {
     }
 }
 
-/// An answer, or one that says why not.
+/// Successful response, or an error response.
 pub(crate) type Outcome = Result<Reply, Reply>;
 
 /// A request to a service.
@@ -52,7 +52,7 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 pub(crate) struct Call {
     call: bowline_simulator::Call,
     pub(crate) service: Service,
-    /// Below the service's root.
+    /// Path relative to the service's root.
     pub(crate) path: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Deref for Call {
 }
 
 impl Call {
-    /// `None` if no service is there. A first segment that names none is a prefix, as of a region or a proxy.
+    /// Finds the service of a request; `None` if there is none. One leading segment is skipped, as a prefix of a region or a proxy.
     pub(crate) fn read(call: &bowline_simulator::Call) -> Option<Call> {
         let (at, service) = call.path.iter().take(2).enumerate().find_map(|(at, segment)| {
             Some((at, Service::ALL.into_iter().find(|service| service.kind() == segment)?))
@@ -74,7 +74,7 @@ impl Call {
         Some(Call { call: call.clone(), service, path })
     }
 
-    /// The path without the version: `["pools", "1234", "members"]`.
+    /// Path without the version: `["pools", "1234", "members"]`.
     pub(crate) fn resource(&self) -> Vec<&str> {
         let is_version = |segment: &&String| segment.starts_with('v') && segment.contains(|c: char| c.is_ascii_digit());
         let skipped = self.path.iter().take(1).filter(is_version).count();
@@ -82,28 +82,28 @@ impl Call {
         rest.skip_while(|segment| *segment == "lbaas").collect()
     }
 
-    /// Getting a token changes nothing.
+    /// Operation for the journal and faults. Token requests do not count as writes.
     pub(crate) fn operation(&self) -> Operation {
         let segments = self.resource();
-        let shown = segments.iter().enumerate().map(|(at, segment)| match at {
+        let template = segments.iter().enumerate().map(|(at, segment)| match at {
             0 => segment,
-            _ if WORDS.split(' ').any(|word| word == *segment) => segment,
+            _ if KEYWORDS.split(' ').any(|word| word == *segment) => segment,
             _ => "{id}",
         });
         Operation {
             part: self.service.kind(),
-            template: shown.collect::<Vec<_>>().join("/"),
+            template: template.collect::<Vec<_>>().join("/"),
             path: segments.join("/"),
             is_write: !self.is_read() && self.service != Service::Identity,
         }
     }
 
-    /// The URL of a resource of this service.
+    /// URL of a resource of this service.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}/{}/{path}", self.origin, self.service.kind())
     }
 }
 
-/// What follows an ID, or stands in place of one.
-const WORDS: &str = "detail members tags add_extraroutes remove_extraroutes details.json details tokens catalog status \
+/// Path segments that are not IDs.
+const KEYWORDS: &str = "detail members tags add_extraroutes remove_extraroutes details.json details tokens catalog status \
                      stats action defaults";

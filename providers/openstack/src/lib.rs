@@ -1,5 +1,5 @@
-//! OpenStack, in place of `openstack-cloud-controller-manager`: the same `cloud.conf`, annotations, names, tags and
-//! descriptions, so that it takes over what that one made, and gives back what it made itself.
+//! OpenStack provider, a replacement for `openstack-cloud-controller-manager`: it uses the same `cloud.conf`, annotations, names,
+//! tags and descriptions, so that either can take over the resources of the other.
 //!
 //! ```text
 //!  cloud.conf, clouds.yaml ──config──► Config ──► Session: token, catalog ──► api: one function for each call
@@ -9,11 +9,11 @@
 //!        routes: extra routes of a router, allowed address pairs ◄───────────────┘
 //! ```
 //!
-//! * [`config`]: from text to a [`Config`], with all that is wrong at once.
-//! * `session`: who we are and where the services are; one token for all, renewed by whoever finds it expired.
-//! * `api`: what the services say, as far as it is of use here. Whatever may be null or missing has a default.
-//! * `instances`, `load_balancers`, `routes`: the contract of `bowline-cloud`.
-//! * `check`: what `bowline check` looks at.
+//! * [`config`]: parses a [`Config`], and reports all errors at once.
+//! * `session`: credentials, token and endpoints; one token for all services, renewed when it expires.
+//! * `api`: records and calls of the services. Fields that may be null or missing have a default.
+//! * `instances`, `load_balancers`, `routes`: the traits of `bowline-cloud`.
+//! * `check`: startup checks and `bowline check`.
 
 mod api;
 mod check;

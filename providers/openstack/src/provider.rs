@@ -1,11 +1,11 @@
-//! The provider: what it is, what it can do, and how it is made.
+//! The provider: name, capabilities and construction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Absence, BuildContext, Calls, Capabilities, CloudProvider, ConfigLocation, Factory, Facts, Finding,
+    Absence, BuildContext, Calls, Capabilities, CheckResult, CloudProvider, ConfigLocation, Factory, Facts,
     InstanceCapabilities, Instances, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Quota,
     Reference, Result, RouteCapabilities, Routes, SyncMetrics,
 };
@@ -16,18 +16,18 @@ use http::HeaderValue;
 
 use crate::Config;
 use crate::instances::{Flavors, IDS, PAGE};
-use crate::load_balancers::Memory;
+use crate::load_balancers::LoadBalancerCache;
 use crate::metrics::{METRICS, Metrics};
-use crate::routes::{FEW_HOPS, RouterMemory};
+use crate::routes::{FEW_HOPS, RouterCache};
 use crate::session::Session;
 
-/// The name, as in `--cloud-provider`, and what provider IDs start with.
+/// Value of `--cloud-provider`, and prefix of provider IDs.
 pub(crate) const NAME: &str = "openstack";
 
-/// Who speaks in Events, as in the Go manager.
+/// Component of Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "cloud-provider-openstack";
 
-/// Where installations of the Go manager have the configuration.
+/// Location of the configuration in deployments of the Go manager.
 const PLACE: ConfigLocation = ConfigLocation { secret: "cloud-config", folder: "/etc/config", file: "cloud.conf" };
 
 /// Pages for `docs/reference`.
@@ -45,11 +45,11 @@ pub struct OpenStack {
     calls: Calls,
     pub(crate) metrics: Metrics,
     pub(crate) flavors: Flavors,
-    pub(crate) routing: RouterMemory,
-    pub(crate) balancers: Memory,
+    pub(crate) router_cache: RouterCache,
+    pub(crate) load_balancer_cache: LoadBalancerCache,
 }
 
-/// Makes providers of this kind. All that one factory makes are counted together.
+/// Returns a factory. All its providers share their metrics.
 pub fn factory() -> Factory {
     let metrics = Metrics::new();
     let build = move |context: &BuildContext<'_>| -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> {
@@ -57,7 +57,7 @@ pub fn factory() -> Factory {
         Ok(Arc::new(provider))
     };
     Factory {
-        place: Some(PLACE),
+        config_location: Some(PLACE),
         capabilities: all_capabilities,
         metrics: METRICS,
         references: REFERENCES,
@@ -66,12 +66,12 @@ pub fn factory() -> Factory {
 }
 
 impl OpenStack {
-    /// With this configuration, calling through `http` without limits or retries, and without metrics. No call is made.
+    /// Creates a provider that calls through `http` without limits, retries and metrics. Makes no call.
     pub fn over(config: Config, http: Client) -> OpenStack {
         OpenStack::past(config, &http, &Calls::default())
     }
 
-    /// With this configuration, calling through `http` past the gate `calls`, and without metrics of its own.
+    /// Creates a provider that calls through `http` and the call policy `calls`, without metrics of its own.
     pub fn past(config: Config, http: &Client, calls: &Calls) -> OpenStack {
         OpenStack::new(config, http, calls, &[], Metrics::new())
     }
@@ -81,14 +81,14 @@ impl OpenStack {
         let http = crate::transport::client(&config, context.environment);
         let http = http.map_err(|errors| Config::locate(context.config, errors))?;
         if HeaderValue::try_from(user_agent(context.user_agents)).is_err() {
-            let message = "it has characters in it that no header may have";
-            return Err(ConfigError::flag("user-agent", message).hint("leave out what is not printed").into());
+            let message = "it contains characters that are invalid in a header";
+            return Err(ConfigError::flag("user-agent", message).hint("remove control characters").into());
         }
         metrics.register(context.metrics);
         Ok(OpenStack::new(config, &http, context.calls, context.user_agents, metrics.clone()))
     }
 
-    /// With this configuration; no call is made.
+    /// Creates a provider. Makes no call.
     pub(crate) fn new(
         config: Config,
         http: &Client,
@@ -103,7 +103,7 @@ impl OpenStack {
             routes: config.router_id.as_ref().map(|_| route_capabilities()),
         };
         let session = Session::new(http, calls, &config.global, &user_agent(user_agents), metrics.clone());
-        let balancers = Memory::new(&config);
+        let load_balancer_cache = LoadBalancerCache::new(&config);
         OpenStack {
             info,
             capabilities,
@@ -112,13 +112,13 @@ impl OpenStack {
             calls: calls.clone(),
             metrics,
             flavors: Flavors::default(),
-            routing: RouterMemory::default(),
-            balancers,
+            router_cache: RouterCache::default(),
+            load_balancer_cache,
         }
     }
 }
 
-/// Who asks: what the flags say, the last first, then the program.
+/// Returns the user agent: those of the flags, the last first, then the program.
 // upstream: in this order, and with this name.
 fn user_agent(own: &[String]) -> String {
     let program = concat!("openstack-cloud-controller-manager/", env!("CARGO_PKG_VERSION"));
@@ -128,13 +128,13 @@ fn user_agent(own: &[String]) -> String {
 
 fn instance_capabilities(regional: bool) -> InstanceCapabilities {
     InstanceCapabilities {
-        // A call for each server, and one for the ports of all.
+        // One call for each server, and one for all ports.
         batch_lookup: IDS,
         list_page: Some(PAGE),
-        // A page is one call, as a lookup is, but takes Nova much longer.
+        // A page is one call, like a lookup, but takes Nova much longer.
         page_cost: Some(4),
-        // Nova lists neither soft-deleted servers nor those of other projects, and its search for a name is a listing. In a
-        // cluster of several regions, a name that is not listed may be that of a server in another region.
+        // Nova lists neither soft-deleted servers nor those of other projects, and its search for a name is a listing. In a cluster
+        // of several regions, an unlisted name may be that of a server in another region.
         absence: if regional { Absence::Question } else { Absence::ProofForNames },
         max_parallel: 8,
         lookup_by_name: true,
@@ -153,7 +153,7 @@ fn all_capabilities() -> Capabilities {
     }
 }
 
-/// Load balancers with a floating IP and those without are two kinds. Octavia's names tell the Service, not its UID.
+/// Load balancers with and without a floating IP are two kinds. Octavia names contain the Service, but not its UID.
 fn load_balancer_capabilities(config: &Config) -> LoadBalancerCapabilities {
     let external = external_load_balancers();
     let internal = external.to_internal();
@@ -240,18 +240,18 @@ impl CloudProvider for OpenStack {
     }
 
     async fn start(&self) -> Result<Facts> {
-        self.begin().await?;
+        self.start_up().await?;
         let region = Some(self.config.global.region.clone()).filter(|region| !region.is_empty());
         // upstream: HasClusterID is always true.
         Ok(Facts { region, cluster_id: Some(NAME.to_owned()), ..Facts::default() })
     }
 
     async fn check(&self) -> Result<()> {
-        self.ask_everyone().await
+        self.check_services().await
     }
 
-    async fn examine(&self) -> Vec<Finding> {
-        self.look_around().await
+    async fn diagnose(&self) -> Vec<CheckResult> {
+        self.diagnose_all().await
     }
 
     async fn quotas(&self) -> Result<Vec<Quota>> {

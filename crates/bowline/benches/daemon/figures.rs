@@ -1,16 +1,16 @@
-//! Figures and how they are printed.
+//! Measurements and their output.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Failure;
 
-/// A count of bytes as people read it.
+/// Converts bytes to MiB.
 pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / (1024.0 * 1024.0)
 }
 
-/// Times of the same thing.
+/// Repeated measurements of a duration.
 #[derive(Default)]
 pub(crate) struct Summary(Vec<Duration>);
 
@@ -29,31 +29,31 @@ impl fmt::Display for Summary {
     }
 }
 
-/// What a process holds and has used, by the kernel.
+/// Resource usage of a process, from /proc.
 pub(crate) struct Usage {
     pub(crate) memory: Memory,
     busy: Duration,
-    /// How often a thread went to sleep: it was woken as often.
+    /// Number of voluntary context switches: each is followed by a wake-up.
     sleeps: u64,
     threads: usize,
 }
 
-/// Memory in KiB: of its own, and pages of the program's file.
+/// Memory in KiB: anonymous, and pages of the executable.
 pub(crate) struct Memory {
     resident: u64,
     own: u64,
     file: u64,
 }
 
-/// What a while of rest took.
-pub(crate) struct Rest {
+/// Resource usage while idle.
+pub(crate) struct IdleUsage {
     share: f64,
     wakes: f64,
     threads: usize,
 }
 
 impl Usage {
-    /// Of this process now.
+    /// Reads the current usage of a process.
     pub(crate) fn of(process: u32) -> Result<Usage, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
         let memory = Memory {
@@ -63,21 +63,21 @@ impl Usage {
         };
         let mut usage = Usage { memory, busy: Duration::ZERO, sleeps: 0, threads: 0 };
         for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
-            let folder = thread?.path();
-            let nanoseconds = std::fs::read_to_string(folder.join("schedstat"))?;
+            let directory = thread?.path();
+            let nanoseconds = std::fs::read_to_string(directory.join("schedstat"))?;
             let nanoseconds = nanoseconds.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
             usage.busy += Duration::from_nanos(nanoseconds);
-            let status = std::fs::read_to_string(folder.join("status"))?;
+            let status = std::fs::read_to_string(directory.join("status"))?;
             usage.sleeps += field(&status, "voluntary_ctxt_switches:")?;
             usage.threads += 1;
         }
         Ok(usage)
     }
 
-    /// What happened in this time, since the earlier look.
-    pub(crate) fn since(&self, before: &Usage, time: Duration) -> Rest {
+    /// Returns the usage since an earlier measurement.
+    pub(crate) fn since(&self, before: &Usage, time: Duration) -> IdleUsage {
         let seconds = time.as_secs_f64();
-        Rest {
+        IdleUsage {
             share: self.busy.saturating_sub(before.busy).as_secs_f64() / seconds,
             wakes: self.sleeps.saturating_sub(before.sleeps) as f64 / seconds,
             threads: self.threads,
@@ -93,11 +93,11 @@ fn field(status: &str, name: &str) -> Result<u64, Failure> {
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [resident, own, file] = [self.resident, self.own, self.file].map(|kibibytes| kibibytes as f64 / 1024.0);
-        write!(f, "{resident:.1} MiB resident ({own:.1} of its own, {file:.1} of the program's file)")
+        write!(f, "{resident:.1} MiB resident ({own:.1} anonymous, {file:.1} of the executable)")
     }
 }
 
-impl fmt::Display for Rest {
+impl fmt::Display for IdleUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = self.share * 100.0;
         write!(f, "{share:.3} % of a core, woken {:.1} times a second, {} threads", self.wakes, self.threads)

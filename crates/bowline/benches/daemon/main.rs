@@ -1,5 +1,4 @@
-//! What the manager costs before it has anything to do: the size of the program, the time from its start to its lease, its
-//! memory and processor time at rest, and how long a successor takes.
+//! Baseline cost of the manager: size of the program, time from start to lease, idle memory and CPU time, and failover time.
 //!
 //! `cargo bench -p bowline --profile image --bench daemon [-- size start idle failover]`
 //!
@@ -8,10 +7,9 @@
 //!                                     ◄── this program: watches the lease
 //! ```
 //!
-//! `BOWLINE_PROGRAM` names another build of the manager to measure, such as the static one of the image. `BOWLINE_PEER` is the
-//! command of another manager to measure beside it, such as one in Go (`/bin/cloud-controller-manager --cloud-provider=…`);
-//! the flags that the figures need are added. Machines are shared, so figures are for comparing, and nothing fails on a time.
-//! The size of an optimised build is a count and has a limit.
+//! `BOWLINE_PROGRAM` selects another build of the manager, such as the static one of the image. `BOWLINE_PEER` is the command of
+//! another manager to compare with, such as one in Go (`/bin/cloud-controller-manager --cloud-provider=…`); the required flags are
+//! added. Times are for comparison only, because machines are shared. The size of an optimised build has a limit.
 
 mod figures;
 mod manager;
@@ -30,20 +28,20 @@ use watch::LeaseWatch;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the program may weigh, stripped, with all providers.
-const LARGEST: u64 = 25 * 1024 * 1024;
+/// Maximum size of the stripped program with all providers.
+const MAX_SIZE: u64 = 25 * 1024 * 1024;
 
-/// How often the start is measured.
+/// Number of measured starts.
 const STARTS: usize = 10;
 
-/// How long the manager settles before it counts as idle, and how long it is looked at then.
+/// Pause until the manager counts as idle, and the time for which it is then measured.
 const SETTLE: Duration = Duration::from_secs(10);
-const REST: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|word| word == name);
+    let selected: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wants = |name: &str| selected.is_empty() || selected.iter().any(|word| word == name);
     for kind in Kind::all() {
         println!("{}", kind.name());
         if wants("size") {
@@ -63,18 +61,18 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if ours is too large. Another build profile is not what is shipped.
+/// Fails if our release build is too large; other build profiles are not shipped.
 fn size(kind: &Kind) -> Result<(), Failure> {
     let bytes = std::fs::metadata(kind.program())?.len();
     println!("  size: {bytes} bytes, {:.2} MiB", mebibytes(bytes));
-    let counts = matches!(kind, Kind::Ours) && !cfg!(debug_assertions);
-    if counts && bytes > LARGEST {
-        return Err(format!("the program is larger than {:.0} MiB", mebibytes(LARGEST)).into());
+    let is_limited = matches!(kind, Kind::Ours) && !cfg!(debug_assertions);
+    if is_limited && bytes > MAX_SIZE {
+        return Err(format!("the program is larger than {:.0} MiB", mebibytes(MAX_SIZE)).into());
     }
     Ok(())
 }
 
-/// From the start of the process until the API server has its lease, and what a bare client takes for the same requests.
+/// Measures from process start until the lease is acquired, and the time of a minimal client for the same requests.
 async fn start(kind: &Kind) -> Result<(), Failure> {
     let server = Server::start("bench-start", &[]);
     let (mut ours, mut bare) = (Summary::default(), Summary::default());
@@ -87,11 +85,11 @@ async fn start(kind: &Kind) -> Result<(), Failure> {
         watch.next_holder(None).await?;
         ours.add(begin.elapsed());
     }
-    println!("  start to leader: {ours}; of a bare client (connect, ask for the lease, make it): {bare}");
+    println!("  start to leader: {ours}; minimal client (connect, get the lease, create it): {bare}");
     Ok(())
 }
 
-/// Leading, serving, nothing to do.
+/// Measures an idle leader.
 async fn idle(kind: &Kind) -> Result<(), Failure> {
     let server = Server::start("bench-idle", &[]);
     let mut watch = LeaseWatch::open(&server.kubeconfig(), "bench").await?;
@@ -99,21 +97,21 @@ async fn idle(kind: &Kind) -> Result<(), Failure> {
     watch.next_holder(None).await?;
     tokio::time::sleep(SETTLE).await;
     let before = manager.usage()?;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(IDLE).await;
     let after = manager.usage()?;
     println!("  idle memory: {}", after.memory);
-    println!("  idle processor: {}", after.since(&before, REST));
+    println!("  idle CPU: {}", after.since(&before, IDLE));
     Ok(())
 }
 
-/// Two of them; the one that leads gets a signal.
+/// Sends a signal to the leader of two managers and measures the failover.
 async fn failover(kind: &Kind, signal: &str, what: &str) -> Result<(), Failure> {
     let server = Server::start("bench-failover", &[]);
     let mut watch = LeaseWatch::open(&server.kubeconfig(), "bench").await?;
     let mut first = Manager::start(kind, &server, "bench")?;
     let holder = watch.next_holder(None).await?;
     let _second = Manager::start(kind, &server, "bench")?;
-    // So that it has seen who leads.
+    // Time for the standby to observe the leader.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let begin = Instant::now();
     first.stop(signal);

@@ -1,4 +1,4 @@
-//! A manager as a process: ours, or another one.
+//! The manager under test as a process: ours, or a peer.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,21 +7,21 @@ use crate::Failure;
 use crate::figures::Usage;
 use crate::support::{BOWLINE, Program, Server};
 
-/// Names another build of ours.
+/// Environment variable with another build of ours.
 const PROGRAM: &str = "BOWLINE_PROGRAM";
 
-/// The command of another manager.
+/// Environment variable with the command of another manager.
 const PEER: &str = "BOWLINE_PEER";
 
-/// What is measured.
+/// Manager under test.
 pub(crate) enum Kind {
     Ours,
-    /// Its command.
+    /// Command of another manager.
     Peer(String),
 }
 
 impl Kind {
-    /// Ours, and the other if there is one.
+    /// Returns ours, and the peer if there is one.
     pub(crate) fn all() -> Vec<Kind> {
         [Kind::Ours].into_iter().chain(std::env::var(PEER).ok().map(Kind::Peer)).collect()
     }
@@ -48,13 +48,13 @@ impl Kind {
     }
 }
 
-/// One that runs, ended with the value.
+/// A running manager, killed on drop.
 pub(crate) struct Manager {
     program: Program,
 }
 
 impl Manager {
-    /// Starts one that wants this lease. It serves on a port of its own, and stops like one that releases its lease.
+    /// Starts a manager with this lease on a free port. On SIGTERM it releases the lease.
     pub(crate) fn start(kind: &Kind, server: &Server, lease: &str) -> Result<Manager, Failure> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new(kind.program());
@@ -63,9 +63,9 @@ impl Manager {
         Ok(Manager { program })
     }
 
-    /// What it holds and has used.
+    /// Reads its resource usage.
     pub(crate) fn usage(&self) -> Result<Usage, Failure> {
-        Usage::of(self.program.id()).map_err(|error| format!("{error}; it said: {}", self.program.said()).into())
+        Usage::of(self.program.id()).map_err(|error| format!("{error}; output: {}", self.program.output()).into())
     }
 
     /// Sends it a signal.

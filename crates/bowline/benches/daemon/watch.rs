@@ -1,4 +1,4 @@
-//! Who holds a lease, as the API server tells it.
+//! Watches the holder of a lease.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::Failure;
 
-/// Where the managers of Go and ours keep their lease.
+/// Namespace of the managers' leases.
 const NAMESPACE: &str = "kube-system";
 
-/// Only a manager that does not work takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the acquisition.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A watch on one lease.
 pub(crate) struct LeaseWatch {
@@ -30,22 +30,22 @@ impl LeaseWatch {
     }
 
     /// Waits for a holder that is not this one.
-    pub(crate) async fn next_holder(&mut self, but: Option<&str>) -> Result<String, Failure> {
+    pub(crate) async fn next_holder(&mut self, previous: Option<&str>) -> Result<String, Failure> {
         let search = async {
             while let Some(event) = self.events.try_next().await? {
                 let (WatchEvent::Added(lease) | WatchEvent::Modified(lease)) = event else { continue };
                 let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-                if !holder.is_empty() && but != Some(&holder) {
+                if !holder.is_empty() && previous != Some(&holder) {
                     return Ok(holder);
                 }
             }
             Err("the watch ended".into())
         };
-        tokio::time::timeout(PATIENCE, search).await.map_err(|_| "nobody took the lease")?
+        tokio::time::timeout(TIMEOUT, search).await.map_err(|_| "the lease was not acquired")?
     }
 }
 
-/// The requests without which there is no lease, by a client that does nothing else: what the API server and TLS take.
+/// Measures the minimal requests for a lease with a bare client: the share of the API server and TLS.
 pub(crate) async fn bare_acquisition(kubeconfig: &Path, number: usize) -> Result<Duration, Failure> {
     let begin = Instant::now();
     let leases: Api<Lease> = Api::namespaced(client(kubeconfig).await?, NAMESPACE);

@@ -6,8 +6,8 @@
 //!  this process: API server ◄── manager (a process) ──► local cloud over HTTP, 20 ms a call
 //! ```
 //!
-//! All figures are of the manager process alone. `BOWLINE_PROGRAM` names another build of the manager. Machines are shared, so
-//! times are for comparing, and the benchmark fails on counts only: writes per load balancer, and warnings after a restart.
+//! All figures are of the manager process alone. `BOWLINE_PROGRAM` selects another build of the manager. Times are for comparison
+//! only, because machines are shared; the benchmark fails on counts: writes per load balancer, and warnings after a restart.
 
 mod process;
 mod world;
@@ -27,11 +27,11 @@ const MEASURED: (usize, usize) = (5_000, 200);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
-    let chosen: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
-    let (nodes, services) = match chosen[..] {
+    let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    let (nodes, services) = match arguments[..] {
         [] => MEASURED,
         [nodes, services] => (nodes, services),
-        _ => return Err("two numbers are expected: NODES and SERVICES".into()),
+        _ => return Err("expected two numbers: NODES and SERVICES".into()),
     };
     let world = World::with_nodes(nodes).await?;
     println!("{nodes} Nodes, {services} Services, {:?} a cloud call", world::LATENCY);
@@ -92,7 +92,7 @@ async fn restart(world: &World, services: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Counts from here on.
+/// Resets all counters.
 fn begin(world: &World, manager: &Manager) -> Result<Instant, Failure> {
     world.reset();
     manager.reset()?;

@@ -1,4 +1,4 @@
-//! The manager as a process, and what the kernel and its log say of it.
+//! The manager as a process, with its resource usage and log.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::Failure;
 use super::world::World;
 
-/// Names another build of the manager.
+/// Environment variable with another build of the manager.
 const PROGRAM: &str = "BOWLINE_PROGRAM";
 
-/// A folder for files, removed with the value.
+/// Temporary directory, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -30,12 +30,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that is left among temporary ones is only untidy.
+        // A leftover temporary directory is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Ended with the value.
+/// A running manager, killed on drop.
 pub(crate) struct Manager {
     child: Child,
     log: PathBuf,
@@ -45,7 +45,7 @@ pub(crate) struct Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = (self.child.kill(), self.child.wait());
     }
 }
@@ -53,7 +53,7 @@ impl Drop for Manager {
 /// Cost of the work since the last reset.
 pub(crate) struct Usage {
     busy: Duration,
-    /// Largest resident memory, in KiB, and that now.
+    /// Peak and current resident memory, in KiB.
     peak: u64,
     resident: u64,
     pub(crate) log: usize,
@@ -79,17 +79,17 @@ impl Manager {
         Ok(Manager { child: command.spawn()?, log, before: Cell::default() })
     }
 
-    /// Counts from here on.
+    /// Resets the measurements.
     pub(crate) fn reset(&self) -> Result<(), Failure> {
-        self.before.set((self.busy()?, self.said()?.len()));
-        // Makes the current memory the largest so far (proc(5)).
+        self.before.set((self.busy()?, self.read_log()?.len()));
+        // Resets the peak to the current memory (proc(5)).
         Ok(std::fs::write(self.file("clear_refs"), "5")?)
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, Failure> {
         let (busy, logged) = self.before.get();
-        let said = self.said()?;
-        let log = said.get(logged..).unwrap_or_default();
+        let text = self.read_log()?;
+        let log = text.get(logged..).unwrap_or_default();
         let status = std::fs::read_to_string(self.file("status"))?;
         Ok(Usage {
             busy: self.busy()?.saturating_sub(busy),
@@ -103,10 +103,10 @@ impl Manager {
     /// Number of warnings and errors in its log.
     pub(crate) fn warnings(&self) -> Result<usize, Failure> {
         let is_warning = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
-        Ok(self.said()?.lines().filter(is_warning).inspect(|line| println!("  {line}")).count())
+        Ok(self.read_log()?.lines().filter(is_warning).inspect(|line| println!("  {line}")).count())
     }
 
-    fn said(&self) -> Result<String, Failure> {
+    fn read_log(&self) -> Result<String, Failure> {
         Ok(std::fs::read_to_string(&self.log)?)
     }
 
@@ -117,7 +117,7 @@ impl Manager {
         if status.success() { Ok(()) } else { Err(format!("the manager ended with {status}").into()) }
     }
 
-    /// How long it was busy, on all processors, by the kernel's hundredths of a second.
+    /// CPU time on all cores, in the kernel's ticks of 10 ms.
     fn busy(&self) -> Result<Duration, Failure> {
         let stat = std::fs::read_to_string(self.file("stat"))?;
         let (_, fields) = stat.rsplit_once(')').ok_or("no command in /proc/PID/stat")?;

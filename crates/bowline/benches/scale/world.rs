@@ -19,14 +19,14 @@ use super::{Failure, POLL};
 /// Duration of a cloud call.
 pub(crate) const LATENCY: Duration = Duration::from_millis(20);
 
-/// The manager has settled when it has called the cloud for this long no more.
+/// The manager has settled after this time without cloud calls.
 const QUIET: Duration = Duration::from_secs(4);
 
-/// Only a manager that does not work takes longer.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Requests of this program at once.
-const AT_ONCE: usize = 32;
+/// Maximum number of concurrent requests of the benchmark.
+const MAX_CONCURRENT: usize = 32;
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
@@ -38,7 +38,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With initialised Nodes and their machines.
+    /// Starts with initialised Nodes and their machines.
     pub(crate) async fn with_nodes(count: usize) -> Result<World, Failure> {
         let server = ApiServer::start(Options::default()).await?;
         let cloud = LocalCloud::open(CloudOptions { latency: LATENCY, ..CloudOptions::default() })?;
@@ -48,10 +48,10 @@ impl World {
         Ok(world)
     }
 
-    /// Makes machines, and Nodes as the kubelet registers them or as they are afterwards.
+    /// Creates machines with uninitialised or initialised Nodes.
     pub(crate) async fn register(&self, numbers: Range<usize>, tainted: bool) -> Result<(), Failure> {
         let registrations = stream::iter(numbers).map(|number| self.register_one(number, tainted));
-        registrations.buffer_unordered(AT_ONCE).try_collect().await
+        registrations.buffer_unordered(MAX_CONCURRENT).try_collect().await
     }
 
     async fn register_one(&self, number: usize, tainted: bool) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ impl World {
             self.services().create(&PostParams::default(), &serde_json::from_value(service)?).await?;
             Ok::<(), Failure>(())
         };
-        stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await
+        stream::iter(0..count).map(create).buffer_unordered(MAX_CONCURRENT).try_collect().await
     }
 
     pub(crate) async fn all_addressed(&self, count: usize) -> Result<(), Failure> {
@@ -90,7 +90,8 @@ impl World {
             status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
         };
         until("all Services have addresses", async || {
-            // Most of them have when the cloud has a load balancer for each; asking before that would take time from the manager.
+            // Most Services have an address once the cloud has a load balancer for each; listing earlier would take CPU time from
+            // the manager.
             let made = self.calls().get("create-balancer").copied().unwrap_or_default();
             if made < count as u64 {
                 return Ok(false);
@@ -101,7 +102,7 @@ impl World {
         .await
     }
 
-    /// The moment at which the last of these Nodes has no taint.
+    /// Waits until the last of these Nodes has no taint.
     pub(crate) async fn initialised(&self, numbers: Range<usize>) -> Result<Instant, Failure> {
         for number in numbers {
             let is_initialised = async || {
@@ -114,7 +115,7 @@ impl World {
         Ok(Instant::now())
     }
 
-    /// The moment at which so many updates of targets were made.
+    /// Waits until the cloud has received this number of target updates.
     pub(crate) async fn updated(&self, count: u64) -> Result<Instant, Failure> {
         let is_updated = async || Ok(self.calls().get("update-targets").is_some_and(|updates| *updates >= count));
         until("all load balancers are updated", is_updated).await?;
@@ -123,10 +124,10 @@ impl World {
 
     pub(crate) fn check_targets(&self, wanted: usize) -> Result<(), Failure> {
         let wrong = self.cloud.balancers().iter().filter(|balancer| balancer.targets.len() != wanted).count();
-        if wrong == 0 { Ok(()) } else { Err(format!("{wrong} load balancers have not all targets").into()) }
+        if wrong == 0 { Ok(()) } else { Err(format!("{wrong} load balancers do not have all targets").into()) }
     }
 
-    /// Waits until the manager calls the cloud no more.
+    /// Waits until the manager makes no more cloud calls.
     pub(crate) async fn settle(&self) {
         let (mut last, mut since) = (self.bytes(), Instant::now());
         while since.elapsed() < QUIET {
@@ -138,7 +139,7 @@ impl World {
         }
     }
 
-    /// Counts from here on.
+    /// Resets the call counters.
     pub(crate) fn reset(&self) {
         self.cloud.reset_calls();
     }
@@ -151,7 +152,7 @@ impl World {
         self.cloud.writes()
     }
 
-    /// Bytes of requests to the cloud, and of its answers.
+    /// Bytes of requests to the cloud, and of its responses.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         self.cloud.bytes()
     }
@@ -197,8 +198,8 @@ fn node_name(number: usize) -> String {
 async fn until(what: &str, mut check: impl AsyncFnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let begin = Instant::now();
     while !check().await? {
-        if begin.elapsed() > PATIENCE {
-            return Err(format!("{what}: not within {PATIENCE:?}").into());
+        if begin.elapsed() > TIMEOUT {
+            return Err(format!("{what}: timed out after {TIMEOUT:?}").into());
         }
         tokio::time::sleep(POLL).await;
     }

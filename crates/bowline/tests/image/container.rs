@@ -1,4 +1,4 @@
-//! A root folder with the files of the image, and the program run in it as a container runtime would.
+//! A root directory with the files of the image, in which the program runs as in a container runtime.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,42 +6,42 @@ use std::process::{Command, Stdio};
 
 use crate::support::{BOWLINE, Scratch, workspace};
 
-/// Names the static program to test.
+/// Environment variable with the static program to test.
 const STATIC: &str = "BOWLINE_STATIC";
 
-/// Makes its first argument the root, and becomes a user without any right that root has. What has to be kept until then is
-/// lost with the change of the user. No process is left in between, so signals arrive.
+/// Script that makes its first argument the root and switches to an unprivileged user. Capabilities needed until then are dropped
+/// with the change of the user. It uses exec, so that signals reach the program.
 const ENTER: &str = r#"
     root=$1 user=$2 access=$3 empty=$4
     shift 4
     mount --bind "$root" "$root"
     mount -o "remount,bind,$access" "$root"
     for device in "$root"/dev/*; do mount --bind "/dev/${device##*/}" "$device"; done
-    for folder in $empty; do mount -t tmpfs -o mode=0777 tmpfs "$root$folder"; done
+    for directory in $empty; do mount -t tmpfs -o mode=0777 tmpfs "$root$directory"; done
     exec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,+sys_chroot,+setuid,+setgid --clear-groups -- \
         chroot --userspec="$user" "$root" "$@"
 "#;
 
-/// The devices that every runtime gives to a container. A static program has its randomness from one of them.
+/// Devices that every container runtime provides. A static program reads randomness from one of them.
 const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
 
-/// What a security context and volumes say.
+/// Security context and volumes.
 pub(crate) struct Confinement {
-    /// User and group, by number.
+    /// User and group IDs.
     pub(crate) user: String,
-    /// Nothing of the root may be written to.
+    /// Whether the root file system is read-only.
     pub(crate) read_only: bool,
-    /// Folders that are empty at first and may be written to.
+    /// Empty writable directories.
     pub(crate) empty: Vec<String>,
 }
 
-/// The files that the program sees.
+/// Root file system of the program.
 pub(crate) struct Container {
     scratch: Scratch,
 }
 
 impl Container {
-    /// Those of the image.
+    /// Creates it from the image.
     pub(crate) fn new(test: &str) -> Container {
         let container = Container { scratch: Scratch::new(test) };
         let program = std::env::var(STATIC).unwrap_or_else(|_| BOWLINE.to_owned());
@@ -61,32 +61,32 @@ impl Container {
         self.scratch.path("root")
     }
 
-    /// Where a path of the container is.
+    /// Returns the host path of a path in the container.
     pub(crate) fn path(&self, inside: &str) -> PathBuf {
         self.root().join(inside.trim_start_matches('/'))
     }
 
-    /// Puts a file there, as a volume does.
+    /// Creates a file, as a volume would.
     pub(crate) fn put(&self, inside: &str, text: impl AsRef<[u8]>) {
         let path = self.path(inside);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Takes a file away.
-    pub(crate) fn take_away(&self, inside: &str) {
+    /// Removes a file.
+    pub(crate) fn remove(&self, inside: &str) {
         fs::remove_file(self.path(inside)).unwrap();
     }
 
-    /// What starts the program as the image says, in a root that cannot be written to.
+    /// Returns the command that starts the program as the image defines it, with a read-only root.
     pub(crate) fn command(&self, command: &[&str]) -> Command {
         let confinement = Confinement { user: "65532:65532".to_owned(), read_only: true, empty: Vec::new() };
         self.confined(&confinement, command)
     }
 
-    /// What starts the program so; without any variable of this process.
+    /// Returns the command with this confinement, without environment variables of this process.
     pub(crate) fn confined(&self, confinement: &Confinement, command: &[&str]) -> Command {
-        confinement.empty.iter().for_each(|folder| fs::create_dir_all(self.path(folder)).unwrap());
+        confinement.empty.iter().for_each(|directory| fs::create_dir_all(self.path(directory)).unwrap());
         let access = if confinement.read_only { "ro" } else { "rw" };
         let mut enter = Command::new("unshare");
         enter.args(["--mount", "sh", "-eu", "-c", ENTER, "enter"]).arg(self.root());
@@ -96,7 +96,7 @@ impl Container {
     }
 }
 
-/// What a program loads, and what loads it; nothing for one that is static.
+/// Shared libraries and loader of a program; empty for a static one.
 fn libraries(program: &str) -> Vec<String> {
     let output = Command::new("ldd").arg(program).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

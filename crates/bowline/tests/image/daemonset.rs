@@ -1,5 +1,5 @@
-//! The program as the rendered DaemonSet starts it: command, arguments, variables, volumes, user and rights come from the
-//! manifests, and the API server lets it do only what these allow.
+//! The program as started by the rendered DaemonSet: command, arguments, environment, volumes, user and permissions come from the
+//! manifests, and the API server enforces their roles.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use crate::container::{Confinement, Container};
 use crate::network::alone;
 use crate::support::{Program, Server, bowline};
 
-/// Where the kubelet mounts a pod's service account.
+/// Mount path of a Pod's service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Where the entry point of the image is.
+/// Entry point of the image.
 const ENTRY_POINT: &str = "/bowline";
 
 const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// How long something may take before it counts as never.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn the_rendered_daemonset_initialises_a_node_and_answers_its_probes() {
+fn the_rendered_daemonset_initialises_a_node_and_its_probes_succeed() {
     alone(async || {
         let cluster = Cluster::start().await;
         let pod = cluster.apply_manifests().await;
@@ -39,18 +39,18 @@ fn the_rendered_daemonset_initialises_a_node_and_answers_its_probes() {
         cluster.register_machine("worker-1").await;
         cluster.initialised("worker-1", &program).await;
         let probes = probes(&pod);
-        assert!(!probes.is_empty(), "a kubelet has to know how the manager is");
+        assert!(!probes.is_empty(), "the Pod must have probes");
         for probe in probes {
-            answers(&probe, &program).await;
+            probe_succeeds(&probe, &program).await;
         }
         let status = program.stop("-TERM");
-        assert_eq!(status.code(), Some(0), "{}", program.said());
+        assert_eq!(status.code(), Some(0), "{}", program.output());
     });
 }
 
-// ---- the cluster
+// ---- cluster
 
-/// An API server that asks for rights, and a cloud.
+/// API server with RBAC, and a cloud.
 struct Cluster {
     server: Server,
     cloud: Program,
@@ -63,14 +63,14 @@ impl Cluster {
     async fn start() -> Cluster {
         let server = Server::start("daemonset", &["--authorization-mode=RBAC"]);
         let mut cloud = Program::start("daemonset", &["cloud", "--listen=127.0.0.1:0"]);
-        let endpoint = cloud.says("cloud ready at ");
+        let endpoint = cloud.wait_for("cloud ready at ");
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         Cluster { server, cloud, endpoint, client, container: Container::new("daemonset") }
     }
 
-    /// What `kubectl apply --server-side --validate=strict` does with them. Returns the pod that the kubelet would start.
+    /// Applies the manifests as `kubectl apply --server-side --validate=strict` does. Returns the Pod that the kubelet would start.
     async fn apply_manifests(&self) -> PodSpec {
         let file = self.cloud.scratch.file("local.yaml", format!("endpoint: {}\n", self.endpoint));
         let config = format!("--cloud-config={}", file.display());
@@ -84,7 +84,7 @@ impl Cluster {
             }
             self.apply(&object).await;
         }
-        pod.expect("a DaemonSet is what is rendered by default")
+        pod.expect("the default workload is a DaemonSet")
     }
 
     async fn apply(&self, object: &Value) {
@@ -96,12 +96,12 @@ impl Cluster {
             None => Api::all_with(self.client.clone(), &resource),
         };
         let name = object["metadata"]["name"].as_str().unwrap();
-        let strictly = PatchParams::apply("image-test").validation_strict();
-        let applied = api.patch(name, &strictly, &Patch::Apply(object)).await;
+        let strict = PatchParams::apply("image-test").validation_strict();
+        let applied = api.patch(name, &strict, &Patch::Apply(object)).await;
         applied.unwrap_or_else(|error| panic!("{object}: {error}"));
     }
 
-    /// Makes a machine, and a node as its kubelet with `--cloud-provider=external` registers it.
+    /// Creates a machine, and a Node as its kubelet with `--cloud-provider=external` registers it.
     async fn register_machine(&self, name: &str) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         let added = bowline(&["cloud", "add", &endpoint, name, "--id=one", "--address=InternalIP=10.0.0.1"]);
@@ -116,13 +116,13 @@ impl Cluster {
             let spec = node.spec.unwrap_or_default();
             spec.provider_id.is_some() && spec.taints.unwrap_or_default().iter().all(|taint| taint.key != TAINT)
         };
-        let looking = async {
+        let waiting = async {
             while !is_done(self.nodes().get(name).await.unwrap()) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let found = tokio::time::timeout(PATIENCE, looking).await;
-        assert!(found.is_ok(), "still tainted; the manager said: {}", program.said());
+        let found = tokio::time::timeout(TIMEOUT, waiting).await;
+        assert!(found.is_ok(), "still tainted; log: {}", program.output());
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -130,19 +130,19 @@ impl Cluster {
     }
 }
 
-/// The objects in a stream of YAML documents.
+/// Parses a stream of YAML documents.
 fn documents(text: &str) -> Vec<Value> {
     let documents = text.split("\n---").map(|text| serde_saphyr::from_str(text).unwrap());
     documents.filter(|document: &Value| !document.is_null()).collect()
 }
 
-// ---- the kubelet
+// ---- kubelet
 
 impl Cluster {
-    /// What the kubelet does: volumes, variables, user, rights.
+    /// Starts the Pod as the kubelet does: volumes, environment, user, capabilities.
     async fn run(&self, pod: &PodSpec) -> Program {
         let [container] = &pod.containers[..] else { panic!("one container is expected") };
-        assert_eq!(pod.host_network, Some(true), "the network of this test stands for the machine's");
+        assert_eq!(pod.host_network, Some(true), "the network of this test is the host network");
         self.mount_account(pod).await;
         let confinement =
             Confinement { empty: self.mount_volumes(pod, container).await, ..confinement(pod, container) };
@@ -156,20 +156,20 @@ impl Cluster {
         Program::start_command("daemonset-pod", command.envs(&variables))
     }
 
-    /// The token, the authority and the namespace.
+    /// Mounts token, CA and namespace of the service account.
     async fn mount_account(&self, pod: &PodSpec) {
         let namespace = "kube-system";
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let spec = TokenRequestSpec { expiration_seconds: Some(3607), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let account = pod.service_account_name.as_deref().expect("an account with few rights");
+        let account = pod.service_account_name.as_deref().expect("the Pod must have its own service account");
         let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
         self.container.put(&format!("{ACCOUNT}/token"), answer.status.and_then(|status| status.token).unwrap());
         self.container.put(&format!("{ACCOUNT}/ca.crt"), self.server.authority());
         self.container.put(&format!("{ACCOUNT}/namespace"), namespace);
     }
 
-    /// Puts the files of Secrets in place; returns the folders that are empty and may be written to.
+    /// Mounts Secrets; returns the paths of emptyDir volumes.
     async fn mount_volumes(&self, pod: &PodSpec, container: &ContainerSpec) -> Vec<String> {
         let mut empty = Vec::new();
         for mount in container.volume_mounts.iter().flatten() {
@@ -179,21 +179,21 @@ impl Cluster {
                 Volume { secret: Some(secret), .. } => {
                     self.mount_secret(secret.secret_name.as_deref().unwrap(), &mount.mount_path).await;
                 }
-                volume => panic!("this kubelet does not know such volumes: {volume:?}"),
+                volume => panic!("unsupported volume: {volume:?}"),
             }
         }
         empty
     }
 
-    async fn mount_secret(&self, name: &str, folder: &str) {
+    async fn mount_secret(&self, name: &str, directory: &str) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), "kube-system");
         let secret = secrets.get(name).await.unwrap();
         for (file, text) in secret.data.unwrap_or_default() {
-            self.container.put(&format!("{folder}/{file}"), text.0);
+            self.container.put(&format!("{directory}/{file}"), text.0);
         }
     }
 
-    /// Those of the container, and those by which a pod finds the API server.
+    /// Environment of the container, with the address of the API server.
     fn variables(&self, container: &ContainerSpec) -> BTreeMap<String, String> {
         let address = self.server.url().trim_start_matches("https://").trim_end_matches('/');
         let (host, port) = address.rsplit_once(':').unwrap();
@@ -203,7 +203,7 @@ impl Cluster {
     }
 }
 
-/// A variable as the kubelet sets it.
+/// Resolves an environment variable as the kubelet does.
 fn variable(variable: &EnvVar) -> (String, String) {
     let field = variable.value_from.as_ref().and_then(|from| from.field_ref.as_ref());
     let value = match field.map(|field| field.field_path.as_str()) {
@@ -212,12 +212,12 @@ fn variable(variable: &EnvVar) -> (String, String) {
         Some("metadata.name") => "bowline-x7x2k".to_owned(),
         Some("spec.nodeName") => "control-plane-1".to_owned(),
         Some("status.hostIP" | "status.podIP") => "127.0.0.1".to_owned(),
-        Some(other) => panic!("this kubelet does not know the field {other}"),
+        Some(other) => panic!("unsupported field {other}"),
     };
     (variable.name.clone(), value)
 }
 
-/// `$(NAME)` in a command stands for a variable.
+/// Expands `$(NAME)` in a command.
 fn expanded(word: &str, variables: &BTreeMap<String, String>) -> String {
     variables.iter().fold(word.to_owned(), |word, (name, value)| word.replace(&format!("$({name})"), value))
 }
@@ -228,29 +228,29 @@ fn confinement(pod: &PodSpec, container: &ContainerSpec) -> Confinement {
     let dropped = own.capabilities.and_then(|capabilities| capabilities.drop).unwrap_or_default();
     assert_eq!(dropped, ["ALL"]);
     assert_eq!(own.run_as_non_root.or(pod.run_as_non_root), Some(true));
-    let user = own.run_as_user.or(pod.run_as_user).expect("the kubelet has to see that it is not root");
+    let user = own.run_as_user.or(pod.run_as_user).expect("the kubelet must know that it is not root");
     let group = own.run_as_group.or(pod.run_as_group).unwrap_or(user);
     let read_only = own.read_only_root_filesystem == Some(true);
     Confinement { user: format!("{user}:{group}"), read_only, empty: Vec::new() }
 }
 
-/// All that a kubelet asks.
+/// Returns all probes of the Pod.
 fn probes(pod: &PodSpec) -> Vec<HTTPGetAction> {
     let [container] = &pod.containers[..] else { panic!("one container is expected") };
     let all = [&container.startup_probe, &container.liveness_probe, &container.readiness_probe];
-    all.into_iter().flatten().map(|probe: &Probe| probe.http_get.clone().expect("asked over HTTP")).collect()
+    all.into_iter().flatten().map(|probe: &Probe| probe.http_get.clone().expect("an HTTP probe")).collect()
 }
 
-/// Asks as a kubelet does: whoever answers, and without a name of its own.
-async fn answers(probe: &HTTPGetAction, program: &Program) {
-    let IntOrString::Int(port) = probe.port else { panic!("the port has a number: {:?}", probe.port) };
+/// Sends the probe as a kubelet does, without verifying the certificate and without credentials, until it succeeds.
+async fn probe_succeeds(probe: &HTTPGetAction, program: &Program) {
+    let IntOrString::Int(port) = probe.port else { panic!("the port must be a number: {:?}", probe.port) };
     let host = probe.host.as_deref().unwrap_or("127.0.0.1");
     assert_eq!(probe.scheme.as_deref(), Some("HTTPS"));
     let mut config = kube::Config::new(format!("https://{host}:{port}").parse().unwrap());
     config.accept_invalid_certs = true;
     let client = kube::Client::try_from(config).unwrap();
     let path = probe.path.clone().unwrap_or_default();
-    let asking = async {
+    let probing = async {
         loop {
             let request = hyper::Request::get(path.as_str()).body(Vec::new()).unwrap();
             match client.request_text(request).await {
@@ -259,6 +259,6 @@ async fn answers(probe: &HTTPGetAction, program: &Program) {
             }
         }
     };
-    let answered = tokio::time::timeout(PATIENCE, asking).await;
-    assert!(answered.is_ok(), "{path} is never fine; the manager said: {}", program.said());
+    let succeeded = tokio::time::timeout(TIMEOUT, probing).await;
+    assert!(succeeded.is_ok(), "{path} never succeeds; log: {}", program.output());
 }

@@ -1,8 +1,8 @@
-//! The program in its container: a read-only root with the files of the image and nothing else, another user, no rights of
-//! root, and a network in which only loopback exists.
+//! The program in its container: a read-only root with only the files of the image, an unprivileged user, and a network namespace
+//! with only loopback.
 //!
-//! With `BOWLINE_STATIC` naming a static program, as `deploy/image/build` makes it, that one is tested. Otherwise it is the
-//! program of this build, and the libraries that it loads are laid beside it: all but the linking is tested then.
+//! `BOWLINE_STATIC` selects a static program built by `deploy/image/build`. The default is the program of this build with its
+//! shared libraries, which tests everything but static linking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod container;

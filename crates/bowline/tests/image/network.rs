@@ -1,4 +1,4 @@
-//! A network in which only loopback exists, so that a test may take any port of it.
+//! A network namespace with only loopback, in which a test can use any port.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -8,15 +8,15 @@ use rtnetlink::LinkUnspec;
 
 use crate::support::skip;
 
-/// Loopback has this number everywhere.
+/// Interface index of loopback.
 const LOOPBACK: u32 = 1;
 
-/// Runs a test there, on a thread of its own: what it starts, threads and processes, is there too. Says so if this machine
-/// does not permit it.
+/// Runs a test in its own network namespace and thread; its threads and processes are in the namespace, too. Skips the test if
+/// namespaces are not permitted.
 pub(crate) fn alone<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'static) {
     let run = || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            return skip(&format!("no network namespace to be had, which takes root: {error}"));
+            return skip(&format!("cannot create a network namespace, which needs root: {error}"));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The binary as a script sees it: exit codes, files, the ready line, signals.
+//! The binary's interface for scripts: exit codes, files, the ready line, signals.
 
 use std::fs;
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::support::{self, Scratch, Server, refused};
 
 #[test]
-fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
+fn invalid_flags_exit_with_2_and_name_a_valid_value() {
     refused(&[], 2, &["Usage"]);
     refused(&["sail"], 2, &["sail"]);
     refused(&["apiserver"], 2, &["--kubeconfig"]);
@@ -17,7 +17,7 @@ fn bad_flags_end_it_with_two_and_say_what_would_be_right() {
 }
 
 #[test]
-fn other_machines_are_let_in_only_where_rules_decide_or_a_flag_allows_it() {
+fn non_loopback_addresses_need_rbac_or_an_explicit_flag() {
     let scratch = Scratch::new("remote");
     let kubeconfig = format!("--kubeconfig={}", scratch.path("kc").display());
     for command in ["apiserver", "playground"] {
@@ -34,20 +34,24 @@ fn a_kubeconfig_of_other_clusters_is_never_replaced() {
     let path = scratch.file("config", text);
     let flag = format!("--kubeconfig={}", path.display());
     for command in [&["apiserver", "--listen=127.0.0.1:0"][..], &["playground"]] {
-        refused(&[command, &[&flag]].concat(), 2, &["--kubeconfig", "has the clusters prod", "name another file"]);
+        refused(
+            &[command, &[&flag]].concat(),
+            2,
+            &["--kubeconfig", "contains the clusters prod", "specify another file"],
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
-    // The file of an earlier run is.
+    // The file of an earlier run is replaced.
     let server = Server::start("own-kubeconfig", &[]);
     fs::copy(server.kubeconfig(), &path).unwrap();
     drop(server);
     let mut again = support::Program::start("own-kubeconfig", &["apiserver", "--listen=127.0.0.1:0", &flag]);
-    again.says("API server ready at ");
+    again.wait_for("API server ready at ");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn output_that_cannot_be_written_is_a_failure() {
+fn a_failed_write_to_standard_output_is_an_error() {
     let cases: [&[&str]; 5] = [
         &["--version"],
         &["--help"],
@@ -63,7 +67,7 @@ fn output_that_cannot_be_written_is_a_failure() {
     }
 }
 
-/// Runs the binary under another name: what it is called decides what it is.
+/// Runs the binary under another program name.
 #[cfg(unix)]
 fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let scratch = Scratch::new("called");
@@ -77,7 +81,7 @@ fn called(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[cfg(unix)]
 #[test]
-fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
+fn under_the_name_of_a_go_manager_it_is_only_the_manager() {
     let cases: [(&str, &[&str], &str); 6] = [
         ("cloud-controller-manager", &[], "\n--cloud-provider cannot be empty"),
         (
@@ -91,21 +95,21 @@ fn under_the_name_of_the_go_managers_it_is_the_manager_and_nothing_else() {
             "\"openstack-cloud-controller-manager\" does not take any arguments, got [\"false\" \"on\"]",
         ),
         ("cloud-controller-manager", &["--clod-provider=local"], "did you mean --cloud-provider?"),
-        // As a manifest has it that was written for an image without an entry point.
+        // Arguments of a manifest for an image without an entry point.
         ("bowline", &["/bin/harbour-cloud-controller-manager", "--v=1"], "--cloud-provider cannot be empty"),
-        // The name says which cloud.
+        // The program name sets the cloud provider.
         ("bowline", &["/bin/openstack-cloud-controller-manager", "--v=1"], "OpenStack needs a configuration"),
     ];
-    for (name, arguments, says) in cases {
+    for (name, arguments, expected) in cases {
         let (code, stdout, stderr) = called(name, arguments);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name} {arguments:?}: {stderr}");
-        assert!(stderr.contains(says), "{name} {arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{name} {arguments:?}: {stderr}");
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn help_and_version_are_told_and_end_it_well() {
+fn help_and_version_are_printed_with_exit_code_0() {
     let version = format!("bowline {}\n", env!("CARGO_PKG_VERSION"));
     for (name, flag) in [
         ("bowline", "--version"),
@@ -133,29 +137,29 @@ fn help_and_version_are_told_and_end_it_well() {
 }
 
 #[test]
-fn a_selection_of_logs_that_selects_nothing_is_refused() {
+fn an_invalid_log_filter_is_rejected() {
     let mut command = std::process::Command::new(support::BOWLINE);
     let output = command.arg("--cloud-provider=local").env("BOWLINE_LOG", "bowline=loud").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("BOWLINE_LOG: \"bowline=loud\"") && text.contains("such as debug"), "{text}");
+    assert!(text.contains("BOWLINE_LOG: invalid filter \"bowline=loud\"") && text.contains("such as debug"), "{text}");
 }
 
 #[test]
-fn a_kubeconfig_that_cannot_be_written_is_refused_before_anything_starts() {
+fn an_unwritable_kubeconfig_is_rejected_before_the_start() {
     let scratch = Scratch::new("refused");
     let path = scratch.path("missing/kubeconfig");
-    refused(&["apiserver", "--kubeconfig", path.to_str().unwrap()], 2, &["missing", "does not exist", "make it"]);
+    refused(&["apiserver", "--kubeconfig", path.to_str().unwrap()], 2, &["missing", "does not exist", "create it"]);
 }
 
 #[test]
-fn an_address_that_is_taken_is_a_failure_that_names_it() {
+fn an_address_in_use_is_an_error_with_the_address() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let scratch = Scratch::new("taken");
     let kubeconfig = scratch.path("kubeconfig");
     refused(&["apiserver", "--listen", &address, "--kubeconfig", kubeconfig.to_str().unwrap()], 1, &[&address]);
-    assert!(!kubeconfig.exists(), "a kubeconfig for a server that is not there");
+    assert!(!kubeconfig.exists(), "no kubeconfig for a server that did not start");
     for flags in [["apiserver", "--listen"], ["playground", "--listen"], ["cloud", "--listen"]] {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let more = if flags[0] == "cloud" { Vec::new() } else { vec![kubeconfig.as_str()] };
@@ -166,7 +170,7 @@ fn an_address_that_is_taken_is_a_failure_that_names_it() {
 }
 
 #[test]
-fn it_says_when_it_is_ready_and_stops_cleanly_on_either_signal() {
+fn the_ready_line_is_printed_and_both_signals_stop_it_cleanly() {
     for signal in ["-INT", "-TERM"] {
         let mut server = Server::start("signals", &[]);
         let expected = format!("API server ready at {} (kubeconfig {})\n", server.url(), server.kubeconfig().display());
@@ -177,7 +181,7 @@ fn it_says_when_it_is_ready_and_stops_cleanly_on_either_signal() {
 
 #[cfg(unix)]
 #[test]
-fn the_kubeconfig_is_there_when_it_is_ready_and_is_private() {
+fn the_kubeconfig_exists_when_the_server_is_ready_and_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Server::start("private", &[]);
     let text = fs::read_to_string(server.kubeconfig()).unwrap();

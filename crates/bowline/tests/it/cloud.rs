@@ -1,4 +1,4 @@
-//! `bowline cloud` as a script sees it: a cloud that runs, and the commands that change it.
+//! `bowline cloud`: a running cloud, and the subcommands that manage it.
 
 use std::net::TcpListener;
 
@@ -14,11 +14,11 @@ impl Cloud {
     fn start(flags: &[&str]) -> Cloud {
         let arguments: Vec<_> = ["cloud", "--listen=127.0.0.1:0"].iter().chain(flags).copied().collect();
         let mut program = Program::start("cloud", &arguments);
-        let endpoint = program.says("cloud ready at ");
+        let endpoint = program.wait_for("cloud ready at ");
         Cloud { program, endpoint }
     }
 
-    /// Runs a command on it, and returns what that printed.
+    /// Runs a subcommand and returns its output.
     fn run(&self, command: &str) -> String {
         let endpoint = format!("--endpoint={}", self.endpoint);
         let words: Vec<_> = ["cloud"].into_iter().chain(command.split(' ')).chain([endpoint.as_str()]).collect();
@@ -27,16 +27,16 @@ impl Cloud {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A command that it refuses.
-    fn refuses(&self, command: &str, says: &[&str]) {
+    /// Runs a subcommand that must fail.
+    fn refuses(&self, command: &str, expected: &[&str]) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         let words: Vec<_> = ["cloud"].into_iter().chain(command.split(' ')).chain([endpoint.as_str()]).collect();
-        refused(&words, 1, says);
+        refused(&words, 1, expected);
     }
 }
 
 #[test]
-fn machines_come_stop_start_and_go() {
+fn machines_are_created_stopped_started_and_deleted() {
     let mut cloud = Cloud::start(&["--page-size=2"]);
     let id = cloud.run("add worker-1 --zone=quay-1 --type=small --address=InternalIP=10.0.0.1 --label=disk=fast --pod-range=10.1.0.0/24");
     let id = id.trim_end();
@@ -48,7 +48,7 @@ fn machines_come_stop_start_and_go() {
     let machine = list.lines().find(|line| line.contains("worker-1")).unwrap();
     let cells: Vec<_> = machine.split_whitespace().collect();
     assert_eq!(cells, [id, "worker-1", "running", "small", "quay-1", "InternalIP=10.0.0.1", "10.1.0.0/24"]);
-    assert_eq!(list.lines().count(), 4, "a head and three machines, over two pages: {list}");
+    assert_eq!(list.lines().count(), 4, "a header and three machines, over two pages: {list}");
 
     let state = |name: &str| {
         let list = cloud.run("list");
@@ -67,7 +67,7 @@ fn machines_come_stop_start_and_go() {
 }
 
 #[test]
-fn routes_come_lose_their_machine_and_go() {
+fn routes_are_created_become_blackholes_and_are_deleted() {
     let cloud = Cloud::start(&["--max-routes=2"]);
     let cells = |line: usize| {
         let list = cloud.run("routes");
@@ -82,7 +82,7 @@ fn routes_come_lose_their_machine_and_go() {
     };
     assert_eq!(cells(1), route("active"));
     cloud.refuses("add-route 10.244.1.0/24 one", &["10.244.1.0/24"]);
-    cloud.refuses("add-route 10.244.2.0/24 nobody", &["nobody"]);
+    cloud.refuses("add-route 10.244.2.0/24 missing", &["missing"]);
     cloud.run("add-route 10.244.2.0/24 one --stamped");
     cloud.refuses("add-route 10.244.3.0/24 one", &["2"]);
     cloud.run("add-route 10.244.1.0/24 one --cluster=harbour");
@@ -92,23 +92,23 @@ fn routes_come_lose_their_machine_and_go() {
     assert_eq!(cells(2), route("blackhole"));
     cloud.run(&format!("delete-route {id}"));
     cloud.refuses(&format!("delete-route {id}"), &[id]);
-    assert_eq!(cloud.run("routes").lines().count(), 3, "the others are still there");
+    assert_eq!(cloud.run("routes").lines().count(), 3, "the other routes still exist");
 }
 
 #[test]
-fn faults_have_numbers_that_take_them_back() {
+fn a_fault_is_removed_by_its_number() {
     let cloud = Cloud::start(&["--seed=7", "--latency=1ms"]);
     let number = cloud.run("fault failing=503 --call=list --times=3");
     assert!(number.trim_end().parse::<u64>().is_ok(), "{number}");
     cloud.run("fault throttled=5s --probability=0.5");
     cloud.run(&format!("repair {}", number.trim_end()));
     cloud.run("repair");
-    // The owner's own hands are not counted.
+    // Calls of the owner are not counted.
     assert!(cloud.run("calls --reset").lines().all(|line| line.ends_with(" 0")));
 }
 
 #[test]
-fn machines_survive_in_the_snapshot() {
+fn machines_survive_a_restart_with_a_snapshot() {
     let scratch = Scratch::new("snapshot");
     let snapshot = format!("--snapshot={}", scratch.path("cloud.json").display());
     let mut cloud = Cloud::start(&[&snapshot]);
@@ -119,18 +119,18 @@ fn machines_survive_in_the_snapshot() {
 }
 
 #[test]
-fn bad_input_is_refused_with_what_would_be_right() {
+fn invalid_flags_are_rejected_with_a_hint() {
     let scratch = Scratch::new("bad-cloud");
     let garbage = format!("--snapshot={}", scratch.file("garbage", "{").display());
     refused(&["cloud", "--listen=127.0.0.1:0", &garbage], 2, &["--snapshot", "garbage"]);
-    refused(&["cloud", "--listen=0.0.0.0:7480"], 2, &["--listen", "only addresses of this machine"]);
+    refused(&["cloud", "--listen=0.0.0.0:7480"], 2, &["--listen", "expected a loopback address"]);
     refused(&["cloud", "--latency=fast"], 2, &["--latency", "such as 300ms"]);
     refused(&["cloud", "--page-size=0"], 2, &["--page-size"]);
     refused(&["cloud", "fault", "sunk"], 2, &["sunk", "failing=STATUS"]);
     refused(&["cloud", "add", "a", "--address=10.0.0.1"], 2, &["InternalIP=10.0.0.1"]);
-    refused(&["cloud", "add", "a", "--pod-range=10.0.0.1"], 2, &["--pod-range", "expected a range"]);
-    refused(&["cloud", "add-route", "10.244.1.7/24", "one"], 2, &["the range is written 10.244.1.0/24"]);
-    refused(&["cloud", "add-route", "10.244.1.0/24", "one", "--cluster="], 2, &["--cluster", "it is empty"]);
+    refused(&["cloud", "add", "a", "--pod-range=10.0.0.1"], 2, &["--pod-range", "expected a CIDR"]);
+    refused(&["cloud", "add-route", "10.244.1.7/24", "one"], 2, &["host bits are set; use 10.244.1.0/24"]);
+    refused(&["cloud", "add-route", "10.244.1.0/24", "one", "--cluster="], 2, &["--cluster", "must not be empty"]);
     refused(&["cloud", "--max-routes=0"], 2, &["--max-routes"]);
     refused(&["cloud", "list", "--endpoint=ftp://example"], 2, &["--endpoint", "http://"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -142,7 +142,7 @@ fn bad_input_is_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn what_changes_the_cloud_takes_the_owners_token() {
+fn changes_need_the_owner_token() {
     let scratch = Scratch::new("owner");
     let path = scratch.path("token");
     let flag = format!("--owner-token-file={}", path.display());
@@ -152,12 +152,12 @@ fn what_changes_the_cloud_takes_the_owners_token() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    cloud.refuses("add worker-1", &["token of the cloud's owner"]);
-    assert_eq!(cloud.run("list").lines().count(), 1, "whoever may look sees the head of an empty table");
+    cloud.refuses("add worker-1", &["the owner's token is required"]);
+    assert_eq!(cloud.run("list").lines().count(), 1, "reads need no token: the header of an empty table");
     assert_eq!(cloud.run(&format!("add worker-1 --id=one {flag}")), "one\n");
     let wrong = scratch.file("wrong", "Authorization: Bearer wrong\n");
-    cloud.refuses(&format!("delete one --owner-token-file={}", wrong.display()), &["token of the cloud's owner"]);
+    cloud.refuses(&format!("delete one --owner-token-file={}", wrong.display()), &["the owner's token is required"]);
     cloud.run(&format!("delete one {flag}"));
     assert!(cloud.program.stop("-TERM").success());
-    assert!(!path.exists(), "it goes with the cloud");
+    assert!(!path.exists(), "the token file is deleted with the cloud");
 }

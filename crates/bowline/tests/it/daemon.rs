@@ -1,4 +1,4 @@
-//! The manager as a process: beside an API server and a cloud that are processes, too.
+//! The manager as a process, with API server and cloud in separate processes.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{Api, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-/// An API server, a cloud and the manager, each in a process of its own.
+/// API server, cloud and manager, each in its own process.
 struct Processes {
     server: Server,
     manager: Program,
@@ -25,12 +25,12 @@ impl Processes {
         Processes::start_with(test, "", flags)
     }
 
-    /// With these lines in the configuration of the cloud.
+    /// Starts with additional lines in the cloud configuration.
     fn start_with(test: &str, lines: &str, flags: &[&str]) -> Processes {
         let server = Server::start(test, &["--debug-endpoints"]);
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
-        let endpoint = cloud.says("cloud ready at ");
-        let config = server.scratch.file("local.yaml", format!("# where it listens\nendpoint: {endpoint}\n{lines}"));
+        let endpoint = cloud.wait_for("cloud ready at ");
+        let config = server.scratch.file("local.yaml", format!("# address\nendpoint: {endpoint}\n{lines}"));
         let config = format!("--cloud-config={}", config.display());
         let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
         let routes = "--configure-cloud-routes=false";
@@ -40,7 +40,7 @@ impl Processes {
         Processes { manager: Program::start(test, &arguments), server, cloud, endpoint }
     }
 
-    /// Makes a machine.
+    /// Creates a machine.
     fn add(&self, arguments: &[&str]) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         let arguments: Vec<_> = ["cloud", "add", &endpoint].iter().chain(arguments).copied().collect();
@@ -52,29 +52,28 @@ impl Processes {
     }
 }
 
-/// Makes a tainted node whose initialisation the API server holds up for so long, and waits until that write is in
-/// hand.
-async fn write_in_hand(all: &Processes, milliseconds: u64) -> Api<Node> {
+/// Creates a tainted Node, lets the API server delay the write that initialises it, and waits until that write is in progress.
+async fn write_in_progress(all: &Processes, milliseconds: u64) -> Api<Node> {
     let client = client(&all.server.kubeconfig()).await;
     let effect = serde_json::json!({ "latencyMilliseconds": milliseconds });
     let rule =
         serde_json::json!({ "verb": "patch", "resource": "nodes", "subresource": "", "effect": effect, "times": 1 });
-    turn(&client, "POST", "/debug/faults", rule.to_string()).await;
+    debug(&client, "POST", "/debug/faults", rule.to_string()).await;
     all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    // A rule that is used up is gone.
-    while turn(&client, "GET", "/debug/faults", String::new()).await != "[]" {
-        assert!(tokio::time::Instant::now() < deadline, "no write came; the manager said: {}", all.manager.said());
+    // A used rule is removed.
+    while debug(&client, "GET", "/debug/faults", String::new()).await != "[]" {
+        assert!(tokio::time::Instant::now() < deadline, "no write; log: {}", all.manager.output());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     nodes
 }
 
-/// Turns one of the API server's test knobs.
-async fn turn(client: &kube::Client, method: &str, knob: &str, body: String) -> String {
-    let request = hyper::Request::builder().method(method).uri(knob).body(body.into_bytes()).unwrap();
+/// Calls a debug endpoint of the API server.
+async fn debug(client: &kube::Client, method: &str, path: &str, body: String) -> String {
+    let request = hyper::Request::builder().method(method).uri(path).body(body.into_bytes()).unwrap();
     client.request_text(request).await.unwrap()
 }
 
@@ -84,7 +83,7 @@ async fn client(kubeconfig: &Path) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// As a kubelet with `--cloud-provider=external` registers it.
+/// A Node as a kubelet with `--cloud-provider=external` registers it.
 fn tainted(name: &str) -> Node {
     serde_json::from_value(serde_json::json!({
         "apiVersion": "v1",
@@ -97,7 +96,7 @@ fn tainted(name: &str) -> Node {
     .unwrap()
 }
 
-/// The node once the manager is done with it.
+/// Waits until the Node is initialised.
 async fn initialised(nodes: &Api<Node>, name: &str, manager: &Program) -> Node {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
@@ -105,12 +104,12 @@ async fn initialised(nodes: &Api<Node>, name: &str, manager: &Program) -> Node {
         if !is_tainted(&node) && addresses(&node) > 0 {
             return node;
         }
-        assert!(tokio::time::Instant::now() < deadline, "still tainted; the manager said: {}", manager.said());
+        assert!(tokio::time::Instant::now() < deadline, "still tainted; log: {}", manager.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// No cloud has said yet what it is.
+/// Whether the Node still waits for initialisation.
 fn is_tainted(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     taints.iter().any(|taint| taint.key == "node.cloudprovider.kubernetes.io/uninitialized")
@@ -120,17 +119,17 @@ fn addresses(node: &Node) -> usize {
     node.status.as_ref().and_then(|status| status.addresses.as_ref()).map_or(0, Vec::len)
 }
 
-/// What is told at `http://ADDRESS/metrics`.
+/// Response of `http://ADDRESS/metrics`.
 fn metrics(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bowline\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
+async fn a_tainted_node_is_initialised_and_a_signal_stops_the_manager_cleanly() {
     let mut all = Processes::start("initialised", &["--metrics-listen=127.0.0.1:0", "-v=1"]);
     all.add(&["worker-1", "--id=one", "--zone=quay-1", "--type=small", "--address=InternalIP=10.0.0.1"]);
     let nodes = all.nodes().await;
@@ -142,26 +141,26 @@ async fn a_tainted_node_is_initialised_and_a_signal_ends_the_manager_well() {
     assert_eq!(labels.get("topology.kubernetes.io/zone").map(String::as_str), Some("quay-1"));
     assert_eq!(labels.get("node.kubernetes.io/instance-type").map(String::as_str), Some("small"));
 
-    let address = all.manager.says("\"serving /metrics\" address=").trim_matches('"').to_owned();
-    let told = within(Duration::from_secs(20), || {
-        Some(metrics(&address)).filter(|told| told.contains("workqueue_adds_total"))
+    let address = all.manager.wait_for("\"serving /metrics\" address=").trim_matches('"').to_owned();
+    let response = within(Duration::from_secs(20), || {
+        Some(metrics(&address)).filter(|response| response.contains("workqueue_adds_total"))
     });
-    let told = told.unwrap_or_else(|| panic!("{}", metrics(&address)));
-    let (head, body) = told.split_once("\r\n\r\n").unwrap();
+    let response = response.unwrap_or_else(|| panic!("{}", metrics(&address)));
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-    let told = exposition::read(body).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let waits = &told["workqueue_queue_duration_seconds"].samples;
+    let families = exposition::read(body).unwrap_or_else(|error| panic!("{error}"));
+    let waits = &families["workqueue_queue_duration_seconds"].samples;
     let bounds: Vec<_> = waits.iter().filter_map(|wait| wait.labels.iter().find(|(name, _)| name == "le")).collect();
-    assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "as Go writes it");
-    compare_with_reference(&told);
-    assert!(all.manager.said().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.said());
+    assert_eq!(bounds.first().map(|(_, bound)| bound.as_str()), Some("1e-08"), "in Go's format");
+    compare_with_reference(&families);
+    assert!(all.manager.output().contains("FLAG: --cloud-provider=\"local\""), "{}", all.manager.output());
 
-    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.output());
     assert!(all.cloud.stop("-TERM").success());
 }
 
-/// All that is told stands on the reference page, as what it is; all that is on the page and needs no occasion is told.
-fn compare_with_reference(told: &BTreeMap<String, exposition::Family>) {
+/// Every exposed metric is on the reference page with its type, and every metric on the page without labels is exposed.
+fn compare_with_reference(families: &BTreeMap<String, exposition::Family>) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows = page.lines().filter_map(|line| {
@@ -170,19 +169,19 @@ fn compare_with_reference(told: &BTreeMap<String, exposition::Family>) {
         Some((name, (*cells.get(1)?, cells.get(2)?.is_empty())))
     });
     let rows: BTreeMap<_, _> = rows.collect();
-    for (name, family) in told {
+    for (name, family) in families {
         let (kind, _) = rows.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not on the page"));
         assert_eq!(*kind, family.kind, "{name}");
     }
-    // Those of controllers that are off.
+    // Metrics of disabled controllers.
     let is_absent = |name: &str| name.starts_with("bowline_pod_range_");
-    for (name, _) in rows.iter().filter(|(name, (_, is_alone))| *is_alone && !is_absent(name)) {
-        assert!(told.contains_key(*name), "{name} is on the page and not told");
+    for (name, _) in rows.iter().filter(|(name, (_, is_unlabelled))| *is_unlabelled && !is_absent(name)) {
+        assert!(families.contains_key(*name), "{name} is on the page and not exposed");
     }
 }
 
 #[test]
-fn the_reader_takes_what_is_right_and_nothing_else() {
+fn the_parser_rejects_invalid_expositions() {
     let good = "# HELP a b\n# TYPE a counter\na{b=\"c\\\"}\",d=\"\"} 1e+06\na 0\n";
     assert!(exposition::read(good).is_ok(), "{:?}", exposition::read(good));
     let bad = [
@@ -205,10 +204,10 @@ fn the_reader_takes_what_is_right_and_nothing_else() {
     }
 }
 
-/// A cloud with one machine, and the configuration for it.
+/// Starts a cloud with one machine, and returns the path of its configuration.
 fn cloud_with(machine: &str, prefix: &str, scratch: &Scratch) -> (Program, String) {
     let mut cloud = Program::start("one-of-two", &["cloud", "--listen=127.0.0.1:0"]);
-    let endpoint = cloud.says("cloud ready at ");
+    let endpoint = cloud.wait_for("cloud ready at ");
     let address = ["--address=InternalIP=10.0.0.1", "--id=one", &format!("--endpoint={endpoint}")].map(str::to_owned);
     let arguments: Vec<_> = ["cloud", "add", machine].into_iter().chain(address.iter().map(String::as_str)).collect();
     assert!(bowline(&arguments).status.success());
@@ -217,7 +216,7 @@ fn cloud_with(machine: &str, prefix: &str, scratch: &Scratch) -> (Program, Strin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clouds_have_a_node_each_in_one_cluster() {
+async fn nodes_of_two_clouds_are_initialised_in_one_cluster() {
     let server = Server::start("two-clouds", &[]);
     let (_north, north) = cloud_with("worker-1", "north", &server.scratch);
     let (_south, south) = cloud_with("worker-2", "south", &server.scratch);
@@ -232,10 +231,10 @@ async fn two_clouds_have_a_node_each_in_one_cluster() {
         let node = initialised(&nodes, name, &manager).await;
         assert_eq!(node.spec.unwrap().provider_id.as_deref(), Some(id));
     }
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }
 
-/// The node once this is true of it.
+/// Waits until the Node matches the condition.
 async fn node_that(nodes: &Api<Node>, name: &str, manager: &Program, is_so: impl Fn(&Node) -> bool) -> Node {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
@@ -243,67 +242,67 @@ async fn node_that(nodes: &Api<Node>, name: &str, manager: &Program, is_so: impl
         if is_so(&node) {
             return node;
         }
-        assert!(tokio::time::Instant::now() < deadline, "in vain; the manager said: {}", manager.said());
+        assert!(tokio::time::Instant::now() < deadline, "timed out; log: {}", manager.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The pod ranges of a node.
-fn ranges(node: &Node) -> Vec<String> {
+/// Pod CIDRs of a Node.
+fn pod_cidrs(node: &Node) -> Vec<String> {
     node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone()).unwrap_or_default()
 }
 
-/// What is said about the network of a node, in one word.
+/// Reason of the NetworkUnavailable condition.
 fn network(node: &Node) -> Option<&str> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable")?.reason.as_deref()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_gets_a_pod_range_and_the_cloud_leads_it_there() {
+async fn a_node_gets_pod_cidrs_and_routes() {
     let flags = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"];
     let mut all = Processes::start("pod-ranges", &flags);
     all.add(&["worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     let nodes = all.nodes().await;
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
     let node = node_that(&nodes, "worker-1", &all.manager, |node| network(node) == Some("RouteCreated")).await;
-    assert_eq!(ranges(&node), ["10.244.0.0/24", "fd00:10:244::/64"]);
+    assert_eq!(pod_cidrs(&node), ["10.244.0.0/24", "fd00:10:244::/64"]);
     let routes = bowline(&["cloud", "routes", &format!("--endpoint={}", all.endpoint)]);
     let routes = String::from_utf8(routes.stdout).unwrap();
-    for range in ranges(&node) {
-        let led = |line: &str| line.contains(&range) && line.contains("one") && line.contains("active");
-        assert!(routes.lines().any(led), "{range} is missing in {routes}");
+    for cidr in pod_cidrs(&node) {
+        let is_routed = |line: &str| line.contains(&cidr) && line.contains("one") && line.contains("active");
+        assert!(routes.lines().any(is_routed), "{cidr} is missing in {routes}");
     }
-    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_gets_the_range_that_the_cloud_leads_to_its_machine() {
+async fn a_node_gets_the_pod_cidr_of_its_machine_in_the_cloud() {
     let flags = ["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator", "--cluster-cidr=10.244.0.0/16"];
     let mut all = Processes::start_with("cloud-ranges", "podRanges: true\n", &flags);
     all.add(&["worker-1", "--id=one", "--pod-range=10.244.7.0/24"]);
     let nodes = all.nodes().await;
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
-    let node = node_that(&nodes, "worker-1", &all.manager, |node| !ranges(node).is_empty()).await;
-    assert_eq!(ranges(&node), ["10.244.7.0/24"]);
-    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    let node = node_that(&nodes, "worker-1", &all.manager, |node| !pod_cidrs(node).is_empty()).await;
+    assert_eq!(pod_cidrs(&node), ["10.244.7.0/24"]);
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_write_in_hand_is_finished_when_a_signal_comes() {
+async fn a_write_in_progress_finishes_after_a_signal() {
     let mut all = Processes::start("in-hand", &[]);
-    let nodes = write_in_hand(&all, 500).await;
-    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.said());
+    let nodes = write_in_progress(&all, 500).await;
+    assert_eq!(all.manager.stop("-TERM").code(), Some(0), "{}", all.manager.output());
     let node = nodes.get("worker-1").await.unwrap();
-    assert!(!is_tainted(&node) && addresses(&node) > 0, "{}", all.manager.said());
+    assert!(!is_tainted(&node) && addresses(&node) > 0, "{}", all.manager.output());
     let events: Api<Event> = Api::namespaced(nodes.into_client(), "default");
     let events = events.list(&ListParams::default()).await.unwrap().items;
     let reasons: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
-    assert_eq!(reasons, ["Synced"], "the last writes are told, too: {}", all.manager.said());
+    assert_eq!(reasons, ["Synced"], "Events of the last writes are emitted, too: {}", all.manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_with_the_watch_is_told_in_our_own_words_only() {
+async fn watch_errors_are_logged_by_bowline_only() {
     let all = Processes::start("own-words", &[]);
     let client = client(&all.server.kubeconfig()).await;
     let nodes = all.nodes().await;
@@ -317,40 +316,40 @@ async fn trouble_with_the_watch_is_told_in_our_own_words_only() {
         let name = format!("worker-{number}");
         all.add(&[&name, "--address=InternalIP=10.0.0.1"]);
         let rule = serde_json::json!({ "verb": "watch", "resource": "nodes", "effect": effect, "times": 1 });
-        turn(&client, "POST", "/debug/faults", rule.to_string()).await;
-        turn(&client, "POST", "/debug/cut-watches", String::new()).await;
+        debug(&client, "POST", "/debug/faults", rule.to_string()).await;
+        debug(&client, "POST", "/debug/cut-watches", String::new()).await;
         nodes.create(&PostParams::default(), &tainted(&name)).await.unwrap();
         initialised(&nodes, &name, &all.manager).await;
     }
-    let said = all.manager.said();
-    let foreign: Vec<_> = said.lines().filter(|line| line.contains(" kube_") || line.contains(" hyper")).collect();
+    let printed = all.manager.output();
+    let foreign: Vec<_> = printed.lines().filter(|line| line.contains(" kube_") || line.contains(" hyper")).collect();
     assert!(foreign.is_empty(), "{foreign:#?}");
-    assert!(said.contains("the watch is interrupted") && said.contains("the watch works again"), "{said}");
+    assert!(printed.contains("watch interrupted") && printed.contains("watch restored"), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_does_not_wait_for_the_write_in_hand() {
+async fn a_second_signal_exits_without_waiting_for_writes() {
     let mut all = Processes::start("second-signal", &[]);
-    write_in_hand(&all, 20_000).await;
+    write_in_progress(&all, 20_000).await;
     all.manager.signal("-TERM");
-    all.manager.says("shutting down");
-    // What a shell says of a program that SIGTERM ended.
-    assert_eq!(all.manager.stop("-TERM").code(), Some(143), "{}", all.manager.said());
+    all.manager.wait_for("shutting down");
+    // Exit code that shells report for SIGTERM.
+    assert_eq!(all.manager.stop("-TERM").code(), Some(143), "{}", all.manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_is_switched_off_leaves_nodes_alone() {
+async fn a_disabled_controller_does_not_change_nodes() {
     let mut all = Processes::start("switched-off", &["--controllers=*,-cloud-node"]);
-    all.manager.says("\"cloud-node-controller\" is disabled");
+    all.manager.wait_for("\"cloud-node-controller\" is disabled");
     all.add(&["worker-1"]);
     let nodes = all.nodes().await;
     nodes.create(&PostParams::default(), &tainted("worker-1")).await.unwrap();
-    assert_eq!(all.manager.stop("-INT").code(), Some(0), "{}", all.manager.said());
+    assert_eq!(all.manager.stop("-INT").code(), Some(0), "{}", all.manager.output());
     assert!(nodes.get("worker-1").await.unwrap().spec.unwrap().provider_id.is_none());
 }
 
 #[test]
-fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
+fn the_manager_retries_while_api_server_and_cloud_are_unreachable() {
     let nowhere = unused_address();
     let scratch = Scratch::new("nowhere");
     let config = scratch.file("local.yaml", format!("endpoint: http://{nowhere}\n"));
@@ -359,51 +358,51 @@ fn it_waits_for_an_api_server_and_a_cloud_that_are_not_there() {
     let routes = "--configure-cloud-routes=false";
     let mut manager =
         Program::start("nowhere", &["--cloud-provider=local", &config, &master, routes, "--secure-port=0"]);
-    manager.says("starting");
-    manager.says("cannot get the lease; trying again");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    manager.wait_for("starting");
+    manager.wait_for("failed to acquire the lease; retrying");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }
 
-/// An address that nobody listens on.
+/// Unused address.
 fn unused_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
-fn an_address_that_is_taken_ends_it_with_one() {
+fn an_address_in_use_exits_with_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (listen, master) = (format!("--metrics-listen={address}"), format!("--master=http://{}", unused_address()));
     refused(&["--cloud-provider=local", "--configure-cloud-routes=false", &listen, &master], 1, &[&address]);
 }
 
-/// Somebody who would notice if anything were started: an API server and a cloud, to whom nobody may speak.
-struct Bystander {
+/// API server and cloud that fail the test if the manager connects to them.
+struct NoConnections {
     listener: TcpListener,
     scratch: Scratch,
 }
 
-impl Bystander {
-    fn new() -> Bystander {
+impl NoConnections {
+    fn new() -> NoConnections {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        Bystander { listener, scratch: Scratch::new("bystander") }
+        NoConnections { listener, scratch: Scratch::new("no-connections") }
     }
 
-    /// Runs the manager, with every address pointing here. It must end with 1, say all of this, and speak to nobody. What
-    /// is left is what it said about the problems.
-    fn sees_refused(&self, flags: &[&str], says: &[&str]) -> String {
+    /// Runs the manager with every address pointing here. It must exit with 1, print all of these texts, and open no connection.
+    /// Returns the error output.
+    fn expect_error(&self, flags: &[&str], expected: &[&str]) -> String {
         let address = self.listener.local_addr().unwrap();
         let master = format!("--master=http://{address}");
         let arguments: Vec<_> = [master.as_str()].iter().chain(flags).copied().collect();
-        let text = refused(&arguments, 1, says);
+        let text = refused(&arguments, 1, expected);
         let text = text.lines().filter(|line| !line.starts_with("Usage: ")).collect::<Vec<_>>().join("\n");
         assert!(text.starts_with("Error: "), "FLAG-4: {text}");
-        assert!(self.listener.accept().is_err(), "{flags:?}: something was started");
+        assert!(self.listener.accept().is_err(), "{flags:?}: the manager opened a connection");
         text
     }
 
-    /// A configuration file with the endpoint and these lines, as the value of `--cloud-config`.
+    /// Creates a configuration file with the endpoint and these lines; returns the value of `--cloud-config`.
     fn config(&self, name: &str, lines: &str) -> String {
         let text = format!("endpoint: http://{}\n{lines}", self.listener.local_addr().unwrap());
         self.scratch.file(name, text).display().to_string()
@@ -411,11 +410,11 @@ impl Bystander {
 }
 
 #[test]
-fn bad_input_ends_it_with_one_before_anything_starts() {
-    let by = Bystander::new();
+fn invalid_flags_and_files_exit_with_1_before_the_start() {
+    let by = NoConnections::new();
     let config = |name: &str, lines: &str| format!("--cloud-config={}", by.config(name, lines));
     let missing = format!("--cloud-config={}", by.scratch.path("missing.yaml").display());
-    let folder = format!("--cloud-config={}", by.scratch.path("").display());
+    let directory = format!("--cloud-config={}", by.scratch.path("").display());
     let binary = format!("--cloud-config={}", by.scratch.file("binary.yaml", b"a: b\nc: \xff\n").display());
     let local = "--cloud-provider=local";
     let no_routes = "--configure-cloud-routes=false";
@@ -424,8 +423,8 @@ fn bad_input_ends_it_with_one_before_anything_starts() {
         (&["--cloud-provider="], &["--cloud-provider cannot be empty"]),
         (&["--cloud-provider=locl"], &["unknown cloud provider \"locl\"; did you mean local?"]),
         (&["--cloud-provider=external"], &["unknown cloud provider \"external\"", "kubelet"]),
-        (&[local, &missing], &["missing.yaml: there is no such file"]),
-        (&[local, &folder], &["is a folder; name a file in it"]),
+        (&[local, &missing], &["missing.yaml: no such file"]),
+        (&[local, &directory], &["is a directory; name a file in it"]),
         (&[local, &binary], &["binary.yaml:2: is not UTF-8 text"]),
         (&[local, &config("typo.yaml", "idPrefx: a\n")], &["typo.yaml:2: idPrefx", "did you mean idPrefix?"]),
         (
@@ -433,9 +432,9 @@ fn bad_input_ends_it_with_one_before_anything_starts() {
             &["type.yaml:2: listing", "\"perhaps\" is neither true nor false"],
         ),
         (&[local, &config("yaml.yaml", "idPrefix: [a\n")], &["yaml.yaml:2"]),
-        (&[local, "--knots=8"], &["--knots: there is no such flag"]),
-        (&[local, "--cloud-qsp=8"], &["--cloud-qsp: there is no such flag; did you mean --cloud-qps?"]),
-        (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: \"1d\"", "write 24h"]),
+        (&[local, "--knots=8"], &["--knots: unknown flag"]),
+        (&[local, "--cloud-qsp=8"], &["--cloud-qsp: unknown flag; did you mean --cloud-qps?"]),
+        (&[local, "--node-monitor-period=1d"], &["--node-monitor-period: invalid value \"1d\"", "write 24h"]),
         (&[local, "--concurrent-node-syncs", "0"], &["concurrent-node-syncs must be a positive number"]),
         (
             &[local, no_routes, "--load-balancer-default-cloud=moon"],
@@ -444,23 +443,23 @@ fn bad_input_ends_it_with_one_before_anything_starts() {
         (&[local, "sail"], &["\"bowline\" does not take any arguments, got [\"sail\"]"]),
         (&["--cloud-provider=local,local"], &["both local and local claim nodes", "\"local://\""]),
     ];
-    for (flags, says) in cases {
-        by.sees_refused(flags, says);
+    for (flags, expected) in cases {
+        by.expect_error(flags, expected);
     }
 }
 
 #[test]
-fn pod_ranges_that_cannot_work_end_it_with_one_before_anything_starts() {
-    let by = Bystander::new();
+fn invalid_pod_cidrs_exit_with_1_before_the_start() {
+    let by = NoConnections::new();
     let config = format!("--cloud-config={}", by.config("local.yaml", ""));
     let local = ["--cloud-provider=local", &config, "--allocate-node-cidrs"];
     let cases: [(&[&str], &[&str]); 9] = [
         (
             &["--cluster-cidr=10.0.0.0/16, fd00::/48"],
-            &["R25", "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"", "leave the blank out"],
+            &["R25", "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"", "remove the space"],
         ),
         (&["--cluster-cidr=10.0.0.0/16,10.1.0.0/16"], &["IPAM-2", "--cluster-cidr", "not configured as dual stack"]),
-        (&["--cluster-cidr="], &["IPAM-2", "--cluster-cidr: it is not given", "--cluster-cidr=<range of the pods>"]),
+        (&["--cluster-cidr="], &["IPAM-2", "--cluster-cidr: required", "--cluster-cidr=<pod network>"]),
         (
             &["--service-cluster-ip-range=10.0.0.0/16,fd00::/108,10.1.0.0/16", "--cluster-cidr=10.244.0.0/16"],
             &["IPAM-1", "--service-cluster-ip-range can not contain more than two entries"],
@@ -481,59 +480,59 @@ fn pod_ranges_that_cannot_work_end_it_with_one_before_anything_starts() {
         (&["--cluster-cidr=10.244.0.0/16", "--feature-gates=Knots=1"], &["4.5", "unrecognized feature gate: Knots"]),
     ];
     for (flags, case) in cases {
-        // The first word names the case.
-        let text = by.sees_refused(&[&local[..], flags].concat(), &case[1..]);
-        assert_eq!(text.lines().count(), 1, "{}: one problem is one line: {text}", case[0]);
+        // The first element is the ID of the case.
+        let text = by.expect_error(&[&local[..], flags].concat(), &case[1..]);
+        assert_eq!(text.lines().count(), 1, "{}: one error is one line: {text}", case[0]);
     }
 }
 
 #[test]
-fn what_the_clouds_make_wrong_with_pod_ranges_is_told_with_all_else() {
-    let by = Bystander::new();
+fn conflicts_of_cloud_and_pod_cidrs_are_reported_with_all_errors() {
+    let by = NoConnections::new();
     let config = format!("--cloud-config={}", by.config("local.yaml", ""));
     let local = ["--cloud-provider=local", &config];
-    let fix = "set --cluster-cidr=<range of the pods>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
-    let r24 = format!("--cluster-cidr: it is not given, and the cloud local has routes to see to; {fix}");
-    by.sees_refused(&local, &[&r24]);
+    let fix = "set --cluster-cidr=<pod network>, such as 10.244.0.0/16, or --configure-cloud-routes=false";
+    let r24 = format!("--cluster-cidr: required, because the cloud local has routes; {fix}");
+    by.expect_error(&local, &[&r24]);
     let ranges = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
     // I23
-    let i23 = "--cidr-allocator-type: invalid CIDR allocator type: CloudAllocator; the cloud local does not do that";
-    by.sees_refused(&[&local[..], &ranges, &["--cidr-allocator-type=CloudAllocator"]].concat(), &[i23]);
+    let i23 = "--cidr-allocator-type: invalid CIDR allocator type: CloudAllocator; the cloud local does not support it";
+    by.expect_error(&[&local[..], &ranges, &["--cidr-allocator-type=CloudAllocator"]].concat(), &[i23]);
     let several = ["--node-monitor-period=1d", "--feature-gates=Knots=1", "--knots=8"];
-    let says = ["4 problems, and nothing was started", &r24, "--node-monitor-period", "Knots", "--knots"];
-    let text = by.sees_refused(&[&local[..], &several].concat(), &says);
-    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
+    let expected = ["4 configuration errors; nothing was started", &r24, "--node-monitor-period", "Knots", "--knots"];
+    let text = by.expect_error(&[&local[..], &several].concat(), &expected);
+    assert_eq!(text.lines().count(), expected.len(), "one line for each: {text}");
 }
 
 #[test]
-fn a_kubeconfig_that_cannot_be_used_is_bad_input() {
-    let by = Bystander::new();
+fn an_unusable_kubeconfig_is_a_configuration_error() {
+    let by = NoConnections::new();
     let missing = format!("--kubeconfig={}", by.scratch.path("missing-kubeconfig").display());
     let broken = format!("--kubeconfig={}", by.scratch.file("broken-kubeconfig", "clusters: {").display());
-    by.sees_refused(&["--cloud-provider=local", &missing], &["--kubeconfig", "missing-kubeconfig"]);
-    by.sees_refused(&["--cloud-provider=local", &broken], &["--kubeconfig", "broken-kubeconfig"]);
+    by.expect_error(&["--cloud-provider=local", &missing], &["--kubeconfig", "missing-kubeconfig"]);
+    by.expect_error(&["--cloud-provider=local", &broken], &["--kubeconfig", "broken-kubeconfig"]);
 }
 
 #[test]
-fn nobody_who_reads_what_went_wrong_keeps_it_from_ending() {
+fn a_full_standard_error_does_not_keep_it_from_exiting() {
     let (_reader, mut writer) = std::io::pipe().unwrap();
-    // What a pipe holds: there is no room for another byte.
+    // Fills the pipe completely.
     writer.write_all(&[b'x'; 1 << 16]).unwrap();
     let mut manager = Command::new(BOWLINE).args(["--kubeconfig=/nowhere/config"]).stderr(writer).spawn().unwrap();
     let status = within(Duration::from_secs(20), || manager.try_wait().unwrap());
     manager.kill().unwrap();
     manager.wait().unwrap();
-    assert_eq!(status.expect("it should have ended").code(), Some(1));
+    assert_eq!(status.expect("the manager should have exited").code(), Some(1));
 }
 
-/// A Keystone that lets nobody in.
+/// A Keystone that rejects all credentials.
 #[cfg(feature = "provider-openstack")]
-fn refusing_keystone() -> String {
+fn rejecting_keystone() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // Whether all of the request has come does not matter to it.
+            // A partial request is sufficient.
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 9\r\n\r\nwho's it?");
             let _ = stream.read(&mut [0; 4096]);
@@ -544,27 +543,30 @@ fn refusing_keystone() -> String {
 
 #[cfg(feature = "provider-openstack")]
 #[test]
-fn a_cloud_that_refuses_credentials_does_not_end_the_manager_and_the_log_says_why() {
+fn rejected_credentials_are_logged_and_do_not_stop_the_manager() {
     let scratch = Scratch::new("refusing-keystone");
     let lines = "user-id = u\npassword = s3cret\ntenant-id = t\n";
-    let config = scratch.file("cloud.conf", format!("[Global]\nauth-url = {}\n{lines}", refusing_keystone()));
+    let config = scratch.file("cloud.conf", format!("[Global]\nauth-url = {}\n{lines}", rejecting_keystone()));
     let config = format!("--cloud-config={}", config.display());
     let server = Server::start("refusing-keystone", &[]);
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
     let flags = ["--cloud-provider=openstack", &config, &kubeconfig, "--secure-port=0", "--leader-elect=false"];
     let flags = [&flags[..], &["--configure-cloud-routes=false"]].concat();
     let mut manager = Program::start("refusing-keystone", &flags);
-    let said = manager.says("the cloud cannot be used yet");
-    assert!(said.contains("HTTP 401: who's it?") && said.contains("Check the provider's credentials"), "{said}");
-    manager.says("the cloud cannot be used yet");
-    assert_eq!(manager.ended(), None, "{}", manager.said());
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    assert!(!manager.said().contains("s3cret"), "{}", manager.said());
+    let printed = manager.wait_for("the cloud cannot be used yet");
+    assert!(
+        printed.contains("HTTP 401: who's it?") && printed.contains("Check the provider's credentials"),
+        "{printed}"
+    );
+    manager.wait_for("the cloud cannot be used yet");
+    assert_eq!(manager.ended(), None, "{}", manager.output());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
+    assert!(!manager.output().contains("s3cret"), "{}", manager.output());
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
-    let by = Bystander::new();
+fn all_errors_are_reported_at_once() {
+    let by = NoConnections::new();
     let one = by.config("one.yaml", "endpont: x\n");
     let two = by.config("two.yaml", "listing: perhaps\n");
     let configs = format!("--cloud-config=local={one},local={two},harbour=x");
@@ -578,8 +580,8 @@ fn all_problems_are_told_at_once() {
         "--leader-elect=maybe",
         "sail",
     ];
-    let says = [
-        "10 problems, and nothing was started",
+    let expected = [
+        "10 configuration errors; nothing was started",
         "one.yaml:2: endpont",
         "two.yaml:2: listing",
         "\"harbour\" is not in --cloud-provider",
@@ -591,6 +593,6 @@ fn all_problems_are_told_at_once() {
         "--leader-elect",
         "got [\"sail\"]",
     ];
-    let text = by.sees_refused(&flags, &says);
-    assert_eq!(text.lines().count(), says.len(), "one line for each: {text}");
+    let text = by.expect_error(&flags, &expected);
+    assert_eq!(text.lines().count(), expected.len(), "one line for each: {text}");
 }

@@ -1,4 +1,4 @@
-//! Two managers, one lease: who works when the other is stopped, killed, or stands still. All of them are processes.
+//! Failover between two manager processes: the leader is stopped, killed, or paused.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 const LEASE: &str = "cloud-controller-manager";
 const ACQUIRED: &str = "successfully acquired lease kube-system/cloud-controller-manager";
-/// Times that fit into a test.
+/// Election times short enough for a test.
 const SHORT: [&str; 3] =
     ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An API server and a cloud, each in a process of its own.
+/// API server and cloud, each in its own process.
 struct World {
     server: Server,
     _cloud: Program,
@@ -29,14 +29,14 @@ impl World {
     async fn start(test: &str) -> World {
         let server = Server::start(test, &["--debug-endpoints"]);
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0"]);
-        let endpoint = cloud.says("cloud ready at ");
+        let endpoint = cloud.wait_for("cloud ready at ");
         server.scratch.file("local.yaml", format!("endpoint: {endpoint}\n"));
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         World { server, _cloud: cloud, endpoint, client: kube::Client::try_from(config).unwrap() }
     }
 
-    /// A manager that the API server knows by this name.
+    /// Starts a manager with this user name.
     fn manager(&self, name: &str, flags: &[&str]) -> Program {
         let mut kubeconfig: Value =
             serde_json::to_value(Kubeconfig::read_from(self.server.kubeconfig()).unwrap()).unwrap();
@@ -62,9 +62,9 @@ impl World {
         lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
     }
 
-    /// Waits until the lease has a holder of which this is true.
+    /// Waits until the holder of the lease matches the condition.
     async fn held(&self, lease: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let found = self.leases().get_opt(lease).await.unwrap();
             let holder = found.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// A machine and its Node, to be initialised.
+    /// Creates a machine and its uninitialised Node.
     async fn add_node(&self, name: &str) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         assert!(bowline(&["cloud", "add", &endpoint, name, "--address=InternalIP=10.0.0.1"]).status.success());
@@ -89,179 +89,183 @@ impl World {
 
     async fn initialised(&self, name: &str) {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while nodes.get(name).await.unwrap().spec.unwrap().provider_id.is_none() {
-            assert!(Instant::now() < deadline, "{name} is left alone");
+            assert!(Instant::now() < deadline, "{name} is not initialised");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    async fn turn(&self, method: &str, knob: &str, body: Value) -> String {
+    async fn debug(&self, method: &str, path: &str, body: Value) -> String {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = hyper::Request::builder().method(method).uri(knob).body(body).unwrap();
+        let request = hyper::Request::builder().method(method).uri(path).body(body).unwrap();
         self.client.request_text(request).await.unwrap()
     }
 
     async fn fault(&self, verb: &str, resource: &str, effect: Value) {
-        self.turn("POST", "/debug/faults", json!({ "verb": verb, "resource": resource, "effect": effect })).await;
+        self.debug("POST", "/debug/faults", json!({ "verb": verb, "resource": resource, "effect": effect })).await;
     }
 
-    /// All requests so far, in their order: who, what, and about which resource.
+    /// All requests so far, in order: user, verb and resource.
     async fn requests(&self) -> Vec<(String, String, String)> {
-        let text = self.turn("GET", "/debug/requests", Value::Null).await;
+        let text = self.debug("GET", "/debug/requests", Value::Null).await;
         let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
         let field = |entry: &Value, name: &str| entry[name].as_str().unwrap().to_owned();
         entries.iter().map(|entry| (field(entry, "user"), field(entry, "verb"), field(entry, "resource"))).collect()
     }
 
-    /// What `manager` asked to be changed, from the request on with which `other` took the lease over.
-    async fn writes_after_the_change(&self, manager: &str, other: &str) -> Vec<(String, String, String)> {
+    /// Writes of `manager` after `other` acquired the lease.
+    async fn writes_after_failover(&self, manager: &str, other: &str) -> Vec<(String, String, String)> {
         let requests = self.requests().await;
-        let took = |(user, verb, resource): &(String, String, String)| {
+        let acquired = |(user, verb, resource): &(String, String, String)| {
             user == other && verb == "update" && resource == "leases"
         };
-        let change = requests.iter().position(took).expect("the other one leads");
+        let change = requests.iter().position(acquired).expect("the other manager is the leader");
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let late = requests.into_iter().skip(change).filter(|(user, verb, _)| user == manager && is_write(verb));
         late.collect()
     }
 }
 
-/// Waits for the end.
+/// Waits until the program exits, and returns its exit code.
 fn ended(program: &mut Program) -> Option<i32> {
-    let status = within(PATIENCE, || program.ended());
-    status.unwrap_or_else(|| panic!("it should have ended: {}", program.said())).code()
+    let status = within(TIMEOUT, || program.ended());
+    status.unwrap_or_else(|| panic!("the program did not exit: {}", program.output())).code()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_clean_stop_the_other_leads_at_once() {
+async fn after_a_clean_stop_the_standby_leads_at_once() {
     let world = World::start("clean-stop").await;
-    // With the usual times: who had to wait for the lease to run out would come too late.
+    // With the default times: waiting until the lease expires would take too long.
     let mut first = world.manager("manager-1", &[]);
-    first.says(ACQUIRED);
+    first.wait_for(ACQUIRED);
     let mut second = world.manager("manager-2", &[]);
-    second.says("new leader elected");
+    second.wait_for("new leader elected");
     world.add_node("worker-1").await;
     world.initialised("worker-1").await;
     let stopped = Instant::now();
     first.signal("-TERM");
-    let led = within(Duration::from_secs(10), || second.said().contains(ACQUIRED).then(|| stopped.elapsed()));
-    let led = led.unwrap_or_else(|| panic!("{}\n{}", first.said(), second.said()));
-    eprintln!("clean stop: the other leads after {led:?}");
-    assert_eq!(ended(&mut first), Some(0), "{}", first.said());
+    let led = within(Duration::from_secs(10), || second.output().contains(ACQUIRED).then(|| stopped.elapsed()));
+    let led = led.unwrap_or_else(|| panic!("{}\n{}", first.output(), second.output()));
+    eprintln!("clean stop: the standby leads after {led:?}");
+    assert_eq!(ended(&mut first), Some(0), "{}", first.output());
     world.add_node("worker-2").await;
     world.initialised("worker-2").await;
-    // The lease was given back when all was done, and after that there is one thing left to say.
-    let late = world.writes_after_the_change("manager-1", "manager-2").await;
+    // The lease is released after the last write, followed by one Event at most.
+    let late = world.writes_after_failover("manager-1", "manager-2").await;
     assert!(late.iter().all(|(_, _, resource)| resource == "events") && late.len() <= 1, "{late:?}");
     assert_eq!(stopped_leading(&world).await, 1);
     let spec = world.leases().get(LEASE).await.unwrap().spec.unwrap();
     assert_eq!((spec.lease_transitions, spec.lease_duration_seconds), (Some(1), Some(15)));
 }
 
-/// How many have said that they lead no longer.
+/// Number of "stopped leading" Events.
 async fn stopped_leading(world: &World) -> usize {
     let events: Api<Event> = Api::namespaced(world.client.clone(), "kube-system");
     let events = events.list(&ListParams::default()).await.unwrap().items;
-    events.iter().filter_map(|event| event.message.as_deref()).filter(|said| said.ends_with("stopped leading")).count()
+    events
+        .iter()
+        .filter_map(|event| event.message.as_deref())
+        .filter(|message| message.ends_with("stopped leading"))
+        .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_killed_is_followed_when_the_lease_has_run_out() {
+async fn after_a_kill_the_standby_leads_once_the_lease_expires() {
     let world = World::start("killed").await;
     let mut first = world.manager("manager-1", &SHORT);
-    first.says(ACQUIRED);
+    first.wait_for(ACQUIRED);
     let mut second = world.manager("manager-2", &SHORT);
-    second.says("new leader elected");
+    second.wait_for("new leader elected");
     let killed = Instant::now();
     first.signal("-KILL");
-    second.says(ACQUIRED);
-    eprintln!("killed, with a lease of 3 s: the other leads after {:?}", killed.elapsed());
+    second.wait_for(ACQUIRED);
+    eprintln!("killed, with a lease of 3 s: the standby leads after {:?}", killed.elapsed());
     assert_eq!(ended(&mut first), None);
     world.add_node("worker-1").await;
     world.initialised("worker-1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_stood_still_writes_nothing_once_another_leads() {
+async fn a_paused_leader_writes_nothing_after_failover() {
     let world = World::start("paused").await;
-    // Many at a time, each with a next write to send as soon as its last one is answered.
+    // Many concurrent syncs, each with another write to send after the next response.
     let flags: Vec<_> = SHORT.iter().copied().chain(["--concurrent-node-syncs=30"]).collect();
     let mut first = world.manager("manager-1", &flags);
-    first.says(ACQUIRED);
+    first.wait_for(ACQUIRED);
     let mut second = world.manager("manager-2", &flags);
-    second.says("new leader elected");
-    // The answers come while the process stands still, and are there when it goes on.
+    second.wait_for("new leader elected");
+    // The responses arrive while the process is paused, and are available when it continues.
     world.fault("patch", "nodes", json!({ "latencyMilliseconds": 1500 })).await;
     for number in 0..40 {
         world.add_node(&format!("worker-{number}")).await;
     }
     let write = ("manager-1".to_owned(), "patch".to_owned(), "nodes".to_owned());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while world.requests().await.iter().filter(|request| **request == write).count() < 10 {
-        assert!(Instant::now() < deadline, "the leader does not work: {}", first.said());
+        assert!(Instant::now() < deadline, "the leader makes no progress: {}", first.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     first.signal("-STOP");
-    second.says(ACQUIRED);
+    second.wait_for(ACQUIRED);
     for number in 40..60 {
         world.add_node(&format!("worker-{number}")).await;
     }
-    world.turn("DELETE", "/debug/faults", Value::Null).await;
+    world.debug("DELETE", "/debug/faults", Value::Null).await;
     world.initialised("worker-59").await;
     first.signal("-CONT");
-    assert_eq!(ended(&mut first), Some(1), "{}", first.said());
-    assert!(first.said().contains("leaderelection lost"), "{}", first.said());
+    assert_eq!(ended(&mut first), Some(1), "{}", first.output());
+    assert!(first.output().contains("leaderelection lost"), "{}", first.output());
     for number in 0..60 {
         world.initialised(&format!("worker-{number}")).await;
     }
-    let late = world.writes_after_the_change("manager-1", "manager-2").await;
-    assert!(late.is_empty(), "{late:?}: {}", first.said());
+    let late = world.writes_after_failover("manager-1", "manager-2").await;
+    assert!(late.is_empty(), "{late:?}: {}", first.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_cannot_renew_ends_and_leaves_the_lease_alone() {
+async fn a_leader_that_cannot_renew_exits_without_releasing_the_lease() {
     let world = World::start("refused").await;
     let mut manager = world.manager("manager-1", &SHORT);
-    manager.says(ACQUIRED);
+    manager.wait_for(ACQUIRED);
     let holder = world.holder(LEASE).await;
-    // Nobody waits for what has no answer.
+    // The exit does not wait for a pending request.
     world.fault("patch", "nodes", json!({ "latencyMilliseconds": 60_000 })).await;
     world.add_node("worker-1").await;
     world.fault("update", "leases", json!({ "status": { "code": 500 } })).await;
-    assert_eq!(ended(&mut manager), Some(1), "{}", manager.said());
-    assert!(manager.said().contains("leaderelection lost"), "{}", manager.said());
+    assert_eq!(ended(&mut manager), Some(1), "{}", manager.output());
+    assert!(manager.output().contains("leaderelection lost"), "{}", manager.output());
     assert_eq!((world.holder(LEASE).await, stopped_leading(&world).await), (holder, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_changes_nothing_and_ends_well_when_it_is_told_to() {
+async fn a_standby_writes_nothing_and_stops_cleanly() {
     let world = World::start("standby").await;
     let mut first = world.manager("manager-1", &SHORT);
-    first.says(ACQUIRED);
+    first.wait_for(ACQUIRED);
     let mut second = world.manager("manager-2", &SHORT);
-    second.says("new leader elected");
+    second.wait_for("new leader elected");
     world.add_node("worker-1").await;
     world.initialised("worker-1").await;
-    assert_eq!(second.stop("-TERM").code(), Some(0), "{}", second.said());
+    assert_eq!(second.stop("-TERM").code(), Some(0), "{}", second.output());
     let changes = |(user, verb, _): &&(String, String, String)| {
         user == "manager-2" && !matches!(verb.as_str(), "get" | "list" | "watch")
     };
     assert_eq!(world.requests().await.iter().find(changes), None);
-    assert_eq!(first.stop("-TERM").code(), Some(0), "{}", first.said());
+    assert_eq!(first.stop("-TERM").code(), Some(0), "{}", first.output());
     assert_eq!(world.holder(LEASE).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_ends_it_well_before_all_of_it_runs_and_leases_are_given_back() {
+async fn a_signal_during_startup_stops_it_cleanly_and_releases_leases() {
     const SECOND: &str = "cloud-provider-extraction-migration";
     let world = World::start("phases").await;
     for effect in [json!({ "status": { "code": 500 } }), json!({ "latencyMilliseconds": 60_000 })] {
         world.fault("get", "leases", effect).await;
         let mut manager = world.manager("manager-1", &SHORT);
-        manager.says("attempting to acquire leader lease");
-        assert_eq!(manager.stop("-TERM").code(), Some(0), "no lease yet: {}", manager.said());
-        world.turn("DELETE", "/debug/faults", Value::Null).await;
+        manager.wait_for("attempting to acquire leader lease");
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "no lease yet: {}", manager.output());
+        world.debug("DELETE", "/debug/faults", Value::Null).await;
     }
     let held = json!({
         "metadata": { "name": SECOND },
@@ -271,8 +275,8 @@ async fn a_signal_ends_it_well_before_all_of_it_runs_and_leases_are_given_back()
     for flag in ["--enable-leader-migration", "--controller-start-interval=1m"] {
         let flags: Vec<_> = SHORT.iter().copied().chain([flag]).collect();
         let mut manager = world.manager("manager-1", &flags);
-        manager.says(ACQUIRED);
-        assert_eq!(manager.stop("-TERM").code(), Some(0), "{flag}: {}", manager.said());
+        manager.wait_for(ACQUIRED);
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "{flag}: {}", manager.output());
         assert_eq!(
             (world.holder(LEASE).await.as_str(), world.holder(SECOND).await.as_str()),
             ("", "other_1"),
@@ -282,7 +286,7 @@ async fn a_signal_ends_it_well_before_all_of_it_runs_and_leases_are_given_back()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mig4_controllers_that_move_wait_for_the_second_lease_and_losing_it_ends_the_process() {
+async fn mig4_migrating_controllers_wait_for_the_migration_lease_and_losing_it_ends_the_process() {
     const SECOND: &str = "cloud-provider-extraction-migration";
     let world = World::start("migration").await;
     let held = json!({
@@ -292,15 +296,15 @@ async fn mig4_controllers_that_move_wait_for_the_second_lease_and_losing_it_ends
     world.leases().create(&PostParams::default(), &serde_json::from_value(held).unwrap()).await.unwrap();
     let flags: Vec<_> = SHORT.iter().copied().chain(["--enable-leader-migration"]).collect();
     let mut manager = world.manager("manager-1", &flags);
-    manager.says(ACQUIRED);
-    // Those that do not move are at work.
+    manager.wait_for(ACQUIRED);
+    // Controllers that do not migrate are running.
     world.add_node("worker-1").await;
     world.initialised("worker-1").await;
     let change = |holder: &str| Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
     world.leases().patch(SECOND, &PatchParams::default(), &change("")).await.unwrap();
     let holder = world.held(SECOND, |holder| !holder.is_empty()).await;
-    assert_eq!(holder, world.holder(LEASE).await, "one name for both");
+    assert_eq!(holder, world.holder(LEASE).await, "both leases have the same holder");
     world.leases().patch(SECOND, &PatchParams::default(), &change("other_2")).await.unwrap();
-    assert_eq!(ended(&mut manager), Some(1), "{}", manager.said());
-    assert!(manager.said().contains("migration leaderelection lost"), "{}", manager.said());
+    assert_eq!(ended(&mut manager), Some(1), "{}", manager.output());
+    assert!(manager.output().contains("migration leaderelection lost"), "{}", manager.output());
 }

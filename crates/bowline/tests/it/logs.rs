@@ -1,4 +1,4 @@
-//! What the manager says of its work, and what it never says.
+//! Logs and traces of the manager, and that they contain no secrets.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-/// What the collector of traces is shown, and what the cloud knows the manager by.
+/// Credentials for the trace collector and for the cloud.
 const COLLECTOR_SECRET: &str = "c0llector-s3cr3t-4711";
 const CLOUD_SECRET: &str = "cl0ud-s3cr3t-4712";
 const WRONG_SECRET: &str = "wr0ng-s3cr3t-4713";
 
-/// The paths at which the manager speaks of itself.
+/// Paths of the manager's HTTPS server.
 const PATHS: [&str; 8] = [
     "/metrics",
     "/configz",
@@ -33,7 +33,7 @@ const PATHS: [&str; 8] = [
     "/debug/flags",
 ];
 
-/// A collector of traces that reads JSON and says thank you.
+/// Trace collector that accepts OTLP as JSON.
 struct Collector {
     address: String,
     bodies: Arc<Mutex<Vec<Value>>>,
@@ -44,9 +44,9 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let bodies = Arc::new(Mutex::new(Vec::new()));
-        let heard = bodies.clone();
-        // It ends with the test.
-        std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| hear(stream, &heard)));
+        let received = bodies.clone();
+        // The thread ends with the test.
+        std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| receive(stream, &received)));
         Collector { address, bodies }
     }
 
@@ -58,23 +58,23 @@ impl Collector {
     }
 }
 
-fn hear(stream: TcpStream, heard: &Mutex<Vec<Value>>) {
+fn receive(stream: TcpStream, received: &Mutex<Vec<Value>>) {
     let mut reader = BufReader::new(stream);
-    let (mut line, mut length, mut is_known) = (String::new(), 0, false);
+    let (mut line, mut length, mut is_authorized) = (String::new(), 0, false);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         let lower = line.to_lowercase();
         length = lower.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
-        is_known |= lower.starts_with("authorization:") && line.contains(COLLECTOR_SECRET);
+        is_authorized |= lower.starts_with("authorization:") && line.contains(COLLECTOR_SECRET);
         line.clear();
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    assert!(is_known, "the header of the environment is sent");
-    heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+    assert!(is_authorized, "the header from the environment is sent");
+    received.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
     reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
 }
 
-/// An API server, a cloud that asks for a token, and what nobody may say.
+/// API server, cloud with token authentication, and the secrets that must not be logged.
 struct World {
     server: Server,
     cloud: Program,
@@ -89,12 +89,12 @@ impl World {
         let tokens = server.scratch.file("tokens", format!("{CLOUD_SECRET}\n"));
         let tokens = format!("--token-file={}", tokens.display());
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0", "--data-plane=false", &tokens]);
-        let endpoint = cloud.says("cloud ready at ");
+        let endpoint = cloud.wait_for("cloud ready at ");
         let secrets = [COLLECTOR_SECRET, CLOUD_SECRET, WRONG_SECRET].map(str::to_owned).to_vec();
         World { server, cloud, endpoint, collector: Collector::start(), secrets }
     }
 
-    /// A kubeconfig with a bearer token instead of a certificate.
+    /// Creates a kubeconfig with a bearer token instead of a certificate.
     async fn with_token(&mut self) -> PathBuf {
         let admin = client(&self.server.kubeconfig()).await;
         let accounts: Api<ServiceAccount> = Api::namespaced(admin, "kube-system");
@@ -106,12 +106,12 @@ impl World {
         let token = answer.status.unwrap().token.unwrap();
         let mut kubeconfig = serde_json::to_value(Kubeconfig::read_from(self.server.kubeconfig()).unwrap()).unwrap();
         kubeconfig["users"][0]["user"] = json!({ "token": token });
-        // The signature is what makes it a secret.
+        // Each part of the token counts as a secret.
         self.secrets.extend(token.split('.').map(str::to_owned));
         self.server.scratch.file("token.kubeconfig", kubeconfig.to_string())
     }
 
-    /// The kubeconfig as it is, with the key of a certificate.
+    /// Returns the kubeconfig with the private key of its client certificate.
     fn with_key(&mut self) -> PathBuf {
         let text = std::fs::read_to_string(self.server.kubeconfig()).unwrap();
         let encoded = text.lines().find_map(|line| line.split_once("client-key-data:")).unwrap().1;
@@ -142,7 +142,7 @@ impl World {
         Program::start_command("logs", &mut command)
     }
 
-    /// Makes a machine, a Node and a Service.
+    /// Creates a machine, a Node and a Service.
     async fn create(&self, name: &str) -> (Api<Node>, Api<Service>) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         assert!(bowline(&["cloud", "add", name, &endpoint, "--address=InternalIP=10.0.0.1"]).status.success());
@@ -158,25 +158,25 @@ impl World {
         (nodes, services)
     }
 
-    /// A Node and a Service, each seen through.
+    /// Creates a Node and a Service, and waits until both are reconciled.
     async fn work(&self, name: &str, manager: &Program) {
         let (nodes, services) = self.create(name).await;
         let deadline = tokio::time::Instant::now() + Duration::from_secs(40);
         while !is_done(&nodes, &services, name).await {
-            assert!(tokio::time::Instant::now() < deadline, "not done; the manager said: {}", manager.said());
+            assert!(tokio::time::Instant::now() < deadline, "not reconciled; log: {}", manager.output());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Nobody has said any of the secrets, nor anything that looks like a token of the API server.
-    fn nothing_is_said_in(&self, text: &str, whose: &str) {
+    /// Checks that a text contains no secret and nothing that looks like a service account token.
+    fn check_no_secrets(&self, text: &str, source: &str) {
         for secret in self.secrets.iter().filter(|secret| secret.len() > 8) {
-            let place = text.find(secret.as_str()).map(|at| &text[at.saturating_sub(200)..at]);
-            assert!(place.is_none(), "{whose} says a secret after {place:?}");
+            let before = text.find(secret.as_str()).map(|at| &text[at.saturating_sub(200)..at]);
+            assert!(before.is_none(), "{source} contains a secret after {before:?}");
         }
         let token = text.split(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c));
         let token = token.filter(|word| word.starts_with("eyJ") && word.matches('.').count() == 2).count();
-        assert_eq!(token, 0, "{whose} says a token");
+        assert_eq!(token, 0, "{source} contains a token");
     }
 }
 
@@ -194,7 +194,7 @@ async fn is_done(nodes: &Api<Node>, services: &Api<Service>, name: &str) -> bool
     is_initialised && balancer.and_then(|balancer| balancer.ingress).is_some_and(|ingress| !ingress.is_empty())
 }
 
-/// All that the manager says over HTTPS. Every page has to answer: one that refuses would keep no secret.
+/// Fetches all pages of the manager's HTTPS server. Every page must succeed, or the check for secrets would prove nothing.
 async fn served(port: u16) -> String {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
     config.accept_invalid_certs = true;
@@ -213,7 +213,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Flags that let anybody ask the manager about itself.
+/// Flags that allow anonymous access to all pages.
 fn serving(port: u16) -> Vec<String> {
     let paths: Vec<_> = PATHS.iter().filter_map(|path| path.split('?').next()).collect();
     let paths = format!("--authorization-always-allow-paths={}", paths.join(","));
@@ -221,7 +221,7 @@ fn serving(port: u16) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_said_at_any_verbosity() {
+async fn no_secret_is_logged_at_any_verbosity() {
     let mut world = World::start("secrets").await;
     let (key, token) = (world.with_key(), world.with_token().await);
     let file = world.server.scratch.file("cloud-token", format!("{CLOUD_SECRET}\n"));
@@ -240,54 +240,57 @@ async fn no_secret_is_said_at_any_verbosity() {
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
         let mut manager = world.manager(&kubeconfig, &credential, &flags, log);
         world.work(&format!("worker-{number}"), &manager).await;
-        let said_of_itself = served(port).await;
-        assert!(manager.stop("-TERM").success(), "{}", manager.said());
-        let said = manager.said();
-        // It did speak of what it asked, and in the format that was asked for.
-        assert!(said.contains("asked the cloud") && said.contains("asked the API server"), "{said}");
-        assert!(said.contains("auditID"), "{said}");
-        let line = said.lines().find(|line| line.contains("asked the cloud")).unwrap();
+        let pages = served(port).await;
+        assert!(manager.stop("-TERM").success(), "{}", manager.output());
+        let printed = manager.output();
+        // Requests are logged, in the requested format.
+        assert!(
+            printed.contains("cloud operation finished") && printed.contains("sent a request to the API server"),
+            "{printed}"
+        );
+        assert!(printed.contains("auditID"), "{printed}");
+        let line = printed.lines().find(|line| line.contains("cloud operation finished")).unwrap();
         assert_eq!(serde_json::from_str::<Value>(line).is_ok(), format == "json", "{line}");
-        world.nothing_is_said_in(&said, "the manager");
-        world.nothing_is_said_in(&said_of_itself, "the manager over HTTPS");
+        world.check_no_secrets(&printed, "the manager");
+        world.check_no_secrets(&pages, "the manager over HTTPS");
     }
-    world.nothing_is_said_in(&world.cloud.said(), "the cloud");
+    world.check_no_secrets(&world.cloud.output(), "the cloud");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_said_about_credentials_that_are_wrong() {
+async fn no_secret_is_logged_for_invalid_credentials() {
     let mut world = World::start("wrong-secrets").await;
     let key = world.with_key();
     let credential = format!("token: {WRONG_SECRET}");
     world.create("worker-1").await;
-    // What cannot be used at all is told before anything starts, and what is refused is told while it runs.
+    // Malformed credentials are reported before the start, rejected ones while the manager runs.
     for credential in
         [credential.as_str(), &format!("token: '{WRONG_SECRET} and more'"), &format!("token: [{WRONG_SECRET}]")]
     {
         let mut manager = world.manager(&key, credential, &["--secure-port=0"], None);
-        let told = within(Duration::from_secs(20), || {
-            let said = manager.said();
-            ["is no token", "a text is wanted", "not known here"]
+        let logged = within(Duration::from_secs(20), || {
+            let printed = manager.output();
+            ["is not a valid token", "expected a string", "unknown token"]
                 .iter()
-                .any(|words| said.contains(words))
-                .then_some(said)
+                .any(|message| printed.contains(message))
+                .then_some(printed)
         });
-        let told = told.unwrap_or_else(|| panic!("{}", manager.said()));
-        world.nothing_is_said_in(&told, "the manager");
-        if told.contains("not known here") {
+        let logged = logged.unwrap_or_else(|| panic!("{}", manager.output()));
+        world.check_no_secrets(&logged, "the manager");
+        if logged.contains("unknown token") {
             manager.stop("-TERM");
         }
-        world.nothing_is_said_in(&manager.said(), "the manager");
+        world.check_no_secrets(&manager.output(), "the manager");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_what_was_done() {
+async fn spans_are_exported_to_a_collector() {
     let mut world = World::start("traces").await;
     let kubeconfig = world.with_key();
     let mut manager = world.manager(&kubeconfig, &format!("token: {CLOUD_SECRET}"), &["--secure-port=0"], None);
     world.work("worker-1", &manager).await;
-    assert!(manager.stop("-TERM").success(), "{}", manager.said());
+    assert!(manager.stop("-TERM").success(), "{}", manager.output());
     let attribute = |span: &Value, key: &str| {
         let pairs = span["attributes"].as_array().unwrap();
         let pair = pairs.iter().find(|pair| pair["key"] == key)?;
@@ -295,7 +298,7 @@ async fn a_collector_gets_what_was_done() {
     };
     let syncs = world.collector.spans("sync");
     let of_service = syncs.iter().find(|span| attribute(span, "key").as_deref() == Some("default/worker-1"));
-    let of_service = of_service.unwrap_or_else(|| panic!("{syncs:#?}; the manager said: {}", manager.said()));
+    let of_service = of_service.unwrap_or_else(|| panic!("{syncs:#?}; log: {}", manager.output()));
     assert_eq!(attribute(of_service, "controller").as_deref(), Some("service-lb-controller"));
     assert_eq!(attribute(of_service, "outcome").as_deref(), Some("success"));
     let within_it = |name: &str| {

@@ -1,7 +1,7 @@
-//! The program from outside, in one test program: linking is most of the cost of a test program.
+//! Black-box tests of the program, in one test binary, because linking is most of the cost of a test binary.
 //!
-//! Each test starts processes of its own on random ports, so that all of them can share a process. What needs a process of its own, or
-//! a cloud that few machines have, is in other programs beside this one: `image` and `openstack`.
+//! Each test starts its own processes on random ports, so that all tests can share a process. Tests that need their own process or
+//! a real cloud are in the test binaries `image` and `openstack`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

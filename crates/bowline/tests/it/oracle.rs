@@ -1,7 +1,7 @@
-//! The binary against recordings of a real kube-apiserver, where those are present.
+//! Comparison of the binary with recordings of a real kube-apiserver, if they are available.
 //!
-//! The recordings and the program that replays them are not part of this repository. They are looked for in
-//! `../shared/apiserver` beside the workspace, or where `BOWLINE_ORACLE` says.
+//! The recordings and the program that replays them are not part of this repository. Their location is
+//! `../shared/apiserver` next to the workspace, or `BOWLINE_ORACLE`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +11,14 @@ use std::process::Command;
 use crate::support::{Server, skip, workspace};
 use base64::Engine as _;
 
-/// The page that has to name every case that differs.
+/// Page that must list every case that differs.
 const DIFFERENCES: &str = "docs/explanation/apiserver-differences.md";
 
-/// The part of the cases that has to be equal, in per cent.
-const ENOUGH: usize = 90;
+/// Minimum share of equal cases, in per cent.
+const MIN_EQUAL: usize = 90;
 
 #[test]
-fn it_answers_like_a_real_server() {
+fn responses_equal_those_of_a_real_server() {
     let Some(oracle) = oracle() else {
         return skip("no recordings of a real API server");
     };
@@ -32,10 +32,10 @@ fn it_answers_like_a_real_server() {
     let equal = first.cases - first.differing.len();
     let score = format!("{equal} of {} cases are equal", first.cases);
     assert!(unknown.is_empty(), "{score}; these differ and are not in {DIFFERENCES}: {unknown:#?}");
-    assert!(equal * 100 >= first.cases * ENOUGH, "only {score}");
+    assert!(equal * 100 >= first.cases * MIN_EQUAL, "only {score}");
 }
 
-/// The oracle, if it is here and its interpreter too.
+/// Path of the oracle, if it and its interpreter are available.
 fn oracle() -> Option<PathBuf> {
     let beside = || Some(workspace().parent()?.join("shared/apiserver/oracle"));
     let path = std::env::var_os("BOWLINE_ORACLE").map(PathBuf::from).or_else(beside)?;
@@ -43,7 +43,7 @@ fn oracle() -> Option<PathBuf> {
     (path.is_file() && python.is_ok()).then_some(path)
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 struct Compared {
     cases: usize,
     /// `section/name` of each case that differs.
@@ -64,8 +64,7 @@ fn compare(oracle: &PathBuf, server: &Server, only: Option<&str>) -> Compared {
     Compared { cases, differing }
 }
 
-/// Those that differ again when nothing else is going on. Some cases watch for a second or wait for a time-out, and a
-/// busy machine is not a difference.
+/// Compares cases again, one at a time. Some watch for a second or wait for a timeout, and may differ on a busy machine.
 fn differ_alone(oracle: &PathBuf, server: &Server, cases: &BTreeSet<String>) -> BTreeSet<String> {
     if cases.is_empty() {
         return BTreeSet::new();
@@ -74,7 +73,7 @@ fn differ_alone(oracle: &PathBuf, server: &Server, cases: &BTreeSet<String>) -> 
     compare(oracle, server, Some(&format!("^({})$", names.join("|")))).differing
 }
 
-/// A shell command that makes the server forget its history. In the language of the oracle, which is thus there.
+/// Shell command that compacts the server's history. It is written in Python, which the oracle needs, too.
 fn compact_command(server: &Server) -> String {
     let kubeconfig = fs::read_to_string(server.kubeconfig()).unwrap();
     let pem = |field: &str| {

@@ -1,18 +1,19 @@
-//! The program of the release profile without the playground: what optimisation, unwinding and a smaller set of features could break. `BOWLINE_RELEASE` names the program; without it these tests are skipped.
+//! The program of the release profile without the playground: tests of what optimisation, unwinding and a smaller set of features
+//! could break. `BOWLINE_RELEASE` is the path of the program; without it these tests are skipped.
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support::{Program, Server, finish, skip, within};
 
-/// Names the program to test.
+/// Environment variable with the program to test.
 const RELEASE: &str = "BOWLINE_RELEASE";
 
-/// Configuration of a cloud that does not answer: the manager runs, and goes on trying to reach it.
+/// Configuration of an unreachable cloud: the manager runs and retries.
 const CLOUD_CONF: &str =
     "[Global]\nauth-url=http://127.0.0.1:1/v3\nusername=u\npassword=p\ntenant-name=t\ndomain-name=Default\n";
 
-/// The program, if there is one to test.
+/// Returns the program, if there is one to test.
 fn release() -> Option<String> {
     let program = std::env::var(RELEASE).ok();
     if program.is_none() {
@@ -34,7 +35,7 @@ fn run(program: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(&stdout), text(&stderr))
 }
 
-/// A manager that runs and has nothing to do.
+/// Starts an idle manager.
 fn manager(program: &str, server: &Server, variables: &[(&str, &str)]) -> Program {
     let config = format!("--cloud-config={}", server.scratch.file("cloud.conf", CLOUD_CONF).display());
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
@@ -45,7 +46,7 @@ fn manager(program: &str, server: &Server, variables: &[(&str, &str)]) -> Progra
 }
 
 #[test]
-fn the_version_says_that_it_is_a_release_build() {
+fn the_raw_version_names_the_release_build() {
     let Some(program) = release() else { return };
     let version = format!("bowline {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(run(&program, &["--version"]), (Some(0), version, String::new()));
@@ -54,7 +55,7 @@ fn the_version_says_that_it_is_a_release_build() {
 }
 
 #[test]
-fn bad_input_has_the_exit_codes_of_the_other_builds() {
+fn invalid_flags_have_the_exit_codes_of_other_builds() {
     let Some(program) = release() else { return };
     let cases: [(&[&str], i32, &str); 5] = [
         (&["sail"], 2, "unrecognized subcommand 'sail'"),
@@ -64,22 +65,22 @@ fn bad_input_has_the_exit_codes_of_the_other_builds() {
         (
             &["playground", "--nodes=2"],
             2,
-            "the command playground is not in this build: it needs the feature `playground`",
+            "the command playground is not part of this build: it needs the feature `playground`",
         ),
     ];
-    for (arguments, expected, says) in cases {
+    for (arguments, expected, message) in cases {
         let (code, stdout, stderr) = run(&program, arguments);
         assert_eq!((code, stdout.as_str()), (Some(expected), ""), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(says), "{arguments:?} should say {says:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: missing {message:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_pipe_does_not_panic() {
     let Some(program) = release() else { return };
     for arguments in [&["--help"] as &[_], &["--version"], &["manifests", "--cloud-provider=openstack"]] {
         let (reader, writer) = std::io::pipe().unwrap();
-        // SIGPIPE is ignored by Rust programs, so that a write fails.
+        // Rust programs ignore SIGPIPE, so the write fails.
         drop(reader);
         let child = command(&program, arguments).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         let output = finish(child, Duration::from_secs(20));
@@ -95,10 +96,10 @@ fn either_signal_stops_the_manager_cleanly() {
     for signal in ["-TERM", "-INT"] {
         let server = Server::start("release-signals", &[]);
         let mut manager = manager(&program, &server, &[]);
-        manager.says("starting");
+        manager.wait_for("starting");
         let status = manager.stop(signal);
-        assert_eq!(status.code(), Some(0), "{signal}: {}", manager.said());
-        assert!(manager.said().contains("stopped"), "{signal}: {}", manager.said());
+        assert_eq!(status.code(), Some(0), "{signal}: {}", manager.output());
+        assert!(manager.output().contains("stopped"), "{signal}: {}", manager.output());
     }
 }
 
@@ -108,8 +109,8 @@ fn a_task_that_panics_ends_the_manager_with_its_name_and_message() {
     let server = Server::start("release-panic", &[]);
     let mut manager = manager(&program, &server, &[("BOWLINE_TEST_PANIC", "rope")]);
     let status = within(Duration::from_secs(30), || manager.ended()).expect("a panic ends the process");
-    let said = manager.said();
-    assert_eq!(status.code(), Some(255), "{said}");
-    assert!(said.contains("Error: the task panic panicked: rope"), "{said}");
-    assert!(said.contains("panicked at crates/daemon/src/lib.rs"), "{said}");
+    let printed = manager.output();
+    assert_eq!(status.code(), Some(255), "{printed}");
+    assert!(printed.contains("Error: the task panic panicked: rope"), "{printed}");
+    assert!(printed.contains("panicked at crates/daemon/src/lib.rs"), "{printed}");
 }

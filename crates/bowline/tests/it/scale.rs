@@ -25,7 +25,7 @@ const LONGEST_LINE: usize = 400;
 const LOG_EACH: usize = 2_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_sent_and_logged_grows_with_what_has_changed_and_a_restart_changes_nothing() -> Result<(), Failure> {
+async fn traffic_and_logs_grow_with_changes_only_and_a_restart_writes_nothing() -> Result<(), Failure> {
     let world = World::with_nodes(NODES).await?;
     let mut manager = Manager::start(&world)?;
     world.create_services(SERVICES).await?;

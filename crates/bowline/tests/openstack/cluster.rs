@@ -1,4 +1,4 @@
-//! A cluster on a project of the real cloud: its API server, the manager, its servers and their Nodes.
+//! A cluster in a project of the real cloud: API server, manager, Nova servers and their Nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::cloud::{Cloud, list, text, until};
 use super::project::Project;
 use super::support::{Program, Server};
 
-/// As a kubelet with `--cloud-provider=external` puts it.
+/// Taint set by a kubelet with `--cloud-provider=external`.
 const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// The longest that the manager may take over anything. Octavia's workers need seconds for each change.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Timeout of every wait. Octavia's workers need seconds for each change.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub(crate) struct Cluster {
     pub(crate) project: Project,
     pub(crate) client: kube::Client,
     manager: Program,
     _server: Server,
-    /// What the project had before.
+    /// Resources of the project before the test.
     before: BTreeMap<String, Vec<String>>,
 }
 
-/// A server of the cloud.
+/// A Nova server.
 pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) id: String,
@@ -55,7 +55,7 @@ impl Cluster {
                 "--allocate-node-cidrs=false",
                 "--route-reconciliation-period=2s",
                 "--node-monitor-period=1s",
-                // The last node goes, too.
+                // The route of the last Node is deleted, too.
                 "--route-deletion-max-share=1",
             ],
         );
@@ -65,13 +65,13 @@ impl Cluster {
         Cluster { project, client, manager, _server: server, before }
     }
 
-    /// Nothing is left in the cloud that was not there before, and the manager is well.
+    /// Checks that nothing is left in the cloud and that the manager stops cleanly.
     pub(crate) async fn end(mut self) {
         let left = everything(&self.project.cloud).await;
-        assert_eq!(left, self.before, "{}", self.manager.said());
-        assert_eq!(self.manager.stop("-TERM").code(), Some(0), "{}", self.manager.said());
+        assert_eq!(left, self.before, "{}", self.manager.output());
+        assert_eq!(self.manager.stop("-TERM").code(), Some(0), "{}", self.manager.output());
         for port in self.project.cloud.list(Network, "/ports").await.iter().filter(|port| is_of_octavia(port)) {
-            println!("Octavia has left the port {}", text(&port["id"]));
+            println!("port left by Octavia: {}", text(&port["id"]));
             self.project.cloud.delete(Network, &format!("/ports/{}", text(&port["id"]))).await;
         }
         self.project.remove().await;
@@ -85,15 +85,15 @@ impl Cluster {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Asks until the answer is there; what the manager said tells why it is not.
-    pub(crate) async fn eventually<F: Future<Output = Option<T>>, T>(&self, what: &str, ask: impl Fn() -> F) -> T {
-        let end = tokio::time::Instant::now() + PATIENCE;
+    /// Polls until there is a result; on timeout, panics with log and Events.
+    pub(crate) async fn eventually<F: Future<Output = Option<T>>, T>(&self, what: &str, poll: impl Fn() -> F) -> T {
+        let end = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            if let Some(answer) = ask().await {
-                return answer;
+            if let Some(result) = poll().await {
+                return result;
             }
             if tokio::time::Instant::now() > end {
-                panic!("waited in vain for {what}\n{}\n{:#?}", self.manager.said(), self.events().await);
+                panic!("timed out waiting for {what}\n{}\n{:#?}", self.manager.output(), self.events().await);
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
@@ -102,23 +102,23 @@ impl Cluster {
     /// Reason and message of all events.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client.clone());
-        let told =
+        let line =
             |event: Event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
-        events.list(&ListParams::default()).await.unwrap().items.into_iter().map(told).collect()
+        events.list(&ListParams::default()).await.unwrap().items.into_iter().map(line).collect()
     }
 }
 
 // ---- servers and nodes
 
 impl Cluster {
-    /// A server, and the Node that its kubelet would make.
-    pub(crate) async fn machine(&self, name: &str, zone: &str, pod_range: &str) -> Machine {
+    /// Creates a server, and a Node as its kubelet would register it.
+    pub(crate) async fn machine(&self, name: &str, zone: &str, pod_cidr: &str) -> Machine {
         let machine = self.server(name, zone).await;
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
             "spec": {
                 "taints": [{ "key": UNINITIALISED, "value": "true", "effect": "NoSchedule" }],
-                "podCIDR": pod_range, "podCIDRs": [pod_range],
+                "podCIDR": pod_cidr, "podCIDRs": [pod_cidr],
             },
         });
         self.nodes().create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
@@ -145,7 +145,7 @@ impl Cluster {
         Machine { name: name.to_owned(), id, address }
     }
 
-    /// What the kubelet of this node says of itself.
+    /// Sets the Ready condition, as the kubelet would.
     pub(crate) async fn report(&self, name: &str, ready: &str) {
         let condition = json!({"type": "Ready", "status": ready, "reason": "Test", "message": "",
             "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -154,13 +154,13 @@ impl Cluster {
     }
 }
 
-/// The keys of a node's taints.
+/// Keys of the Node's taints.
 pub(crate) fn taints(node: &Node) -> Vec<String> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     taints.into_iter().map(|taint| taint.key).collect()
 }
 
-/// With everything that touches the cloud switched on, and the floating IPs' subnet named, which the user cannot see.
+/// Returns a `cloud.conf` with all cloud features enabled, and with the subnet of floating IPs, which the user cannot list.
 fn cloud_conf(project: &Project) -> String {
     let [subnet, _] = &project.subnets;
     let (outside, outside_subnet) = (project.cloud.id("external_network"), project.cloud.id("external_subnet"));
@@ -173,7 +173,7 @@ fn cloud_conf(project: &Project) -> String {
     )
 }
 
-/// The IDs of all that a project has, and the marks on what others made.
+/// Returns the IDs of all resources of a project, and the routes of its routers.
 async fn everything(cloud: &Cloud) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for path in ["/loadbalancers", "/listeners", "/pools", "/healthmonitors"] {
@@ -182,8 +182,8 @@ async fn everything(cloud: &Cloud) -> BTreeMap<String, Vec<String>> {
     for path in ["/floatingips", "/security-groups", "/security-group-rules"] {
         all.insert(path.to_owned(), ids(&cloud.list(Network, path).await));
     }
-    // Octavia makes and removes its own ports, and leaves the one of a creation that it answers with 500. A load balancer of ours
-    // that is left is counted above.
+    // Octavia creates and deletes its own ports, and leaves the port of a failed creation. Leftover load balancers of ours are
+    // counted above.
     let mut ports = cloud.list(Network, "/ports").await;
     ports.retain(|port| !is_of_octavia(port));
     all.insert("/ports".to_owned(), ids(&ports));
@@ -197,8 +197,8 @@ fn is_of_octavia(port: &Value) -> bool {
     port["device_owner"] == "Octavia"
 }
 
-fn ids(things: &[Value]) -> Vec<String> {
-    let mut ids: Vec<String> = things.iter().map(|thing| text(&thing["id"])).collect();
+fn ids(records: &[Value]) -> Vec<String> {
+    let mut ids: Vec<String> = records.iter().map(|record| text(&record["id"])).collect();
     ids.sort();
     ids
 }

@@ -1,4 +1,4 @@
-//! Nodes and routes: from a server's start to its end.
+//! Nodes and routes over the life of a server.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::DeleteParams;
@@ -12,7 +12,7 @@ use super::skipped;
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_live_and_die_with_their_servers() {
+async fn nodes_follow_the_state_of_their_servers() {
     if skipped().is_some() {
         return;
     }
@@ -21,11 +21,11 @@ async fn nodes_live_and_die_with_their_servers() {
     let two = cluster.machine("node-2", "az-2", "10.244.2.0/24").await;
     is_described(&cluster, &one, "az-1").await;
     is_described(&cluster, &two, "az-2").await;
-    led(&cluster, &[("10.244.1.0/24", &one), ("10.244.2.0/24", &two)]).await;
-    pairs(&cluster, &one, &["10.244.1.0/24"]).await;
-    pairs(&cluster, &two, &["10.244.2.0/24"]).await;
+    has_routes(&cluster, &[("10.244.1.0/24", &one), ("10.244.2.0/24", &two)]).await;
+    has_address_pairs(&cluster, &one, &["10.244.1.0/24"]).await;
+    has_address_pairs(&cluster, &two, &["10.244.2.0/24"]).await;
 
-    // Stopped: a taint, which goes again.
+    // Stopped: the Node is tainted until the server runs again.
     action(&cluster, &two, "os-stop").await;
     cluster.report("node-2", "False").await;
     tainted(&cluster, "node-2", true).await;
@@ -33,29 +33,29 @@ async fn nodes_live_and_die_with_their_servers() {
     cluster.report("node-2", "True").await;
     tainted(&cluster, "node-2", false).await;
 
-    // Deleted: the Node goes, and its route.
+    // Deleted: the Node and its route are deleted.
     cluster.project.cloud.delete(Compute, &format!("/servers/{}", two.id)).await;
     cluster.report("node-2", "False").await;
     cluster
-        .eventually("node-2 to go", || async {
+        .eventually("deletion of node-2", || async {
             cluster.nodes().get_opt("node-2").await.unwrap().is_none().then_some(())
         })
         .await;
-    led(&cluster, &[("10.244.1.0/24", &one)]).await;
+    has_routes(&cluster, &[("10.244.1.0/24", &one)]).await;
 
-    // Only the Node goes: its route and the mark on its port go as well.
+    // Only the Node is deleted: its route and the address pair of its port are removed, too.
     cluster.nodes().delete("node-1", &DeleteParams::default()).await.unwrap();
-    led(&cluster, &[]).await;
+    has_routes(&cluster, &[]).await;
     cluster.project.cloud.delete(Compute, &format!("/servers/{}", one.id)).await;
     cluster
-        .eventually("the last server to go", || async {
+        .eventually("deletion of the last server", || async {
             cluster.project.cloud.list(Compute, "/servers").await.is_empty().then_some(())
         })
         .await;
     cluster.end().await;
 }
 
-/// The Node says what the server is.
+/// Checks provider ID, addresses and labels of the Node.
 async fn is_described(cluster: &Cluster, machine: &Machine, zone: &str) {
     let node = cluster.nodes().get(&machine.name).await.unwrap();
     let spec = node.spec.clone().unwrap();
@@ -76,10 +76,11 @@ fn addresses(node: &Node) -> Vec<(String, String)> {
     addresses.into_iter().map(|address| (address.type_, address.address)).collect()
 }
 
-/// The router leads these ranges to these machines, and no others.
-async fn led(cluster: &Cluster, wanted: &[(&str, &Machine)]) {
+/// Waits until the router has exactly these routes.
+async fn has_routes(cluster: &Cluster, wanted: &[(&str, &Machine)]) {
     let router = format!("/routers/{}", cluster.project.router);
-    let mut wanted: Vec<_> = wanted.iter().map(|(range, to)| ((*range).to_owned(), to.address.clone())).collect();
+    let mut wanted: Vec<_> =
+        wanted.iter().map(|(cidr, machine)| ((*cidr).to_owned(), machine.address.clone())).collect();
     wanted.sort();
     cluster
         .eventually(&format!("the routes {wanted:?}"), || async {
@@ -94,15 +95,15 @@ async fn led(cluster: &Cluster, wanted: &[(&str, &Machine)]) {
         .await;
 }
 
-/// The port of this machine may send from these ranges.
-async fn pairs(cluster: &Cluster, machine: &Machine, ranges: &[&str]) {
+/// Waits until the machine's port has these allowed address pairs.
+async fn has_address_pairs(cluster: &Cluster, machine: &Machine, cidrs: &[&str]) {
     cluster
-        .eventually(&format!("the pairs {ranges:?} of {}", machine.name), || async {
+        .eventually(&format!("the address pairs {cidrs:?} of {}", machine.name), || async {
             let ports = cluster.project.cloud.list(Network, &format!("/ports?device_id={}", machine.id)).await;
             let pair = |pair: &Value| text(&pair["ip_address"]);
             let found: Vec<String> =
                 ports.iter().flat_map(|port| list(&port["allowed_address_pairs"])).map(pair).collect();
-            (found == ranges).then_some(())
+            (found == cidrs).then_some(())
         })
         .await;
 }
@@ -114,7 +115,7 @@ async fn action(cluster: &Cluster, machine: &Machine, action: &str) {
 
 async fn tainted(cluster: &Cluster, name: &str, wanted: bool) {
     cluster
-        .eventually(&format!("{name} to be marked as stopped: {wanted}"), || async {
+        .eventually(&format!("shutdown taint of {name}: {wanted}"), || async {
             let node = cluster.nodes().get(name).await.unwrap();
             (taints(&node).contains(&SHUTDOWN.to_owned()) == wanted).then_some(())
         })

@@ -1,4 +1,4 @@
-//! Services: from the wish to the balancer, through changes, to nothing.
+//! Services: creation, changes and deletion of their load balancer.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -12,7 +12,7 @@ use super::skipped;
 const NAME: &str = "kube_service_real_default_web";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
+async fn a_service_gets_a_load_balancer_changes_it_and_leaves_nothing() {
     if skipped().is_some() {
         return;
     }
@@ -22,20 +22,20 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
     cluster.services().create(&PostParams::default(), &web()).await.unwrap();
     let address = published(&cluster).await;
 
-    // All that makes it, as the Go manager would have made it.
+    // All resources are as the Go manager creates them.
     let balancer = active(&cluster).await;
     assert_eq!(balancer["description"], "Kubernetes external service default/web from cluster real");
     assert_eq!(balancer["tags"], json!([NAME]));
     let floating = floating_ip(&cluster, &balancer).await.unwrap();
     assert_eq!(floating["floating_ip_address"], address.as_str());
     assert_eq!(floating["description"], "Floating IP for Kubernetes external service default/web from cluster real");
-    let seen = looks(&cluster, &balancer).await;
+    let seen = observe(&cluster, &balancer).await;
     assert_eq!(seen, [listener(0, 80, 30080, &[&one.address, &two.address], "0.0.0.0/0")]);
     assert_eq!(protected(&cluster).await, (vec![30080], 2));
     assert_eq!(annotation(&cluster, "load-balancer-id").await, text(&balancer["id"]));
     assert_eq!(annotation(&cluster, "load-balancer-address").await, address);
 
-    // Another port, another protocol, fewer clients; the address stays.
+    // Another port, another protocol, source ranges; the address stays.
     let ports = json!([port("web", 81, "TCP", 30080), port("dns", 53, "UDP", 30053)]);
     change(&cluster, json!({"spec": {"ports": ports, "loadBalancerSourceRanges": ["192.0.2.0/24"]}})).await;
     let both = [one.address.as_str(), two.address.as_str()];
@@ -50,10 +50,12 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
     let wanted = vec![listener(1, 53, 30053, &all, "192.0.2.0/24"), listener(0, 81, 30080, &all, "192.0.2.0/24")];
     becomes(&cluster, &wanted).await;
     cluster
-        .eventually("the third port to be guarded", || async { (protected(&cluster).await.1 == 3).then_some(()) })
+        .eventually("the security group on the third port", || async {
+            (protected(&cluster).await.1 == 3).then_some(())
+        })
         .await;
 
-    // Inside only, and outside again.
+    // Internal, and external again.
     let internal = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     change(&cluster, json!({"metadata": {"annotations": {internal: "true"}}})).await;
     cluster
@@ -64,7 +66,7 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
 
     cluster.services().delete("web", &DeleteParams::default()).await.unwrap();
     cluster
-        .eventually("the Service to go", || async {
+        .eventually("deletion of the Service", || async {
             cluster.services().get_opt("web").await.unwrap().is_none().then_some(())
         })
         .await;
@@ -73,7 +75,7 @@ async fn a_service_gets_its_balancer_changes_it_and_leaves_nothing() {
         cluster.project.cloud.delete(Compute, &format!("/servers/{}", machine.id)).await;
     }
     cluster
-        .eventually("servers and routes to go", || async {
+        .eventually("deletion of servers and routes", || async {
             let router = cluster.project.cloud.get(Network, &format!("/routers/{}", cluster.project.router)).await;
             let servers = cluster.project.cloud.list(Compute, "/servers").await;
             (servers.is_empty() && list(&router["router"]["routes"]).is_empty()).then_some(())
@@ -95,11 +97,11 @@ fn web() -> Service {
 }
 
 async fn change(cluster: &Cluster, patch: Value) {
-    // Not a strategic one: the ports are replaced as a whole.
+    // A merge patch, which replaces all ports.
     cluster.services().patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// The address in the status, once there is one.
+/// Waits for the address in the status.
 async fn published(cluster: &Cluster) -> String {
     cluster
         .eventually("an address", || async {
@@ -115,10 +117,10 @@ async fn annotation(cluster: &Cluster, name: &str) -> String {
     annotations.get(&format!("loadbalancer.openstack.org/{name}")).cloned().unwrap_or_default()
 }
 
-/// The one balancer, once it and all below it are ACTIVE.
+/// Waits until the load balancer is ACTIVE.
 async fn active(cluster: &Cluster) -> Value {
     cluster
-        .eventually("the balancer to be ACTIVE", || async {
+        .eventually("the load balancer to be ACTIVE", || async {
             let balancers = cluster.project.cloud.list(LoadBalancer, &format!("/loadbalancers?name={NAME}")).await;
             assert!(balancers.len() < 2, "{balancers:?}");
             let balancer = balancers.into_iter().next()?;
@@ -132,7 +134,7 @@ async fn floating_ip(cluster: &Cluster, balancer: &Value) -> Option<Value> {
     cluster.project.cloud.list(Network, &path).await.into_iter().next()
 }
 
-/// A listener with its pool, members and monitor, in a line.
+/// Formats a listener with its pool, members and monitor.
 fn listener(index: u32, port: u16, node_port: u16, members: &[&str], allowed: &str) -> String {
     let mut members: Vec<String> = members.iter().map(|address| format!("{address}:{node_port}")).collect();
     members.sort();
@@ -141,8 +143,8 @@ fn listener(index: u32, port: u16, node_port: u16, members: &[&str], allowed: &s
     )
 }
 
-/// What the balancer really has, by port, each in a line.
-async fn looks(cluster: &Cluster, balancer: &Value) -> Vec<String> {
+/// Reads the listeners of the load balancer, each formatted by [`listener`], sorted by port.
+async fn observe(cluster: &Cluster, balancer: &Value) -> Vec<String> {
     let cloud = &cluster.project.cloud;
     let id = text(&balancer["id"]);
     let mut seen = Vec::new();
@@ -171,17 +173,17 @@ async fn looks(cluster: &Cluster, balancer: &Value) -> Vec<String> {
     seen
 }
 
-/// Waits until it looks like this.
+/// Waits until the load balancer has these listeners.
 async fn becomes(cluster: &Cluster, wanted: &[String]) {
     cluster
         .eventually(&format!("{wanted:#?}"), || async {
             let balancer = active(cluster).await;
-            (looks(cluster, &balancer).await == wanted).then_some(())
+            (observe(cluster, &balancer).await == wanted).then_some(())
         })
         .await;
 }
 
-/// The ports that the Service's group opens, and on how many ports of machines it is.
+/// Returns the node ports that the security group opens, and the number of Neutron ports with the group.
 async fn protected(cluster: &Cluster) -> (Vec<u64>, usize) {
     let cloud = &cluster.project.cloud;
     let groups = cloud.list(Network, "/security-groups").await;
@@ -191,6 +193,6 @@ async fn protected(cluster: &Cluster) -> (Vec<u64>, usize) {
     let rules = list(&group["security_group_rules"]);
     let mut open: Vec<u64> = rules.iter().filter_map(|rule| rule["port_range_min"].as_u64()).collect();
     open.sort_unstable();
-    let worn = cloud.list(Network, &format!("/ports?security_groups={}", text(&group["id"]))).await;
-    (open, worn.len())
+    let ports = cloud.list(Network, &format!("/ports?security_groups={}", text(&group["id"]))).await;
+    (open, ports.len())
 }

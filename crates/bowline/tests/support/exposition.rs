@@ -1,8 +1,8 @@
-//! A strict reader of metrics as text: the classic format of Prometheus, and what Go managers keep to beyond it.
+//! Strict parser of the Prometheus text format, with the additional conventions of Go managers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One metric with all its lines.
+/// A metric family with all its samples.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     pub(crate) kind: String,
@@ -11,48 +11,48 @@ pub(crate) struct Family {
 
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// With `_bucket`, `_sum` or `_count`.
+    /// Name including `_bucket`, `_sum` or `_count`.
     pub(crate) name: String,
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) value: f64,
 }
 
-/// The metrics by name, or the first line that breaks a rule, and which.
+/// Parses metrics by name, or returns the first violation with its line.
 pub(crate) fn read(text: &str) -> Result<BTreeMap<String, Family>, String> {
     let mut families = BTreeMap::<String, Family>::new();
     let mut series = BTreeSet::new();
     let mut helped = None;
     let mut current = String::new();
     if !text.ends_with('\n') {
-        return Err("the last line does not end".to_owned());
+        return Err("the last line has no newline".to_owned());
     }
     for line in text.lines() {
         let wrong = |what: &str| format!("{what}: {line:?}");
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            let (name, help) = rest.split_once(' ').ok_or_else(|| wrong("no help"))?;
-            unescaped(help, false).ok_or_else(|| wrong("a bad escape"))?;
+            let (name, help) = rest.split_once(' ').ok_or_else(|| wrong("missing help"))?;
+            unescaped(help, false).ok_or_else(|| wrong("invalid escape"))?;
             if helped.replace(name).is_some() {
-                return Err(wrong("help without a metric before"));
+                return Err(wrong("help without a metric"));
             }
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').ok_or_else(|| wrong("no type"))?;
+            let (name, kind) = rest.split_once(' ').ok_or_else(|| wrong("missing type"))?;
             if helped.take() != Some(name) || !is_name(name) || !["counter", "gauge", "histogram"].contains(&kind) {
-                return Err(wrong("a type without help, of no known kind, or of a bad name"));
+                return Err(wrong("type without help, unknown type, or invalid name"));
             }
             let family = Family { kind: kind.to_owned(), samples: Vec::new() };
             if families.insert(name.to_owned(), family).is_some() {
-                return Err(wrong("declared twice"));
+                return Err(wrong("duplicate metric"));
             }
             name.clone_into(&mut current);
         } else {
             let sample = sample(line).ok_or_else(|| wrong("not a sample"))?;
-            let family = families.get_mut(&current).ok_or_else(|| wrong("a sample of nothing"))?;
+            let family = families.get_mut(&current).ok_or_else(|| wrong("sample without a metric"))?;
             let suffixes: &[&str] = if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             if !suffixes.iter().any(|suffix| sample.name == format!("{current}{suffix}")) {
-                return Err(wrong("a sample among those of another metric"));
+                return Err(wrong("sample of another metric"));
             }
             if !series.insert((sample.name.clone(), sample.labels.clone())) {
-                return Err(wrong("told twice"));
+                return Err(wrong("duplicate sample"));
             }
             family.samples.push(sample);
         }
@@ -72,7 +72,7 @@ fn check(name: &str, family: &Family) -> Result<(), String> {
     }
 }
 
-/// Bounds grow and are written as Go writes them, counts do not shrink, and the last bound takes all.
+/// Checks that bounds increase and have Go's number format, counts do not decrease, and the last bucket contains all.
 fn check_histograms(name: &str, family: &Family) -> Result<(), String> {
     let mut histograms = BTreeMap::<Vec<(String, String)>, Vec<&Sample>>::new();
     for sample in &family.samples {
@@ -81,23 +81,23 @@ fn check_histograms(name: &str, family: &Family) -> Result<(), String> {
     }
     for (labels, samples) in histograms {
         let wrong = |what: &str| Err(format!("{name}{labels:?}: {what}"));
-        let [buckets @ .., sum, count] = samples.as_slice() else { return wrong("too short") };
+        let [buckets @ .., sum, count] = samples.as_slice() else { return wrong("missing buckets") };
         if sum.name != format!("{name}_sum") || count.name != format!("{name}_count") {
-            return wrong("no sum, or no count");
+            return wrong("missing sum or count");
         }
         let mut last = (f64::NEG_INFINITY, 0.0);
         for bucket in buckets {
             let Some((_, bound)) = bucket.labels.iter().find(|(label, _)| label == "le") else {
-                return wrong("a bucket without bound");
+                return wrong("bucket without bound");
             };
-            let Some(value) = go_number(bound) else { return wrong(&format!("Go does not write le={bound:?}")) };
+            let Some(value) = go_number(bound) else { return wrong(&format!("le={bound:?} is not in Go's format")) };
             if value <= last.0 || bucket.value < last.1 {
-                return wrong("bounds or counts shrink");
+                return wrong("bounds or counts decrease");
             }
             last = (value, bucket.value);
         }
         if last != (f64::INFINITY, count.value) {
-            return wrong("the last bucket is not all");
+            return wrong("the last bucket does not contain all");
         }
     }
     Ok(())
@@ -113,7 +113,7 @@ fn sample(line: &str) -> Option<Sample> {
     is_name(name).then(|| Sample { name: name.to_owned(), labels, value })
 }
 
-/// `a="b",c="d"`.
+/// Parses `a="b",c="d"`.
 fn labels_of(mut text: &str) -> Option<Vec<(String, String)>> {
     let mut labels = Vec::<(String, String)>::new();
     loop {
@@ -163,8 +163,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(is_start) && text.chars().all(|c| is_start(c) || c.is_ascii_digit())
 }
 
-/// The number, if Go writes it like this: with an exponent of two digits below a ten-thousandth and from a million on,
-/// and only there.
+/// Parses a number in Go's format: with an exponent of at least two digits below 1e-4 and from 1e6 on, and only there.
 fn go_number(text: &str) -> Option<f64> {
     match text {
         "+Inf" => return Some(f64::INFINITY),
@@ -172,11 +171,11 @@ fn go_number(text: &str) -> Option<f64> {
         _ => {}
     }
     let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
-    let is_far = value != 0.0 && !(1e-4..1e6).contains(&value.abs());
+    let needs_exponent = value != 0.0 && !(1e-4..1e6).contains(&value.abs());
     let exponent = text.split_once('e').map(|(_, exponent)| exponent);
-    let is_right = match exponent {
-        Some(exponent) => is_far && exponent.starts_with(['+', '-']) && exponent.len() >= 3,
-        None => !is_far,
+    let is_valid = match exponent {
+        Some(exponent) => needs_exponent && exponent.starts_with(['+', '-']) && exponent.len() >= 3,
+        None => !needs_exponent,
     };
-    is_right.then_some(value)
+    is_valid.then_some(value)
 }

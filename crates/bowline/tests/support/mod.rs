@@ -1,5 +1,5 @@
-//! What the black-box tests share: the running binary, a folder of one's own, and skipping out loud.
-#![allow(dead_code, reason = "every test binary compiles this for itself and uses a part of it")]
+//! Shared code of the black-box tests: running the binary, temporary directories, skipping.
+#![allow(dead_code, reason = "every test binary compiles this module and uses a part of it")]
 
 pub(crate) mod exposition;
 
@@ -10,22 +10,22 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The program under test.
+/// Program under test.
 pub(crate) const BOWLINE: &str = env!("CARGO_BIN_EXE_bowline");
 
-/// The root of the workspace.
+/// Root of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Says that a test did nothing, past the test runner's capture, in the form that the gate counts.
+/// Reports that a test was skipped, bypassing the test runner's capture, in the format that the CI gate counts.
 pub(crate) fn skip(why: &str) {
-    // Not `eprintln!`, which is what the runner captures.
+    // Not `eprintln!`, which the runner captures.
     let line = format!("\nSKIPPED: {why}\n1 skipped\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// A folder that goes away with the value.
+/// Temporary directory, removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -41,7 +41,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Puts a file there.
+    /// Creates a file in the directory.
     pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         fs::write(self.path(name), text).unwrap();
         self.path(name)
@@ -54,16 +54,16 @@ impl Drop for Scratch {
     }
 }
 
-/// A running `bowline apiserver` (or `playground`), stopped with the value.
+/// A running `bowline apiserver` (or `playground`), killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) scratch: Scratch,
-    /// The line that said it is ready.
+    /// The ready line.
     pub(crate) ready: String,
 }
 
 impl Server {
-    /// Starts the API server on a free port and waits until it says that it is ready.
+    /// Starts the API server on a free port and waits for the ready line.
     pub(crate) fn start(test: &str, flags: &[&str]) -> Server {
         let flags: Vec<_> = ["--listen=127.0.0.1:0"].iter().chain(flags).copied().collect();
         Server::start_command(test, "apiserver", &flags)
@@ -80,11 +80,11 @@ impl Server {
             .spawn()
             .unwrap();
         let mut ready = String::new();
-        // Left open by `by_ref`: the server may print more, and must not find its output closed.
+        // `by_ref` keeps the pipe open: the server may print more.
         let stdout = child.stdout.as_mut().unwrap();
         BufReader::with_capacity(1, stdout.by_ref()).read_line(&mut ready).unwrap();
         let server = Server { child, scratch, ready };
-        assert!(server.ready.starts_with("API server ready at "), "it did not start, but said {:?}", server.ready);
+        assert!(server.ready.starts_with("API server ready at "), "the server did not start: {:?}", server.ready);
         server
     }
 
@@ -92,30 +92,30 @@ impl Server {
         self.scratch.path("kubeconfig")
     }
 
-    /// The certificate of its authority, as a pod finds it.
+    /// CA certificate, as mounted into Pods.
     pub(crate) fn authority(&self) -> Vec<u8> {
         let mut kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
         let authority = kubeconfig.clusters.remove(0).cluster.unwrap().certificate_authority_data.unwrap();
         base64::Engine::decode(&base64::prelude::BASE64_STANDARD, authority).unwrap()
     }
 
-    /// The address in the ready line.
+    /// Address from the ready line.
     pub(crate) fn url(&self) -> &str {
         self.ready.split_whitespace().find(|word| word.starts_with("https://")).unwrap()
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits until the process exits.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         let status = within(Duration::from_secs(20), || self.child.try_wait().unwrap());
-        status.expect("the server stops when it is told to")
+        status.expect("the server should stop on a signal")
     }
 
-    /// What it prints next, up to a line that starts like this, or to its end.
+    /// Reads the output up to a line with this prefix, or to its end.
     pub(crate) fn read_until(&mut self, last: &str) -> String {
         let mut text = String::new();
-        // One byte at a time: what is read ahead here would be lost to the next reader.
+        // One byte at a time: data read ahead would be lost to the next reader.
         let mut lines = BufReader::with_capacity(1, self.child.stdout.as_mut().unwrap());
         loop {
             let mut line = String::new();
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// All it printed after the ready line, once it has ended.
+    /// Reads all output after the ready line, until the process ends.
     pub(crate) fn rest_of_output(&mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -142,20 +142,20 @@ impl Drop for Server {
     }
 }
 
-/// A running program of any kind, ended with the value.
+/// A running program, killed on drop.
 pub(crate) struct Program {
     child: Child,
     pub(crate) scratch: Scratch,
 }
 
 impl Program {
-    /// Starts the binary. What it prints goes to files, so that it can print as much as it likes.
+    /// Starts the binary with its output redirected to files, so that it never blocks on a full pipe.
     pub(crate) fn start(test: &str, arguments: &[&str]) -> Program {
         let mut command = Command::new(BOWLINE);
         Program::start_command(test, command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG"))
     }
 
-    /// The same for any command.
+    /// Starts any command in the same way.
     pub(crate) fn start_command(test: &str, command: &mut Command) -> Program {
         let scratch = Scratch::new(test);
         let file = |name: &str| fs::File::create(scratch.path(name)).unwrap();
@@ -163,24 +163,24 @@ impl Program {
         Program { child, scratch }
     }
 
-    /// The number of its process.
+    /// Process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// All it printed so far, to standard output and standard error.
-    pub(crate) fn said(&self) -> String {
+    /// Output so far, standard output and standard error.
+    pub(crate) fn output(&self) -> String {
         ["stdout", "stderr"].map(|name| fs::read_to_string(self.scratch.path(name)).unwrap()).join("")
     }
 
-    /// Waits for a line that has `mark` in it, and returns what follows the mark.
-    pub(crate) fn says(&mut self, mark: &str) -> String {
-        let find = |said: String| Some(said.lines().find_map(|line| line.split_once(mark))?.1.to_owned());
-        let found = within(Duration::from_secs(20), || find(self.said()));
-        found.unwrap_or_else(|| panic!("it should say {mark:?}: {}", self.said()))
+    /// Waits for a line that contains `mark`, and returns the text after it.
+    pub(crate) fn wait_for(&mut self, mark: &str) -> String {
+        let find = |printed: String| Some(printed.lines().find_map(|line| line.split_once(mark))?.1.to_owned());
+        let found = within(Duration::from_secs(20), || find(self.output()));
+        found.unwrap_or_else(|| panic!("missing {mark:?} in the output: {}", self.output()))
     }
 
-    /// How it ended, if it has.
+    /// Exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -188,14 +188,14 @@ impl Program {
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success(), "it had ended already: {}", self.said());
+        assert!(sent.success(), "the process has already ended: {}", self.output());
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits until the process exits.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         self.signal(signal);
         let status = within(Duration::from_secs(30), || self.child.try_wait().unwrap());
-        status.unwrap_or_else(|| panic!("it should stop when it is told to: {}", self.said()))
+        status.unwrap_or_else(|| panic!("the process did not stop: {}", self.output()))
     }
 }
 
@@ -206,39 +206,39 @@ impl Drop for Program {
     }
 }
 
-/// Runs the binary to its end.
+/// Runs the binary to completion.
 pub(crate) fn bowline(arguments: &[&str]) -> Output {
     let mut command = Command::new(BOWLINE);
     command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG");
     finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(), Duration::from_secs(20))
 }
 
-/// Runs it to its end and checks the exit code and what it said.
-pub(crate) fn refused(arguments: &[&str], code: i32, says: &[&str]) -> String {
+/// Runs the binary and checks that it fails with this exit code and these parts of the message.
+pub(crate) fn refused(arguments: &[&str], code: i32, expected: &[&str]) -> String {
     let output = bowline(arguments);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-    for part in says {
-        assert!(text.contains(part), "{arguments:?} should say {part:?}: {text}");
+    for part in expected {
+        assert!(text.contains(part), "{arguments:?}: missing {part:?}: {text}");
     }
-    assert!(output.stdout.is_empty(), "{arguments:?} says it is ready and is not");
+    assert!(output.stdout.is_empty(), "{arguments:?}: unexpected standard output");
     text
 }
 
-/// Waits for a program with little to say; one that does not end in time is ended, and shows up as killed.
-pub(crate) fn finish(mut child: Child, patience: Duration) -> Output {
-    if within(patience, || child.try_wait().unwrap()).is_none() {
+/// Waits for a program with little output, and kills it after the timeout.
+pub(crate) fn finish(mut child: Child, timeout: Duration) -> Output {
+    if within(timeout, || child.try_wait().unwrap()).is_none() {
         child.kill().unwrap();
     }
     child.wait_with_output().unwrap()
 }
 
-/// Asks again and again until there is an answer, or time is up.
-pub(crate) fn within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + patience;
+/// Polls until there is a result, or the timeout expires.
+pub(crate) fn within<T>(timeout: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + timeout;
     loop {
-        if let Some(answer) = ask() {
-            return Some(answer);
+        if let Some(result) = poll() {
+            return Some(result);
         }
         if Instant::now() > deadline {
             return None;

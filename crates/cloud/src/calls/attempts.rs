@@ -1,4 +1,4 @@
-//! The attempts at one call: when there is another one, and after which pause.
+//! Attempts of one call: decides whether to retry, and after which delay.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tracing::{Instrument as _, Span};
 use super::{Call, Calls, Effect};
 use crate::{Error, Result, Retry};
 
-/// Attempts at one call.
+/// Attempts of one call.
 pub struct Attempts<'a> {
     calls: &'a Calls,
     call: Call,
@@ -22,38 +22,38 @@ impl<'a> Attempts<'a> {
         Attempts { calls, call, made: 0 }
     }
 
-    /// Makes one attempt, as soon as the limits let it.
+    /// Makes one attempt as soon as the limits allow it.
     pub async fn attempt<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.made += 1;
         let span = self.span();
         let attempt = async {
-            let place = self.calls.gate.limits.place(self.call).await;
-            self.calls.wait_for_turn(self.call).await?;
+            let permit = self.calls.shared.limits.acquire(self.call).await;
+            self.calls.wait_for_rate_limit(self.call).await?;
             let begun = Instant::now();
-            let answer = self.calls.admitted(self.call, work).await;
-            place.iter().for_each(|place| place.answered(begun, answer.as_ref().err()));
-            answer
+            let result = self.calls.run(self.call, work).await;
+            permit.iter().for_each(|permit| permit.record(begun, result.as_ref().err()));
+            result
         };
-        let answer = attempt.instrument(span.clone()).await.map_err(Error::within_reason);
-        if let Err(error) = &answer {
+        let result = attempt.instrument(span.clone()).await.map_err(Error::with_bounded_retry);
+        if let Err(error) = &result {
             span.record("kind", error.kind().as_str());
             span.record("error", display(error));
         }
-        answer
+        result
     }
 
-    /// Waits before the next attempt, or returns the error if there is none.
+    /// Waits before the next attempt, or returns the error if there is no next attempt.
     pub async fn back_off(&self, error: Error) -> Result<()> {
-        let Some(pause) = self.pause_after(&error) else { return Err(error) };
+        let Some(delay) = self.delay_after(&error) else { return Err(error) };
         let Call { service, name, .. } = self.call;
-        tracing::debug!(service, call = name, attempt = self.made, ?pause, %error, "the call is repeated");
-        sleep(pause).await;
+        tracing::debug!(service, call = name, attempt = self.made, ?delay, %error, "retrying the call");
+        sleep(delay).await;
         Ok(())
     }
 
     fn span(&self) -> Span {
         let Call { service, name, .. } = self.call;
-        let cloud = self.calls.gate.measurements.cloud().unwrap_or_default();
+        let cloud = self.calls.shared.measurements.cloud().unwrap_or_default();
         let attempt = self.made;
         tracing::info_span!(
             "call",
@@ -67,32 +67,33 @@ impl<'a> Attempts<'a> {
         )
     }
 
-    /// How long to wait before the next attempt; `None` if there is none.
-    fn pause_after(&self, error: &Error) -> Option<Duration> {
+    /// Returns the delay before the next attempt; `None` if there is no next attempt.
+    fn delay_after(&self, error: &Error) -> Option<Duration> {
         if !error.kind().is_transient() {
             return None;
         }
-        let policy = &self.calls.gate.policy;
+        let policy = &self.calls.shared.policy;
         if let Retry::After(pause) = error.retry_advice()
             && policy.pauses
         {
-            self.calls.gate.pauses.pause(self.call.service, pause);
-            self.calls.gate.measurements.paused(pause);
+            self.calls.shared.pauses.pause(self.call.service, pause);
+            self.calls.shared.measurements.record_pause(pause);
         }
-        let is_open = self.call.effect == Effect::Write && error.is_outcome_unknown();
+        let may_have_executed = self.call.effect == Effect::Write && error.is_outcome_unknown();
         match error.retry_advice() {
-            _ if is_open || self.made >= policy.max_attempts => None,
+            _ if may_have_executed || self.made >= policy.max_attempts => None,
             Retry::Never => None,
             Retry::After(pause) => Some(pause).filter(|pause| *pause <= policy.max_backoff),
-            // While all callers of the service pause, none waits to be the first to come back.
-            Retry::Backoff if self.calls.gate.pauses.left(self.call.service) > policy.max_backoff => None,
+            // While the service is paused for a long time, callers fail instead of waiting.
+            Retry::Backoff if self.calls.shared.pauses.remaining(self.call.service) > policy.max_backoff => None,
             Retry::Backoff => Some(self.backoff()),
         }
     }
 
-    /// Between half and all of a pause that doubles each time, so that calls that failed together are not repeated together.
+    /// Returns the exponential back-off with jitter: between half and all of a delay that doubles each time, so that calls that
+    /// failed together are not retried together.
     fn backoff(&self) -> Duration {
-        let policy = &self.calls.gate.policy;
+        let policy = &self.calls.shared.policy;
         let doubled = 2_u32.saturating_pow(self.made.saturating_sub(1));
         let whole = policy.first_backoff.saturating_mul(doubled).min(policy.max_backoff);
         whole.mul_f64(0.5 + fastrand::f64() / 2.0)

@@ -1,8 +1,8 @@
-//! Limits on calls at once that follow what the cloud can take.
+//! Adaptive concurrency limits, which follow the load that the cloud can take.
 //!
 //! ```text
-//!  limited call ──► a place among those of its name ──► the cloud ──► overloaded or slow: half as many places
-//!                                                                └──► as many good answers as places: one place more
+//!  limited call ──► permit of its call name ──► the cloud ──► overloaded or slow: half as many permits
+//!                                                        └──► as many successful responses as permits: one permit more
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use super::Call;
 use crate::{Error, ErrorKind};
 
-/// Calls at once at first.
-const FIRST: usize = 4;
-/// Most calls at once.
-const MOST: usize = 16;
-/// An answer that takes longer than this counts as that of an overloaded cloud.
+/// Initial number of concurrent calls.
+const INITIAL: usize = 4;
+/// Maximum number of concurrent calls.
+const MAX: usize = 16;
+/// A response that takes longer than this counts as a sign of overload.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// The limit of each limited call, by its name.
+/// Limits by call name.
 #[derive(Default)]
 pub(super) struct Limits(Mutex<BTreeMap<&'static str, Arc<Limit>>>);
 
@@ -32,38 +32,41 @@ struct Limit {
 }
 
 struct State {
-    places: usize,
-    taken: usize,
-    /// Good answers since the number of places was changed.
-    good: usize,
-    /// When there were fewer places than before.
+    permits: usize,
+    in_use: usize,
+    /// Successful responses since the last change of the limit.
+    successes: usize,
+    /// Time at which the limit was last halved.
     halved: Option<Instant>,
 }
 
-/// A place, until it is dropped.
-pub(super) struct Place {
+/// Permit for one call, released when it is dropped.
+pub(super) struct Permit {
     limit: Arc<Limit>,
     name: &'static str,
 }
 
 impl Limits {
-    /// A place for this call, as soon as one is free; none for a call that is not limited.
-    pub(super) async fn place(&self, call: Call) -> Option<Place> {
+    /// Waits for a permit; returns `None` for a call that is not limited.
+    pub(super) async fn acquire(&self, call: Call) -> Option<Permit> {
         if !call.limited {
             return None;
         }
         let limit = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(call.name).or_default());
-        // A release between the two is stored.
-        while !limit.try_take() {
+        // `Notify` stores a release that happens between the two.
+        while !limit.try_acquire() {
             limit.released.notified().await;
         }
-        Some(Place { limit, name: call.name })
+        Some(Permit { limit, name: call.name })
     }
 }
 
 impl Default for Limit {
     fn default() -> Limit {
-        Limit { state: Mutex::new(State { places: FIRST, taken: 0, good: 0, halved: None }), released: Notify::new() }
+        Limit {
+            state: Mutex::new(State { permits: INITIAL, in_use: 0, successes: 0, halved: None }),
+            released: Notify::new(),
+        }
     }
 }
 
@@ -72,17 +75,17 @@ impl Limit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_take(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         let mut state = self.state();
-        let is_free = state.taken < state.places;
-        state.taken += usize::from(is_free);
+        let is_free = state.in_use < state.permits;
+        state.in_use += usize::from(is_free);
         is_free
     }
 }
 
-impl Place {
-    /// Records the outcome of a call that began at this moment. Calls that were under way together count as one sign.
-    pub(super) fn answered(&self, begun: Instant, error: Option<&Error>) {
+impl Permit {
+    /// Records the outcome of a call that began at `begun`. Concurrent calls that indicate overload halve the limit only once.
+    pub(super) fn record(&self, begun: Instant, error: Option<&Error>) {
         let is_overloaded = error.is_some_and(|error| {
             matches!(error.status(), Some(429 | 503))
                 || matches!(error.kind(), ErrorKind::RateLimited | ErrorKind::Unavailable)
@@ -90,22 +93,22 @@ impl Place {
         let mut state = self.limit.state();
         if is_overloaded || begun.elapsed() > SLOW {
             if state.halved.is_none_or(|halved| begun >= halved) {
-                (state.places, state.good, state.halved) = ((state.places / 2).max(1), 0, Some(Instant::now()));
-                tracing::info!(call = self.name, places = state.places, "the cloud is overloaded: fewer calls at once");
+                (state.permits, state.successes, state.halved) = ((state.permits / 2).max(1), 0, Some(Instant::now()));
+                tracing::info!(call = self.name, limit = state.permits, "cloud overloaded; reducing concurrent calls");
             }
             return;
         }
-        state.good += 1;
-        if state.good >= state.places && state.places < MOST {
-            (state.places, state.good) = (state.places + 1, 0);
+        state.successes += 1;
+        if state.successes >= state.permits && state.permits < MAX {
+            (state.permits, state.successes) = (state.permits + 1, 0);
             self.limit.released.notify_one();
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.limit.state().taken -= 1;
+        self.limit.state().in_use -= 1;
         self.limit.released.notify_one();
     }
 }

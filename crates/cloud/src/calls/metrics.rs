@@ -1,41 +1,41 @@
-//! Measurements of the calls to one cloud, which are metrics as soon as the cloud has a name.
+//! Measurements of the calls to one cloud. They become metrics once the cloud has a name.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge};
 
 use super::Call;
 use crate::Error;
-use crate::layers::observe::{SECONDS, made, outcome, share};
+use crate::layers::observe::{SECONDS, create, outcome, register_or_replace};
 
 metrics! {
     /// Metrics of the calls to clouds.
     pub METRICS;
-    CALLS = Metric::counter("bowline_cloud_calls_total", "HTTP calls to the cloud, each attempt counted, by how they ended.")
-        .owned_by("provider").labels(&["call", "result"]);
+    CALLS = Metric::counter("bowline_cloud_calls_total", "HTTP calls to the cloud by result; each attempt counts.")
+        .const_label("provider").labels(&["call", "result"]);
     CALL_DURATIONS = Metric::histogram(
         "bowline_cloud_call_duration_seconds", "Duration of one HTTP call to the cloud.", SECONDS,
-    ).owned_by("provider").labels(&["call"]);
-    CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "HTTP calls to the cloud that have not been answered yet.")
-        .owned_by("provider");
+    ).const_label("provider").labels(&["call"]);
+    CALLS_UNDER_WAY = Metric::gauge("bowline_cloud_calls_under_way", "HTTP calls to the cloud in progress.")
+        .const_label("provider");
     PAUSES = Metric::histogram(
         "bowline_cloud_pause_seconds",
-        "Pauses that the cloud has asked for (Retry-After), cut to five minutes.",
-        Bounds::Listed(&[1.0, 5.0, 15.0, 60.0, 300.0]),
-    ).owned_by("provider");
+        "Pauses that the cloud requested (Retry-After), limited to five minutes.",
+        Buckets::Listed(&[1.0, 5.0, 15.0, 60.0, 300.0]),
+    ).const_label("provider");
     THROTTLE_WAIT = Metric::histogram(
-        "bowline_cloud_throttle_wait_seconds", "Time that a call waited for its turn under our own limits.", SECONDS,
-    ).owned_by("provider");
+        "bowline_cloud_throttle_wait_seconds", "Time that a call waited for the client-side rate limit.", SECONDS,
+    ).const_label("provider");
 }
 
 /// Measurements of the calls to one cloud.
 #[derive(Default)]
 pub(super) struct Measurements {
     named: OnceLock<Named>,
-    under_way: AtomicUsize,
+    in_progress: AtomicUsize,
 }
 
 /// Metrics under the name of a cloud.
@@ -43,74 +43,74 @@ struct Named {
     cloud: String,
     calls: IntCounterVec,
     durations: HistogramVec,
-    under_way: IntGauge,
+    in_progress: IntGauge,
     throttle_wait: Histogram,
     pauses: Histogram,
 }
 
-/// A call that is under way until this is dropped, however it ends.
-pub(super) struct UnderWay<'a>(&'a Measurements);
+/// Counts a call as in progress until it is dropped.
+pub(super) struct InProgress<'a>(&'a Measurements);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-        self.0.named.get().iter().for_each(|named| named.under_way.dec());
+        self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
+        self.0.named.get().iter().for_each(|named| named.in_progress.dec());
     }
 }
 
 impl Measurements {
-    /// Registers the metrics; the name of the cloud is a constant label, so that the clouds of a process share the families.
+    /// Registers the metrics. The name of the cloud is a constant label, so all clouds of a process share the metric families.
     pub(super) fn register(&self, cloud: &str, registry: &prometheus::Registry) {
         let named = self.named.get_or_init(|| Named {
             cloud: cloud.to_owned(),
-            calls: made(&CALLS, cloud),
-            durations: made(&CALL_DURATIONS, cloud),
-            under_way: made(&CALLS_UNDER_WAY, cloud),
-            throttle_wait: made(&THROTTLE_WAIT, cloud),
-            pauses: made(&PAUSES, cloud),
+            calls: create(&CALLS, cloud),
+            durations: create(&CALL_DURATIONS, cloud),
+            in_progress: create(&CALLS_UNDER_WAY, cloud),
+            throttle_wait: create(&THROTTLE_WAIT, cloud),
+            pauses: create(&PAUSES, cloud),
         });
-        let registered = share(registry, &named.calls)
-            .and_then(|()| share(registry, &named.durations))
-            .and_then(|()| share(registry, &named.under_way))
-            .and_then(|()| share(registry, &named.throttle_wait))
-            .and_then(|()| share(registry, &named.pauses));
+        let registered = register_or_replace(registry, &named.calls)
+            .and_then(|()| register_or_replace(registry, &named.durations))
+            .and_then(|()| register_or_replace(registry, &named.in_progress))
+            .and_then(|()| register_or_replace(registry, &named.throttle_wait))
+            .and_then(|()| register_or_replace(registry, &named.pauses));
         if let Err(error) = registered {
-            tracing::warn!(cloud, %error, "some metrics of calls to the cloud will be missing");
+            tracing::warn!(cloud, %error, "cannot register some metrics of cloud calls");
         }
     }
 
-    /// Name of the cloud, if it has one.
+    /// Returns the name of the cloud, if it has one.
     pub(super) fn cloud(&self) -> Option<&str> {
         self.named.get().map(|named| named.cloud.as_str())
     }
 
-    /// Counts a call as under way.
-    pub(super) fn under_way(&self) -> UnderWay<'_> {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
-        self.named.get().iter().for_each(|named| named.under_way.inc());
-        UnderWay(self)
+    /// Counts a call as in progress.
+    pub(super) fn begin(&self) -> InProgress<'_> {
+        self.in_progress.fetch_add(1, Ordering::Relaxed);
+        self.named.get().iter().for_each(|named| named.in_progress.inc());
+        InProgress(self)
     }
 
-    /// Counts a call that has ended.
-    pub(super) fn called(&self, call: Call, took: Duration, failure: Option<&Error>) {
+    /// Records a finished call.
+    pub(super) fn record_call(&self, call: Call, took: Duration, failure: Option<&Error>) {
         if let Some(named) = self.named.get() {
             named.calls.with_label_values(&[call.name, outcome(failure)]).inc();
             named.durations.with_label_values(&[call.name]).observe(took.as_secs_f64());
         }
     }
 
-    /// Records how long a call waited for its turn.
-    pub(super) fn waited(&self, wait: Duration) {
+    /// Records the time that a call waited for the rate limit.
+    pub(super) fn record_wait(&self, wait: Duration) {
         self.named.get().iter().for_each(|named| named.throttle_wait.observe(wait.as_secs_f64()));
     }
 
-    /// Records a pause that the cloud has asked for.
-    pub(super) fn paused(&self, pause: Duration) {
+    /// Records a pause that the cloud requested.
+    pub(super) fn record_pause(&self, pause: Duration) {
         self.named.get().iter().for_each(|named| named.pauses.observe(pause.as_secs_f64()));
     }
 
-    /// Number of calls that are under way.
-    pub(super) fn calls_under_way(&self) -> usize {
-        self.under_way.load(Ordering::Relaxed)
+    /// Returns the number of calls in progress.
+    pub(super) fn calls_in_progress(&self) -> usize {
+        self.in_progress.load(Ordering::Relaxed)
     }
 }

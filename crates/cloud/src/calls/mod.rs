@@ -1,17 +1,17 @@
-//! The gate that every HTTP call to one cloud passes: limited, retried, timed and measured here and nowhere else.
+//! The call layer: limits, retries, times and measures every HTTP call to one cloud.
 //!
 //! ```text
-//!  call ──► attempt: place, if limited ──► pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
-//!             ▲                                                                                        │
-//!             └──────────── back-off ◄── may be repeated, and may work later ◄─────────────────────────┘
+//!  call ──► attempt: permit, if limited ──► pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
+//!             ▲                                                                                         │
+//!             └──────────── back-off ◄── transient error of a call that may be repeated ◄───────────────┘
 //! ```
 //!
-//! A [limited](Call::limited) call is one of which the cloud does not take many at once: four are under way at first, fewer after
-//! an answer that is slow or says that the cloud is overloaded, and more again after good ones.
+//! A [limited](Call::limited) call has an adaptive concurrency limit: four concurrent calls at first, fewer after a response that
+//! is slow or reports overload, and more again after successful ones.
 //!
-//! A cloud that answers `Retry-After` pauses the service for all its callers: a short pause is waited for, a long one fails
-//! at once with the time that is left. Reads and idempotent writes are repeated; any other write is repeated only if the
-//! error says that the cloud did not execute it ([`Error::is_outcome_unknown`]).
+//! A response with `Retry-After` pauses the service for all callers. They wait for the end of a short pause, and fail immediately
+//! during a long one, with the remaining time in the error. Reads and idempotent writes are retried. Any other write is retried
+//! only if the cloud certainly did not execute it ([`Error::is_outcome_unknown`] is false).
 
 mod attempts;
 mod limits;
@@ -35,29 +35,27 @@ use limits::Limits;
 use metrics::Measurements;
 use pauses::Pauses;
 
-/// How calls to a cloud are limited and repeated.
+/// Limits and retry policy of the calls to a cloud.
 #[derive(Debug, Clone)]
 pub struct CallPolicy {
-    /// Longest time that one attempt may take.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Number of attempts, the first one included.
+    /// Maximum number of attempts, including the first.
     pub max_attempts: u32,
-    /// Pause after the first failed attempt; it doubles each time.
+    /// Back-off after the first failed attempt; it doubles with each further one.
     pub first_backoff: Duration,
-    /// Longest pause. A service that asks for a longer one is paused for all its callers, and they get the error with the
-    /// cloud's advice in it.
+    /// Maximum back-off. If a service requests a longer delay, callers get the error with that delay in its retry advice.
     pub max_backoff: Duration,
-    /// A service that asks for a pause (`Retry-After`) is paused for all its callers; otherwise only the call that it answered
-    /// waits.
+    /// `Retry-After` pauses the service for all callers; otherwise only for the call that received it.
     pub pauses: bool,
-    /// Calls per second; `None` sets no limit of our own.
+    /// Maximum number of calls per second; `None` for no rate limit.
     pub rate: Option<f64>,
-    /// Number of calls that may come at once before the rate counts.
+    /// Burst size of the rate limit.
     pub burst: u32,
-    /// Fence that must be open for a write: a process that no longer leads changes nothing.
+    /// Fence that must be open for a write, so that a process that is no longer the leader changes nothing.
     pub fence: Fence,
-    /// Writes fail with [`Cancelled`](ErrorKind::Cancelled) and are logged. The layers skip the writes that they know of; this
-    /// stops the others, those of loops above all.
+    /// Writes are logged and fail with [`Cancelled`](ErrorKind::Cancelled). The layers skip the writes of the contract; this stops
+    /// all others, in particular those of background loops.
     pub dry_run: bool,
 }
 
@@ -77,40 +75,40 @@ impl Default for CallPolicy {
     }
 }
 
-/// Effect of a call on the cloud: it decides when the call may be repeated and whether the fence applies.
+/// Effect of a call on the cloud. It determines whether the call may be repeated and whether the fence applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Changes nothing, whatever its HTTP method.
     Read,
-    /// Changes something; made twice, it does what it does once.
+    /// Changes something, and may be repeated safely.
     IdempotentWrite,
-    /// Changes something, and made twice may do so twice.
+    /// Changes something, and may do so twice if it is repeated.
     Write,
 }
 
-/// One HTTP call, as the gate sees it.
+/// Metadata of one HTTP call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Service of the cloud that answers it; services are paused one by one.
+    /// Service of the cloud that receives the call; each service is paused on its own.
     pub service: &'static str,
     /// Name in metrics, traces and errors, such as `server_list`.
     pub name: &'static str,
     /// Effect on the cloud.
     pub effect: Effect,
-    /// Only as many of this name are made at once as the cloud answers well.
+    /// Calls of this name have an adaptive concurrency limit.
     pub limited: bool,
 }
 
-/// Gate for the calls to one cloud. Clones share its limits, pauses and measurements.
+/// Call layer of one cloud. Clones share its limits, pauses and measurements.
 ///
-/// The default, for tests, makes one attempt, sets no limit and pauses no service.
+/// The default, for tests, makes one attempt, has no rate limit and pauses no service.
 #[derive(Clone)]
 pub struct Calls {
-    gate: Arc<Gate>,
+    shared: Arc<Shared>,
     timeout: Duration,
 }
 
-struct Gate {
+struct Shared {
     policy: CallPolicy,
     bucket: Option<TokenBucket>,
     pauses: Pauses,
@@ -126,31 +124,31 @@ impl Default for Calls {
 
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls").field("policy", &self.gate.policy).finish_non_exhaustive()
+        f.debug_struct("Calls").field("policy", &self.shared.policy).finish_non_exhaustive()
     }
 }
 
 impl Calls {
-    /// Gate with this policy; it counts for no one until it is [named](Calls::named).
+    /// Creates a call layer with this policy. It exports no metrics until they are [registered](Calls::register_metrics).
     pub fn new(policy: CallPolicy) -> Calls {
         let bucket = policy.rate.map(|rate| TokenBucket::new(rate, policy.burst));
         let timeout = policy.timeout;
         let (pauses, limits, measurements) = Default::default();
-        let gate = Gate { policy, bucket, pauses, limits, measurements };
-        Calls { gate: Arc::new(gate), timeout }
+        let shared = Shared { policy, bucket, pauses, limits, measurements };
+        Calls { shared: Arc::new(shared), timeout }
     }
 
-    /// The same gate with another longest time for an attempt, where the provider's configuration has one.
+    /// Returns the same call layer with another timeout per attempt, for providers whose configuration has one.
     pub fn with_timeout(&self, timeout: Duration) -> Calls {
-        Calls { gate: Arc::clone(&self.gate), timeout }
+        Calls { shared: Arc::clone(&self.shared), timeout }
     }
 
-    /// Registers the metrics under the name of the cloud. The first name counts.
-    pub fn named(&self, cloud: &str, registry: &prometheus::Registry) {
-        self.gate.measurements.register(cloud, registry);
+    /// Registers the metrics under the name of the cloud. Only the first name takes effect.
+    pub fn register_metrics(&self, cloud: &str, registry: &prometheus::Registry) {
+        self.shared.measurements.register(cloud, registry);
     }
 
-    /// Makes `attempt` until it works or repeating it is of no use.
+    /// Makes a call, and retries `attempt` as the policy allows.
     pub async fn make<T, F>(&self, call: Call, attempt: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -159,89 +157,89 @@ impl Calls {
         loop {
             match attempts.attempt(attempt()).await {
                 Err(error) => attempts.back_off(error).await?,
-                answer => return answer,
+                result => return result,
             }
         }
     }
 
-    /// Attempts at one call, for callers with work of their own between them.
+    /// Returns the attempts of one call, for callers that do other work between them.
     pub fn attempts(&self, call: Call) -> Attempts<'_> {
         Attempts::new(self, call)
     }
 
-    /// Longest time for which a service is still paused; zero if none is.
+    /// Returns the longest remaining pause of any service; zero if none is paused.
     pub fn paused_for(&self) -> Duration {
-        self.gate.pauses.longest()
+        self.shared.pauses.longest()
     }
 
-    /// Number of calls that are under way.
-    pub fn under_way(&self) -> usize {
-        self.gate.measurements.calls_under_way()
+    /// Returns the number of calls in progress.
+    pub fn in_progress(&self) -> usize {
+        self.shared.measurements.calls_in_progress()
     }
 
     /// Waits for the end of a short pause and for a token.
-    async fn wait_for_turn(&self, call: Call) -> Result<()> {
+    async fn wait_for_rate_limit(&self, call: Call) -> Result<()> {
         let begun = Instant::now();
         self.wait_for_pause(call).await?;
-        if let Some(bucket) = &self.gate.bucket {
+        if let Some(bucket) = &self.shared.bucket {
             bucket.take().await;
         }
-        // The cloud may have asked for a pause meanwhile.
+        // The cloud may have requested a pause meanwhile.
         self.wait_for_pause(call).await?;
-        self.gate.measurements.waited(begun.elapsed());
+        self.shared.measurements.record_wait(begun.elapsed());
         Ok(())
     }
 
-    /// Fails during a long pause, with the time that is left.
+    /// Fails during a long pause, with the remaining time.
     async fn wait_for_pause(&self, call: Call) -> Result<()> {
         loop {
-            let left = self.gate.pauses.left(call.service);
-            if left.is_zero() {
+            let remaining = self.shared.pauses.remaining(call.service);
+            if remaining.is_zero() {
                 return Ok(());
             }
-            if left > self.gate.policy.max_backoff {
-                // Without the time that is left: Events and logs count what is repeated by its text.
-                let message = "the cloud has asked for a pause (Retry-After), which is not over yet";
+            if remaining > self.shared.policy.max_backoff {
+                // The message does not contain the remaining time, so that repeated Events and log lines are aggregated.
+                let message = "throttled: the cloud requested a pause (Retry-After) that has not ended yet";
                 let error = Error::new(ErrorKind::RateLimited, call.name, message);
-                return Err(self.explained(error.retry(Retry::After(left)), call));
+                return Err(self.with_context(error.retry(Retry::After(remaining)), call));
             }
-            sleep(left).await;
+            sleep(remaining).await;
         }
     }
 
-    /// One attempt within its time; a write goes on only while this process leads.
-    async fn admitted<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let timed = async { timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.too_slow(call))) };
+    /// Runs one attempt with its timeout. A write continues only while the fence is open.
+    async fn run<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let timed = async { timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.timed_out(call))) };
         if call.effect == Effect::Read {
-            return self.measured(call, timed).await;
+            return self.measure(call, timed).await;
         }
-        if self.gate.policy.dry_run {
-            tracing::info!(service = call.service, call = call.name, "dry run, not called");
-            let error = Error::new(ErrorKind::Cancelled, call.name, "not called, because this is a dry run");
-            return Err(self.explained(error.retry(Retry::Never), call));
+        if self.shared.policy.dry_run {
+            tracing::info!(service = call.service, call = call.name, "dry run: call skipped");
+            let error = Error::new(ErrorKind::Cancelled, call.name, "call skipped: dry run");
+            return Err(self.with_context(error.retry(Retry::Never), call));
         }
-        let guarded = self.gate.policy.fence.guard(self.measured(call, timed)).await;
+        let guarded = self.shared.policy.fence.guard(self.measure(call, timed)).await;
         guarded.unwrap_or_else(|fenced| {
             let error = Error::new(ErrorKind::Cancelled, call.name, fenced.to_string()).source(fenced);
-            Err(self.explained(error.retry(Retry::Never).outcome_unknown(), call))
+            Err(self.with_context(error.retry(Retry::Never).outcome_unknown(), call))
         })
     }
 
-    async fn measured<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let (_under_way, begun) = (self.gate.measurements.under_way(), Instant::now());
-        let answer = work.await;
-        self.gate.measurements.called(call, begun.elapsed(), answer.as_ref().err());
-        answer
+    async fn measure<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let (_in_progress, begun) = (self.shared.measurements.begin(), Instant::now());
+        let result = work.await;
+        self.shared.measurements.record_call(call, begun.elapsed(), result.as_ref().err());
+        result
     }
 
-    fn too_slow(&self, call: Call) -> Error {
-        let message = format!("no answer within {:?}", self.timeout);
-        self.explained(Error::new(ErrorKind::Unavailable, call.name, message).outcome_unknown(), call)
+    fn timed_out(&self, call: Call) -> Error {
+        let message = format!("no response within {:?}", self.timeout);
+        self.with_context(Error::new(ErrorKind::Unavailable, call.name, message).outcome_unknown(), call)
     }
 
-    fn explained(&self, error: Error, call: Call) -> Error {
+    fn with_context(&self, error: Error, call: Call) -> Error {
         let error = error.context("service", call.service);
-        match self.gate.measurements.cloud() {
+        match self.shared.measurements.cloud() {
             Some(cloud) => error.context("provider", cloud),
             None => error,
         }

@@ -1,4 +1,4 @@
-//! The pauses that a cloud has asked for, service by service.
+//! Pauses that a cloud requested with `Retry-After`, by service.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// End of the pause of each service that has asked for one.
+/// End of the pause of each paused service.
 #[derive(Default)]
 pub(super) struct Pauses(Mutex<BTreeMap<&'static str, Instant>>);
 
 impl Pauses {
-    /// Pauses the service for this long, or longer if it has asked for that before.
+    /// Pauses the service; an earlier pause that ends later stays in effect.
     pub(super) fn pause(&self, service: &'static str, pause: Duration) {
         let now = Instant::now();
         let Some(end) = now.checked_add(pause) else { return };
@@ -21,14 +21,14 @@ impl Pauses {
         *known = end.max(*known);
     }
 
-    /// Rest of the pause of the service; zero if there is none.
-    pub(super) fn left(&self, service: &str) -> Duration {
-        self.ends().get(service).map(rest).unwrap_or_default()
+    /// Returns the remaining pause of a service; zero if it is not paused.
+    pub(super) fn remaining(&self, service: &str) -> Duration {
+        self.ends().get(service).map(until).unwrap_or_default()
     }
 
-    /// Rest of the longest pause.
+    /// Returns the remaining time of the longest pause.
     pub(super) fn longest(&self) -> Duration {
-        self.ends().values().map(rest).max().unwrap_or_default()
+        self.ends().values().map(until).max().unwrap_or_default()
     }
 
     fn ends(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
@@ -36,6 +36,6 @@ impl Pauses {
     }
 }
 
-fn rest(end: &Instant) -> Duration {
+fn until(end: &Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }

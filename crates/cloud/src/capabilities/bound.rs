@@ -1,41 +1,43 @@
-//! Capabilities as a bound for others: what is learned from the cloud may lower what the configuration allows, not raise it.
+//! Capabilities as an upper bound: facts from the cloud may lower what the configuration allows, not raise it.
 
 use serde_json::Value;
 
 use super::Capabilities;
 
 impl Capabilities {
-    /// The first capability, by its path, that goes beyond `bound`: `load_balancers.kinds.internal.udp`.
-    pub fn beyond(&self, bound: &Capabilities) -> Option<String> {
-        // Capabilities are plain structs, which always have a JSON form.
+    /// Returns the path of the first capability that exceeds `bound`, such as `load_balancers.kinds.internal.udp`.
+    pub fn exceeds(&self, bound: &Capabilities) -> Option<String> {
+        // Plain structs always serialize to JSON.
         let (claimed, bound) = (serde_json::to_value(self).ok()?, serde_json::to_value(bound).ok()?);
-        beyond("", &claimed, &bound)
+        first_excess("", &claimed, &bound)
     }
 }
 
-fn beyond(path: &str, claimed: &Value, bound: &Value) -> Option<String> {
+fn first_excess(path: &str, claimed: &Value, bound: &Value) -> Option<String> {
     let field = path.rsplit('.').next().unwrap_or_default();
-    let is_beyond = match (claimed, bound) {
+    let is_excess = match (claimed, bound) {
         (Value::Object(claimed), Value::Object(_)) => {
-            return claimed.iter().find_map(|(field, value)| beyond(&join(path, field), value, &bound[field]));
+            return claimed.iter().find_map(|(field, value)| first_excess(&join(path, field), value, &bound[field]));
         }
-        (Value::Array(claimed), Value::Array(bound)) if field == "kinds" => return kinds_beyond(path, claimed, bound),
+        (Value::Array(claimed), Value::Array(bound)) if field == "kinds" => {
+            return excess_in_kinds(path, claimed, bound);
+        }
         (Value::Array(claimed), Value::Array(bound)) => claimed.iter().any(|one| !bound.contains(one)),
         (Value::Bool(claimed), Value::Bool(bound)) => *claimed && !bound,
         (Value::Number(claimed), Value::Number(bound)) => claimed.as_u64() > bound.as_u64(),
-        // A maximum that is left out is no limit; anything else that is left out is not there.
+        // A missing maximum means no limit; any other missing value means no capability.
         (Value::Null, bound) => field.starts_with("max_") && !bound.is_null(),
         (_, Value::Null) => !field.starts_with("max_"),
         (claimed, bound) => claimed != bound,
     };
-    is_beyond.then(|| path.to_owned())
+    is_excess.then(|| path.to_owned())
 }
 
-fn kinds_beyond(path: &str, claimed: &[Value], bound: &[Value]) -> Option<String> {
+fn excess_in_kinds(path: &str, claimed: &[Value], bound: &[Value]) -> Option<String> {
     claimed.iter().find_map(|kind| {
         let path = join(path, kind["name"].as_str().unwrap_or_default());
         match bound.iter().find(|other| other["name"] == kind["name"]) {
-            Some(other) => beyond(&path, kind, other),
+            Some(other) => first_excess(&path, kind, other),
             None => Some(path),
         }
     })
@@ -69,7 +71,7 @@ mod tests {
     fn changed(change: Change) -> Option<String> {
         let mut claimed = bound();
         change(&mut claimed);
-        claimed.beyond(&bound())
+        claimed.exceeds(&bound())
     }
 
     fn kinds(claimed: &mut Capabilities) -> &mut Vec<LoadBalancerKind> {
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn less_of_everything_is_within_the_bound() {
+    fn lower_capabilities_are_within_the_bound() {
         let lower: [Change; 6] = [
             |_| (),
             |claimed| *claimed = Capabilities::default(),
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_anything_is_named_by_its_path() {
+    fn a_higher_capability_is_reported_with_its_path() {
         let higher: [(Change, &str); 7] = [
             (|claimed| claimed.routes = Some(RouteCapabilities::default()), "routes"),
             (|claimed| claimed.instances.as_mut().unwrap().batch_lookup = 2, "instances.batch_lookup"),

@@ -1,14 +1,14 @@
-//! Questions about machines: gathered, shared while under way, and answered from memory within a bound.
+//! Machine lookups: batched, shared while in flight, and cached up to a maximum age.
 //!
 //! ```text
-//!  question ──► memory (Within only, only "it exists", not older than the bound) ──► answer
+//!  lookup ──► cache (`Within` only, existing machines only, not older than the maximum age) ──► result
 //!      │
-//!      ├──► a read under way (Within only, begun within the bound) ──► its answer
-//!      └──► the read that is gathering ──a moment later──► begun ──► find or list ──► answers, memory
+//!      ├──► a read in flight (`Within` only, begun within the maximum age) ──► its result
+//!      └──► the pending read ──after the batch window──► begun ──► find or list ──► results, cache
 //! ```
 //!
-//! A read runs in a task of its own: a caller that stops waiting takes nobody else's answer away. A write makes all that was
-//! read of its machine before it [out of date](Cache::outdate).
+//! A read runs in a task of its own, so a caller that stops waiting does not affect other callers. A write
+//! [invalidates](Cache::invalidate) everything that was read of its machine before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,125 +22,125 @@ use crate::layers::observe::Metrics;
 use crate::layers::read::Reader;
 use crate::{Error, ErrorKind, Freshness, Identity, Result};
 
-/// The questions to one provider.
+/// Cache of the machine lookups of one provider.
 pub(crate) struct Cache {
     reader: Reader,
-    gather: Duration,
+    batch_window: Duration,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
 }
 
-/// What a question is about. Without an ID, the firmware's UUID counts as well as the name: a machine that was replaced by
-/// another of the same name must not get its predecessor's answer.
+/// Cache key of a lookup. Without a provider ID it includes the system UUID in addition to the name: a machine that replaced
+/// another of the same name must not get the result of its predecessor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) identity: Identity,
     system_uuid: Option<String>,
 }
 
-/// A question in a read.
-pub(crate) struct Question {
+/// A lookup in a read.
+pub(crate) struct Lookup {
     pub(crate) key: Key,
-    pub(crate) asked: InstanceRef,
-    answer: watch::Sender<Option<Answer>>,
+    pub(crate) machine: InstanceRef,
+    result: watch::Sender<Option<LookupResult>>,
 }
 
-type Answer = Result<InstanceState>;
+type LookupResult = Result<InstanceState>;
 
 #[derive(Default)]
 struct State {
-    memory: HashMap<Key, Memory>,
-    /// The latest read of each key that has begun and not answered yet.
-    under_way: HashMap<Key, Flight>,
-    gathering: Vec<Question>,
-    /// Where the questions of `gathering` are answered.
-    gathered: HashMap<Key, watch::Receiver<Option<Answer>>>,
-    /// The largest bound that was ever asked with; what is older is of no use.
-    longest_bound: Duration,
+    entries: HashMap<Key, CacheEntry>,
+    /// The latest read of each key that has begun and not finished.
+    in_flight: HashMap<Key, Flight>,
+    pending: Vec<Lookup>,
+    /// Receivers of the results of the pending lookups.
+    receivers: HashMap<Key, watch::Receiver<Option<LookupResult>>>,
+    /// Largest maximum age of any lookup so far; older entries are useless.
+    max_age: Duration,
 }
 
-/// What the latest read says, and when it began. That a machine does not exist is kept for one purpose alone: an older
-/// read that answers later must not bring it back.
-struct Memory {
+/// Result of the latest read, with the time at which it began. The absence of a machine is stored only so that an older read that
+/// finishes later does not overwrite it.
+struct CacheEntry {
     exists: Option<InstanceState>,
     as_of: Instant,
 }
 
 struct Flight {
     begun: Instant,
-    answer: watch::Receiver<Option<Answer>>,
+    result: watch::Receiver<Option<LookupResult>>,
 }
 
-/// Where a caller's answer comes from.
+/// Source of a caller's result.
 enum Source {
-    Known(Answer),
-    Read(watch::Receiver<Option<Answer>>),
+    Known(LookupResult),
+    Read(watch::Receiver<Option<LookupResult>>),
 }
 
 impl Cache {
-    pub(crate) fn new(reader: Reader, gather: Duration, metrics: Arc<Metrics>) -> Arc<Cache> {
-        Arc::new(Cache { reader, gather, metrics, state: Mutex::default() })
+    pub(crate) fn new(reader: Reader, batch_window: Duration, metrics: Arc<Metrics>) -> Arc<Cache> {
+        Arc::new(Cache { reader, batch_window, metrics, state: Mutex::default() })
     }
 
-    /// One answer per question, in the same order.
-    pub(crate) async fn find(self: &Arc<Cache>, asked: &[InstanceRef], freshness: Freshness) -> Vec<Answer> {
-        let sources: Vec<_> = asked.iter().map(|asked| self.source(asked, freshness)).collect();
-        let mut answers = Vec::with_capacity(sources.len());
+    /// Looks up machines. Returns one result each, in the same order.
+    pub(crate) async fn find(self: &Arc<Cache>, refs: &[InstanceRef], freshness: Freshness) -> Vec<LookupResult> {
+        let sources: Vec<_> = refs.iter().map(|machine| self.source(machine, freshness)).collect();
+        let mut results = Vec::with_capacity(sources.len());
         for source in sources {
-            answers.push(source.answer().await);
+            results.push(source.result().await);
         }
-        answers
+        results
     }
 
-    fn source(self: &Arc<Cache>, asked: &InstanceRef, freshness: Freshness) -> Source {
-        match self.reader.identify(asked) {
+    fn source(self: &Arc<Cache>, machine: &InstanceRef, freshness: Freshness) -> Source {
+        match self.reader.identify(machine) {
             Err(error) => Source::Known(Err(error)),
             Ok(Identity::NotMine) => Source::Known(Ok(InstanceState::NotMine)),
-            Ok(identity) => self.known(Key::new(identity, asked), asked, freshness),
+            Ok(identity) => self.cached_or_read(Key::new(identity, machine), machine, freshness),
         }
     }
 
-    fn known(self: &Arc<Cache>, key: Key, asked: &InstanceRef, freshness: Freshness) -> Source {
+    fn cached_or_read(self: &Arc<Cache>, key: Key, machine: &InstanceRef, freshness: Freshness) -> Source {
         let mut state = self.lock();
-        if let Freshness::Within(bound) = freshness {
-            let known = state.within(&key, bound);
-            self.metrics.remembered(matches!(known, Some(Source::Known(_))));
+        if let Freshness::Within(max_age) = freshness {
+            let known = state.within(&key, max_age);
+            self.metrics.record_cache_lookup(matches!(known, Some(Source::Known(_))));
             if let Some(known) = known {
                 return known;
             }
         }
-        if state.gathering.is_empty() {
-            tokio::spawn(Arc::clone(self).read_gathered());
+        if state.pending.is_empty() {
+            tokio::spawn(Arc::clone(self).read_pending());
         }
-        Source::Read(state.gather(key, asked))
+        Source::Read(state.enqueue(key, machine))
     }
 
-    /// Waits for more questions, and reads.
-    async fn read_gathered(self: Arc<Cache>) {
-        sleep(self.gather).await;
+    /// Waits for the batch window, and reads the pending lookups.
+    async fn read_pending(self: Arc<Cache>) {
+        sleep(self.batch_window).await;
         let begun = Instant::now();
-        let questions = self.lock().begin(begun);
-        let answer = |question: Question, answer: Answer| self.lock().settle(question, answer, begun);
-        self.reader.read(questions, answer).await;
+        let lookups = self.lock().begin(begun);
+        let complete = |lookup: Lookup, result: LookupResult| self.lock().complete(lookup, result, begun);
+        self.reader.read(lookups, complete).await;
     }
 
-    /// The machine was changed, or may have been: what is remembered of it, and what reads under way will say, is as of
-    /// before that, however it was asked for.
-    pub(crate) fn outdate(&self, asked: &InstanceRef) {
-        let identity = self.reader.identify(asked).unwrap_or(Identity::NotMine);
-        self.lock().outdate(asked, &identity);
+    /// Invalidates a machine that was or may have been changed: its cache entries and the reads in flight, whether by ID or by
+    /// name.
+    pub(crate) fn invalidate(&self, machine: &InstanceRef) {
+        let identity = self.reader.identify(machine).unwrap_or(Identity::NotMine);
+        self.lock().invalidate(machine, &identity);
     }
 
-    /// How many machines are remembered.
+    /// Number of cached machines.
     #[cfg(test)]
-    pub(crate) fn remembered(&self) -> usize {
-        self.lock().memory.len()
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
     }
 
-    /// How many machines a read is taken to be under way for.
+    /// Number of machines with a read in flight.
     #[cfg(test)]
-    pub(crate) fn under_way(&self) -> usize {
-        self.lock().under_way.len()
+    pub(crate) fn in_flight(&self) -> usize {
+        self.lock().in_flight.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -149,100 +149,101 @@ impl Cache {
 }
 
 impl Key {
-    fn new(identity: Identity, asked: &InstanceRef) -> Key {
-        let system_uuid = asked.system_uuid.clone().filter(|_| asked.provider_id.is_none());
+    fn new(identity: Identity, machine: &InstanceRef) -> Key {
+        let system_uuid = machine.system_uuid.clone().filter(|_| machine.provider_id.is_none());
         Key { identity, system_uuid }
     }
 }
 
 impl State {
-    /// An answer from memory or from a read under way that is not older than `bound`.
-    fn within(&mut self, key: &Key, bound: Duration) -> Option<Source> {
-        self.longest_bound = self.longest_bound.max(bound);
-        let known = self.memory.get(key).filter(|memory| memory.as_of.elapsed() <= bound);
-        if let Some(state) = known.and_then(|memory| memory.exists.clone()) {
+    /// Returns a cached result or a read in flight that is not older than `max_age`.
+    fn within(&mut self, key: &Key, max_age: Duration) -> Option<Source> {
+        self.max_age = self.max_age.max(max_age);
+        let known = self.entries.get(key).filter(|entry| entry.as_of.elapsed() <= max_age);
+        if let Some(state) = known.and_then(|entry| entry.exists.clone()) {
             return Some(Source::Known(Ok(state)));
         }
-        let flight = self.under_way.get(key).filter(|flight| flight.begun.elapsed() <= bound)?;
-        // A read whose task is gone answers nobody.
-        flight.answer.has_changed().is_ok().then(|| Source::Read(flight.answer.clone()))
+        let flight = self.in_flight.get(key).filter(|flight| flight.begun.elapsed() <= max_age)?;
+        // A read whose task has ended without a result is skipped.
+        flight.result.has_changed().is_ok().then(|| Source::Read(flight.result.clone()))
     }
 
-    /// Puts the question into the read that has not begun yet.
-    fn gather(&mut self, key: Key, asked: &InstanceRef) -> watch::Receiver<Option<Answer>> {
-        if let Some(answer) = self.gathered.get(&key) {
-            return answer.clone();
+    /// Adds a lookup to the pending read.
+    fn enqueue(&mut self, key: Key, machine: &InstanceRef) -> watch::Receiver<Option<LookupResult>> {
+        if let Some(receiver) = self.receivers.get(&key) {
+            return receiver.clone();
         }
         let (sender, receiver) = watch::channel(None);
-        self.gathered.insert(key.clone(), receiver.clone());
-        self.gathering.push(Question { key, asked: asked.clone(), answer: sender });
+        self.receivers.insert(key.clone(), receiver.clone());
+        self.pending.push(Lookup { key, machine: machine.clone(), result: sender });
         receiver
     }
 
-    /// From here on, only those may join who are content with an answer as of now.
-    fn begin(&mut self, begun: Instant) -> Vec<Question> {
-        self.forget();
-        let flights = self.gathered.drain().map(|(key, answer)| (key, Flight { begun, answer }));
-        self.under_way.extend(flights);
-        std::mem::take(&mut self.gathering)
+    /// Starts the pending read. From now on only lookups that accept a result of this age may join it.
+    fn begin(&mut self, begun: Instant) -> Vec<Lookup> {
+        self.evict();
+        let flights = self.receivers.drain().map(|(key, result)| (key, Flight { begun, result }));
+        self.in_flight.extend(flights);
+        std::mem::take(&mut self.pending)
     }
 
-    fn settle(&mut self, question: Question, answer: Answer, begun: Instant) {
-        // A read that a later one, or a write, has overtaken is not kept; a later read of the same machine stays.
-        if self.under_way.get(&question.key).is_some_and(|flight| flight.begun == begun) {
-            self.under_way.remove(&question.key);
-            self.remember(&question.key, &answer, begun);
+    fn complete(&mut self, lookup: Lookup, result: LookupResult, begun: Instant) {
+        // The result is stored only if no later read and no write has superseded this read.
+        if self.in_flight.get(&lookup.key).is_some_and(|flight| flight.begun == begun) {
+            self.in_flight.remove(&lookup.key);
+            self.store(&lookup.key, &result, begun);
         }
-        question.answer.send_replace(Some(answer));
+        lookup.result.send_replace(Some(result));
     }
 
-    /// Keeps what the latest read says; a failure says nothing.
-    fn remember(&mut self, key: &Key, answer: &Answer, as_of: Instant) {
-        let Ok(state) = answer else { return };
-        if self.memory.get(key).is_none_or(|memory| memory.as_of <= as_of) {
+    /// Stores the result of the latest read; failures are not stored.
+    fn store(&mut self, key: &Key, result: &LookupResult, as_of: Instant) {
+        let Ok(state) = result else { return };
+        if self.entries.get(key).is_none_or(|entry| entry.as_of <= as_of) {
             let exists = state.instance().is_some().then(|| state.clone());
-            self.memory.insert(key.clone(), Memory { exists, as_of });
+            self.entries.insert(key.clone(), CacheEntry { exists, as_of });
         }
     }
 
-    /// Drops what was read of this machine. Which ID a name stands for is not known before a read has ended, so that without
-    /// an ID all reads under way are overtaken.
-    fn outdate(&mut self, asked: &InstanceRef, identity: &Identity) {
-        let is_named = |identity: &Identity| matches!(identity, Identity::Name(name) if *name == *asked.node.as_str());
-        let is_it = |key: &Key| key.identity == *identity || is_named(&key.identity);
-        self.memory.retain(|key, memory| {
-            let known = memory.exists.as_ref().and_then(InstanceState::instance);
-            !is_it(key) && known.is_none_or(|known| !is_the(known, asked, identity))
+    /// Removes all entries of a machine. The ID of a name is unknown until a read has finished, so without an ID all reads in
+    /// flight are invalidated.
+    fn invalidate(&mut self, machine: &InstanceRef, identity: &Identity) {
+        let is_named =
+            |identity: &Identity| matches!(identity, Identity::Name(name) if *name == *machine.node.as_str());
+        let matches_key = |key: &Key| key.identity == *identity || is_named(&key.identity);
+        self.entries.retain(|key, entry| {
+            let known = entry.exists.as_ref().and_then(InstanceState::instance);
+            !matches_key(key) && known.is_none_or(|known| !is_same(known, machine, identity))
         });
         let by_id = matches!(identity, Identity::Id(_));
-        self.under_way.retain(|key, _| by_id && !is_it(key));
+        self.in_flight.retain(|key, _| by_id && !matches_key(key));
     }
 
-    /// Drops what nobody would be content with, and reads whose task is gone.
-    fn forget(&mut self) {
-        let longest = self.longest_bound;
-        self.memory.retain(|_, memory| memory.as_of.elapsed() <= longest);
-        self.under_way.retain(|_, flight| flight.answer.has_changed().is_ok());
+    /// Removes entries that are too old for any lookup, and reads whose task has ended.
+    fn evict(&mut self) {
+        let max_age = self.max_age;
+        self.entries.retain(|_, entry| entry.as_of.elapsed() <= max_age);
+        self.in_flight.retain(|_, flight| flight.result.has_changed().is_ok());
     }
 }
 
-/// Whether this is the machine that is asked for.
-fn is_the(known: &Instance, asked: &InstanceRef, identity: &Identity) -> bool {
+/// Returns whether this is the machine of the reference.
+fn is_same(known: &Instance, machine: &InstanceRef, identity: &Identity) -> bool {
     match identity {
         Identity::Id(id) => known.id == *id,
-        _ => known.name == asked.node.as_str(),
+        _ => known.name == machine.node.as_str(),
     }
 }
 
 impl Source {
-    async fn answer(self) -> Answer {
+    async fn result(self) -> LookupResult {
         let mut receiver = match self {
-            Source::Known(answer) => return answer,
+            Source::Known(result) => return result,
             Source::Read(receiver) => receiver,
         };
-        let answer = receiver.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-        answer.unwrap_or_else(|| {
-            let message = "the read ended without an answer; the log says why";
+        let result = receiver.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        result.unwrap_or_else(|| {
+            let message = "the read ended without a result; see the log";
             Err(Error::new(ErrorKind::Unexpected, "find instances", message))
         })
     }

@@ -1,7 +1,7 @@
-//! What the cloud cannot do is refused before any call: every wish of a Service that it cannot fulfil, all at once.
+//! Rejects unsupported requests before any call, and names all unsupported fields of a Service at once.
 //!
-//! Wishes that only a provider can read, because they are annotations of its own, are its own to refuse. That a node is
-//! leaving is no wish of the user: a cloud that cannot drain drops the node at once.
+//! A provider checks its own annotations by itself. Draining is not a request of the user: a cloud that cannot drain removes the
+//! target at once.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use bowline_core::{
 
 use crate::{Error, ErrorKind, LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, Result, RouteCapabilities};
 
-/// The kind of load balancer that a Service requests; an error if the cloud does not have it.
+/// Returns the kind of load balancer that a Service requests, or an error if the cloud does not have it.
 pub fn requested_kind<'a>(
     provider: &str,
-    balancers: &dyn LoadBalancers,
+    load_balancers: &dyn LoadBalancers,
     desired: &DesiredLoadBalancer,
     caps: &'a LoadBalancerCapabilities,
 ) -> Result<&'a LoadBalancerKind> {
-    let name = balancers.kind(desired);
+    let name = load_balancers.kind(desired);
     caps.kind(name).ok_or_else(|| {
         let names: Vec<_> = caps.kinds.iter().map(|kind| kind.name).collect();
         let message =
@@ -31,17 +31,18 @@ pub fn requested_kind<'a>(
     })
 }
 
-/// Checks that load balancers of this kind can do all that the Service asks for; otherwise an error of kind `Unsupported` names
-/// each field and each annotation. Removing a load balancer is always possible; leaving it behind without a mark is not.
+/// Checks that load balancers of this kind support everything that the Service requests. Otherwise an `Unsupported` error names
+/// each field and each annotation. Deleting a load balancer is always supported; retaining it is not.
 pub fn check_load_balancer(provider: &str, desired: &DesiredLoadBalancer, caps: &LoadBalancerKind) -> Result<()> {
-    let mut refused = desired.spec.as_deref().map(|spec| balancer(spec, &desired.settings, caps)).unwrap_or_default();
+    let mut unsupported_fields =
+        desired.spec.as_deref().map(|spec| in_spec(spec, &desired.settings, caps)).unwrap_or_default();
     let retained = desired.settings.policy == DeletionPolicy::Retain && !caps.retention;
-    refuse(&mut refused, retained, || format!("{POLICY}: retain"));
-    if refused.is_empty() {
+    check(&mut unsupported_fields, retained, || format!("{POLICY}: retain"));
+    if unsupported_fields.is_empty() {
         return Ok(());
     }
     let kind = if caps.name.is_empty() { String::new() } else { format!(" with {} load balancers", caps.name) };
-    Err(unsupported(desired, format!("{provider} cannot do this{kind}: {}", refused.join("; "))))
+    Err(unsupported(desired, format!("{provider} does not support this{kind}: {}", unsupported_fields.join("; "))))
 }
 
 fn unsupported(desired: &DesiredLoadBalancer, message: String) -> Error {
@@ -49,82 +50,82 @@ fn unsupported(desired: &DesiredLoadBalancer, message: String) -> Error {
     Error::new(ErrorKind::Unsupported, "plan load balancer", message).context("service", service)
 }
 
-/// Whether `provider` can lead traffic to this range.
+/// Checks that the cloud supports routes of this IP family.
 pub fn check_route(provider: &str, route: &RouteSpec, caps: &RouteCapabilities) -> Result<()> {
     let family = if route.destination.addr().is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 };
     if caps.ip_families.contains(&family) {
         return Ok(());
     }
-    let message = format!("{provider} cannot do this: destination {} ({family:?})", route.destination);
+    let message = format!("{provider} does not support this: destination {} ({family:?})", route.destination);
     Err(Error::new(ErrorKind::Unsupported, "create route", message).context("node", route.node.as_str()))
 }
 
-/// All that makes up a balancer.
-fn balancer(spec: &LoadBalancerSpec, wished: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
+/// Returns the unsupported fields and annotations of a load balancer.
+fn in_spec(spec: &LoadBalancerSpec, requested: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let families = families(&spec.ip_families, caps);
-    [ports(spec, caps), families, limits(spec, caps), fields(spec, wished, caps), settings(wished, caps)].concat()
+    [ports(spec, caps), families, limits(spec, caps), fields(spec, requested, caps), settings(requested, caps)].concat()
 }
 
 fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
     let protocols: BTreeSet<Protocol> = spec.ports.iter().map(|port| port.protocol).collect();
-    let mut refused = Vec::new();
+    let mut unsupported = Vec::new();
     for protocol in &protocols {
         let can = match protocol {
             Protocol::Tcp => caps.tcp,
             Protocol::Udp => caps.udp,
             Protocol::Sctp => caps.sctp,
         };
-        refuse(&mut refused, !can, || format!("spec.ports: protocol {protocol}"));
+        check(&mut unsupported, !can, || format!("spec.ports: protocol {protocol}"));
     }
     let mixed = protocols.len() > 1 && !caps.mixed_protocols;
-    refuse(&mut refused, mixed, || "spec.ports: several protocols on one balancer".to_owned());
+    check(&mut unsupported, mixed, || "spec.ports: several protocols on one load balancer".to_owned());
     let bare = spec.ports.iter().any(|port| port.node_port.is_none()) && !caps.without_node_ports;
-    refuse(&mut refused, bare, || "spec.allocateLoadBalancerNodePorts: false".to_owned());
-    refused
+    check(&mut unsupported, bare, || "spec.allocateLoadBalancerNodePorts: false".to_owned());
+    unsupported
 }
 
-fn families(wanted: &[IpFamily], caps: &LoadBalancerKind) -> Vec<String> {
-    let mut refused = Vec::new();
-    let served = if caps.serves_first_family() { 1 } else { wanted.len() };
-    for family in wanted.iter().take(served) {
-        refuse(&mut refused, !caps.ip_families.contains(family), || format!("spec.ipFamilies: {family:?}"));
+fn families(requested: &[IpFamily], caps: &LoadBalancerKind) -> Vec<String> {
+    let mut unsupported = Vec::new();
+    let served = if caps.serves_first_family() { 1 } else { requested.len() };
+    for family in requested.iter().take(served) {
+        check(&mut unsupported, !caps.ip_families.contains(family), || format!("spec.ipFamilies: {family:?}"));
     }
     let dual = served > 1 && !caps.dual_stack;
-    refuse(&mut refused, dual, || "spec.ipFamilies: two families on one balancer".to_owned());
-    refused
+    check(&mut unsupported, dual, || "spec.ipFamilies: two families on one load balancer".to_owned());
+    unsupported
 }
 
 fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
-    let mut refused = Vec::new();
+    let mut unsupported = Vec::new();
     let counts = [("spec.ports", spec.ports.len(), caps.max_ports), ("nodes", spec.targets.len(), caps.max_targets)];
-    for (field, count, most) in counts {
-        if let Some(most) = most.filter(|most| count > *most) {
-            refused.push(format!("{field}: {count} of them, at most {most}"));
+    for (field, count, max) in counts {
+        if let Some(max) = max.filter(|max| count > *max) {
+            unsupported.push(format!("{field}: {count}, at most {max}"));
         }
     }
-    refused
+    unsupported
 }
 
 fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
-    let mut refused = Vec::new();
+    let mut unsupported = Vec::new();
     let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
     let is_annotated = settings.source_ranges.as_ref() == Some(&spec.source_ranges);
-    let place = if is_annotated { SOURCE_RANGES.key } else { "spec.loadBalancerSourceRanges" };
-    refuse(&mut refused, ranges, || place.to_owned());
+    let field = if is_annotated { SOURCE_RANGES.key } else { "spec.loadBalancerSourceRanges" };
+    check(&mut unsupported, ranges, || field.to_owned());
     let sticky = spec.session_affinity != SessionAffinity::None && !caps.session_affinity;
-    refuse(&mut refused, sticky, || "spec.sessionAffinity: ClientIP".to_owned());
+    check(&mut unsupported, sticky, || "spec.sessionAffinity: ClientIP".to_owned());
     let local = spec.traffic_policy == TrafficPolicy::Local && !caps.local_traffic_policy;
-    refuse(&mut refused, local, || "spec.externalTrafficPolicy: Local".to_owned());
+    check(&mut unsupported, local, || "spec.externalTrafficPolicy: Local".to_owned());
     if let Some(address) = spec.requested_address.as_ref().filter(|_| !caps.requested_address) {
-        refused.push(format!("spec.loadBalancerIP: {address}"));
+        unsupported.push(format!("spec.loadBalancerIP: {address}"));
     }
-    refused
+    unsupported
 }
 
-/// The annotations that a balancer is made by.
+/// Returns the unsupported annotations.
 fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
     let checks = caps.health_check_settings;
-    let wanted = [
+    let requests = [
         (INTERNAL.key, settings.internal, caps.internal),
         (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), caps.proxy_protocol),
         (IDLE_TIMEOUT.key, settings.idle_timeout.is_some(), caps.idle_timeout),
@@ -134,12 +135,12 @@ fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<Str
         (SHARE_GROUP.key, settings.share_group.is_some(), caps.shared),
         (ADOPT.key, settings.adopt.is_some(), caps.adoption),
     ];
-    wanted.into_iter().filter(|(_, wished, can)| *wished && !can).map(|(key, ..)| key.to_owned()).collect()
+    requests.into_iter().filter(|(_, requested, can)| *requested && !can).map(|(key, ..)| key.to_owned()).collect()
 }
 
-fn refuse(refused: &mut Vec<String>, cannot: bool, field: impl FnOnce() -> String) {
-    if cannot {
-        refused.push(field());
+fn check(unsupported: &mut Vec<String>, is_unsupported: bool, field: impl FnOnce() -> String) {
+    if is_unsupported {
+        unsupported.push(field());
     }
 }
 
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Enough for a plain balancer.
+    /// Capabilities for a plain load balancer.
     fn plain() -> LoadBalancerKind {
         LoadBalancerKind { tcp: true, ip_families: vec![IpFamily::IPv4], ..Default::default() }
     }
@@ -163,20 +164,20 @@ mod tests {
         DesiredLoadBalancer { settings: Arc::new(annotations::read(&annotated).unwrap()), ..desired }
     }
 
-    fn refused(desired: &DesiredLoadBalancer, caps: &LoadBalancerKind) -> Option<String> {
+    fn error_of(desired: &DesiredLoadBalancer, caps: &LoadBalancerKind) -> Option<String> {
         let error = check_load_balancer("c", desired, caps).err()?;
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         Some(error.to_string())
     }
 
-    fn said(what: &str) -> Option<String> {
-        Some(format!("plan load balancer: c cannot do this: {what} (service=default/web)"))
+    fn message(fields: &str) -> Option<String> {
+        Some(format!("plan load balancer: c does not support this: {fields} (service=default/web)"))
     }
 
     type Grant = fn(&mut LoadBalancerKind);
 
     #[test]
-    fn an_annotation_is_refused_by_its_name_unless_the_cloud_can_do_it() {
+    fn an_unsupported_annotation_is_rejected_by_name() {
         let cases: [(&str, &str, &str, Grant); 9] = [
             (INTERNAL.key, "true", INTERNAL.key, |caps| caps.internal = true),
             (PROXY_PROTOCOL.key, "v1", PROXY_PROTOCOL.key, |caps| caps.proxy_protocol = true),
@@ -188,17 +189,17 @@ mod tests {
             (ADOPT.key, "a", ADOPT.key, |caps| caps.adoption = true),
             (POLICY.key, "retain", "bowline.dev/policy: retain", |caps| caps.retention = true),
         ];
-        for (key, value, place, grant) in cases {
+        for (key, value, field, grant) in cases {
             let desired = with(desired("default/web", &[]), &[(key, value)]);
-            assert_eq!(refused(&desired, &plain()), said(place), "{key}");
+            assert_eq!(error_of(&desired, &plain()), message(field), "{key}");
             let mut able = plain();
             grant(&mut able);
-            assert_eq!(refused(&desired, &able), None, "{key}");
+            assert_eq!(error_of(&desired, &able), None, "{key}");
         }
     }
 
     #[test]
-    fn what_is_as_without_the_annotation_or_no_affair_of_the_cloud_is_not_refused() {
+    fn default_values_and_cloud_independent_annotations_are_accepted() {
         let cases = [
             (INTERNAL.key, "false"),
             (POLICY.key, "delete"),
@@ -208,40 +209,40 @@ mod tests {
         ];
         for (key, value) in cases {
             let desired = with(desired("default/web", &[]), &[(key, value)]);
-            assert_eq!(refused(&desired, &plain()), None, "{key}: {value}");
+            assert_eq!(error_of(&desired, &plain()), None, "{key}: {value}");
         }
     }
 
     #[test]
-    fn of_a_balancer_that_is_to_go_only_its_retention_is_refused() {
-        let over =
+    fn for_a_deletion_only_retention_is_checked() {
+        let deleted =
             with(desired_cleanup("default/web"), &[(INTERNAL.key, "true"), (SHARE_GROUP.key, "a"), (ADOPT.key, "a")]);
-        assert_eq!(refused(&over, &plain()), None);
-        let desired = with(over, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
-        assert_eq!(refused(&desired, &plain()), said("bowline.dev/policy: retain"));
-        assert_eq!(refused(&desired, &LoadBalancerKind { retention: true, ..plain() }), None);
+        assert_eq!(error_of(&deleted, &plain()), None);
+        let desired = with(deleted, &[(INTERNAL.key, "true"), (POLICY.key, "retain")]);
+        assert_eq!(error_of(&desired, &plain()), message("bowline.dev/policy: retain"));
+        assert_eq!(error_of(&desired, &LoadBalancerKind { retention: true, ..plain() }), None);
     }
 
     #[test]
-    fn all_annotations_are_refused_at_once() {
+    fn all_unsupported_annotations_are_reported_at_once() {
         let desired =
             with(desired("default/web", &[]), &[(POLICY.key, "retain"), (INTERNAL.key, "true"), (ADOPT.key, "a")]);
         let expected = "bowline.dev/internal; bowline.dev/adopt; bowline.dev/policy: retain";
-        assert_eq!(refused(&desired, &plain()), said(expected));
+        assert_eq!(error_of(&desired, &plain()), message(expected));
     }
 
     #[test]
-    fn source_ranges_are_refused_by_where_they_stand() {
-        let wished = |service: &Service| {
+    fn unsupported_source_ranges_are_reported_by_annotation_or_field() {
+        let desired_of = |service: &Service| {
             let settings = annotations::read(&service.annotations).unwrap();
             bowline_core::service::desired(&ClusterName::from("k"), service, &settings, Default::default()).unwrap()
         };
-        let noted = annotated(service("default/web"), &[(SOURCE_RANGES.key, "10.0.0.0/8")]);
-        assert_eq!(refused(&wished(&noted), &plain()), said("bowline.dev/source-ranges"));
-        let field = Service { source_ranges: vec!["11.0.0.0/8".to_owned()], ..noted };
-        assert_eq!(refused(&wished(&field), &plain()), said("spec.loadBalancerSourceRanges"));
-        let everybody = annotated(service("default/web"), &[(SOURCE_RANGES.key, "0.0.0.0/0")]);
-        assert_eq!(refused(&wished(&everybody), &plain()), None);
-        assert_eq!(refused(&wished(&field), &LoadBalancerKind { source_ranges: true, ..plain() }), None);
+        let by_annotation = annotated(service("default/web"), &[(SOURCE_RANGES.key, "10.0.0.0/8")]);
+        assert_eq!(error_of(&desired_of(&by_annotation), &plain()), message("bowline.dev/source-ranges"));
+        let by_field = Service { source_ranges: vec!["11.0.0.0/8".to_owned()], ..by_annotation };
+        assert_eq!(error_of(&desired_of(&by_field), &plain()), message("spec.loadBalancerSourceRanges"));
+        let all_sources = annotated(service("default/web"), &[(SOURCE_RANGES.key, "0.0.0.0/0")]);
+        assert_eq!(error_of(&desired_of(&all_sources), &plain()), None);
+        assert_eq!(error_of(&desired_of(&by_field), &LoadBalancerKind { source_ranges: true, ..plain() }), None);
     }
 }

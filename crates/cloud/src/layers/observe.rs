@@ -1,8 +1,8 @@
-//! The outermost layer: every operation is traced, counted and timed. Also the metrics of the cache.
+//! The outermost layer: traces, counts and times every operation. Also has the metrics of the cache.
 
 use std::future::Future;
 
-use bowline_runtime::{Bounds, Instrument, Metric, metrics};
+use bowline_runtime::{Buckets, Instrument, Metric, metrics};
 use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -10,26 +10,26 @@ use tracing::field::{Empty, display};
 
 use crate::Error;
 use crate::layers::operation::Operation;
-pub(crate) use crate::sync_metrics::share;
+pub(crate) use crate::sync_metrics::register_or_replace;
 
-/// From quick local answers to the time after which a call is given up.
-pub(crate) const SECONDS: Bounds =
-    Bounds::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]);
+/// Histogram buckets from fast local responses to the timeout of a call.
+pub(crate) const SECONDS: Buckets =
+    Buckets::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0]);
 
 metrics! {
-    /// What the layers around clouds count.
+    /// Metrics of the layers.
     pub METRICS;
-    REQUESTS = Metric::counter("bowline_cloud_requests_total", "Questions and wishes put to a provider, by how they ended.")
-        .owned_by("provider").labels(&["operation", "result"]);
+    REQUESTS = Metric::counter("bowline_cloud_requests_total", "Operations of a provider by result.")
+        .const_label("provider").labels(&["operation", "result"]);
     DURATIONS = Metric::histogram(
-        "bowline_cloud_request_duration_seconds", "Time from question to answer, waits and retries included.", SECONDS,
-    ).owned_by("provider").labels(&["operation"]);
-    HITS = Metric::counter("bowline_cloud_cache_hits_total", "Questions answered from memory.").owned_by("provider");
-    MISSES = Metric::counter("bowline_cloud_cache_misses_total", "Questions that memory could have answered and did not.")
-        .owned_by("provider");
+        "bowline_cloud_request_duration_seconds", "Duration of an operation of a provider, including waits and retries.", SECONDS,
+    ).const_label("provider").labels(&["operation"]);
+    HITS = Metric::counter("bowline_cloud_cache_hits_total", "Lookups answered from the cache.").const_label("provider");
+    MISSES = Metric::counter("bowline_cloud_cache_misses_total", "Lookups that the cache could not answer although a cached result was acceptable.")
+        .const_label("provider");
 }
 
-/// What the layers around one provider count.
+/// Metrics of the layers of one provider.
 pub(crate) struct Metrics {
     provider: String,
     requests: IntCounterVec,
@@ -39,59 +39,59 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registered with `registry`. The provider's name is a constant label: so each provider has collectors of its own,
-    /// and the registry joins them into one family.
+    /// Creates and registers the metrics. The provider's name is a constant label, so each provider has its own collectors, and the
+    /// registry joins them into one family.
     pub(crate) fn new(provider: &str, registry: &prometheus::Registry) -> Metrics {
         let metrics = Metrics {
             provider: provider.to_owned(),
-            requests: made(&REQUESTS, provider),
-            durations: made(&DURATIONS, provider),
-            hits: made(&HITS, provider),
-            misses: made(&MISSES, provider),
+            requests: create(&REQUESTS, provider),
+            durations: create(&DURATIONS, provider),
+            hits: create(&HITS, provider),
+            misses: create(&MISSES, provider),
         };
         if let Err(error) = metrics.register(registry) {
-            tracing::warn!(cloud = provider, %error, "some metrics of the provider will be missing");
+            tracing::warn!(cloud = provider, %error, "cannot register some metrics of the provider");
         }
         metrics
     }
 
     fn register(&self, registry: &prometheus::Registry) -> prometheus::Result<()> {
-        share(registry, &self.requests)?;
-        share(registry, &self.durations)?;
-        share(registry, &self.hits)?;
-        share(registry, &self.misses)
+        register_or_replace(registry, &self.requests)?;
+        register_or_replace(registry, &self.durations)?;
+        register_or_replace(registry, &self.hits)?;
+        register_or_replace(registry, &self.misses)
     }
 
-    /// Whose these are.
+    /// Returns the name of the provider.
     pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// Counts and times one question; `failure` finds the error in its answer.
+    /// Counts and times one operation; `failure` returns the error in its output.
     pub(crate) async fn observe<T>(
         &self,
         operation: Operation,
-        question: impl Future<Output = T>,
+        work: impl Future<Output = T>,
         failure: impl Fn(&T) -> Option<&Error>,
     ) -> T {
         let begun = Instant::now();
         let (cloud, op) = (self.provider.as_str(), operation.label());
         let span = tracing::info_span!("cloud", otel.kind = "client", cloud, op, result = Empty, error = Empty);
-        let answer = question.instrument(span.clone()).await;
+        let output = work.instrument(span.clone()).await;
         let took = begun.elapsed();
-        let result = outcome(failure(&answer));
+        let result = outcome(failure(&output));
         span.record("result", result);
-        if let Some(error) = failure(&answer) {
+        if let Some(error) = failure(&output) {
             span.record("error", display(error));
         }
         self.requests.with_label_values(&[operation.label(), result]).inc();
         self.durations.with_label_values(&[operation.label()]).observe(took.as_secs_f64());
-        tracing::debug!(cloud, op, result, duration = ?took, "asked the cloud");
-        answer
+        tracing::debug!(cloud, op, result, duration = ?took, "cloud operation finished");
+        output
     }
 
-    /// Memory answered a question, or could not.
-    pub(crate) fn remembered(&self, hit: bool) {
+    /// Counts a cache hit or miss.
+    pub(crate) fn record_cache_lookup(&self, hit: bool) {
         if hit { self.hits.inc() } else { self.misses.inc() }
     }
 }
@@ -100,8 +100,8 @@ pub(crate) fn outcome(failure: Option<&Error>) -> &'static str {
     failure.map_or("ok", |error| error.kind().as_str())
 }
 
-/// What is made of constants alone either always works or never does, and the tests make it.
+/// Creates a collector. The declarations are constants, and the tests create all of them.
 #[allow(clippy::expect_used)] // no input reaches it
-pub(crate) fn made<I: Instrument>(metric: &Metric, provider: &str) -> I {
+pub(crate) fn create<I: Instrument>(metric: &Metric, provider: &str) -> I {
     I::make(metric, Some(provider)).expect("names, labels and buckets of the metrics are valid")
 }

@@ -1,8 +1,8 @@
-//! What a cloud can be asked, by name: for metrics, logs and errors.
+//! Operations of the provider contract, by name: for metrics, logs and errors.
 
 use std::fmt;
 
-/// One method of the contract. The contract makes each of them repeatable: reads by nature, writes by their rules.
+/// One method of the contract. Each may be repeated: reads by nature, writes by the rules of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Check,
@@ -13,38 +13,38 @@ pub(crate) enum Operation {
     PlanLoadBalancer,
     ApplyLoadBalancer,
     PollLoadBalancer,
-    AssignPodRange,
+    AssignPodCidr,
     ListRoutes,
     CreateRoute,
     DeleteRoute,
 }
 
-/// What operations are about. In many a cloud each of these is a service of its own, with limits and bad days of its own.
+/// Group of operations. In many clouds each group is a service of its own, with its own limits and outages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// The cloud as a whole: whether it takes us at all.
+    /// Access to the cloud as a whole.
     Access,
     Machines,
-    Balancers,
+    LoadBalancers,
     Routes,
 }
 
 impl Operation {
-    /// What it is about.
+    /// Returns the group of the operation.
     pub(crate) fn family(self) -> Family {
         match self {
             Operation::Check => Family::Access,
-            Operation::FindInstances | Operation::ListInstances | Operation::AssignPodRange => Family::Machines,
+            Operation::FindInstances | Operation::ListInstances | Operation::AssignPodCidr => Family::Machines,
             Operation::ObserveLoadBalancers
             | Operation::ListLoadBalancers
             | Operation::PlanLoadBalancer
             | Operation::ApplyLoadBalancer
-            | Operation::PollLoadBalancer => Family::Balancers,
+            | Operation::PollLoadBalancer => Family::LoadBalancers,
             Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => Family::Routes,
         }
     }
 
-    /// As a metric label.
+    /// Returns the metric label.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Operation::Check => "check",
@@ -55,7 +55,7 @@ impl Operation {
             Operation::PlanLoadBalancer => "plan_load_balancer",
             Operation::ApplyLoadBalancer => "apply_load_balancer",
             Operation::PollLoadBalancer => "poll_load_balancer",
-            Operation::AssignPodRange => "assign_pod_range",
+            Operation::AssignPodCidr => "assign_pod_range",
             Operation::ListRoutes => "list_routes",
             Operation::CreateRoute => "create_route",
             Operation::DeleteRoute => "delete_route",

@@ -1,11 +1,11 @@
-//! Load balancers with the provider's own types, and the one place where those types are erased.
+//! Load balancers with the provider's own types. The types are erased here and nowhere else.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::{
     ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Opaque, Operation, Plan, Progress, Step,
 };
@@ -16,15 +16,15 @@ use crate::{Error, ErrorKind, Result};
 const PLAN: &str = "plan load balancer";
 const APPLY: &str = "apply load balancer";
 
-/// What a provider implements to have [`LoadBalancers`], whose rules are the rules of these methods: the same contract, in
-/// which states and steps carry types of the provider.
+/// The form of [`LoadBalancers`] that a provider implements: the same methods and the same rules, with the provider's own types in
+/// states and steps.
 #[async_trait]
 pub trait TypedLoadBalancers: Send + Sync {
-    /// The things that the cloud has for a load balancer, and all else that a plan has to know.
+    /// Resources of a load balancer in the cloud, and everything else that `plan` needs.
     type State: Any + Debug + Clone + PartialEq + Send + Sync;
-    /// What a step needs to be applied.
+    /// Payload of a step: everything that `apply` needs.
     type Change: Any + Debug + Clone + PartialEq + Send + Sync;
-    /// What a poll has read and the next step may use; `()` if that is nothing.
+    /// Result of a poll that the next step may use; `()` if there is none.
     type Polled: Any + Debug + Clone + PartialEq + Default + Send + Sync;
 
     /// See [`LoadBalancers::settings`].
@@ -32,7 +32,7 @@ pub trait TypedLoadBalancers: Send + Sync {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         let _ = annotations;
         Ok(common)
     }
@@ -44,7 +44,7 @@ pub trait TypedLoadBalancers: Send + Sync {
     }
 
     /// See [`LoadBalancers::observe`].
-    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
+    async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<Self::State>>>>;
 
     /// See [`LoadBalancers::list`].
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
@@ -73,7 +73,7 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         TypedLoadBalancers::settings(self, annotations, common)
     }
 
@@ -81,9 +81,9 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         TypedLoadBalancers::kind(self, desired)
     }
 
-    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
-        let seen = TypedLoadBalancers::observe(self, wanted).await;
-        seen.into_iter().map(|state| state.map(erased)).collect()
+    async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        let observed = TypedLoadBalancers::observe(self, desired).await;
+        observed.into_iter().map(|state| state.map(erase)).collect()
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -94,19 +94,19 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
         if let Some(operation) = state.and_then(|state| state.pending.clone()) {
             return Err(Error::pending(operation, PLAN));
         }
-        let state = state.map(|state| known(PLAN, &state.resources)).transpose()?;
+        let state = state.map(|state| downcast(PLAN, &state.resources)).transpose()?;
         let Plan { steps, warnings, errors, locks } = TypedLoadBalancers::plan(self, desired, state)?;
         let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
         Ok(Plan { steps, warnings, errors, locks })
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
-        let change = known(APPLY, &step.payload)?;
-        let polled = polled.map(|polled| known(APPLY, polled)).transpose()?;
+        let change = downcast(APPLY, &step.payload)?;
+        let polled = polled.map(|polled| downcast(APPLY, polled)).transpose()?;
         Ok(match TypedLoadBalancers::apply(self, key, change, polled).await? {
             Applied::Done => Applied::Done,
-            Applied::Observed(state) => Applied::Observed(erased(state)),
-            Applied::Noted(annotations) => Applied::Noted(annotations),
+            Applied::Observed(state) => Applied::Observed(erase(state)),
+            Applied::Annotated(annotations) => Applied::Annotated(annotations),
             Applied::Started(operation) => Applied::Started(operation),
         })
     }
@@ -119,14 +119,14 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
     }
 }
 
-fn erased<S: Any + Debug + PartialEq + Send + Sync>(state: Option<LoadBalancerState<S>>) -> Option<LoadBalancerState> {
+fn erase<S: Any + Debug + PartialEq + Send + Sync>(state: Option<LoadBalancerState<S>>) -> Option<LoadBalancerState> {
     state.map(|state| state.map(Opaque::new))
 }
 
-/// The provider's own value. Another provider's state or step is an error, not a panic: it may come from a test, or from a
-/// provider that a reload has replaced by one of another kind.
-fn known<'a, T: Any>(operation: &str, value: &'a Opaque) -> Result<&'a T> {
+/// Returns the provider's own value. A state or step of another provider is an error, not a panic: it may come from a test, or from
+/// a provider that a reload replaced by one of another kind.
+fn downcast<'a, T: Any>(operation: &str, value: &'a Opaque) -> Result<&'a T> {
     let foreign =
-        || Error::new(ErrorKind::Unexpected, operation, format!("this was not made by this provider: {value:?}"));
+        || Error::new(ErrorKind::Unexpected, operation, format!("the value is not of this provider: {value:?}"));
     value.get().ok_or_else(foreign)
 }

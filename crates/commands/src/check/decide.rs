@@ -1,4 +1,4 @@
-//! What is wrong with what was seen. Pure: the same view has the same findings.
+//! Derives findings from the observed state. Pure: the same input always has the same findings.
 
 mod nodes;
 mod rivals;
@@ -7,19 +7,19 @@ use bowline_cloud::ErrorKind;
 use bowline_kube::{ConnectFailure, Permission, ReadError, Scope, Server};
 
 use super::finding::{Finding, Kind};
-use super::observed::{Observed, Review, SeenCloud};
+use super::observed::{Observed, ObservedCloud, Review};
 
-/// The minor versions of the API server that this version is tried with; the last one is that of the embedded API server.
-pub(super) const TRIED: std::ops::RangeInclusive<u32> = 30..=38;
-/// The last one in which other components had cloud controllers of their own.
+/// Minor versions of the API server that this version is tested with; the last one is that of the embedded API server.
+pub(super) const TESTED: std::ops::RangeInclusive<u32> = 30..=38;
+/// Last minor version with cloud controllers in kube-controller-manager.
 const LAST_IN_TREE: u32 = 30;
-/// How many minor versions a kubelet may be behind.
-const KUBELET_BEHIND: u32 = 3;
+/// Number of minor versions that a kubelet may be older than the API server.
+const MAX_KUBELET_SKEW: u32 = 3;
 
-/// All findings, the worst first; those of one kind together.
+/// Returns all findings, grouped by kind, the most severe first.
 pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let errors = observed.errors.iter().map(|problem| Finding::new(Kind::Configuration, "", problem.to_string()));
+    let errors = observed.errors.iter().map(|error| Finding::new(Kind::Configuration, "", error.to_string()));
     findings.extend(errors);
     findings.extend(observed.server.iter().map(server));
     findings.extend(versions(observed));
@@ -27,11 +27,11 @@ pub(super) fn decide(observed: &Observed) -> Vec<Finding> {
     findings.extend(observed.clouds.iter().flat_map(cloud));
     findings.extend(nodes::decide(observed));
     findings.extend(rivals::decide(observed));
-    merged(findings)
+    merge(findings)
 }
 
-/// One finding of each kind, with all that it is about.
-fn merged(findings: Vec<Finding>) -> Vec<Finding> {
+/// Merges findings of the same kind into one with all their subjects.
+fn merge(findings: Vec<Finding>) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for finding in findings {
         match merged.iter_mut().find(|known| known.kind == finding.kind) {
@@ -44,34 +44,38 @@ fn merged(findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 fn server(server: &Result<Server, ConnectFailure>) -> Finding {
-    let unreached = match server {
+    let failure = match server {
         Ok(server) if server.user.as_deref() == Some("system:anonymous") => {
-            return Finding::new(Kind::ApiAnonymous, &server.address, "it answers, but knows no user");
+            return Finding::new(
+                Kind::ApiAnonymous,
+                &server.address,
+                "the server responds, and does not authenticate the client",
+            );
         }
         Ok(Server { address, version, user }) => {
-            let user = user.as_deref().map(|user| format!(", which takes us for {user}")).unwrap_or_default();
+            let user = user.as_deref().map(|user| format!(", authenticated as {user}")).unwrap_or_default();
             return Finding::new(Kind::ApiReached, address, format!("version {version}{user}"));
         }
-        Err(unreached) => unreached,
+        Err(failure) => failure,
     };
-    let (kind, address, why) = match unreached {
-        ConnectFailure::Name { address, why } => (Kind::ApiName, address, why),
+    let (kind, address, why) = match failure {
+        ConnectFailure::Dns { address, why } => (Kind::ApiDns, address, why),
         ConnectFailure::Connection { address, why } => (Kind::ApiConnection, address, why),
-        ConnectFailure::Conversation { address, why } => (Kind::ApiConversation, address, why),
+        ConnectFailure::Handshake { address, why } => (Kind::ApiHandshake, address, why),
         ConnectFailure::Unauthenticated { address, why } => (Kind::ApiCredentials, address, why),
-        ConnectFailure::NotReady { address, why } => (Kind::ApiUnwell, address, why),
+        ConnectFailure::NotReady { address, why } => (Kind::ApiUnhealthy, address, why),
     };
     Finding::new(kind, address, why)
 }
 
-/// The server's version against ours, and the kubelets' against the server's.
+/// Compares the API server's version with ours, and the kubelets' versions with the API server's.
 fn versions(observed: &Observed) -> Vec<Finding> {
     let Some(Ok(server)) = &observed.server else { return Vec::new() };
     let Some(minor) = minor(&server.version) else { return Vec::new() };
-    let tried = format!("version {}; tried are 1.{} to 1.{}", server.version, TRIED.start(), TRIED.end());
-    let of_server = |kind| Finding::new(kind, &server.address, tried.clone());
-    let old = (minor < *TRIED.start()).then(|| of_server(Kind::ServerOld));
-    let new = (minor > *TRIED.end()).then(|| of_server(Kind::ServerNew));
+    let detail = format!("version {}; tested: 1.{} to 1.{}", server.version, TESTED.start(), TESTED.end());
+    let of_server = |kind| Finding::new(kind, &server.address, detail.clone());
+    let old = (minor < *TESTED.start()).then(|| of_server(Kind::ServerOld));
+    let new = (minor > *TESTED.end()).then(|| of_server(Kind::ServerNew));
     let in_tree = (minor <= LAST_IN_TREE)
         .then(|| Finding::new(Kind::InTreeClouds, &server.address, format!("version {}", server.version)));
     let nodes = observed.nodes.iter().flatten().flatten().map(|(node, _)| node);
@@ -81,10 +85,10 @@ fn versions(observed: &Observed) -> Vec<Finding> {
 }
 
 fn is_skewed(kubelet: u32, server: u32) -> bool {
-    kubelet > server || kubelet + KUBELET_BEHIND < server
+    kubelet > server || kubelet + MAX_KUBELET_SKEW < server
 }
 
-/// 36 of `v1.36.2-rc.1+build`; `None` if that is no version.
+/// Returns 36 for `v1.36.2-rc.1+build`; `None` if the text is not a version.
 fn minor(version: &str) -> Option<u32> {
     let mut parts = version.trim_start_matches('v').split('.');
     (parts.next()? == "1").then_some(())?;
@@ -93,28 +97,30 @@ fn minor(version: &str) -> Option<u32> {
 }
 
 fn permissions(reviews: &[Review]) -> Vec<Finding> {
-    let troubles: Vec<_> = reviews.iter().filter_map(review).collect();
-    match reviews.is_empty() || !troubles.is_empty() {
-        true => troubles,
-        false => vec![Finding::new(Kind::RightsComplete, "", format!("{} rights", reviews.len()))],
+    let findings: Vec<_> = reviews.iter().filter_map(review).collect();
+    match reviews.is_empty() || !findings.is_empty() {
+        true => findings,
+        false => vec![Finding::new(Kind::PermissionsComplete, "", format!("{} permissions", reviews.len()))],
     }
 }
 
 fn review(review: &Review) -> Option<Finding> {
-    let who = review.who.map(|who| format!(" (as kube-system:{who})")).unwrap_or_default();
-    let about = format!("{} {}{who}", review.verb, place(&review.permission));
+    let account = review.account.map(|account| format!(" (as kube-system:{account})")).unwrap_or_default();
+    let about = format!("{} {}{account}", review.verb, resource(&review.permission));
     match &review.allowed {
         Ok(true) => None,
         Ok(false) => Some(match review.permission.without {
-            Some(without) => Finding::new(Kind::RightDispensable, about, without),
-            None => Finding::new(Kind::RightMissing, about, review.permission.why),
+            Some(without) => Finding::new(Kind::PermissionOptional, about, without),
+            None => Finding::new(Kind::PermissionMissing, about, review.permission.why),
         }),
-        Err(ReadError::Forbidden(why) | ReadError::Failed(why)) => Some(Finding::new(Kind::RightUnknown, about, why)),
+        Err(ReadError::Forbidden(why) | ReadError::Failed(why)) => {
+            Some(Finding::new(Kind::PermissionUnknown, about, why))
+        }
     }
 }
 
-/// `leases.coordination.k8s.io cloud-controller-manager in kube-system`.
-fn place(permission: &Permission) -> String {
+/// Formats the resource, such as `leases.coordination.k8s.io cloud-controller-manager in kube-system`.
+fn resource(permission: &Permission) -> String {
     let group = if permission.group.is_empty() { String::new() } else { format!(".{}", permission.group) };
     let resource = format!("{}{group}", permission.resource);
     match &permission.scope {
@@ -125,31 +131,31 @@ fn place(permission: &Permission) -> String {
     }
 }
 
-fn cloud(cloud: &SeenCloud) -> Vec<Finding> {
-    let mut findings: Vec<_> = cloud.findings.iter().map(|finding| in_cloud(&cloud.name, finding)).collect();
+fn cloud(cloud: &ObservedCloud) -> Vec<Finding> {
+    let mut findings: Vec<_> = cloud.results.iter().map(|result| check_result(&cloud.name, result)).collect();
     match &cloud.quotas {
         Ok(quotas) => findings.extend(quotas.iter().filter_map(|quota| self::quota(&cloud.name, quota))),
-        Err(error) if cloud.findings.iter().all(|finding| finding.outcome.is_ok()) => {
-            findings.push(Finding::new(Kind::ReadError, format!("the quotas of {}", cloud.name), error.to_string()));
+        Err(error) if cloud.results.iter().all(|result| result.outcome.is_ok()) => {
+            findings.push(Finding::new(Kind::ReadError, format!("quotas of {}", cloud.name), error.to_string()));
         }
-        // What keeps the quotas from being seen is told already.
+        // A failed check result already reports why the quotas cannot be read.
         Err(_) => {}
     }
     findings
 }
 
-/// What a cloud says of itself, or of one thing that its configuration names.
-fn in_cloud(cloud: &str, finding: &bowline_cloud::Finding) -> Finding {
-    let about = format!("{cloud}: {}", finding.what);
-    let error = match &finding.outcome {
+/// Converts one check of a cloud, or of a resource that its configuration names.
+fn check_result(cloud: &str, result: &bowline_cloud::CheckResult) -> Finding {
+    let about = format!("{cloud}: {}", result.subject);
+    let error = match &result.outcome {
         Ok(detail) => return Finding::new(Kind::CloudReached, about, detail),
         Err(error) => error,
     };
     let kind = match error.kind() {
         ErrorKind::Unauthenticated => Kind::CloudCredentials,
-        ErrorKind::PermissionDenied => Kind::CloudRights,
+        ErrorKind::PermissionDenied => Kind::CloudPermissions,
         ErrorKind::InvalidConfig | ErrorKind::NotFound => Kind::CloudConfiguration,
-        ErrorKind::Unsupported => Kind::CloudLacks,
+        ErrorKind::Unsupported => Kind::CloudUnsupported,
         _ => Kind::CloudUnreachable,
     };
     Finding::new(kind, about, error.to_string())
@@ -161,5 +167,5 @@ fn quota(cloud: &str, quota: &bowline_cloud::Quota) -> Option<Finding> {
         (used, limit) if used.saturating_mul(5) >= limit.saturating_mul(4) => Kind::QuotaLow,
         _ => return None,
     };
-    Some(Finding::new(kind, format!("{cloud}: {}", quota.what), format!("{} of {} used", quota.used, quota.limit)))
+    Some(Finding::new(kind, format!("{cloud}: {}", quota.resource), format!("{} of {} used", quota.used, quota.limit)))
 }

@@ -1,11 +1,11 @@
-//! `bowline check`: whether the manager can work here, before it does.
+//! `bowline check`: verifies that the manager can run with these flags, before it does.
 //!
 //! ```text
-//!  flags ──► settings ──► observe (API server, rights, Nodes, Services, leases, clouds) ──► decide ──► text or JSON ──► exit code
-//!               └─ what is wrong with them is a finding like any other
+//!  flags ──► settings ──► observe (API server, permissions, Nodes, Services, leases, clouds) ──► decide ──► text or JSON ──► exit code
+//!               └─ invalid ones are findings, too
 //! ```
 //!
-//! It changes nothing: it reads, and asks the API server what it would allow.
+//! It changes nothing: it only reads, and creates access reviews.
 
 mod decide;
 mod finding;
@@ -25,10 +25,10 @@ use crate::output;
 use crate::plan::plain;
 use finding::Severity;
 
-/// The exit code for "something would go wrong".
-const TROUBLE: u8 = 2;
+/// Exit code for "at least one error".
+const HAS_ERRORS: u8 = 2;
 
-/// Looks, and tells what is wrong.
+/// Runs the check and prints its findings.
 pub(crate) async fn run(args: &CheckArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let findings = decide::decide(&observe::observe(&args.manager, registry).await);
     match args.output.output {
@@ -36,5 +36,5 @@ pub(crate) async fn run(args: &CheckArgs, registry: &Arc<Registry>) -> anyhow::R
         Output::Json => output::print(format_args!("{:#}\n", print::json(&findings))),
     }?;
     let is_fine = print::count(&findings, Severity::Error) == 0;
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(TROUBLE) })
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(HAS_ERRORS) })
 }

@@ -1,4 +1,4 @@
-//! Looks at everything that a check decides on. What cannot be seen is a part of the view, and ends nothing.
+//! Reads all state that a check needs. A failed read is recorded and does not end the check.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use bowline_settings::{providers, reach};
 use futures::StreamExt as _;
 use futures::stream;
 
-use super::observed::{Manager, Observed, Review, SeenCloud, Sighted};
-use crate::permissions::{self, Surroundings};
+use super::observed::{Manager, Observed, ObservedCloud, ObservedNode, Review};
+use crate::permissions::{self, BuildInputs};
 
-/// How many questions about rights are asked at once.
-const REVIEWS_AT_ONCE: usize = 8;
+/// Maximum number of concurrent access reviews.
+const MAX_CONCURRENT_REVIEWS: usize = 8;
 
 pub(super) async fn observe(args: &ManagerArgs, registry: &Arc<Registry>) -> Observed {
     let mut errors = ConfigErrors::new();
     let mut settings = Settings::resolve(args, &mut errors);
-    // A person waits for the report: a failed call is in it, and is not repeated.
+    // The check is interactive: it reports a failed call and does not retry it.
     settings.reach.calls.max_attempts = 1;
     settings.reach.calls.dry_run = true;
-    let clouds = Looked::build(&settings, args, registry, &mut errors);
+    let clouds = CheckedClouds::build(&settings, args, registry, &mut errors);
     reach::narrow(&mut settings.manager, &clouds.providers);
     let access = open(&settings, &mut errors).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
@@ -36,7 +36,7 @@ pub(super) async fn observe(args: &ManagerArgs, registry: &Arc<Registry>) -> Obs
     }
     observed.clouds = clouds.check().await;
     if let Some(access) = access {
-        cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
+        observe_cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
     }
     observed.errors = errors.iter().cloned().collect();
     observed
@@ -56,12 +56,12 @@ async fn open(settings: &Settings, errors: &mut ConfigErrors) -> Option<Access> 
     }
 }
 
-/// What the API server has to say.
-async fn cluster(
+/// Reads the state of the cluster from the API server.
+async fn observe_cluster(
     preflight: &Preflight,
     settings: &Settings,
     own_lease: &LeaseOptions,
-    clouds: &Looked,
+    clouds: &CheckedClouds,
     observed: &mut Observed,
 ) {
     let server = preflight.server().await;
@@ -72,8 +72,8 @@ async fn cluster(
     }
     observed.reviews = reviews(preflight, settings, &clouds.providers).await;
     observed.nodes = Some(match preflight.nodes().await {
-        Ok(nodes) => Ok(clouds.sightings(nodes).await),
-        Err(unseen) => Err(unseen),
+        Ok(nodes) => Ok(clouds.observe_machines(nodes).await),
+        Err(error) => Err(error),
     });
     if settings.manager.service.is_some() {
         observed.services = Some(preflight.load_balancer_services().await);
@@ -81,30 +81,30 @@ async fn cluster(
     leases(preflight, own_lease, observed).await;
 }
 
-/// Asks about every right that the manager would use, under the name that it would use it under.
+/// Reviews every permission that the manager needs, each for the account that uses it.
 async fn reviews(preflight: &Preflight, settings: &Settings, providers: &[Arc<dyn CloudProvider>]) -> Vec<Review> {
-    let asked = permissions::of_everybody(&settings.manager, &Surroundings::of(settings, providers));
-    let asked = asked.into_iter().flat_map(|(who, permission)| {
+    let needed = permissions::of_all_accounts(&settings.manager, &BuildInputs::of(settings, providers));
+    let needed = needed.into_iter().flat_map(|(account, permission)| {
         let verbs = permission.verbs;
-        verbs.iter().map(move |verb| (who, permission.clone(), *verb))
+        verbs.iter().map(move |verb| (account, permission.clone(), *verb))
     });
-    let review = |(who, permission, verb): (Option<&'static str>, Permission, &'static str)| async move {
-        let allowed = match who {
+    let review = |(account, permission, verb): (Option<&'static str>, Permission, &'static str)| async move {
+        let allowed = match account {
             None => preflight.may(&permission, verb).await,
             Some(name) => preflight.controller_may(name, &permission, verb).await,
         };
-        Review { who, permission, verb, allowed }
+        Review { account, permission, verb, allowed }
     };
-    stream::iter(asked).map(review).buffered(REVIEWS_AT_ONCE).collect().await
+    stream::iter(needed).map(review).buffered(MAX_CONCURRENT_REVIEWS).collect().await
 }
 
-/// The lease that leads, whether or not this manager takes part.
+/// The lease of the leader, whether or not this manager takes part in the election.
 fn lease(args: &ManagerArgs) -> LeaseOptions {
     let (namespace, name) = (&args.election.leader_elect_resource_namespace, &args.election.leader_elect_resource_name);
     LeaseOptions { namespace: namespace.clone(), name: name.clone(), ..LeaseOptions::default() }
 }
 
-/// All leases where managers have theirs; where that is forbidden, at least our own.
+/// Reads all leases in the namespaces that managers use; if that is forbidden, at least our own.
 async fn leases(preflight: &Preflight, own: &LeaseOptions, observed: &mut Observed) {
     let usual = LeaseOptions::default().namespace;
     let mut leases = preflight.leases(&own.namespace).await;
@@ -121,10 +121,10 @@ async fn leases(preflight: &Preflight, own: &LeaseOptions, observed: &mut Observ
     observed.manager.now = Some(jiff::Timestamp::now());
 }
 
-fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager {
+fn manager(args: &ManagerArgs, settings: &Settings, clouds: &CheckedClouds) -> Manager {
     let service = settings.manager.service.as_ref();
-    let balancing = clouds.clouds.iter().filter(|cloud| cloud.has_load_balancers());
-    let classes = balancing.map(|cloud| format!("bowline.dev/{}", cloud.name())).collect();
+    let with_load_balancers = clouds.clouds.iter().filter(|cloud| cloud.has_load_balancers());
+    let classes = with_load_balancers.map(|cloud| format!("bowline.dev/{}", cloud.name())).collect();
     Manager {
         elects: settings.election.is_some(),
         lease: lease(args).name,
@@ -134,47 +134,52 @@ fn manager(args: &ManagerArgs, settings: &Settings, clouds: &Looked) -> Manager 
     }
 }
 
-/// The clouds, as far as they could be made.
-struct Looked {
+/// Providers with a valid configuration.
+struct CheckedClouds {
     providers: Vec<Arc<dyn CloudProvider>>,
     clouds: Clouds,
 }
 
-impl Looked {
-    fn build(settings: &Settings, args: &ManagerArgs, registry: &Arc<Registry>, errors: &mut ConfigErrors) -> Looked {
+impl CheckedClouds {
+    fn build(
+        settings: &Settings,
+        args: &ManagerArgs,
+        registry: &Arc<Registry>,
+        errors: &mut ConfigErrors,
+    ) -> CheckedClouds {
         let reach = &settings.reach;
         let metrics = prometheus::Registry::new();
-        let surroundings = || reach.surroundings(&metrics);
+        let surroundings = || reach.build_inputs(&metrics);
         let built = providers::build(&reach.providers, &reach.cluster, surroundings, registry, errors);
         let providers: Vec<_> = built.into_iter().map(|provider| provider as Arc<dyn CloudProvider>).collect();
         reach::check(&providers, reach, &settings.manager, &args.controllers.network, errors);
-        // Nothing here applies anything; if something did, the layers would not let it through.
+        // A check applies no steps; dry-run layers guarantee it.
         let layers = LayerOptions { dry_run: true, ..reach.layers.clone() };
-        let clouds = Clouds::around(providers.clone(), &layers, &prometheus::Registry::new());
-        Looked { providers, clouds }
+        let clouds = Clouds::with_layers(providers.clone(), &layers, &prometheus::Registry::new());
+        CheckedClouds { providers, clouds }
     }
 
-    async fn check(&self) -> Vec<SeenCloud> {
-        let mut seen = Vec::new();
+    async fn check(&self) -> Vec<ObservedCloud> {
+        let mut observed = Vec::new();
         for (provider, cloud) in self.providers.iter().zip(self.clouds.iter()) {
-            let (findings, quotas) = futures::future::join(provider.examine(), provider.quotas()).await;
-            seen.push(SeenCloud { name: cloud.name().to_string(), findings, quotas });
+            let (results, quotas) = futures::future::join(provider.diagnose(), provider.quotas()).await;
+            observed.push(ObservedCloud { name: cloud.name().to_string(), results, quotas });
         }
-        seen
+        observed
     }
 
-    /// Without clouds there is nothing to be said of nodes.
-    async fn sightings(&self, nodes: Vec<SeenNode>) -> Vec<Sighted> {
+    /// Looks up the machine of each Node; without clouds there are none.
+    async fn observe_machines(&self, nodes: Vec<SeenNode>) -> Vec<ObservedNode> {
         if self.providers.is_empty() {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }
-        let asked: Vec<_> = nodes.iter().map(asked_about).collect();
-        let answers = self.clouds.observe_all(&asked, Freshness::Now).await;
-        nodes.into_iter().zip(answers.into_iter().map(Some)).collect()
+        let refs: Vec<_> = nodes.iter().map(instance_ref).collect();
+        let machines = self.clouds.observe_all(&refs, Freshness::Now).await;
+        nodes.into_iter().zip(machines.into_iter().map(Some)).collect()
     }
 }
 
-fn asked_about(node: &SeenNode) -> InstanceRef {
+fn instance_ref(node: &SeenNode) -> InstanceRef {
     InstanceRef {
         node: node.name.as_str().into(),
         provider_id: node.provider_id.clone(),

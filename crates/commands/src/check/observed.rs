@@ -1,62 +1,62 @@
-//! What there is to decide on: plain values, gathered by [`observe`](super::observe).
+//! Input of the decisions: plain values, read by [`observe`](super::observe).
 
 use std::time::Duration;
 
-use bowline_cloud::{Finding, Ownership, Quota, Result};
+use bowline_cloud::{CheckResult, Ownership, Quota, Result};
 use bowline_config::ConfigError;
 use bowline_kube::{ConnectFailure, Permission, ReadError, SeenLease, SeenNode, SeenService, Server};
 
-/// Everything that was seen. What was not looked at because something before it failed is `None` or empty.
+/// Observed state. Fields that were not read because an earlier step failed are `None` or empty.
 #[derive(Default)]
 pub(super) struct Observed {
-    /// What is wrong with flags and files.
+    /// Errors in flags and files.
     pub(super) errors: Vec<ConfigError>,
     pub(super) server: Option<std::result::Result<Server, ConnectFailure>>,
     pub(super) reviews: Vec<Review>,
-    pub(super) clouds: Vec<SeenCloud>,
-    /// Each with what the clouds say of it, if they were asked.
-    pub(super) nodes: Option<std::result::Result<Vec<Sighted>, ReadError>>,
+    pub(super) clouds: Vec<ObservedCloud>,
+    /// Nodes with their machines.
+    pub(super) nodes: Option<std::result::Result<Vec<ObservedNode>, ReadError>>,
     pub(super) services: Option<std::result::Result<Vec<SeenService>, ReadError>>,
-    /// Those that managers may have.
+    /// Leases in the namespaces that managers use.
     pub(super) leases: Option<std::result::Result<Vec<SeenLease>, ReadError>>,
-    /// Our own, where it can be seen and the rest cannot.
+    /// Our own lease, if it is readable and the list is not.
     pub(super) own_lease: Option<SeenLease>,
     pub(super) manager: Manager,
 }
 
-/// A node, and what the clouds say of its machine.
-pub(super) type Sighted = (SeenNode, Option<Result<Ownership>>);
+/// A Node and its machine, if any cloud is configured.
+pub(super) type ObservedNode = (SeenNode, Option<Result<Ownership>>);
 
-/// The manager that is to run here.
+/// Settings of the manager that will run here.
 #[derive(Default)]
 pub(super) struct Manager {
-    /// It takes part in the election.
+    /// Whether it takes part in leader election.
     pub(super) elects: bool,
-    /// The name of its lease.
+    /// Name of its lease.
     pub(super) lease: String,
-    /// The classes of Services that it sees to, besides those without one.
+    /// Values of `spec.loadBalancerClass` that it manages.
     pub(super) classes: Vec<String>,
-    /// It sees to Services without a class.
+    /// Whether it manages Services without a class.
     pub(super) takes_classless: bool,
-    /// When the leases were looked at.
+    /// Time at which the leases were read.
     pub(super) now: Option<jiff::Timestamp>,
 }
 
-/// Whether somebody may do something.
+/// Result of an access review.
 pub(super) struct Review {
-    /// The client of a controller with an account of its own; `None` for the process.
-    pub(super) who: Option<&'static str>,
+    /// Service account of a controller; `None` for the account of the process.
+    pub(super) account: Option<&'static str>,
     pub(super) permission: Permission,
     pub(super) verb: &'static str,
     pub(super) allowed: std::result::Result<bool, ReadError>,
 }
 
-pub(super) struct SeenCloud {
+pub(super) struct ObservedCloud {
     pub(super) name: String,
-    /// What it says of itself and of what its configuration names.
-    pub(super) findings: Vec<Finding>,
+    /// Checks of the cloud and of the resources that its configuration names.
+    pub(super) results: Vec<CheckResult>,
     pub(super) quotas: Result<Vec<Quota>>,
 }
 
-/// A holder that was silent for longer than this has gone, whatever its lease says.
-pub(super) const LONG_AGO: Duration = Duration::from_secs(60);
+/// A lease counts as held for at least this long after its last renewal, even if its own duration is shorter.
+pub(super) const MIN_VALIDITY: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Findings as text for people and as JSON for programs. The JSON is a promise: fields are added, never renamed.
+//! Output of findings as text and as JSON. The JSON is stable: fields are added, never renamed.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::finding::{Finding, Kind, Severity};
 
-/// The version of the JSON document.
+/// Version of the JSON document.
 const VERSION: u32 = 1;
-/// How many of the things that a finding is about are shown to people, where there may be thousands of them, and all alike.
-const SHOWN: usize = 5;
+/// Maximum number of objects in the text of a finding; there may be thousands with the same detail.
+const MAX_OBJECTS: usize = 5;
 
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
@@ -23,7 +23,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
 
 fn write_finding(text: &mut String, Finding { kind, about }: &Finding) {
     let _ = writeln!(text, "{:8} {}: {}", kind.severity().word(), kind.id(), kind.why());
-    let shown = if is_each_its_own(*kind) { about.len() } else { SHOWN };
+    let shown = if has_distinct_details(*kind) { about.len() } else { MAX_OBJECTS };
     for (about, detail) in about.iter().take(shown) {
         let between = if about.is_empty() || detail.is_empty() { "" } else { ": " };
         let _ = writeln!(text, "         - {about}{between}{detail}");
@@ -31,14 +31,14 @@ fn write_finding(text: &mut String, Finding { kind, about }: &Finding) {
     if about.len() > shown {
         let _ = writeln!(text, "         - and {} more; -o json shows all", about.len() - shown);
     }
-    if !kind.cure().is_empty() {
-        let _ = writeln!(text, "         cure: {}", kind.cure());
+    if !kind.fix().is_empty() {
+        let _ = writeln!(text, "         fix: {}", kind.fix());
     }
 }
 
-/// What is wrong with a file or a flag is wrong in its own way, and there are not many of them.
-fn is_each_its_own(kind: Kind) -> bool {
-    matches!(kind, Kind::Configuration | Kind::CloudConfiguration | Kind::CloudRights | Kind::CloudLacks)
+/// Whether every object has its own message. There are few of these, so the text lists all of them.
+fn has_distinct_details(kind: Kind) -> bool {
+    matches!(kind, Kind::Configuration | Kind::CloudConfiguration | Kind::CloudPermissions | Kind::CloudUnsupported)
 }
 
 pub(super) fn json(findings: &[Finding]) -> Value {
@@ -47,7 +47,7 @@ pub(super) fn json(findings: &[Finding]) -> Value {
             finding.about.iter().map(|(about, detail)| json!({"about": about, "detail": detail})).collect();
         let kind = finding.kind;
         json!({
-            "id": kind.id(), "severity": kind.severity().word(), "why": kind.why(), "cure": kind.cure(), "found": about,
+            "id": kind.id(), "severity": kind.severity().word(), "why": kind.why(), "cure": kind.fix(), "found": about,
         })
     };
     json!({
@@ -58,7 +58,7 @@ pub(super) fn json(findings: &[Finding]) -> Value {
     })
 }
 
-/// How many findings, each of which may be about several things.
+/// Counts the findings of a severity; a finding may have several objects.
 pub(super) fn count(findings: &[Finding], severity: Severity) -> usize {
     findings.iter().filter(|finding| finding.kind.severity() == severity).count()
 }

@@ -1,41 +1,41 @@
-//! Commands that are not in this build. They are hidden, take any words, and fail with the name of the feature that has them.
+//! Commands that are not part of this build. They are hidden, accept any arguments, and fail with the name of the missing feature.
 
 use std::ffi::OsString;
 
 use bowline_settings::BadInput;
 use clap::{Args, Subcommand};
 
-/// The commands of the feature `playground`.
+/// Commands of the feature `playground`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AbsentCommand {
     /// Not in this build.
     #[command(hide = true, disable_help_flag = true)]
-    Apiserver(Words),
+    Apiserver(Arguments),
     /// Not in this build.
     #[command(hide = true, disable_help_flag = true)]
-    Playground(Words),
+    Playground(Arguments),
     /// Not in this build.
     #[command(hide = true, disable_help_flag = true)]
-    Cloud(Words),
+    Cloud(Arguments),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Words {
+pub(crate) struct Arguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
+    arguments: Vec<OsString>,
 }
 
 impl AbsentCommand {
-    /// Says why the command cannot run.
+    /// Returns the error of the command.
     pub(crate) fn error(&self) -> BadInput {
-        let (name, Words { words: _ }) = match self {
+        let (name, Arguments { arguments: _ }) = match self {
             AbsentCommand::Apiserver(words) => ("apiserver", words),
             AbsentCommand::Playground(words) => ("playground", words),
             AbsentCommand::Cloud(words) => ("cloud", words),
         };
         BadInput(format!(
-            "the command {name} is not in this build: it needs the feature `playground`, which the image leaves out; `cargo run -- \
-             {name}` in a checkout of the sources has it"
+            "the command {name} is not part of this build: it needs the feature `playground`, which the image does not have; run \
+             `cargo run -- {name}` in a checkout of the sources"
         ))
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     #[test]
-    fn a_command_that_is_not_in_this_build_names_its_feature_whatever_its_flags() {
+    fn a_missing_command_names_its_feature_for_any_flags() {
         for words in [&["playground"] as &[_], &["apiserver", "--kubeconfig", "kc"], &["cloud", "add", "--help"]] {
             let cli = Cli::parse_from(["bowline"].iter().chain(words));
             let Some(Command::Absent(command)) = cli.command else { panic!("{words:?}") };

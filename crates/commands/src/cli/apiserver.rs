@@ -1,4 +1,4 @@
-//! The flags of `bowline apiserver`.
+//! Flags of `bowline apiserver`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,17 +11,16 @@ use ipnet::IpNet;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApiserverArgs {
-    /// Where to listen; port 0 picks a free one.
+    /// Listen address; port 0 selects a free port.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443", value_parser = flags::address)]
     pub(crate) listen: SocketAddr,
 
-    /// Where to write the kubeconfig of an administrator (group system:masters), readable by its owner only. A file that is
-    /// there is replaced only if it is from an earlier run.
+    /// File for the kubeconfig of an administrator (group system:masters), readable by the file owner only. An existing file is
+    /// replaced only if an earlier run wrote it.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
 
-    /// Who may do what: AlwaysAllow lets every authenticated request pass and refuses all others, RBAC asks the stored roles
-    /// and bindings.
+    /// Authorization mode: AlwaysAllow permits every authenticated request, RBAC evaluates the stored roles and bindings.
     #[arg(
         long,
         value_name = "MODE",
@@ -30,25 +29,25 @@ pub(crate) struct ApiserverArgs {
     )]
     pub(crate) authorization_mode: AuthorizationMode,
 
-    /// Listen on an address that other machines can reach although every client with a certificate or a token may do
-    /// everything: without this, --authorization-mode=AlwaysAllow is for loopback addresses only.
+    /// Allow --listen with a non-loopback address in mode AlwaysAllow, in which every client with a certificate or a token has full
+    /// access.
     #[arg(long, default_value_t = Options::default().allow_remote_clients, value_parser = flags::go_bool, switch())]
     pub(crate) allow_remote_clients: bool,
 
-    /// Run the helpers that a real cluster has elsewhere: namespace purge, garbage collection, default service
-    /// accounts, endpoint slices.
+    /// Run the controllers that kube-controller-manager runs in a real cluster: namespace deletion, garbage collection, default
+    /// service accounts, endpoint slices.
     #[arg(long, default_value_t = Options::default().built_in_controllers, value_parser = flags::go_bool, switch())]
     pub(crate) built_in_controllers: bool,
 
-    /// Serve the test knobs under /debug/: forget history, cut watches, inject faults.
+    /// Serve test endpoints under /debug/: compact history, close watches, inject faults.
     #[arg(long, default_value_t = Options::default().debug_endpoints, value_parser = flags::go_bool, switch())]
     pub(crate) debug_endpoints: bool,
 
-    /// The addresses that Services get as cluster IPs.
+    /// CIDR for the cluster IPs of Services.
     #[arg(long, value_name = "CIDR", default_value_t = Options::default().service_cidr, value_parser = flags::cidr)]
     pub(crate) service_cluster_ip_range: IpNet,
 
-    /// The ports that Services get as node ports, first and last included.
+    /// Port range for Services with node ports, inclusive.
     #[arg(
         long,
         value_name = "FIRST-LAST",
@@ -57,7 +56,7 @@ pub(crate) struct ApiserverArgs {
     )]
     pub(crate) service_node_port_range: PortRange,
 
-    /// The issuer named in service-account tokens.
+    /// Issuer of service account tokens.
     #[arg(long, value_name = "URL", default_value_t = Options::default().issuer, value_parser = flags::issuer)]
     pub(crate) service_account_issuer: String,
 }
@@ -78,7 +77,7 @@ impl From<&ApiserverArgs> for Options {
     }
 }
 
-/// The names are checked by the parser in front of this.
+/// Converts a mode that the value parser has already validated.
 fn authorization_mode(name: String) -> AuthorizationMode {
     if name == "RBAC" { AuthorizationMode::Rbac } else { AuthorizationMode::AlwaysAllow }
 }
@@ -99,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn no_flags_mean_the_library_defaults_on_the_usual_port() {
+    fn without_flags_the_library_defaults_and_the_usual_port_apply() {
         let options = parse(&[]).unwrap();
         let expected = Options { listen: "127.0.0.1:6443".parse().unwrap(), ..Options::default() };
         assert_eq!(format!("{options:?}"), format!("{expected:?}"));
     }
 
     #[test]
-    fn booleans_are_written_as_in_go() {
+    fn booleans_have_the_syntax_of_go() {
         let cases = [
             ("--built-in-controllers", true),
             ("--built-in-controllers=true", true),
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_reaches_its_option() {
+    fn every_flag_sets_its_option() {
         let options = parse(&[
             "--listen=[::1]:0",
             "--authorization-mode=RBAC",
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_flag_the_value_and_a_right_one() {
+    fn an_error_names_the_flag_its_value_and_a_valid_one() {
         let cases = [
             ("--listen=localhost:6443", "127.0.0.1:6443"),
             ("--authorization-mode=Webhook", "AlwaysAllow, RBAC"),

@@ -1,11 +1,11 @@
-//! The flags of `bowline check`.
+//! Flags of `bowline check`.
 
 use bowline_settings::cli::ManagerArgs;
 use clap::Args;
 
-use super::look::OutputArgs;
+use super::inspect::OutputArgs;
 
-/// What to look at: the same flags as the manager's, so that those of a manifest can be tried as they are.
+/// The manager's flags, so that the arguments of a manifest can be pasted.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]

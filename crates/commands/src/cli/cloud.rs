@@ -1,4 +1,4 @@
-//! The flags of `bowline cloud`: a cloud to run, or one change to a cloud that runs.
+//! Flags of `bowline cloud`, which runs a local cloud, and of its subcommands, which manage a running one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,20 +16,20 @@ pub(crate) struct CloudArgs {
     #[command(subcommand)]
     pub(crate) command: Option<CloudCommand>,
 
-    /// Where to listen, on this machine; port 0 picks a free one.
+    /// Listen address, a loopback address; port 0 selects a free port.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7480", value_parser = flags::loopback)]
     pub(crate) listen: SocketAddr,
 
-    /// Where its machines, load balancers and routes survive a restart; made if it is not there. Without it they are kept in
-    /// memory only.
+    /// File that persists machines, load balancers and routes over a restart; created if it does not exist. Default: in memory
+    /// only.
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// What every call takes.
+    /// Latency of every call.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = flags::duration)]
     pub(crate) latency: Duration,
 
-    /// How many machines one page of a listing holds, and how many one lookup may name.
+    /// Maximum number of machines on a page of a list, and in one lookup.
     #[arg(
         long,
         value_name = "N",
@@ -38,12 +38,12 @@ pub(crate) struct CloudArgs {
     )]
     pub(crate) page_size: u32,
 
-    /// What makes chance repeatable.
+    /// Seed of the random number generator.
     #[arg(long, value_name = "N", default_value_t = CloudOptions::default().seed)]
     pub(crate) seed: u64,
 
-    /// Where the addresses of load balancers come from. A list: separated by commas, or the flag given again. Every
-    /// address of 127.0.0.0/8 is this machine, so that no rights are needed to listen there.
+    /// Address pool of external load balancers; comma-separated or repeated. No privileges are needed to listen on addresses of
+    /// 127.0.0.0/8.
     #[arg(
         long,
         value_name = "CIDR",
@@ -53,7 +53,7 @@ pub(crate) struct CloudArgs {
     )]
     pub(crate) pool: Vec<IpNet>,
 
-    /// The same for load balancers that are reached from inside only.
+    /// Address pool of internal load balancers; comma-separated or repeated.
     #[arg(
         long,
         value_name = "CIDR",
@@ -63,78 +63,78 @@ pub(crate) struct CloudArgs {
     )]
     pub(crate) internal_pool: Vec<IpNet>,
 
-    /// Let load balancers listen and carry traffic. Without it they are records only.
+    /// Let load balancers listen and forward traffic. If false, load balancers are only records.
     #[arg(long, default_value = "true", value_parser = flags::go_bool, switch())]
     pub(crate) data_plane: bool,
 
-    /// How long the cloud is at work after each change of a load balancer, and takes no further one.
+    /// Time after each change of a load balancer during which the cloud rejects further changes.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = flags::duration)]
     pub(crate) work_time: Duration,
 
-    /// How many routes each cluster may have; as many as it likes unless given.
+    /// Maximum number of routes of each cluster. Default: unlimited.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_routes: Option<u32>,
 
-    /// Make routes of the kernel, so that packets follow the routes of the cloud, in the network namespaces that machines
-    /// name. Linux only, and needs root. Without it routes are records only.
+    /// Create kernel routes in the machines' network namespaces, so that packets follow the cloud's routes. Linux only, needs root.
+    /// If false, routes are only records.
     #[arg(long, default_value = "false", value_parser = flags::go_bool, switch())]
     pub(crate) kernel_routes: bool,
 
-    /// Where the tokens are that users must show, one in a line; it is read for every call. Without it anybody may call, or with
-    /// --kernel-routes the owner alone.
+    /// File with the bearer tokens of users, one per line, read for every call. Default: calls need no token, or with
+    /// --kernel-routes the owner's.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Where to write the owner's token, readable by its owner only, which the commands below show. Unless given, in the folder
-    /// bowline of $XDG_RUNTIME_DIR or of ~/.cache, where they look for it.
+    /// File for the owner's token, readable by the file owner only, which the subcommands use. Default: in the directory bowline of
+    /// $XDG_RUNTIME_DIR or ~/.cache, where the subcommands find it.
     #[arg(long, value_name = "FILE")]
     pub(crate) owner_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
-    /// Make a machine, running, and print its ID.
+    /// Create a running machine and print its ID.
     Add(AddArgs),
-    /// List all machines.
+    /// List machines.
     List(EndpointArgs),
     /// Stop a machine.
     Stop(MachineArgs),
     /// Start a machine.
     Start(MachineArgs),
-    /// Remove a machine.
+    /// Delete a machine.
     Delete(MachineArgs),
-    /// List all load balancers: whose they are, where they listen, who takes their traffic, and how much of it.
+    /// List load balancers with their owners, addresses, ports, targets and traffic.
     Balancers(EndpointArgs),
-    /// List all addresses of load balancers, and whose they are.
+    /// List load balancer addresses with their owners.
     Addresses(EndpointArgs),
-    /// List all routes: whose table they are in, and which machine a range is led to.
+    /// List routes with their cluster, destination CIDR and machine.
     Routes(EndpointArgs),
-    /// Lead a range to a machine by hand, and print the ID of the route.
+    /// Create a route to a machine and print its ID.
     AddRoute(AddRouteArgs),
-    /// Remove a route.
+    /// Delete a route.
     DeleteRoute(DeleteRouteArgs),
-    /// Make the cloud go wrong from now on, and print the number that takes it back.
+    /// Inject a fault and print its number.
     Fault(FaultArgs),
-    /// Take a fault back, or all of them.
+    /// Remove a fault, or all of them.
     Repair(RepairArgs),
-    /// Print how often each kind of call was made.
+    /// Print the number of calls of each kind.
     Calls(CallsArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EndpointArgs {
-    /// Where the cloud listens.
+    /// Address of the cloud.
     #[arg(long, value_name = "URL", default_value = Config::default().endpoint)]
     pub(crate) endpoint: String,
 
-    /// The owner's token, if it is not where the cloud writes it unless told otherwise.
+    /// File with the owner's token. Default: the file that the cloud writes by default.
     #[arg(long, value_name = "FILE")]
     pub(crate) owner_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
-    /// The machine's ID.
+    /// ID of the machine.
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
@@ -142,43 +142,41 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// The machine's name; a node of this name is taken to be it.
+    /// Name of the machine and of its Node.
     pub(crate) name: String,
 
-    /// The machine's ID; made up unless given.
+    /// ID of the machine. Default: generated.
     #[arg(long, value_name = "ID", default_value = "")]
     pub(crate) id: String,
 
-    /// The kind of machine.
+    /// Instance type.
     #[arg(long = "type", value_name = "TYPE", default_value = "")]
     pub(crate) instance_type: String,
 
-    /// The failure domain.
+    /// Zone.
     #[arg(long, value_name = "ZONE", default_value = "")]
     pub(crate) zone: String,
 
-    /// The region.
+    /// Region.
     #[arg(long, value_name = "REGION", default_value = "")]
     pub(crate) region: String,
 
-    /// An address, such as InternalIP=10.0.0.1 or ExternalDNS=worker-1.example; given again for further ones, in the
-    /// order that the node should have them.
+    /// Address, such as InternalIP=10.0.0.1 or ExternalDNS=worker-1.example; repeat for more, in the order of the Node's addresses.
     #[arg(long, value_name = "TYPE=ADDRESS", value_parser = node_address)]
     pub(crate) address: Vec<Address>,
 
-    /// A further label for the node; given again for further ones.
+    /// Additional label of the Node; repeat for more.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) label: Vec<(String, String)>,
-    /// Annotation for the node; repeat for more.
+    /// Annotation of the Node; repeat for more.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) annotation: Vec<(String, String)>,
 
-    /// A pod range that the cloud leads to the machine by itself, such as 10.244.3.0/24; given again for further ones.
+    /// Pod CIDR that the cloud itself routes to the machine, such as 10.244.3.0/24; repeat for more.
     #[arg(long, value_name = "CIDR", value_parser = flags::cidr)]
     pub(crate) pod_range: Vec<IpNet>,
 
-    /// The network namespace where its packets go, with `bowline cloud --kernel-routes`: a name under /run/netns, or the path
-    /// of one.
+    /// Network namespace of the machine for `bowline cloud --kernel-routes`: a name in /run/netns, or a path.
     #[arg(long, value_name = "NAME|PATH")]
     pub(crate) network_namespace: Option<String>,
 
@@ -186,10 +184,10 @@ pub(crate) struct AddArgs {
     pub(crate) at: EndpointArgs,
 }
 
-/// Whose table of routes.
+/// Selects the route table of a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// The cluster whose table it is in, as the manager's --cluster-name.
+    /// Cluster name (the manager's --cluster-name) of the route table.
     #[arg(long, value_name = "NAME", default_value = "kubernetes", value_parser = flags::not_empty)]
     pub(crate) cluster: String,
     #[command(flatten)]
@@ -198,14 +196,14 @@ pub(crate) struct TableArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AddRouteArgs {
-    /// The range, such as 10.244.3.0/24.
+    /// Destination CIDR, such as 10.244.3.0/24.
     #[arg(value_name = "CIDR", value_parser = flags::cidr)]
     pub(crate) destination: IpNet,
 
-    /// The ID of the machine that it leads to.
+    /// ID of the target machine.
     pub(crate) machine: String,
 
-    /// Put the cluster's mark on it, as on one that a manager made.
+    /// Set the cluster's mark, as a manager does.
     #[arg(long)]
     pub(crate) stamped: bool,
 
@@ -215,7 +213,7 @@ pub(crate) struct AddRouteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteRouteArgs {
-    /// The route's ID.
+    /// ID of the route.
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) table: TableArgs,
@@ -223,25 +221,25 @@ pub(crate) struct DeleteRouteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FaultArgs {
-    /// What goes wrong: slow=2s, throttled, throttled=5s (in Retry-After), failing=503, hanging, empty (shows nothing),
-    /// stale (answers as things are now), answer-lost (does it, and the answer never arrives), garbled.
+    /// Fault: slow=2s, throttled, throttled=5s (with Retry-After), failing=503, hanging, empty (empty lists), stale (reads return
+    /// the state from when the fault was injected), answer-lost (applies the call, and loses the response), garbled.
     #[arg(value_parser = fault)]
     pub(crate) fault: Fault,
 
-    /// The kind of call that it strikes, as `bowline cloud calls` names them: find, list, observe-balancers,
-    /// delete-balancer and so on. All that a provider makes unless given.
+    /// Kind of call that fails, as listed by `bowline cloud calls`: find, list, observe-balancers, delete-balancer and so on.
+    /// Default: all calls of providers.
     #[arg(long, value_name = "KIND", default_value = "")]
     pub(crate) call: String,
 
-    /// How often it strikes, from 0 to 1.
+    /// Probability that a call fails, from 0 to 1.
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = flags::share)]
     pub(crate) probability: f64,
 
-    /// How many times it strikes; for ever unless given.
+    /// Number of calls that fail. Default: unlimited.
     #[arg(long, value_name = "N")]
     pub(crate) times: Option<u64>,
 
-    /// How many calls it lets pass first.
+    /// Number of calls that succeed first.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) after: u64,
 
@@ -251,7 +249,7 @@ pub(crate) struct FaultArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// The fault's number; all faults unless given.
+    /// Number of the fault. Default: all faults.
     pub(crate) number: Option<u64>,
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
@@ -259,14 +257,14 @@ pub(crate) struct RepairArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CallsArgs {
-    /// Count from zero again afterwards.
+    /// Reset the counters afterwards.
     #[arg(long)]
     pub(crate) reset: bool,
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
 }
 
-// ---- into the values of the cloud
+// ---- conversion to the types of the local cloud
 
 impl From<&CloudArgs> for CloudOptions {
     fn from(args: &CloudArgs) -> CloudOptions {
@@ -281,7 +279,7 @@ impl From<&CloudArgs> for CloudOptions {
                 data_plane: args.data_plane,
                 work_time: args.work_time,
             },
-            max_routes: args.max_routes.map(|most| most as usize),
+            max_routes: args.max_routes.map(|max| max as usize),
             routes: RouteOptions { kernel: args.kernel_routes },
             token_file: args.token_file.clone(),
         }
@@ -386,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_written_in_one_word() {
+    fn faults_are_parsed() {
         let cases = [
             ("slow=2s", Some(Fault::Slow(Duration::from_secs(2)))),
             ("throttled", Some(Fault::Throttled(None))),
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_name_their_type() {
+    fn addresses_have_a_type() {
         assert_eq!(node_address("InternalIP=10.0.0.1"), Ok(Address::new(AddressType::InternalIP, "10.0.0.1")));
         assert_eq!(node_address("InternalIP=fd00::1"), Ok(Address::new(AddressType::InternalIP, "fd00::1")));
         for text in ["10.0.0.1", "InternalIP=", "IP=10.0.0.1", "internalip=10.0.0.1", ""] {

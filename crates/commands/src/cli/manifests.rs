@@ -1,34 +1,34 @@
-//! The flags of `bowline manifests`.
+//! Flags of `bowline manifests`.
 
 use bowline_settings::flags;
 use clap::{Args, ValueEnum};
 
-/// What to render.
+/// Settings of the rendered manifests.
 #[derive(Debug, Args)]
 pub(crate) struct ManifestsArgs {
-    /// The clouds that the manager serves, as for the manager itself.
+    /// Cloud providers, in the syntax of the manager's flag.
     #[arg(long, value_name = "NAMES")]
     pub(crate) cloud_provider: Vec<String>,
 
-    /// The provider's configuration file on this machine, which goes into a Secret; written as for the manager itself.
-    /// Without it, the Secret has a template to fill in; where clusters have had a Secret for it (OpenStack's cloud-config), that
-    /// one is used and not printed.
+    /// Local configuration file of the provider, in the syntax of the manager's flag; its content is put into a Secret. Without it,
+    /// the Secret contains a template to fill in; if the provider has a conventional Secret (OpenStack: cloud-config), that Secret
+    /// is used and not printed.
     #[arg(long, value_name = "FILE")]
     pub(crate) cloud_config: Vec<String>,
 
-    /// Where the manager lives. A namespace other than kube-system is made, too.
+    /// Namespace of the manager. A namespace other than kube-system is created.
     #[arg(long, value_name = "NAME", default_value = "kube-system", value_parser = flags::label)]
     pub(crate) namespace: String,
 
-    /// The container image.
+    /// Container image.
     #[arg(long, value_name = "IMAGE", default_value = concat!("bowline:", env!("CARGO_PKG_VERSION")), value_parser = flags::not_empty)]
     pub(crate) image: String,
 
-    /// A Secret in the same namespace that has the credentials for the image's registry. It may be given several times.
+    /// Secret in the same namespace with credentials for the image registry. Repeatable.
     #[arg(long, value_name = "NAME", value_parser = flags::not_empty)]
     pub(crate) image_pull_secret: Vec<String>,
 
-    /// A DaemonSet has one pod on each control-plane node, a Deployment so many as --replicas says.
+    /// Workload kind: a DaemonSet has one Pod on each control-plane node, a Deployment has --replicas Pods.
     #[arg(
         long,
         value_name = "DaemonSet|Deployment",
@@ -38,12 +38,12 @@ pub(crate) struct ManifestsArgs {
     )]
     pub(crate) kind: WorkloadKind,
 
-    /// The pods of a Deployment, of which one works and the others stand by.
+    /// Number of Pods of a Deployment: one leader, the others standby.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) replicas: u16,
 
-    /// The label of the nodes that the pods run on. It is there without a value on control-plane nodes of kubeadm; k3s and
-    /// RKE2 have the value true.
+    /// Label of the nodes that the Pods run on. Control-plane nodes of kubeadm have this label without a value; k3s and RKE2 use
+    /// the value true.
     #[arg(
         long,
         value_name = "KEY=VALUE",
@@ -52,17 +52,17 @@ pub(crate) struct ManifestsArgs {
     )]
     pub(crate) node_selector: (String, String),
 
-    /// Where the pods reach the API server. Without it they use the address of the Service kubernetes, which does not work
-    /// before kube-proxy, or whatever takes its place, runs on their nodes.
+    /// Address of the API server for the Pods. Default: the cluster IP of the Service kubernetes, which is not reachable before
+    /// kube-proxy, or its replacement, runs on the node.
     #[arg(long, value_name = "HOST:PORT", value_parser = flags::host_and_port)]
     pub(crate) api_server: Option<(String, u16)>,
 
-    /// The flags that the manager is to have; they stand behind all others.
+    /// Flags of the manager, after all other flags.
     #[arg(value_name = "MANAGER FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,
 }
 
-/// What runs the pods.
+/// Workload kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum WorkloadKind {

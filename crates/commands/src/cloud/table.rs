@@ -1,4 +1,4 @@
-//! What a cloud has, in columns, as kubectl writes them.
+//! Resources of the local cloud as tables in the style of kubectl.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use bowline_core::LoadBalancerKey;
 use bowline_local::{BalancerTarget, BalancerView, CloudAddress, Machine, MachineState, RouteProblem, RouteRecord};
 
-/// All machines.
+/// Formats machines.
 pub(super) fn machines(machines: &[Machine]) -> String {
-    let head = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES", "POD-RANGES"];
-    table(head, machines.iter().map(machine))
+    let header = ["ID", "NAME", "STATE", "TYPE", "ZONE", "ADDRESSES", "POD-CIDRS"];
+    table(header, machines.iter().map(machine))
 }
 
 fn machine(machine: &Machine) -> [String; 7] {
@@ -29,10 +29,10 @@ fn machine(machine: &Machine) -> [String; 7] {
     ]
 }
 
-/// All balancers.
+/// Formats load balancers.
 pub(super) fn balancers(balancers: &[BalancerView]) -> String {
-    let head = ["ID", "NAME", "OWNER", "ADDRESSES", "PORTS", "TARGETS", "OPEN", "ACCEPTED", "IN", "OUT"];
-    table(head, balancers.iter().map(balancer))
+    let header = ["ID", "NAME", "OWNER", "ADDRESSES", "PORTS", "TARGETS", "OPEN", "ACCEPTED", "IN", "OUT"];
+    table(header, balancers.iter().map(balancer))
 }
 
 fn balancer(view: &BalancerView) -> [String; 10] {
@@ -53,7 +53,7 @@ fn balancer(view: &BalancerView) -> [String; 10] {
     ]
 }
 
-/// What went through all of its listeners; nothing is known without a data plane.
+/// Sums the traffic of all listeners; unknown without a data plane.
 fn traffic(view: &BalancerView) -> [String; 4] {
     let Some(status) = &view.status else { return [(); 4].map(|()| "-".to_owned()) };
     let counters = status.listeners.iter().map(|listener| listener.counters);
@@ -63,7 +63,7 @@ fn traffic(view: &BalancerView) -> [String; 4] {
     sums.map(|sum| sum.to_string())
 }
 
-/// A target and how it is doing: as the worst of the ports sees it.
+/// Formats a target with its health, the worst of all ports.
 fn target(target: &BalancerTarget, view: &BalancerView) -> String {
     let listeners = view.status.iter().flat_map(|status| &status.listeners);
     let seen = listeners.flat_map(|listener| &listener.targets);
@@ -74,10 +74,10 @@ fn target(target: &BalancerTarget, view: &BalancerView) -> String {
     format!("{}{health}{}", target.name, if target.draining { "(draining)" } else { "" })
 }
 
-/// All addresses.
+/// Formats load balancer addresses.
 pub(super) fn addresses(addresses: &[CloudAddress]) -> String {
-    let head = ["ID", "ADDRESS", "INTERNAL", "GROUP", "OWNERS"];
-    table(head, addresses.iter().map(address))
+    let header = ["ID", "ADDRESS", "INTERNAL", "GROUP", "OWNERS"];
+    table(header, addresses.iter().map(address))
 }
 
 fn address(address: &CloudAddress) -> [String; 5] {
@@ -90,14 +90,14 @@ fn address(address: &CloudAddress) -> [String; 5] {
     ]
 }
 
-/// All routes of all clusters.
+/// Formats the routes of all clusters.
 pub(super) fn routes(tables: &BTreeMap<String, Vec<RouteRecord>>) -> String {
-    let head = ["CLUSTER", "ID", "RANGE", "MACHINE", "NODE", "STATE", "STAMPED"];
+    let header = ["CLUSTER", "ID", "DESTINATION", "MACHINE", "NODE", "STATE", "MARKED"];
     let rows = tables.iter().flat_map(|(cluster, routes)| routes.iter().map(move |record| route(cluster, record)));
-    table(head, rows)
+    table(header, rows)
 }
 
-/// What keeps the kernel from leading packets as the tables say, a line each, below them; nothing as a rule.
+/// Formats kernel errors about these routes, one per line; usually there are none.
 pub(super) fn errors(errors: &[RouteProblem]) -> String {
     errors.iter().fold(String::new(), |mut lines, problem| {
         let _ = writeln!(lines, "! {problem}");
@@ -130,9 +130,9 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// Rows below their heads, each column as wide as its widest cell.
-fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+/// Formats rows with a header; each column is as wide as its widest cell.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<_> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
     let mut widths = [0; N];
     for row in &rows {
         widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
@@ -160,12 +160,12 @@ mod tests {
             ..NewMachine::default()
         };
         let text = machines(&[Machine { spec, state: MachineState::Stopped }]);
-        let head = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES   POD-RANGES\n";
-        assert_eq!(text, format!("{head}i-1   worker-1   stopped   <none>   <none>   <none>      10.244.1.0/24\n"));
+        let header = "ID    NAME       STATE     TYPE     ZONE     ADDRESSES   POD-CIDRS\n";
+        assert_eq!(text, format!("{header}i-1   worker-1   stopped   <none>   <none>   <none>      10.244.1.0/24\n"));
     }
 
     #[test]
-    fn a_balancer_is_listed_with_the_health_of_its_targets_and_what_went_through() {
+    fn a_load_balancer_is_listed_with_the_health_of_its_targets_and_its_traffic() {
         let key = json!({"cluster": "kubernetes", "namespace": "default", "service": "web", "uid": "u-1"});
         let target = |name: &str, ip: &str| json!({"name": name, "addresses": [ip]});
         let seen = |ip: &str, health: &str| json!({"address": format!("{ip}:30080"), "health": health, "draining": false, "open": 1, "total": 2});

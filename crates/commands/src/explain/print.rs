@@ -1,17 +1,17 @@
-//! An explanation as text for people and as JSON for programs. The JSON is a promise: fields are added, never renamed.
+//! Output of an explanation as text and as JSON. The JSON is stable: fields are added, never renamed.
 
 use std::fmt::Write as _;
 
-use bowline_controllers::forecast::{Comparison, Remark, RemarkKind};
+use bowline_controllers::forecast::{Comparison, Notice, NoticeKind};
 use bowline_kube::SeenEvent;
 use bowline_telemetry::statusz::duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::plan::{counted, kind_name, steps_json, words, write_plan};
+use crate::plan::{counted, kind_name, notice_label, steps_json, write_plan};
 
-/// The version of the JSON document.
+/// Version of the JSON document.
 const VERSION: u32 = 1;
 
 pub(super) fn text(report: &Report, now: Timestamp) -> String {
@@ -25,11 +25,11 @@ pub(super) fn text(report: &Report, now: Timestamp) -> String {
     if !explanation.left_out.is_empty() {
         let _ = writeln!(text, "  Nodes left out: {}", explanation.left_out);
     }
-    let (notes, blocking): (Vec<_>, Vec<_>) = item.remarks.iter().partition(|remark| remark.kind == RemarkKind::Note);
-    write_remarks(&mut text, "blocked by", &blocking);
-    write_remarks(&mut text, "notes", &notes);
+    let (notes, blocking): (Vec<_>, Vec<_>) = item.notices.iter().partition(|notice| notice.kind == NoticeKind::Note);
+    write_notices(&mut text, "blocked by", &blocking);
+    write_notices(&mut text, "notes", &notes);
     match item.in_cloud.is_empty() && item.in_cluster.is_empty() {
-        true => text.push_str("  next: nothing\n"),
+        true => text.push_str("  next: no changes\n"),
         false => {
             write_plan(&mut text, "next, in the cloud", &item.in_cloud);
             write_plan(&mut text, "next, in the cluster", &item.in_cluster);
@@ -38,7 +38,7 @@ pub(super) fn text(report: &Report, now: Timestamp) -> String {
     text + &events(&report.events, now)
 }
 
-/// Desired and observed, aligned; `*` marks what differs.
+/// Formats desired and observed state in columns; `*` marks differences.
 fn table(fields: &[Comparison]) -> String {
     let shown = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let head = [" ".to_owned(), "FIELD".to_owned(), "DESIRED".to_owned(), "OBSERVED".to_owned()];
@@ -54,19 +54,19 @@ fn table(fields: &[Comparison]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn write_remarks(text: &mut String, heading: &str, remarks: &[&Remark]) {
-    if !remarks.is_empty() {
+fn write_notices(text: &mut String, heading: &str, notices: &[&Notice]) {
+    if !notices.is_empty() {
         let _ = writeln!(text, "  {heading}:");
     }
-    for Remark { kind, message } in remarks {
-        let kind = if *kind == RemarkKind::Note { String::new() } else { format!("{}: ", words(*kind)) };
+    for Notice { kind, message } in notices {
+        let kind = if *kind == NoticeKind::Note { String::new() } else { format!("{}: ", notice_label(*kind)) };
         let _ = writeln!(text, "    {kind}{message}");
     }
 }
 
 fn events(events: &Result<Vec<SeenEvent>, String>, now: Timestamp) -> String {
     let events = match events {
-        Err(error) => return format!("  last Events: cannot be read: {error}\n"),
+        Err(error) => return format!("  last Events: cannot read them: {error}\n"),
         Ok(events) if events.is_empty() => return "  last Events: none\n".to_owned(),
         Ok(events) => events,
     };
@@ -85,7 +85,7 @@ pub(super) fn json(report: &Report) -> Value {
     let explanation = &report.explanation;
     let item = &explanation.item;
     let field = |field: &Comparison| json!({"field": field.field, "desired": field.desired, "observed": field.observed, "differs": field.differs()});
-    let remark = |remark: &Remark| json!({"kind": kind_name(remark.kind), "message": remark.message});
+    let notice = |notice: &Notice| json!({"kind": kind_name(notice.kind), "message": notice.message});
     let left_out = explanation.left_out.reasons().map(|(reason, names, count)| {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         json!({"reason": reason.to_string(), "nodes": names, "count": count})
@@ -100,7 +100,7 @@ pub(super) fn json(report: &Report) -> Value {
         "fields": explanation.fields.iter().map(field).collect::<Vec<_>>(),
         "targets": explanation.targets,
         "leftOut": left_out.collect::<Vec<_>>(),
-        "remarks": item.remarks.iter().map(remark).collect::<Vec<_>>(),
+        "remarks": item.notices.iter().map(notice).collect::<Vec<_>>(),
         "next": {"inCloud": steps_json(&item.in_cloud), "inCluster": steps_json(&item.in_cluster)},
         "events": report.events.as_ref().map(|events| events.iter().map(event_json).collect::<Vec<_>>()).unwrap_or_default(),
         "eventsError": report.events.as_ref().err(),

@@ -1,4 +1,4 @@
-//! Who is meant by a command line, and that the manifests people have are understood.
+//! Interpretation of command lines, and of published manifests of Go managers.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// A program with two kinds of providers; nothing here builds them.
+/// A registry with two providers that are never built.
 fn registry() -> Registry {
     let none = |_: &bowline_cloud::BuildContext<'_>| Err(ConfigErrors::new());
     let kinds = ["local", "openstack"].map(|name| bowline_cloud::Factory::new(name, "for tests", String::new, none));
@@ -20,18 +20,18 @@ fn words(arguments: &[&str]) -> Vec<OsString> {
     arguments.iter().map(OsString::from).collect()
 }
 
-/// What the manager makes of its flags: settings, what was remarked, what is wrong.
+/// Resolves the manager's flags: settings, warnings, errors.
 fn resolved(name: &str, flags: &[String]) -> (Settings, Vec<String>, Vec<String>) {
     let arguments = [name.to_owned()].iter().chain(flags).map(OsString::from).collect();
-    let Manager { args, mut remarks, .. } = Manager::read(name.to_owned(), arguments, &registry()).unwrap();
+    let Manager { args, mut warnings, .. } = Manager::read(name.to_owned(), arguments, &registry()).unwrap();
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(&args, &mut errors);
-    remarks.extend(settings.remarks.clone());
-    (settings, remarks, errors.iter().map(ToString::to_string).collect())
+    warnings.extend(settings.warnings.clone());
+    (settings, warnings, errors.iter().map(ToString::to_string).collect())
 }
 
 #[test]
-fn the_name_or_a_flag_makes_it_the_manager() {
+fn a_program_name_or_a_leading_flag_runs_the_manager() {
     type Case<'a> = (&'a [&'a str], Option<(&'a str, usize)>);
     let cases: [Case<'_>; 11] = [
         (&["bowline"], None),
@@ -48,12 +48,12 @@ fn the_name_or_a_flag_makes_it_the_manager() {
     ];
     for (arguments, expected) in cases {
         let expected = expected.map(|(name, skip)| (name.to_owned(), skip));
-        assert_eq!(managed(&words(arguments)), expected, "{arguments:?}");
+        assert_eq!(manager_invocation(&words(arguments)), expected, "{arguments:?}");
     }
 }
 
 #[test]
-fn the_name_says_which_cloud_unless_a_flag_does() {
+fn the_program_name_sets_the_default_cloud_provider() {
     let providers = |name: &str, flags: &[&str]| {
         let flags: Vec<_> = flags.iter().map(ToString::to_string).collect();
         let (settings, _, errors) = resolved(name, &flags);
@@ -65,12 +65,12 @@ fn the_name_says_which_cloud_unless_a_flag_does() {
     assert_eq!(providers(openstack, &["--cloud-provider=local", "--v=1"]), ("local".to_owned(), 0));
     assert_eq!(providers(openstack, &["--cloud_provider", "local"]), ("local".to_owned(), 0));
     assert_eq!(providers(openstack, &["--cloud-provider="]).1, 1, "upstream: it cannot be empty");
-    for nobody in ["cloud-controller-manager", "harbour-cloud-controller-manager", "bowline"] {
-        assert_eq!(providers(nobody, &["--v=1"]), (String::new(), 1), "{nobody}");
+    for name in ["cloud-controller-manager", "harbour-cloud-controller-manager", "bowline"] {
+        assert_eq!(providers(name, &["--v=1"]), (String::new(), 1), "{name}");
     }
 }
 
-/// The program and its arguments, as a container of the manifest has them.
+/// Returns program and arguments of the manifest's first container.
 fn container(path: &Path) -> Vec<String> {
     let manifest: Value = ConfigFile::read(path).unwrap().yaml().unwrap();
     let container = manifest.pointer("/spec/template/spec/containers/0").unwrap();
@@ -94,17 +94,17 @@ fn manifests() -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_manifests_that_people_have_are_understood() {
+fn published_manifests_of_go_managers_are_accepted() {
     for path in manifests() {
         let arguments = container(&path);
-        let (name, skip) = managed(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
+        let (name, skip) = manager_invocation(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
         let (settings, _, errors) = resolved(&name, &arguments[skip + 1..]);
         assert_eq!(errors, [""; 0], "{}", path.display());
         assert_eq!(settings.reach.providers.len(), 1, "{}", path.display());
     }
 }
 
-/// The manager's flags as the command has them, resolved: settings without what is about the flags themselves, and problems.
+/// Resolves the manager's flags of a command: settings without the flags themselves, and errors.
 fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
     let object = (command == "explain").then(|| "node/a".to_owned());
     let words = ["bowline".to_owned(), command.to_owned()].into_iter().chain(arguments.iter().cloned()).chain(object);
@@ -118,14 +118,14 @@ fn of_command(command: &str, arguments: &[String]) -> (String, Vec<String>) {
 }
 
 fn without_flags(settings: Settings) -> String {
-    format!("{:#?}", Settings { flags: EffectiveFlags::default(), remarks: Vec::new(), ..settings })
+    format!("{:#?}", Settings { flags: EffectiveFlags::default(), warnings: Vec::new(), ..settings })
 }
 
 #[test]
-fn commands_that_read_a_cluster_take_the_arguments_of_a_manifest() {
+fn commands_that_read_a_cluster_accept_the_arguments_of_a_manifest() {
     for path in manifests() {
         let arguments = container(&path);
-        let (name, skip) = managed(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
+        let (name, skip) = manager_invocation(&arguments.iter().map(OsString::from).collect::<Vec<_>>()).unwrap();
         let (settings, _, _) = resolved(&name, &arguments[skip + 1..]);
         let expected = (without_flags(settings), Vec::new());
         let from = if arguments[skip].starts_with("/bowline") { skip + 1 } else { skip };
@@ -136,7 +136,7 @@ fn commands_that_read_a_cluster_take_the_arguments_of_a_manifest() {
 }
 
 #[test]
-fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
+fn commands_that_read_a_cluster_accept_every_flag_in_every_spelling() {
     let definition = definition("bowline", &registry());
     let flags: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     for command in WITH_MANAGER_FLAGS {
@@ -155,12 +155,12 @@ fn commands_that_read_a_cluster_take_every_flag_in_every_spelling() {
 }
 
 #[test]
-fn a_command_reads_the_file_that_config_names() {
+fn a_command_reads_the_file_of_the_config_flag() {
     let missing = of_command("plan", &["--config=/nonexistent/file".to_owned(), "--cloud-provider=local".to_owned()]);
     assert!(missing.1.len() == 1 && missing.1[0].contains("/nonexistent/file"), "{:?}", missing.1);
 }
 
-/// Values that are right for some flag, or for none.
+/// Values that are valid for some flag, or for none.
 const ODD: [&str; 24] = [
     "",
     "true",
@@ -188,15 +188,14 @@ const ODD: [&str; 24] = [
     ",",
 ];
 
-/// Whatever is written there is understood, or told with all the rest: nothing panics, and nothing is left for clap to end the
-/// program with at its first problem.
+/// Every command line is accepted or reported with all its errors: nothing panics, and clap never exits at the first error.
 #[test]
-fn no_command_line_is_too_odd() {
+fn random_command_lines_do_not_panic() {
     let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
-    let ends_it = ["help", "version"];
+    let exits = ["help", "version"];
     let flags: Vec<_> =
-        definition.get_arguments().filter_map(Arg::get_long).filter(|flag| !ends_it.contains(flag)).collect();
+        definition.get_arguments().filter_map(Arg::get_long).filter(|flag| !exits.contains(flag)).collect();
     let mut random = fastrand::Rng::with_seed(6);
     for round in 0..400 {
         let arguments: Vec<String> = (0..random.usize(..10))
@@ -222,7 +221,7 @@ fn no_command_line_is_too_odd() {
 }
 
 #[test]
-fn what_has_no_effect_in_a_manifest_is_told_once_each() {
+fn every_flag_without_effect_has_one_warning() {
     let manifest = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests").join(name);
     let cases: [(&str, &[&str]); 4] = [
         ("generic.yaml", &["--logtostderr", "--stderrthreshold", "--alsologtostderr", "--log-dir"]),
@@ -232,22 +231,22 @@ fn what_has_no_effect_in_a_manifest_is_told_once_each() {
     ];
     for (name, expected) in cases {
         let arguments = container(&manifest(name));
-        let (_, remarks, _) = resolved("cloud-controller-manager", &arguments[1..]);
-        let told: Vec<_> =
-            remarks.iter().filter(|remark| remark.contains("has no effect") || remark.contains("is dep")).collect();
-        assert_eq!(told.len(), expected.len(), "{name}: {remarks:#?}");
+        let (_, warnings, _) = resolved("cloud-controller-manager", &arguments[1..]);
+        let found: Vec<_> =
+            warnings.iter().filter(|warning| warning.contains("has no effect") || warning.contains("is dep")).collect();
+        assert_eq!(found.len(), expected.len(), "{name}: {warnings:#?}");
         for part in expected {
             assert_eq!(
-                told.iter().filter(|remark| remark.starts_with(part)).count(),
+                found.iter().filter(|warning| warning.starts_with(part)).count(),
                 1,
-                "{name}: {part}: {remarks:#?}"
+                "{name}: {part}: {warnings:#?}"
             );
         }
     }
 }
 
 #[test]
-fn what_a_manifest_says_reaches_its_place() {
+fn the_flags_of_a_manifest_reach_the_settings() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/alibaba-routes.yaml");
     let (settings, _, _) = resolved("cloud-controller-manager", &container(&path)[1..]);
     assert!(settings.own_credentials && !settings.reach.layers.requires_cluster_id);
@@ -260,22 +259,22 @@ fn what_a_manifest_says_reaches_its_place() {
 }
 
 #[test]
-fn the_version_is_asked_for_as_go_programs_are_asked() {
-    let asked = |value| match asked_version(value) {
-        Ok(Asked::Nothing) => "nothing".to_owned(),
-        Ok(Asked::Print(text)) => text,
-        Ok(Asked::Remark(text)) => text,
-        Err(problem) => problem.to_string(),
+fn version_accepts_the_values_of_go_programs() {
+    let request = |value| match version_request(value) {
+        Ok(VersionRequest::Nothing) => "nothing".to_owned(),
+        Ok(VersionRequest::Print(text)) => text,
+        Ok(VersionRequest::Warn(text)) => text,
+        Err(error) => error.to_string(),
     };
-    assert_eq!((asked(None), asked(Some("false"))), ("nothing".to_owned(), "nothing".to_owned()));
-    assert_eq!(asked(Some("true")), format!("bowline {}", env!("CARGO_PKG_VERSION")));
-    assert!(asked(Some("raw")).contains("platform"));
-    assert!(asked(Some("v1.2.3")).contains("no effect"));
-    assert!(asked(Some("maybe")).contains("--version"));
+    assert_eq!((request(None), request(Some("false"))), ("nothing".to_owned(), "nothing".to_owned()));
+    assert_eq!(request(Some("true")), format!("bowline {}", env!("CARGO_PKG_VERSION")));
+    assert!(request(Some("raw")).contains("platform"));
+    assert!(request(Some("v1.2.3")).contains("no effect"));
+    assert!(request(Some("maybe")).contains("--version"));
 }
 
 #[test]
-fn every_flag_of_the_go_managers_is_declared() {
+fn every_flag_of_the_go_managers_is_defined() {
     let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
     let known: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
@@ -285,7 +284,7 @@ fn every_flag_of_the_go_managers_is_declared() {
 }
 
 #[test]
-fn go_and_bowline_agree_on_which_flags_are_switches() {
+fn the_same_flags_are_booleans_as_in_go() {
     let mut definition = definition("cloud-controller-manager", &registry());
     definition.build();
     let switches = definition.get_arguments().filter(|flag| flag.is_require_equals_set()).filter_map(Arg::get_long);

@@ -1,11 +1,11 @@
-//! A Helm chart, made of the same templates: Helm's expressions go where the command puts texts.
+//! Helm chart, rendered from the same templates, with Helm expressions in place of values.
 //!
 //! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
 
 use bowline_cloud::Registry;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_kube::{
-    Cluster, EventSink, LeaseOptions, Notes, Permission, WATCH_NODES, WATCH_SERVICES, account_rights, roles,
+    Cluster, EventSink, LeaseOptions, Notes, Permission, WATCH_NODES, WATCH_SERVICES, account_permissions, roles,
     secret_permission,
 };
 
@@ -13,7 +13,7 @@ use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
 use crate::permissions::{self, SYSTEM};
 
-/// A controller, as the chart's values name it.
+/// A controller, and the chart value that enables it.
 struct Switch {
     value: &'static str,
     name: &'static str,
@@ -22,15 +22,15 @@ struct Switch {
 }
 
 fn switches() -> [Switch; 6] {
-    // Events are everybody's, and so no matter of switches.
-    let beyond_events = |permissions: &[Permission]| {
+    // All controllers create Events, so the permission does not depend on a value.
+    let without_events = |permissions: &[Permission]| {
         permissions.iter().filter(|permission| **permission != EventSink::PERMISSION).cloned().collect()
     };
     let switch = |value, name, client, permissions: &[Permission]| Switch {
         value,
         name,
         client,
-        permissions: beyond_events(permissions),
+        permissions: without_events(permissions),
     };
     let ipam = [node_ipam::PERMISSIONS, node_ipam::PERMISSIONS_WITH_CLOUD].concat();
     [
@@ -43,10 +43,10 @@ fn switches() -> [Switch; 6] {
     ]
 }
 
-/// The condition of Helm for it.
+/// Helm condition for a Deployment.
 const IS_DEPLOYMENT: &str = r#"eq .Values.kind "Deployment""#;
 
-/// The files of the chart, by their paths in it.
+/// Returns the files of the chart by path.
 pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
     let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
     let config = fillings.clone().with("secret", "bowline");
@@ -57,7 +57,7 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
         ("Chart.yaml", chart()),
         ("values.yaml", values(registry)),
         ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
-        ("templates/roles.yaml", [role(None, &everywhere()), role(Some(SYSTEM), &in_system())].join("---\n")),
+        ("templates/roles.yaml", [role(None, &cluster_rules()), role(Some(SYSTEM), &system_rules())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
         ("templates/disruption_budget.yaml", when(IS_DEPLOYMENT, &budget) + "\n"),
@@ -83,26 +83,26 @@ fn chart() -> String {
     )
 }
 
-/// These lines if the value says so.
+/// Wraps lines in a Helm `if`.
 fn when(condition: &str, lines: &str) -> String {
     format!("{{{{- if {condition} }}}}\n{}\n{{{{- end }}}}", lines.trim_end())
 }
 
-/// The first lines if the value says so, and else the others.
+/// Wraps lines in a Helm `if` and `else`.
 fn either(condition: &str, lines: &str, others: &str) -> String {
     let (lines, others) = (lines.trim_end(), others.trim_end());
     format!("{{{{- if {condition} }}}}\n{lines}\n{{{{- else }}}}\n{others}\n{{{{- end }}}}")
 }
 
-// ---- rights
+// ---- RBAC
 
-/// Rules are not merged beyond this: each belongs to what switches it on.
+/// Renders rules. Rules of different conditions are not merged.
 fn rules(permissions: &[Permission]) -> String {
     let rules = roles(permissions).into_iter().flat_map(|role| role.rules);
     rules.map(|one| rule(&one)).collect::<Vec<_>>().join("\n")
 }
 
-fn everywhere() -> String {
+fn cluster_rules() -> String {
     let of_controllers =
         switches().map(|switch| when(&format!(".Values.controllers.{}", switch.value), &rules(&switch.permissions)));
     let lines = [
@@ -116,13 +116,13 @@ fn everywhere() -> String {
     lines.join("\n")
 }
 
-fn in_system() -> String {
+fn system_rules() -> String {
     let mut clients: Vec<_> = switches().map(|switch| switch.client).to_vec();
     clients.sort_unstable();
     clients.dedup();
-    let accounts = account_rights(&clients);
+    let accounts = account_permissions(&clients);
     let lease = LeaseOptions { name: "{{ .Values.leaseName }}".to_owned(), ..LeaseOptions::default() };
-    // Who has the rights of all controllers may tell of everything everywhere.
+    // With the permissions of all controllers, the process can already create Events in all namespaces.
     let (events, lease): (Vec<_>, Vec<_>) =
         lease.permissions().into_iter().partition(|permission| permission.resource == "events");
     let events = when(".Values.useServiceAccountCredentials", &rules(&events));
@@ -136,10 +136,10 @@ fn in_system() -> String {
     lines.join("\n")
 }
 
-/// A role for each Secret, in its namespace.
+/// Renders a Role for each Secret, in its namespace.
 fn secrets() -> String {
     let rules = rules(&[secret_permission("{{ .namespace }}", "{{ .name }}")]);
-    let fillings = of_account("{{ $.Release.Namespace }}")
+    let fillings = account_fillings("{{ $.Release.Namespace }}")
         .with("name", r#""bowline-secret-{{ .name }}""#)
         .with("kind", "Role")
         .with("in_namespace", "namespace: {{ quote .namespace }}")
@@ -148,12 +148,12 @@ fn secrets() -> String {
     format!("{{{{- range .Values.secrets }}}}\n---\n{role}{{{{- end }}}}\n")
 }
 
-fn of_account(namespace: &str) -> Fillings {
+fn account_fillings(namespace: &str) -> Fillings {
     Fillings::default().with("labels", LABELS).with("account", ACCOUNT).with("account_namespace", namespace)
 }
 
 fn role(namespace: Option<&str>, rules: &str) -> String {
-    let fillings = of_account("{{ .Release.Namespace }}")
+    let fillings = account_fillings("{{ .Release.Namespace }}")
         .with("name", "bowline")
         .with("kind", if namespace.is_some() { "Role" } else { "ClusterRole" })
         .with("in_namespace", namespace.map(|name| format!("namespace: {name}")).unwrap_or_default())
@@ -161,7 +161,7 @@ fn role(namespace: Option<&str>, rules: &str) -> String {
     fillings.fill(include_str!("templates/role.yaml"))
 }
 
-// ---- pods
+// ---- workload
 
 fn workload(fillings: &Fillings) -> String {
     let serving = Fillings::default().with("port", "{{ .Values.port }}").fill(include_str!("templates/serving.yaml"));
@@ -170,7 +170,7 @@ fn workload(fillings: &Fillings) -> String {
         include_str!("templates/deployment.yaml"),
         include_str!("templates/recreate.yaml"),
     );
-    // Nobody keeps several from working at once without an election.
+    // Without leader election, several replicas would run at the same time.
     let replicas = either(".Values.leaderElection", "replicas: {{ .Values.replicas }}", "replicas: 1");
     let fillings = fillings
         .clone()
@@ -191,11 +191,11 @@ fn workload(fillings: &Fillings) -> String {
 }
 
 fn args() -> String {
-    // What is off is named, too: without any name, all that are usual would run.
-    let on = |switch: Switch| {
+    // Disabled controllers are listed, too: an empty list would enable the default ones.
+    let flag = |switch: Switch| {
         let (value, name) = (format!(".Values.controllers.{}", switch.value), switch.name);
         either(&value, &format!("- --controllers={name}"), &format!("- --controllers=-{name}"))
     };
-    let controllers = switches().map(on).join("\n");
+    let controllers = switches().map(flag).join("\n");
     include_str!("templates/chart/args.yaml").replace("@controllers@", &controllers)
 }

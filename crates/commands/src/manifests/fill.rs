@@ -1,22 +1,22 @@
-//! Filling the holes of a template: `@name@`.
+//! Templates with placeholders: `@name@`.
 //!
-//! A hole in a line takes one text. A hole that has a line to itself takes any number of lines, each indented as the hole
-//! is; with none, the line goes. What is filled in may be a hole of another kind, such as those of a Helm chart.
+//! A placeholder within a line is replaced by text. A placeholder on its own line is replaced by any number of lines with the same
+//! indentation; with none, the line is removed. A value may itself be a template expression, as in a Helm chart.
 
 use std::collections::BTreeMap;
 
-/// What goes where.
+/// Values of placeholders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fillings(BTreeMap<&'static str, Vec<String>>);
 
 impl Fillings {
-    /// With this in the hole of this name; lines, if it has several.
-    pub(super) fn with(mut self, hole: &'static str, text: impl AsRef<str>) -> Fillings {
-        self.0.insert(hole, text.as_ref().lines().map(str::to_owned).collect());
+    /// Sets the value of a placeholder, which may have several lines.
+    pub(super) fn with(mut self, placeholder: &'static str, text: impl AsRef<str>) -> Fillings {
+        self.0.insert(placeholder, text.as_ref().lines().map(str::to_owned).collect());
         self
     }
 
-    /// The template with all of its holes filled. A hole that nothing goes into is left empty.
+    /// Replaces all placeholders of a template. A placeholder without a value is removed.
     pub(super) fn fill(&self, template: &str) -> String {
         let mut filled = String::new();
         for line in template.lines() {
@@ -47,47 +47,47 @@ impl Fillings {
         filled
     }
 
-    fn texts(&self, hole: &str) -> &[String] {
-        self.0.get(hole).map_or(&[], Vec::as_slice)
+    fn texts(&self, placeholder: &str) -> &[String] {
+        self.0.get(placeholder).map_or(&[], Vec::as_slice)
     }
 }
 
-/// An empty line has no indentation to show for.
+/// Indents a line; an empty line stays empty.
 fn indented(line: &str, indent: &str) -> String {
     if line.is_empty() { String::new() } else { format!("{indent}{line}") }
 }
 
-/// A text as a YAML scalar.
+/// Formats a text as a YAML scalar.
 pub(super) fn scalar(text: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._:-=".contains(character);
-    let starts_well = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+    let has_plain_start = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
         || text.strip_prefix("--").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_alphabetic()));
-    let means_itself =
+    let is_string =
         !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
-    let is_safe = starts_well && means_itself && text.chars().all(is_plain) && !text.ends_with(':');
+    let is_safe = has_plain_start && is_string && text.chars().all(is_plain) && !text.ends_with(':');
     if is_safe { text.to_owned() } else { quoted(text) }
 }
 
-/// What JSON writes between quotes, YAML reads, but for what it takes for the end of a line, or not at all.
+/// Quotes as JSON, which YAML can read, and escapes the characters that YAML treats as line breaks or rejects.
 fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
-    let written = json.chars().map(|character| match is_printed(character) {
+    let written = json.chars().map(|character| match is_printable(character) {
         true => character.to_string(),
         false => format!("\\u{:04x}", u32::from(character)),
     });
     written.collect()
 }
 
-/// YAML takes it as it is.
-fn is_printed(character: char) -> bool {
+/// Whether YAML allows the character unescaped.
+fn is_printable(character: char) -> bool {
     !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A text of many lines as the value of a key.
+/// Formats a multi-line text as the value of a key.
 pub(super) fn block(key: &str, text: &str) -> String {
-    let is_plain = |character: char| character == '\n' || is_printed(character);
-    let reads_back = text.ends_with('\n') && !text.ends_with("\n\n") && text.chars().all(is_plain);
-    if !reads_back || text.starts_with([' ', '\n']) {
+    let is_plain = |character: char| character == '\n' || is_printable(character);
+    let is_block_safe = text.ends_with('\n') && !text.ends_with("\n\n") && text.chars().all(is_plain);
+    if !is_block_safe || text.starts_with([' ', '\n']) {
         return format!("{}: {}", scalar(key), quoted(text));
     }
     let lines: Vec<String> = text.lines().map(|line| indented(line, "  ")).collect();
@@ -99,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_of_its_own_takes_lines_and_goes_without_any() {
+    fn a_placeholder_on_its_own_line_is_replaced_by_lines_or_removed() {
         let fillings = Fillings::default().with("name", "x").with("args", "- a\n- b");
         let filled = fillings.fill("kind: @name@s\nargs:\n  @args@\n  @none@\nend: 1\n");
         assert_eq!(filled, "kind: xs\nargs:\n  - a\n  - b\nend: 1\n");
     }
 
     #[test]
-    fn scalars_read_as_the_text_that_they_are() {
+    fn scalars_are_parsed_back_to_the_same_text() {
         let cases = [
             ("kube-system", "kube-system"),
             ("--v=5", "--v=5"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_a_block_unless_it_would_not_read_back() {
+    fn a_file_is_a_block_scalar_if_it_can_be_parsed_back() {
         assert_eq!(block("a.yaml", "x: 1\n\ny: 2\n"), "a.yaml: |\n  x: 1\n\n  y: 2");
         assert_eq!(block("a.yaml", " x"), "a.yaml: \" x\"");
         assert_eq!(block("a.yaml", "x\u{2028}\n"), "a.yaml: \"x\\u2028\\n\"");

@@ -1,4 +1,4 @@
-//! The objects, as YAML with the reasons in it.
+//! Kubernetes objects as YAML, with reasons as comments.
 
 use bowline_kube::{Permission, Role, Rule, roles};
 
@@ -6,17 +6,17 @@ use super::fill::{Fillings, block, scalar};
 use super::installation::{Installation, Secret, Workload};
 use crate::permissions::{self, SYSTEM};
 
-/// The service account of the pods.
+/// Service account of the Pods.
 pub(super) const ACCOUNT: &str = "cloud-controller-manager";
 
-/// On all objects.
+/// Labels of all objects.
 pub(super) const LABELS: &str =
     "app.kubernetes.io/name: bowline\napp.kubernetes.io/component: cloud-controller-manager";
 
-/// For the pods of a Deployment. Drains leave those of a DaemonSet alone.
+/// PodDisruptionBudget of a Deployment. Drains do not evict Pods of a DaemonSet.
 pub(super) const DISRUPTION_BUDGET: &str = include_str!("templates/disruption_budget.yaml");
 
-/// All of them, in an order in which they can be applied.
+/// Returns all objects, in an order in which they can be applied.
 pub(super) fn all(installation: &Installation) -> Vec<String> {
     let fillings = common(installation);
     let mut objects = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
         objects.push(fillings.fill(include_str!("templates/namespace.yaml")));
     }
     objects.push(fillings.fill(include_str!("templates/account.yaml")));
-    objects.extend(granted(installation));
+    objects.extend(all_roles(installation));
     for secret in installation.secrets.iter().filter(|secret| !secret.files.is_empty()) {
         let files: Vec<String> = secret.files.iter().map(|(name, text)| block(name, text)).collect();
         let fillings = fillings.clone().with("secret", secret.name).with("files", files.join("\n"));
@@ -41,30 +41,30 @@ fn common(installation: &Installation) -> Fillings {
     Fillings::default().with("namespace", scalar(&installation.namespace)).with("labels", LABELS)
 }
 
-// ---- rights
+// ---- RBAC
 
-/// The roles of everybody, and who has them.
-fn granted(installation: &Installation) -> Vec<String> {
-    let process = permissions::of_process(&installation.manager, &installation.surroundings);
-    let mut objects = granted_to(("bowline", ACCOUNT, &installation.namespace), &process);
-    if installation.surroundings.own_accounts {
-        for (client, lacking) in permissions::lacking(&installation.manager) {
-            objects.extend(granted_to((&format!("bowline:{client}"), client, SYSTEM), &lacking));
+/// Renders roles and bindings of all accounts.
+fn all_roles(installation: &Installation) -> Vec<String> {
+    let process = permissions::of_process(&installation.manager, &installation.build_inputs);
+    let mut objects = account_roles(("bowline", ACCOUNT, &installation.namespace), &process);
+    if installation.build_inputs.own_accounts {
+        for (client, missing) in permissions::missing_from_bootstrap_roles(&installation.manager) {
+            objects.extend(account_roles((&format!("bowline:{client}"), client, SYSTEM), &missing));
         }
     }
     objects
 }
 
-fn granted_to((name, account, namespace): (&str, &str, &str), permissions: &[Permission]) -> Vec<String> {
+fn account_roles((name, account, namespace): (&str, &str, &str), permissions: &[Permission]) -> Vec<String> {
     let fillings = Fillings::default()
         .with("name", scalar(name))
         .with("labels", LABELS)
         .with("account", scalar(account))
         .with("account_namespace", scalar(namespace));
-    roles(permissions).iter().map(|role| granted_role(role, fillings.clone())).collect()
+    roles(permissions).iter().map(|role| render_role(role, fillings.clone())).collect()
 }
 
-fn granted_role(role: &Role, fillings: Fillings) -> String {
+fn render_role(role: &Role, fillings: Fillings) -> String {
     let rules: Vec<String> = role.rules.iter().map(rule).collect();
     let fillings = match &role.namespace {
         None => fillings.with("kind", "ClusterRole"),
@@ -75,7 +75,7 @@ fn granted_role(role: &Role, fillings: Fillings) -> String {
     fillings.with("rules", rules.join("\n")).fill(include_str!("templates/role.yaml"))
 }
 
-/// A rule, with the reasons above it.
+/// Renders a rule below its reasons.
 pub(super) fn rule(rule: &Rule) -> String {
     let list = |texts: &[String]| format!("[{}]", texts.iter().map(|text| scalar(text)).collect::<Vec<_>>().join(", "));
     let mut lines: Vec<String> = rule.reasons.iter().map(|reason| format!("# {reason}")).collect();
@@ -88,10 +88,10 @@ pub(super) fn rule(rule: &Rule) -> String {
     lines.join("\n")
 }
 
-// ---- pods
+// ---- workload
 
 fn workload(installation: &Installation, fillings: &Fillings) -> String {
-    let args: Vec<String> = installation.flags.iter().map(|flag| format!("- {}", scalar(&unexpanded(flag)))).collect();
+    let args: Vec<String> = installation.flags.iter().map(|flag| format!("- {}", scalar(&escaped(flag)))).collect();
     let fillings = fillings
         .clone()
         .with("image", scalar(&installation.image))
@@ -117,14 +117,14 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
     fillings.fill(include_str!("templates/workload.yaml"))
 }
 
-/// Kubelets put variables in the place of `$(NAME)`, and one `$` in that of two.
-fn unexpanded(flag: &str) -> String {
+/// Escapes `$`: kubelets expand `$(NAME)`, and `$$` to `$`.
+fn escaped(flag: &str) -> String {
     flag.replace('$', "$$")
 }
 
-/// Nobody takes over from the only one before it has ended, unless there is an election to see to that.
+/// Rollout strategy: without leader election, the old Pod must end before a new one starts.
 fn rollout(installation: &Installation) -> &'static str {
-    match installation.surroundings.leases.is_empty() {
+    match installation.build_inputs.leases.is_empty() {
         true => include_str!("templates/recreate.yaml"),
         false => include_str!("templates/deployment.yaml"),
     }
@@ -135,17 +135,17 @@ fn pull_secrets(names: &[String]) -> String {
     if names.is_empty() { names } else { format!("imagePullSecrets:{names}") }
 }
 
-/// Nothing at all if there is nothing.
-fn listed(head: &str, secrets: &[Secret], item: impl Fn(&Secret) -> String) -> String {
+/// Renders a list of Secrets; empty without Secrets.
+fn listed(key: &str, secrets: &[Secret], item: impl Fn(&Secret) -> String) -> String {
     let items: String = secrets.iter().map(|secret| format!("\n{}", item(secret))).collect();
-    if items.is_empty() { items } else { format!("{head}{items}") }
+    if items.is_empty() { items } else { format!("{key}{items}") }
 }
 
 fn mount(secret: &Secret) -> String {
     format!("  - name: {}\n    mountPath: {}\n    readOnly: true", volume_name(secret), secret.folder)
 }
 
-/// Readable by the group that the pod's files belong to, and by nobody else. The mode is 0440, which not all read alike.
+/// Renders the volume, readable by the Pod's fsGroup only. 288 is mode 0440; YAML parsers disagree on octal numbers.
 fn volume(secret: &Secret) -> String {
     let (name, secret_name) = (volume_name(secret), secret.name);
     format!("  - name: {name}\n    secret:\n      secretName: {secret_name}\n      defaultMode: 288")
@@ -162,7 +162,7 @@ fn selector((key, value): &(String, String)) -> String {
 fn environment(installation: &Installation) -> String {
     let Some((host, port)) = &installation.api_server else { return String::new() };
     format!(
-        "# The address of the Service kubernetes needs kube-proxy, which may wait for the manager.\nenv:\n  \
+        "# The cluster IP of the Service kubernetes needs kube-proxy, which may wait for the manager.\nenv:\n  \
          - name: KUBERNETES_SERVICE_HOST\n    value: {}\n  - name: KUBERNETES_SERVICE_PORT\n    value: \"{port}\"",
         scalar(host)
     )

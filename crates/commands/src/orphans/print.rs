@@ -1,53 +1,53 @@
-//! Orphans as text for people and as JSON for programs. The JSON is a promise: fields are added, never renamed.
+//! Output of orphans as text and as JSON. The JSON is stable: fields are added, never renamed.
 
 use std::fmt::Write as _;
 
 use bowline_core::{ClusterName, Route};
 use serde_json::{Value, json};
 
-use super::routes::LostRoute;
-use super::{Findings, Orphan, Outcome};
+use super::routes::OrphanedRoute;
+use super::{Orphan, Orphans, Outcome};
 use crate::plan::{indented, steps_json};
 
-/// The version of the JSON document.
+/// Version of the JSON document.
 const VERSION: u32 = 1;
 
-/// What was found.
-pub(super) fn list(findings: &Findings) -> String {
+/// Formats the list.
+pub(super) fn list(orphans: &Orphans) -> String {
     let mut text = String::new();
-    for orphan in &findings.orphans {
+    for orphan in &orphans.orphans {
         let parts = match &orphan.plan {
             Ok(plan) => indented(plan),
-            Err(error) => format!("    what it consists of is not known: {error}\n"),
+            Err(error) => format!("    cannot read its resources: {error}\n"),
         };
         let _ = write!(text, "{}\n{parts}", title(orphan));
     }
-    for lost in findings.lost_routes() {
-        let _ = writeln!(text, "{}", route_title(lost));
+    for orphan in orphans.orphaned_routes() {
+        let _ = writeln!(text, "{}", route_title(orphan));
     }
-    for (cloud, error) in findings.silent() {
-        let _ = writeln!(text, "The cloud {cloud} does not say what it has: {error}");
+    for (cloud, error) in orphans.failed() {
+        let _ = writeln!(text, "Cannot list the resources of cloud {cloud}: {error}");
     }
-    text + &services_in_words(findings) + &routes_in_words(findings)
+    text + &services_summary(orphans) + &routes_summary(orphans)
 }
 
-/// What is left need not be a balancer: it may be an address or a security group alone.
-fn services_in_words(findings: &Findings) -> String {
-    let cluster = &findings.cluster;
-    match (findings.services(), findings.silent.is_empty()) {
-        (0, true) => format!("No Service of the cluster {cluster} has left anything behind.\n"),
+/// Counts Services, because the remaining resource may also be an address or a security group alone.
+fn services_summary(orphans: &Orphans) -> String {
+    let cluster = &orphans.cluster;
+    match (orphans.services(), orphans.failed.is_empty()) {
+        (0, true) => format!("No orphaned resources of Services in cluster {cluster}.\n"),
         (0, false) => String::new(),
-        (1, _) => format!("1 Service of the cluster {cluster} has left something behind.\n"),
-        (count, _) => format!("{count} Services of the cluster {cluster} have left something behind.\n"),
+        (1, _) => format!("Orphaned resources of 1 Service in cluster {cluster}.\n"),
+        (count, _) => format!("Orphaned resources of {count} Services in cluster {cluster}.\n"),
     }
 }
 
-/// Whether all that these Services left is to go, and these routes.
+/// Question before deletion.
 pub(super) fn question(cluster: &ClusterName, services: usize, routes: usize) -> String {
-    let left = (services > 0).then(|| format!("what {} left behind", counted(services, "Service")));
+    let resources = (services > 0).then(|| format!("the resources of {}", counted(services, "Service")));
     let routes = (routes > 0).then(|| counted(routes, "route"));
-    let all: Vec<String> = left.into_iter().chain(routes).collect();
-    format!("Delete for good, of the cluster {cluster}: {}? [y/N] ", all.join(", and "))
+    let all: Vec<String> = resources.into_iter().chain(routes).collect();
+    format!("Permanently delete {} in cluster {cluster}? [y/N] ", all.join(" and "))
 }
 
 fn counted(count: usize, one: &str) -> String {
@@ -55,72 +55,72 @@ fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{plural}")
 }
 
-/// Nothing where no cloud has routes.
-fn routes_in_words(findings: &Findings) -> String {
-    let Some(routes) = &findings.routes else { return String::new() };
-    let cluster = &findings.cluster;
-    let mut doubts: Vec<_> =
-        routes.lost.iter().filter_map(|lost| Some((lost.cloud.name(), lost.doubt.as_ref()?))).collect();
-    doubts.dedup();
-    let doubts: String = doubts.iter().map(|(cloud, doubt)| format!("Held back in {cloud}: {doubt}\n")).collect();
-    let count = match (routes.lost.len(), routes.silent.is_empty()) {
-        (0, true) => format!("No route of the cluster {cluster} is without its Node.\n"),
+/// Summary of routes; empty if no cloud supports routes.
+fn routes_summary(orphans: &Orphans) -> String {
+    let Some(routes) = &orphans.routes else { return String::new() };
+    let cluster = &orphans.cluster;
+    let mut held: Vec<_> =
+        routes.orphans.iter().filter_map(|orphan| Some((orphan.cloud.name(), orphan.hold.as_ref()?))).collect();
+    held.dedup();
+    let held: String = held.iter().map(|(cloud, reason)| format!("Held back in {cloud}: {reason}\n")).collect();
+    let count = match (routes.orphans.len(), routes.failed.is_empty()) {
+        (0, true) => format!("No orphaned routes in cluster {cluster}.\n"),
         (0, false) => String::new(),
-        (1, _) => format!("1 route of the cluster {cluster} is without its Node.\n"),
-        (count, _) => format!("{count} routes of the cluster {cluster} are without their Nodes.\n"),
+        (1, _) => format!("1 orphaned route in cluster {cluster}.\n"),
+        (count, _) => format!("{count} orphaned routes in cluster {cluster}.\n"),
     };
-    count + &doubts
+    count + &held
 }
 
-/// What it leads to whom, as far as that is known, and where it is.
-fn route_title(LostRoute { cloud, route, .. }: &LostRoute) -> String {
+/// Destination, target if known, and cloud of a route.
+fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
     let Route { id, destination, .. } = route;
     let target = match (&route.node, &route.provider_id) {
         (Some(node), _) => format!("to {node}"),
         (None, Some(machine)) => format!("to {machine}"),
-        (None, None) => "to nowhere".to_owned(),
+        (None, None) => "without target".to_owned(),
     };
     format!("route {destination} ({id}) {target} in {}", cloud.name())
 }
 
-/// Whose it was, and where it is.
+/// Service and cloud of an orphan.
 fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
     let uid = if key.uid.is_empty() { String::new() } else { format!(" (UID {})", key.uid) };
     format!("{}/{}{uid} in {}", key.namespace, key.service, cloud.name())
 }
 
-/// What became of one, in a line.
+/// Formats the outcome for an orphan.
 pub(super) fn outcome(orphan: &Orphan) -> String {
-    in_words(&orphan.outcome, &title(orphan), "Service")
+    outcome_text(&orphan.outcome, &title(orphan), "Service")
 }
 
-/// What became of a route, in a line.
-pub(super) fn route_outcome(lost: &LostRoute) -> String {
-    in_words(&lost.outcome, &route_title(lost), "Node")
+/// Formats the outcome for a route.
+pub(super) fn route_outcome(orphan: &OrphanedRoute) -> String {
+    outcome_text(&orphan.outcome, &route_title(orphan), "Node")
 }
 
-fn in_words(outcome: &Outcome, title: &str, owner: &str) -> String {
+fn outcome_text(outcome: &Outcome, title: &str, owner: &str) -> String {
     match outcome {
         Outcome::Listed => title.to_owned(),
         Outcome::Deleted => format!("deleted {title}"),
-        Outcome::Owned => format!("kept {title}: its {owner} is there after all"),
+        Outcome::Owned => format!("kept {title}: its {owner} exists"),
         Outcome::HeldBack(_) => format!("kept {title}: held back"),
         Outcome::Failed(why) => format!("failed to delete {title}: {why}"),
     }
 }
 
-pub(super) fn json(findings: &Findings) -> Value {
-    let silent = |(cloud, error): &(std::sync::Arc<str>, bowline_cloud::Error)| json!({"cloud": **cloud, "message": error.to_string()});
+pub(super) fn json(orphans: &Orphans) -> Value {
+    let failure = |(cloud, error): &(std::sync::Arc<str>, bowline_cloud::Error)| json!({"cloud": **cloud, "message": error.to_string()});
     json!({
         "version": VERSION,
-        "cluster": findings.cluster.as_str(),
-        "orphans": findings.orphans.iter().map(orphan_json).collect::<Vec<_>>(),
-        "routes": findings.lost_routes().iter().map(route_json).collect::<Vec<_>>(),
-        "failures": findings.silent().map(silent).collect::<Vec<_>>(),
+        "cluster": orphans.cluster.as_str(),
+        "orphans": orphans.orphans.iter().map(orphan_json).collect::<Vec<_>>(),
+        "routes": orphans.orphaned_routes().iter().map(route_json).collect::<Vec<_>>(),
+        "failures": orphans.failed().map(failure).collect::<Vec<_>>(),
     })
 }
 
-/// In one word, and what there is to say about it.
+/// Outcome and message for the JSON document.
 fn outcome_json(outcome: &Outcome) -> (&'static str, Option<&str>) {
     match outcome {
         Outcome::Listed => ("listed", None),
@@ -131,9 +131,9 @@ fn outcome_json(outcome: &Outcome) -> (&'static str, Option<&str>) {
     }
 }
 
-fn route_json(LostRoute { cloud, route, doubt, outcome }: &LostRoute) -> Value {
+fn route_json(OrphanedRoute { cloud, route, hold, outcome }: &OrphanedRoute) -> Value {
     let (outcome, message) = outcome_json(outcome);
-    let message = message.map(str::to_owned).or(doubt.as_ref().map(ToString::to_string));
+    let message = message.map(str::to_owned).or(hold.as_ref().map(ToString::to_string));
     json!({
         "cloud": **cloud.name(),
         "id": route.id,
@@ -147,8 +147,8 @@ fn route_json(LostRoute { cloud, route, doubt, outcome }: &LostRoute) -> Value {
 
 fn orphan_json(orphan: &Orphan) -> Value {
     let (outcome, message) = outcome_json(&orphan.outcome);
-    let unclear = orphan.plan.as_ref().err().filter(|_| orphan.outcome == Outcome::Listed).map(ToString::to_string);
-    let message = message.map(str::to_owned).or(unclear);
+    let unreadable = orphan.plan.as_ref().err().filter(|_| orphan.outcome == Outcome::Listed).map(ToString::to_string);
+    let message = message.map(str::to_owned).or(unreadable);
     json!({
         "cloud": **orphan.cloud.name(),
         "namespace": orphan.key.namespace,
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_names_all_that_would_go() {
-        let about = |services, routes| question(&"kubernetes".into(), services, routes);
-        assert_eq!(about(1, 0), "Delete for good, of the cluster kubernetes: what 1 Service left behind? [y/N] ");
-        assert_eq!(about(0, 1), "Delete for good, of the cluster kubernetes: 1 route? [y/N] ");
-        let both = "Delete for good, of the cluster kubernetes: what 2 Services left behind, and 3 routes? [y/N] ";
-        assert_eq!(about(2, 3), both);
+    fn the_question_names_everything_that_would_be_deleted() {
+        let ask = |services, routes| question(&"kubernetes".into(), services, routes);
+        assert_eq!(ask(1, 0), "Permanently delete the resources of 1 Service in cluster kubernetes? [y/N] ");
+        assert_eq!(ask(0, 1), "Permanently delete 1 route in cluster kubernetes? [y/N] ");
+        let both = "Permanently delete the resources of 2 Services and 3 routes in cluster kubernetes? [y/N] ";
+        assert_eq!(ask(2, 3), both);
     }
 }

@@ -1,14 +1,14 @@
-//! Routes of this cluster whose Node is gone.
+//! Routes of this cluster whose Node does not exist.
 //!
-//! The clouds are asked before the cluster here, too: a Node is older than the routes to it. What carries no mark of the
-//! cluster counts only within `--cluster-cidr`.
+//! The clouds are listed before the cluster here, too: a Node is older than its routes. A route without the cluster's mark counts
+//! only within `--cluster-cidr`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error};
-use bowline_core::routes::{Brake, BrakeDecision, HoldReason, Nodes, Scene, Table, orphans};
+use bowline_core::routes::{Brake, BrakeDecision, HoldReason, Nodes, RouteContext, RouteTable, orphans};
 use bowline_core::{ClusterName, Node, NodeName, ProviderId, Route};
 use bowline_kube::{Cluster, WriteError};
 use bowline_settings::reach;
@@ -17,117 +17,117 @@ use ipnet::IpNet;
 use super::Outcome;
 
 /// A route without a Node.
-pub(super) struct LostRoute {
+pub(super) struct OrphanedRoute {
     pub(super) cloud: Cloud,
     pub(super) route: Route,
-    /// Why it would stay.
-    pub(super) doubt: Option<HoldReason>,
+    /// Why the brake holds it back.
+    pub(super) hold: Option<HoldReason>,
     pub(super) outcome: Outcome,
 }
 
-/// What was found.
+/// Orphaned routes of all clouds.
 #[derive(Default)]
-pub(super) struct Routes {
-    pub(super) lost: Vec<LostRoute>,
-    /// The clouds that did not say what they have.
-    pub(super) silent: Vec<(Arc<str>, Error)>,
+pub(super) struct OrphanedRoutes {
+    pub(super) orphans: Vec<OrphanedRoute>,
+    /// Clouds whose routes could not be listed.
+    pub(super) failed: Vec<(Arc<str>, Error)>,
 }
 
-/// `None` if no cloud has routes.
+/// Finds orphaned routes; `None` if no cloud supports routes.
 pub(super) async fn find(
     clouds: &Clouds,
     cluster: &Cluster,
     name: &ClusterName,
-    ranges: &[IpNet],
+    cluster_cidrs: &[IpNet],
     max_share: f64,
-) -> anyhow::Result<Option<Routes>> {
-    let (mut tables, mut silent) = (Vec::new(), Vec::new());
+) -> anyhow::Result<Option<OrphanedRoutes>> {
+    let (mut tables, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
         match cloud.layers().list_routes(name).await {
-            Ok(routes) => tables.push((cloud.clone(), Table::from_iter(routes))),
-            Err(error) => silent.push((cloud.name().clone(), error)),
+            Ok(routes) => tables.push((cloud.clone(), RouteTable::from_iter(routes))),
+            Err(error) => failed.push((cloud.name().clone(), error)),
         }
     }
-    if tables.is_empty() && silent.is_empty() {
+    if tables.is_empty() && failed.is_empty() {
         return Ok(None);
     }
-    let nodes = cluster.list_nodes().await.context("cannot list Nodes, so no route is taken for an orphan")?;
-    let nodes = Listed::new(&nodes);
+    let nodes = cluster.list_nodes().await.context("cannot list Nodes, so no orphaned routes can be determined")?;
+    let nodes = NodeIndex::new(&nodes);
     let uid = reach::cluster_uid(cluster).await?;
-    let lost = tables.iter().flat_map(|(cloud, table)| {
-        lost(
+    let orphans = tables.iter().flat_map(|(cloud, table)| {
+        orphaned_routes(
             cloud,
-            &Scene { table, nodes: &nodes, ranges, cluster_uid: uid.as_deref() },
+            &RouteContext { table, nodes: &nodes, ranges: cluster_cidrs, cluster_uid: uid.as_deref() },
             nodes.by_name.len(),
             max_share,
         )
     });
-    Ok(Some(Routes { lost: lost.collect(), silent }))
+    Ok(Some(OrphanedRoutes { orphans: orphans.collect(), failed }))
 }
 
-/// The routes of a cloud that lead to no Node. Whether many may go, somebody has been asked; but that there are no Nodes at
-/// all is too likely to be a mistake.
-fn lost(cloud: &Cloud, scene: &Scene<'_>, nodes: usize, max_share: f64) -> Vec<LostRoute> {
-    let orphans = orphans(scene);
-    let doubt = match Brake::new(max_share).judge(orphans.len(), scene.responsibilities(), nodes) {
-        BrakeDecision::Hold(doubt) => Some(doubt),
-        BrakeDecision::Go | BrakeDecision::Ask => None,
+/// Routes of a cloud without a Node. The user confirms the number of deletions; but a cluster without any Node is too likely the
+/// wrong one, so the brake holds its routes back.
+fn orphaned_routes(cloud: &Cloud, context: &RouteContext<'_>, nodes: usize, max_share: f64) -> Vec<OrphanedRoute> {
+    let orphans = orphans(context);
+    let hold = match Brake::new(max_share).check(orphans.len(), context.responsible_count(), nodes) {
+        BrakeDecision::Hold(reason) => Some(reason),
+        BrakeDecision::Allow | BrakeDecision::Confirm => None,
     };
-    let lost = |route| LostRoute { cloud: cloud.clone(), route, doubt: doubt.clone(), outcome: Outcome::Listed };
-    orphans.into_iter().map(|stray| lost(stray.route)).collect()
+    let orphan = |route| OrphanedRoute { cloud: cloud.clone(), route, hold: hold.clone(), outcome: Outcome::Listed };
+    orphans.into_iter().map(|stray| orphan(stray.route)).collect()
 }
 
-/// Removes it, unless there is doubt, or its Node is there after all.
-pub(super) async fn remove(lost: &LostRoute, cluster: &Cluster, name: &ClusterName) -> Outcome {
-    if let Some(doubt) = &lost.doubt {
-        return Outcome::HeldBack(doubt.to_string());
+/// Deletes the route, unless the brake holds it back or its Node exists.
+pub(super) async fn delete(orphan: &OrphanedRoute, cluster: &Cluster, name: &ClusterName) -> Outcome {
+    if let Some(reason) = &orphan.hold {
+        return Outcome::HeldBack(reason.to_string());
     }
-    match has_node(&lost.route, cluster).await {
+    match has_node(&orphan.route, cluster).await {
         Ok(true) => Outcome::Owned,
-        Ok(false) => match lost.cloud.layers().delete_route(name, &lost.route).await {
+        Ok(false) => match orphan.cloud.layers().delete_route(name, &orphan.route).await {
             Ok(()) => Outcome::Deleted,
             Err(error) => Outcome::Failed(error.to_string()),
         },
-        Err(error) => Outcome::Failed(format!("cannot tell whether its Node is there: {error}")),
+        Err(error) => Outcome::Failed(format!("cannot read its Node: {error}")),
     }
 }
 
-/// Whether the Node is there, asked now and not remembered from the list.
+/// Whether the Node exists now, whatever the earlier list contained.
 async fn has_node(route: &Route, cluster: &Cluster) -> Result<bool, WriteError> {
     match (&route.node, &route.provider_id) {
         (Some(name), _) => Ok(cluster.node(name).await?.is_some()),
-        (None, Some(id)) => Ok(Listed::new(&cluster.list_nodes().await?).with_id(id).is_some()),
+        (None, Some(id)) => Ok(NodeIndex::new(&cluster.list_nodes().await?).by_provider_id(id).is_some()),
         (None, None) => Ok(false),
     }
 }
 
-/// The Nodes of a list.
-struct Listed {
+/// Nodes of the cluster, indexed.
+struct NodeIndex {
     by_name: HashMap<NodeName, Arc<Node>>,
     by_id: HashMap<ProviderId, Arc<Node>>,
 }
 
-impl Listed {
-    fn new(nodes: &[Arc<Node>]) -> Listed {
-        let with_id = nodes.iter().filter_map(|node| Some((node.provider_id.clone()?, node.clone())));
-        Listed {
+impl NodeIndex {
+    fn new(nodes: &[Arc<Node>]) -> NodeIndex {
+        let by_provider_id = nodes.iter().filter_map(|node| Some((node.provider_id.clone()?, node.clone())));
+        NodeIndex {
             by_name: nodes.iter().map(|node| (node.name.clone(), node.clone())).collect(),
-            by_id: with_id.collect(),
+            by_id: by_provider_id.collect(),
         }
     }
 }
 
-impl Nodes for Listed {
-    fn named(&self, name: &NodeName) -> Option<Arc<Node>> {
+impl Nodes for NodeIndex {
+    fn by_name(&self, name: &NodeName) -> Option<Arc<Node>> {
         self.by_name.get(name).cloned()
     }
 
-    fn with_id(&self, id: &ProviderId) -> Option<Arc<Node>> {
+    fn by_provider_id(&self, id: &ProviderId) -> Option<Arc<Node>> {
         self.by_id.get(id).cloned()
     }
 
-    /// A Node that is there keeps its routes, whosever it is.
-    fn is_ours(&self, _: &Node) -> bool {
+    /// An existing Node keeps its routes, whichever manager is responsible for it.
+    fn is_managed(&self, _: &Node) -> bool {
         true
     }
 }

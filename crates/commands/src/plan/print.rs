@@ -1,12 +1,12 @@
-//! A forecast as text for people and as JSON for programs. The JSON is a promise: fields are added, never renamed.
+//! Output of a forecast as text and as JSON. The JSON is stable: fields are added, never renamed.
 
 use std::fmt::Write as _;
 
-use bowline_controllers::forecast::{Forecast, Item, Remark, RemarkKind};
+use bowline_controllers::forecast::{Forecast, Item, Notice, NoticeKind};
 use bowline_core::Plan;
 use serde_json::{Value, json};
 
-/// The version of the JSON document.
+/// Version of the JSON document.
 const VERSION: u32 = 1;
 
 pub(super) fn text(forecast: &Forecast) -> String {
@@ -16,16 +16,16 @@ pub(super) fn text(forecast: &Forecast) -> String {
     }
     let summary = forecast.summary();
     let _ = match summary.is_unchanged() {
-        true => write!(text, "Nothing would change"),
+        true => write!(text, "No changes"),
         false => write!(
             text,
-            "{} in clouds and {} in the cluster would be taken",
+            "{} in clouds and {} in the cluster to apply",
             counted(summary.in_clouds, "step"),
             summary.in_cluster
         ),
     };
-    let others = [(summary.held_back, "held back"), (summary.refused, "refused"), (summary.failed, "failed")];
-    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+    let counts = [(summary.held_back, "held back"), (summary.refused, "refused"), (summary.failed, "failed")];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(text, "; {count} {what}");
     }
     text + ".\n"
@@ -40,34 +40,34 @@ fn write_item(text: &mut String, item: &Item) {
     let _ = writeln!(text, "{}{cloud}", item.object.title());
     write_plan(text, "in the cloud", &item.in_cloud);
     write_plan(text, "in the cluster", &item.in_cluster);
-    for Remark { kind, message } in &item.remarks {
-        let _ = writeln!(text, "  {}: {message}", words(*kind));
+    for Notice { kind, message } in &item.notices {
+        let _ = writeln!(text, "  {}: {message}", notice_label(*kind));
     }
     text.push('\n');
 }
 
-/// The steps of a plan below their heading.
+/// Writes the steps of a plan below a heading.
 pub(crate) fn write_plan(text: &mut String, heading: &str, plan: &Plan) {
     if !plan.is_empty() {
         let _ = write!(text, "  {heading}:\n{}", indented(plan));
     }
 }
 
-/// The steps, each line further in.
+/// Formats the steps, indented.
 pub(crate) fn indented(plan: &Plan) -> String {
     plan.to_string().lines().map(|line| format!("    {line}\n")).collect()
 }
 
-pub(crate) fn words(kind: RemarkKind) -> &'static str {
+pub(crate) fn notice_label(kind: NoticeKind) -> &'static str {
     match kind {
-        RemarkKind::Note => "note",
-        RemarkKind::HeldBack => "held back",
-        RemarkKind::Refused => "refused",
-        RemarkKind::Failed => "failed",
+        NoticeKind::Note => "note",
+        NoticeKind::HeldBack => "held back",
+        NoticeKind::Refused => "refused",
+        NoticeKind::Failed => "failed",
     }
 }
 
-/// Names and messages are of others: none of them may move the cursor or colour the screen.
+/// Replaces control characters: names and messages from the cloud or the cluster must not send terminal escapes.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
@@ -88,7 +88,7 @@ pub(super) fn json(forecast: &Forecast) -> Value {
 }
 
 fn item_json(item: &Item) -> Value {
-    let remark = |remark: &Remark| json!({"kind": kind_name(remark.kind), "message": remark.message});
+    let notice = |notice: &Notice| json!({"kind": kind_name(notice.kind), "message": notice.message});
     json!({
         "kind": item.object.kind,
         "namespace": item.object.namespace,
@@ -96,20 +96,20 @@ fn item_json(item: &Item) -> Value {
         "cloud": item.cloud.as_deref(),
         "inCloud": steps_json(&item.in_cloud),
         "inCluster": steps_json(&item.in_cluster),
-        "remarks": item.remarks.iter().map(remark).collect::<Vec<_>>(),
+        "remarks": item.notices.iter().map(notice).collect::<Vec<_>>(),
     })
 }
 
-pub(crate) fn kind_name(kind: RemarkKind) -> &'static str {
+pub(crate) fn kind_name(kind: NoticeKind) -> &'static str {
     match kind {
-        RemarkKind::Note => "note",
-        RemarkKind::HeldBack => "heldBack",
-        RemarkKind::Refused => "refused",
-        RemarkKind::Failed => "failed",
+        NoticeKind::Note => "note",
+        NoticeKind::HeldBack => "heldBack",
+        NoticeKind::Refused => "refused",
+        NoticeKind::Failed => "failed",
     }
 }
 
-/// The steps without their payloads, which are between a provider and itself.
+/// Steps without their payloads, which are private to the provider.
 pub(crate) fn steps_json(plan: &Plan) -> Value {
     let step = |step: &bowline_core::Step| json!({"verb": step.verb, "kind": step.kind, "name": step.name, "changes": step.changes});
     plan.steps.iter().map(step).collect()
@@ -123,7 +123,7 @@ mod tests {
 
     fn step(verb: Verb, kind: &str, name: &str) -> Step {
         let changes = vec![FieldChange { field: "port".to_owned(), from: None, to: Some("80".to_owned()) }];
-        Step::new(verb, kind, name, changes, Opaque::new("between a provider and itself"))
+        Step::new(verb, kind, name, changes, Opaque::new("private to the provider"))
     }
 
     fn forecast() -> Forecast {
@@ -131,32 +131,32 @@ mod tests {
         let item = Item {
             object,
             cloud: Some("local".into()),
-            in_cloud: Plan::of(vec![step(Verb::Create, "balancer", "lb-1")]),
+            in_cloud: Plan::of(vec![step(Verb::Create, "load balancer", "lb-1")]),
             in_cluster: Plan::of(vec![step(Verb::Update, "Service", "web")]),
-            remarks: vec![Remark { kind: RemarkKind::HeldBack, message: "why\u{1b}[31m".to_owned() }],
+            notices: vec![Notice { kind: NoticeKind::HeldBack, message: "why\u{1b}[31m".to_owned() }],
         };
         Forecast { items: vec![item] }
     }
 
     #[test]
-    fn people_read_one_object_after_the_other_and_what_it_comes_to() {
+    fn the_text_lists_each_object_and_a_summary() {
         let expected = "Service default/web (local)
   in the cloud:
-    create balancer lb-1
+    create load balancer lb-1
         port: 80
   in the cluster:
     update Service web
         port: 80
   held back: why [31m
 
-1 step in clouds and 1 in the cluster would be taken; 1 held back.
+1 step in clouds and 1 in the cluster to apply; 1 held back.
 ";
         assert_eq!(plain(&text(&forecast())), expected);
-        assert_eq!(text(&Forecast::default()), "Nothing would change.\n");
+        assert_eq!(text(&Forecast::default()), "No changes.\n");
     }
 
     #[test]
-    fn programs_read_a_document_without_payloads() {
+    fn the_json_document_has_no_payloads() {
         let step = |verb: &str, kind: &str, name: &str| json!([{"verb": verb, "kind": kind, "name": name, "changes": [{"field": "port", "to": "80"}]}]);
         let expected = json!({
             "version": 1,
@@ -166,7 +166,7 @@ mod tests {
                 "namespace": "default",
                 "name": "web",
                 "cloud": "local",
-                "inCloud": step("create", "balancer", "lb-1"),
+                "inCloud": step("create", "load balancer", "lb-1"),
                 "inCluster": step("update", "Service", "web"),
                 "remarks": [{"kind": "heldBack", "message": "why\u{1b}[31m"}],
             }],

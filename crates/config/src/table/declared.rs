@@ -1,119 +1,119 @@
-//! What a configuration may say.
+//! Declaration of a configuration: sections, keys and their types.
 
 use super::settings::View;
 use super::value;
 use crate::nearest;
 
-/// The sections of a configuration, and the rules for reading it.
+/// Declaration of a configuration: its format, its sections, and how unknown keys are treated.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// How a file is written.
+    /// File format.
     pub format: Format,
-    /// What happens to keys that are not declared.
-    pub unknown: Unknown,
-    /// The sections, in the order of the reference.
+    /// Treatment of undeclared keys.
+    pub unknown: UnknownKeys,
+    /// Sections, in the order of the reference page.
     pub sections: Vec<Section>,
 }
 
-/// How a file is written.
+/// Format of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The dialect of git's configuration. Names are compared in any case.
+    /// gcfg, the syntax of git's configuration. Names are case-insensitive.
     Gcfg,
-    /// YAML, and JSON with it.
+    /// YAML, which includes JSON. Names are case-sensitive.
     Yaml,
-    /// The same, with names in any case, as Go's JSON decoder has it.
+    /// YAML with case-insensitive names, as in Go's JSON decoder.
     AnyCaseYaml,
 }
 
-/// What happens to keys that are not declared.
+/// Treatment of undeclared keys and sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
-    /// They are ignored with a warning.
+pub enum UnknownKeys {
+    /// Ignore them with a warning.
     Warn,
-    /// They are an error.
-    Refuse,
+    /// Report them as errors.
+    Reject,
 }
 
-/// A section that a configuration may have.
+/// Declaration of a section.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
-    /// Its name, as it is written in messages. In YAML, the section without a name is the document itself.
+    /// Name, as used in messages. In YAML, the section with an empty name is the document itself.
     pub name: &'static str,
-    /// Other names with the same meaning.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// Whether it comes with a name of its own: `[Name "own"]`, any number of them.
+    /// Whether the section has a subsection name, `[Name "subsection"]`, and may appear any number of times.
     pub named: bool,
-    /// What it is for.
+    /// Description.
     pub doc: &'static str,
-    /// Its keys. A section without any is one that old files have: it is ignored without a warning.
+    /// Keys. A section without keys is obsolete: it is ignored without a warning.
     pub keys: Vec<Key>,
-    /// Keys that old files have and that mean nothing any more: they are ignored without a warning.
-    pub former: &'static [&'static str],
+    /// Obsolete keys of older files, which are ignored without a warning.
+    pub obsolete_keys: &'static [&'static str],
 }
 
-/// The declaration of a key.
+/// Declaration of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Its name. In YAML, `group.key` is a key of the mapping `group` in its section.
+    /// Name. In YAML, `group.key` is the key `key` of the mapping `group` in the section.
     pub name: &'static str,
-    /// Other names with the same meaning.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// The environment variables that go before the file.
+    /// Environment variables, which take precedence over the file.
     pub env: &'static [&'static str],
-    /// Names in a second file, of another format, which fills the key where it is empty.
+    /// Names of the key in a second file of another format, which is used if the key is empty.
     pub second: &'static [&'static str],
-    /// What it takes.
+    /// Type of the value.
     pub kind: Kind,
-    /// What holds without it, as it would be written; a list has commas between its items.
+    /// Default, as it would be written in the file; the items of a list are separated by commas.
     pub default: &'static str,
-    /// What it is for.
+    /// Description.
     pub doc: &'static str,
 }
 
-/// A key in a template, with the value that it shows.
+/// A key in a template, with its example value.
 #[derive(Debug, Clone, Copy)]
 pub enum Example {
-    /// A key that is set.
+    /// A key that is set in the template.
     Set(Key, &'static str),
-    /// A key that may be left out: a comment.
+    /// An optional key, which is commented out.
     Optional(Key, &'static str),
 }
 
-/// What a key takes.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Any text.
+    /// Any string.
     Text,
-    /// A text that is never printed.
+    /// A string that is never printed.
     Secret,
-    /// `true`, `yes`, `on` or their opposites, in gcfg also `1` and `0`, in any case, and the key alone as `true`.
+    /// `true`, `yes`, `on` or their opposites, case-insensitive. In gcfg also `1` and `0`, and a key without a value as `true`.
     Bool,
-    /// A whole number, or with `0x` a hexadecimal one.
+    /// A decimal integer, or a hexadecimal one with `0x`.
     Integer,
-    /// The same without a sign.
+    /// An integer without a sign.
     Unsigned,
-    /// A Go duration such as `1m30s`; only 0 needs no unit.
+    /// A duration in Go's syntax, such as `1m30s`; only 0 needs no unit.
     Duration,
-    /// One of these words.
+    /// One of these keywords.
     OneOf(&'static [&'static str]),
-    /// Any number of these: in gcfg one for each time that the key is there, and the key alone empties the list.
+    /// A list of values: in gcfg one item per occurrence of the key; a key without a value clears the list.
     List(&'static Kind),
 }
 
-/// A struct whose fields are keys, made by [`keys!`](super::keys).
+/// A struct whose fields are configuration keys, declared with [`keys!`](super::keys).
 pub trait Keys: Sized {
-    /// Its keys, with those of the groups in it.
+    /// Returns the keys, including those of its groups.
     fn keys() -> Vec<Key>;
-    /// The sections below it.
+    /// Returns the nested sections.
     fn sections() -> Vec<Section>;
-    /// Its fields, as a section says.
+    /// Reads the fields from a section.
     fn read(view: &View<'_>) -> Self;
 }
 
-/// Declares a struct whose fields are configuration keys; see [`table`](crate::table). The key of a field is a constant of the field's
-/// name, for messages about it. A field may also be a group of keys in the same section (`..field: Type;`), or a section of its own below
-/// this one (`["name"] field: Type, "What it is for.";`), in this order.
+/// Declares a struct whose fields are configuration keys; see [`table`](crate::table). The declaration of each key is
+/// an associated constant with the name of its field, for error messages. A field may also be a group of keys in the same section
+/// (`..field: Type;`) or a nested section (`["name"] field: Type, "Description.";`), in this order.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __keys {
@@ -170,26 +170,26 @@ macro_rules! __keys {
 }
 
 impl Table {
-    /// The declaration of a section that a file may have.
+    /// Returns the declaration of a section in a file.
     pub(super) fn section(&self, name: &str) -> Option<&Section> {
         let mut in_files = self.sections.iter().filter(|section| !section.is_environment());
         in_files.find(|section| self.format.has(section.name, section.aliases, name))
     }
 
-    /// The declaration of a key of a section.
+    /// Returns the declaration of a key of a section.
     pub(super) fn key<'s>(&self, section: &'s Section, name: &str) -> Option<&'s Key> {
         section.keys.iter().find(|key| self.format.has(key.name, key.aliases, name))
     }
 
-    /// Whether this is a mapping with keys of a section in it.
+    /// Returns whether this is a mapping with keys of a section.
     pub(super) fn is_group(&self, section: &Section, name: &str) -> bool {
         let groups = section.keys.iter().filter_map(|key| key.name.split_once('.'));
         groups.into_iter().any(|(group, _)| self.format.same(group, name))
     }
 
-    /// Whether old files have this key.
-    pub(super) fn is_former(&self, section: &Section, name: &str) -> bool {
-        section.keys.is_empty() || section.former.iter().any(|former| self.format.same(former, name))
+    /// Returns whether this key is obsolete.
+    pub(super) fn is_obsolete(&self, section: &Section, name: &str) -> bool {
+        section.keys.is_empty() || section.obsolete_keys.iter().any(|key| self.format.same(key, name))
     }
 }
 
@@ -202,12 +202,12 @@ impl Format {
         one == other || self != Format::Yaml && one.to_lowercase() == other.to_lowercase()
     }
 
-    /// How a key is named in messages.
-    pub(super) fn field(self, section: &str, own_name: Option<&str>, key: &str) -> String {
+    /// Formats the path of a key for messages.
+    pub(super) fn field(self, section: &str, subsection: Option<&str>, key: &str) -> String {
         match self {
-            Format::Gcfg if key.is_empty() => head(section, own_name),
-            Format::Gcfg => format!("{} {key}", head(section, own_name)),
-            _ => [section, own_name.unwrap_or_default(), key]
+            Format::Gcfg if key.is_empty() => header(section, subsection),
+            Format::Gcfg => format!("{} {key}", header(section, subsection)),
+            _ => [section, subsection.unwrap_or_default(), key]
                 .into_iter()
                 .filter(|part| !part.is_empty())
                 .collect::<Vec<_>>()
@@ -216,31 +216,31 @@ impl Format {
     }
 }
 
-/// The head of a section, as it is written in gcfg.
-fn head(name: &str, own_name: Option<&str>) -> String {
-    match own_name {
+/// Formats the header of a section in gcfg.
+fn header(name: &str, subsection: Option<&str>) -> String {
+    match subsection {
         None => format!("[{name}]"),
-        Some(own) => format!("[{name} \"{}\"]", own.replace('\\', "\\\\").replace('"', "\\\"")),
+        Some(subsection) => format!("[{name} \"{}\"]", subsection.replace('\\', "\\\\").replace('"', "\\\"")),
     }
 }
 
 impl Section {
-    /// The section with these keys.
+    /// Creates a section with the keys of `K`.
     pub fn of<K: Keys>(name: &'static str, doc: &'static str) -> Section {
         Section { name, doc, keys: K::keys(), ..Section::default() }
     }
 
-    /// The document itself, with the sections below it.
+    /// Creates the sections of a YAML document: the document itself and its nested sections.
     pub fn document<K: Keys>() -> Vec<Section> {
         let mut sections = K::sections();
         sections.insert(0, Section::of::<K>("", ""));
         sections
     }
 
-    /// Name of the section of environment variables. No file has it.
+    /// Name of the section of environment variables, which no file has.
     pub const ENVIRONMENT: &'static str = "environment variables";
 
-    /// Environment variables, each of which is a key by its own name.
+    /// Creates the section of environment variables; the keys of `K` are their names.
     pub fn environment<K: Keys>(doc: &'static str) -> Section {
         Section::of::<K>(Section::ENVIRONMENT, doc)
     }
@@ -249,7 +249,8 @@ impl Section {
         self.name == Section::ENVIRONMENT
     }
 
-    /// The keys of this section as a second file has them, each with the key that it fills; of two for one key, the first counts.
+    /// Returns the keys of this section under their names in a second file, each with the key that it fills. Of several names for
+    /// one key, the first takes precedence.
     pub fn second(&self) -> impl Iterator<Item = (Key, Key)> {
         let names = |key: &Key| {
             key.second.iter().map({
@@ -261,15 +262,15 @@ impl Section {
         self.keys.iter().flat_map(names).map(key)
     }
 
-    /// A section that old files have.
-    pub fn retired(name: &'static str) -> Section {
+    /// Creates an obsolete section, which is ignored without a warning.
+    pub fn obsolete(name: &'static str) -> Section {
         Section { name, ..Section::default() }
     }
 }
 
 impl Kind {
-    /// What is wrong with such a value, and what would be right; `None` stands for a key alone.
-    pub(super) fn mistake(self, value: Option<&str>) -> Option<(String, String)> {
+    /// Validates a value and returns an error message with a hint. `None` is a key without a value.
+    pub(super) fn error(self, value: Option<&str>) -> Option<(String, String)> {
         match (self, value) {
             (Kind::Bool | Kind::List(_), None) => None,
             (_, None) => Some(("has no value".to_owned(), format!("write = and {}", self.description()))),
@@ -278,33 +279,33 @@ impl Kind {
             (Kind::Integer, Some(text)) => value::integer(text).err(),
             (Kind::Unsigned, Some(text)) => value::unsigned(text).err(),
             (Kind::Duration, Some(text)) => value::duration(text).err(),
-            (Kind::OneOf(words), Some(text)) => (!words.contains(&text)).then(|| no_choice(text, words)),
-            (Kind::List(item), Some(_)) => item.mistake(value),
+            (Kind::OneOf(words), Some(text)) => (!words.contains(&text)).then(|| invalid_keyword(text, words)),
+            (Kind::List(item), Some(_)) => item.error(value),
         }
     }
 
-    /// In words, for messages.
+    /// Returns a description for messages.
     pub(super) fn description(self) -> String {
         match self {
-            Kind::Text | Kind::Secret => "a text".to_owned(),
+            Kind::Text | Kind::Secret => "a string".to_owned(),
             Kind::Bool => "true or false".to_owned(),
             Kind::Integer => "a whole number".to_owned(),
             Kind::Unsigned => "a whole number that is not negative".to_owned(),
             Kind::Duration => "a duration such as 30s".to_owned(),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
-            Kind::List(item) => format!("{}; may be there several times", item.description()),
+            Kind::List(item) => format!("{}; may be repeated", item.description()),
         }
     }
 }
 
-fn no_choice(text: &str, words: &'static [&'static str]) -> (String, String) {
-    (format!("{text:?} is no choice here"), suggestion(text, words.iter().copied()))
+fn invalid_keyword(text: &str, words: &'static [&'static str]) -> (String, String) {
+    (format!("{text:?} is not a valid value"), suggestion(text, words.iter().copied()))
 }
 
-/// The nearest of the known names, or all of them.
+/// Suggests the most similar known name, or lists all of them.
 pub(super) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

@@ -1,48 +1,48 @@
-//! A configuration as it is written: what its keys mean is not known here.
+//! Parsed configuration file, independent of its declaration.
 
 use std::path::PathBuf;
 
-/// A file in its parts.
+/// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Document {
-    /// Where it is; `None` without a file.
+    /// Path; `None` without a file.
     pub(super) file: Option<PathBuf>,
-    /// Its parts, in order.
+    /// Parts, in their order in the file.
     pub(super) parts: Vec<Part>,
 }
 
-/// A section's head, and what stands below it. A section may be there several times; its parts belong together.
+/// A section header and the entries below it. A section may appear several times; its parts are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The section's name, as written.
+    /// Name of the section, as written.
     pub(super) name: String,
-    /// The name of its own.
-    pub(super) own_name: Option<String>,
-    /// The line of its head, from 1.
+    /// Subsection name.
+    pub(super) subsection: Option<String>,
+    /// Line of the header, from 1.
     pub(super) line: usize,
-    /// What stands below it, in order.
+    /// Entries, in their order in the file.
     pub(super) entries: Vec<Entry>,
 }
 
 /// A key, with its value if it has one.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The key, as written.
+    /// Key, as written.
     pub(super) key: String,
-    /// Without quotes and escapes; `None` for a key alone.
+    /// Value without quotes and escapes; `None` for a key without a value.
     pub(super) value: Option<String>,
-    /// Its line, from 1.
+    /// Line, from 1.
     pub(super) line: usize,
-    /// The form of the value.
+    /// Type of the value in the file.
     pub(super) shape: Shape,
 }
 
-/// The form of a value, where the format has several.
+/// Type of a value in the file, for formats that have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A value of any type: gcfg has no other.
+    /// A plain scalar of any type; all values in gcfg.
     Plain,
-    /// A text that cannot be a number or a boolean, because it is quoted.
+    /// A quoted string, which cannot be a number or a boolean.
     Quoted,
     /// An item of a list, or an empty list if there is no value.
     Item,
@@ -50,7 +50,7 @@ pub(super) enum Shape {
     Mapping,
 }
 
-/// Without the value, which may be a credential.
+/// Omits the value, which may be a credential.
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entry").field("key", &self.key).field("line", &self.line).finish_non_exhaustive()

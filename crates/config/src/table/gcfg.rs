@@ -1,6 +1,6 @@
-//! From text to parts. A line that cannot be read is told and left out, so that all of them are told at once.
+//! gcfg parser. An invalid line is reported and skipped, so that all errors are reported at once.
 //!
-//! Messages never quote a value: it may be a credential.
+//! Error messages never quote a value, because it may be a credential.
 
 use std::iter::Peekable;
 use std::path::Path;
@@ -10,55 +10,55 @@ use super::declared::Format;
 use super::document::{Entry, Part, Shape};
 use crate::{ConfigError, ConfigErrors};
 
-/// Reads the whole text: what can be read of it, and what cannot.
+/// Parses the whole text. Returns the valid parts and all errors.
 pub(super) fn parse(file: &Path, text: &str) -> (Vec<Part>, ConfigErrors) {
-    // upstream: a byte order mark is a syntax error. Editors write it, and nobody sees it.
+    // upstream: a byte order mark is a syntax error. Editors write it invisibly, so Bowline accepts it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1, parts: Vec::new() };
-    let mut errors = zeros(file, text);
-    while let Some(next) = reader.after_blanks() {
-        if let Err(wrong) = reader.read_line(next) {
-            errors.push(wrong.into_problem(file, reader.parts.last()));
+    let mut errors = nul_bytes(file, text);
+    while let Some(next) = reader.skip_blanks() {
+        if let Err(error) = reader.read_line(next) {
+            errors.push(error.into_config_error(file, reader.parts.last()));
             reader.skip_line();
         }
     }
     (reader.parts, errors)
 }
 
-/// Lines with a zero byte, which is nowhere allowed, not even in a comment.
-fn zeros(file: &Path, text: &str) -> ConfigErrors {
+/// Returns an error for each line with a NUL byte, which is not allowed anywhere, not even in a comment.
+fn nul_bytes(file: &Path, text: &str) -> ConfigErrors {
     let mut errors = ConfigErrors::new();
     for (index, _) in text.split('\n').enumerate().filter(|(_, line)| line.contains('\0')) {
-        let problem = ConfigError::file(file, Some(index + 1), "there is a zero byte");
-        errors.push(problem.hint("save the file as plain text"));
+        let error = ConfigError::file(file, Some(index + 1), "the line contains a NUL byte");
+        errors.push(error.hint("save the file as plain text"));
     }
     errors
 }
 
-/// What is wrong with a line.
-struct Wrong {
+/// A syntax error.
+struct SyntaxError {
     line: usize,
     key: Option<String>,
     message: String,
     hint: String,
 }
 
-impl Wrong {
-    fn into_problem(self, file: &Path, part: Option<&Part>) -> ConfigError {
-        let problem = ConfigError::file(file, Some(self.line), self.message).hint(self.hint);
+impl SyntaxError {
+    fn into_config_error(self, file: &Path, part: Option<&Part>) -> ConfigError {
+        let error = ConfigError::file(file, Some(self.line), self.message).hint(self.hint);
         match (self.key, part) {
-            (Some(key), Some(part)) => problem.field(Format::Gcfg.field(&part.name, part.own_name.as_deref(), &key)),
-            (Some(key), None) => problem.field(key),
-            (None, _) => problem,
+            (Some(key), Some(part)) => error.field(Format::Gcfg.field(&part.name, part.subsection.as_deref(), &key)),
+            (Some(key), None) => error.field(key),
+            (None, _) => error,
         }
     }
 }
 
-const HEADS: &str = "write [Name] or [Name \"own name\"]";
+const HEADER_HINT: &str = "write [Name] or [Name \"subsection\"]";
 
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
-    /// That of the next character.
+    /// Line of the next character.
     line: usize,
     parts: Vec<Part>,
 }
@@ -74,26 +74,26 @@ impl Reader<'_> {
         next
     }
 
-    /// The next character that is no blank, which stays. A line's end is none.
-    fn after_blanks(&mut self) -> Option<char> {
+    /// Skips whitespace except line ends, and returns the next character without consuming it.
+    fn skip_blanks(&mut self) -> Option<char> {
         while self.peek().is_some_and(is_blank) {
             self.next();
         }
         self.peek()
     }
 
-    /// The end of the line stays.
+    /// Skips the rest of the line, without the line end.
     fn skip_line(&mut self) {
         while self.peek().is_some_and(|next| next != '\n') {
             self.next();
         }
     }
 
-    fn wrong(&self, message: impl Into<String>, hint: impl Into<String>) -> Wrong {
-        Wrong { line: self.line, key: None, message: message.into(), hint: hint.into() }
+    fn error(&self, message: impl Into<String>, hint: impl Into<String>) -> SyntaxError {
+        SyntaxError { line: self.line, key: None, message: message.into(), hint: hint.into() }
     }
 
-    fn read_line(&mut self, first: char) -> Result<(), Wrong> {
+    fn read_line(&mut self, first: char) -> Result<(), SyntaxError> {
         match first {
             '\n' => {
                 self.next();
@@ -103,16 +103,16 @@ impl Reader<'_> {
                 self.skip_line();
                 Ok(())
             }
-            '[' => self.head(),
+            '[' => self.header(),
             first if first.is_alphabetic() => self.entry(),
-            first => Err(self.wrong(
+            first => Err(self.error(
                 format!("a line cannot begin with {first:?}"),
-                "a line is [Section], key = value, or a comment behind # or ;",
+                "write [Section], key = value, or a comment after # or ;",
             )),
         }
     }
 
-    /// Letters, digits and `-`; empty if the next character is no letter.
+    /// Reads a name of letters, digits and `-`; empty if the next character is not a letter.
     fn name(&mut self) -> String {
         let mut name = String::new();
         if !self.peek().is_some_and(char::is_alphabetic) {
@@ -125,85 +125,83 @@ impl Reader<'_> {
         name
     }
 
-    // ---- [Name "own"]
+    // ---- [Name "subsection"]
 
-    fn head(&mut self) -> Result<(), Wrong> {
+    fn header(&mut self) -> Result<(), SyntaxError> {
         let line = self.line;
         self.next();
-        // Whatever it is called, what follows is not without a section.
-        self.parts.push(Part { name: String::new(), own_name: None, line, entries: Vec::new() });
-        self.after_blanks();
+        // Even if the header is invalid, the following entries are not outside any section.
+        self.parts.push(Part { name: String::new(), subsection: None, line, entries: Vec::new() });
+        self.skip_blanks();
         let name = self.name();
         if name.is_empty() {
-            return Err(self.wrong("the name of a section begins with a letter", HEADS));
+            return Err(self.error("a section name must begin with a letter", HEADER_HINT));
         }
-        let own_name = if self.after_blanks() == Some('"') { Some(self.own_name()?) } else { None };
-        if self.after_blanks() != Some(']') {
-            let message = "the head of a section is a name of letters, digits and '-', and at most one quoted name";
-            return Err(self.wrong(message, HEADS));
+        let subsection = if self.skip_blanks() == Some('"') { Some(self.subsection()?) } else { None };
+        if self.skip_blanks() != Some(']') {
+            let message =
+                "a section header has a name of letters, digits and '-', and at most one quoted subsection name";
+            return Err(self.error(message, HEADER_HINT));
         }
         self.next();
         if let Some(part) = self.parts.last_mut() {
-            (part.name, part.own_name) = (name, own_name);
+            (part.name, part.subsection) = (name, subsection);
         }
-        match self.after_blanks() {
+        match self.skip_blanks() {
             None | Some('\n' | ';' | '#') => Ok(()),
-            _ => Err(self.wrong("something follows the head of a section", "put it on the next line")),
+            _ => Err(self.error("unexpected text after the section header", "move it to the next line")),
         }
     }
 
-    fn own_name(&mut self) -> Result<String, Wrong> {
+    fn subsection(&mut self) -> Result<String, SyntaxError> {
         self.next();
-        let mut own = String::new();
+        let mut name = String::new();
         loop {
             match self.peek() {
                 Some('"') => break,
                 Some('\\') => {
                     self.next();
                     let Some(escaped) = self.peek().filter(|next| matches!(next, '\\' | '"')) else {
-                        return Err(
-                            self.wrong("the backslash escapes nothing", "write \\\\ or \\\" in a section's name")
-                        );
+                        return Err(self.error("invalid escape sequence", "write \\\\ or \\\" in a subsection name"));
                     };
-                    own.push(escaped);
+                    name.push(escaped);
                 }
-                Some('\n') | None => return Err(self.unended()),
-                Some(next) => own.push(next),
+                Some('\n') | None => return Err(self.unterminated_quote()),
+                Some(next) => name.push(next),
             }
             self.next();
         }
         self.next();
-        match own.is_empty() {
-            true => Err(self.wrong("the quoted name is empty", "write a name between the quotes, or leave them out")),
-            false => Ok(own),
+        match name.is_empty() {
+            true => Err(self.error("the subsection name is empty", "write a name between the quotes, or remove them")),
+            false => Ok(name),
         }
     }
 
-    fn unended(&self) -> Wrong {
-        self.wrong("a quote does not end on its line", "close it with \", and write a quote inside it as \\\"")
+    fn unterminated_quote(&self) -> SyntaxError {
+        self.error("the quote is not closed on its line", "close it with \", and write a quote inside it as \\\"")
     }
 
     // ---- key = value
 
-    fn entry(&mut self) -> Result<(), Wrong> {
+    fn entry(&mut self) -> Result<(), SyntaxError> {
         let line = self.line;
         let key = self.name();
         if self.parts.is_empty() {
-            let wrong = self.wrong("a key stands before any section", "put the section above it, such as [Global]");
-            return Err(Wrong { key: Some(key), ..wrong });
+            let error = self.error("the key is outside any section", "write the section above it, such as [Global]");
+            return Err(SyntaxError { key: Some(key), ..error });
         }
-        let value = match self.after_blanks() {
+        let value = match self.skip_blanks() {
             None | Some('\n' | ';' | '#') => None,
             Some('=') => {
                 self.next();
-                self.after_blanks();
-                Some(self.value().map_err(|wrong| Wrong { key: Some(key.clone()), ..wrong })?)
+                self.skip_blanks();
+                Some(self.value().map_err(|error| SyntaxError { key: Some(key.clone()), ..error })?)
             }
             Some('_') => return Err(self.underscore(key)),
             Some(_) => {
-                let wrong =
-                    self.wrong("there is no '=' behind the key", "write key = value; a name has no blanks in it");
-                return Err(Wrong { key: Some(key), ..wrong });
+                let error = self.error("expected '=' after the key", "write key = value; a key contains no whitespace");
+                return Err(SyntaxError { key: Some(key), ..error });
             }
         };
         if let Some(part) = self.parts.last_mut() {
@@ -212,19 +210,19 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn underscore(&mut self, mut key: String) -> Wrong {
+    fn underscore(&mut self, mut key: String) -> SyntaxError {
         while let Some(next) = self.peek().filter(|next| next.is_alphanumeric() || matches!(next, '-' | '_')) {
             key.push(next);
             self.next();
         }
         let hint = format!("write {}", key.replace('_', "-"));
-        Wrong { key: Some(key), ..self.wrong("a name cannot have '_' in it", hint) }
+        SyntaxError { key: Some(key), ..self.error("a key must not contain '_'", hint) }
     }
 
-    /// Quoted and bare pieces up to a comment or the end of the line, without the blanks at its end.
-    fn value(&mut self) -> Result<String, Wrong> {
+    /// Reads quoted and bare parts up to a comment or the end of the line, without trailing whitespace.
+    fn value(&mut self) -> Result<String, SyntaxError> {
         let mut value = String::new();
-        // How much of it does not end in blanks that are not quoted.
+        // Length without trailing unquoted whitespace.
         let mut length = 0;
         loop {
             match self.peek() {
@@ -233,7 +231,7 @@ impl Reader<'_> {
                 Some('\\') => self.escape(&mut value)?,
                 Some(next) => {
                     self.next();
-                    // upstream: a carriage return is nowhere part of a value.
+                    // upstream: a carriage return is never part of a value.
                     value.extend(Some(next).filter(|next| *next != '\r'));
                     if is_blank(next) {
                         continue;
@@ -246,8 +244,8 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// Outside quotes: before the end of a line, or before a quote.
-    fn escape(&mut self, value: &mut String) -> Result<(), Wrong> {
+    /// Reads an escape outside quotes: a line continuation or an escaped quote.
+    fn escape(&mut self, value: &mut String) -> Result<(), SyntaxError> {
         self.next();
         if self.peek() == Some('\r') {
             self.next();
@@ -256,15 +254,15 @@ impl Reader<'_> {
             Some('\n') => {}
             Some('"') => value.push('"'),
             _ => {
-                let message = "a backslash outside quotes stands at the end of a line or before a quote";
-                return Err(self.wrong(message, "put the value in quotes, and write the backslash as \\\\"));
+                let message = "a backslash outside quotes must be at the end of a line or before a quote";
+                return Err(self.error(message, "put the value in quotes, and write the backslash as \\\\"));
             }
         }
         self.next();
         Ok(())
     }
 
-    fn quoted(&mut self, value: &mut String) -> Result<(), Wrong> {
+    fn quoted(&mut self, value: &mut String) -> Result<(), SyntaxError> {
         self.next();
         loop {
             match self.peek() {
@@ -273,7 +271,7 @@ impl Reader<'_> {
                     self.next();
                     value.push(self.quoted_escape()?);
                 }
-                Some('\n') | None => return Err(self.unended()),
+                Some('\n') | None => return Err(self.unterminated_quote()),
                 Some('\r') => {}
                 Some(next) => value.push(next),
             }
@@ -283,13 +281,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What it stands for; the character itself stays.
-    fn quoted_escape(&mut self) -> Result<char, Wrong> {
+    /// Returns the character that an escape in quotes stands for, without consuming the input.
+    fn quoted_escape(&mut self) -> Result<char, SyntaxError> {
         match self.peek() {
             Some(plain @ ('\\' | '"')) => Ok(plain),
             Some('n') => Ok('\n'),
             Some('t') => Ok('\t'),
-            _ => Err(self.wrong("the backslash escapes nothing", "inside quotes write \\\\, \\\", \\n or \\t")),
+            _ => Err(self.error("invalid escape sequence", "inside quotes write \\\\, \\\", \\n or \\t")),
         }
     }
 }
@@ -298,7 +296,7 @@ fn is_blank(next: char) -> bool {
     matches!(next, ' ' | '\t' | '\r')
 }
 
-/// A decimal digit of any script.
+/// Returns whether the character is a decimal digit of any script.
 fn is_digit(next: char) -> bool {
     next.is_ascii_digit() || (!next.is_ascii() && next.is_numeric())
 }

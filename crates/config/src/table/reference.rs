@@ -1,22 +1,20 @@
-//! The reference page, from the declaration.
+//! Reference page, generated from the declaration.
 
-use super::declared::{Format, Key, Kind, Section, Table, Unknown};
+use super::declared::{Format, Key, Kind, Section, Table, UnknownKeys};
 
 impl Table {
-    /// A table for each section that has keys, in Markdown.
+    /// Returns a Markdown table for each section that has keys.
     pub fn reference(&self) -> String {
         self.sections.iter().filter(|section| !section.keys.is_empty()).map(|section| self.page(section)).collect()
     }
 
-    /// Rules of the file format, as a list in Markdown; empty for YAML, which has a standard.
+    /// Returns the syntax of the file format as a Markdown list; empty for YAML, which is standardised.
     pub fn syntax(&self) -> String {
         let unknown = match self.unknown {
-            Unknown::Warn => {
-                "is ignored with a warning. Everything else that is wrong ends the program, with file, line and key"
+            UnknownKeys::Warn => {
+                "is ignored with a warning. Any other error ends the program, with a message that has file, line and key"
             }
-            Unknown::Refuse => {
-                "is an error, as is everything else that is wrong; it ends the program, with file, line and key"
-            }
+            UnknownKeys::Reject => "is an error, which ends the program with a message that has file, line and key",
         };
         match self.format {
             Format::Gcfg => format!("{GCFG}- An unknown section or key {unknown}.\n"),
@@ -57,8 +55,8 @@ impl Table {
 
     fn kind(&self, kind: Kind) -> String {
         match kind {
-            Kind::Text => "text".to_owned(),
-            Kind::Secret => "text, never printed".to_owned(),
+            Kind::Text => "string".to_owned(),
+            Kind::Secret => "string, never printed".to_owned(),
             Kind::Bool => "bool".to_owned(),
             Kind::Integer => "integer".to_owned(),
             Kind::Unsigned => "integer, not negative".to_owned(),
@@ -71,12 +69,12 @@ impl Table {
 }
 
 const GCFG: &str = "\
-- Lines are `[Section]`, `key = value`, or empty. `#` and `;` begin comments, also behind a value.
-- Names have letters, digits and `-`, in any case. A `_` in one is an error.
-- A value with `#`, `;`, `\"` or `\\` in it, or with blanks at either end, is put in quotes; inside them, write `\\\"` and `\\\\`. \
-`password = ab#cd` is the password `ab`.
-- A bool is `true`, `yes`, `on`, `1` or their opposites; the key alone is `true`.
-- A duration has a unit: `5s`, `1m30s`, `1500ms`. `5` is an error.
-- A key that is there twice has its last value; one that may be repeated has all of them, and the key alone forgets those \
-above it.
+- A line is `[Section]`, `key = value`, or empty. `#` and `;` start a comment, also after a value.
+- Names consist of letters, digits and `-` and are case-insensitive. A `_` in a name is an error.
+- Quote a value that contains `#`, `;`, `\"` or `\\`, or has whitespace at either end; inside quotes, write `\\\"` and `\\\\`. \
+Without quotes, `password = ab#cd` is the password `ab`.
+- A bool is `true`, `yes`, `on`, `1` or one of their opposites; a key without a value is `true`.
+- A duration needs a unit: `5s`, `1m30s`, `1500ms`. `5` is an error.
+- The last value of a repeated key is used. A key that may be repeated has all its values; without a value, it clears the \
+earlier ones.
 ";

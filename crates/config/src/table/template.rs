@@ -1,9 +1,9 @@
-//! A file to start from, from the declaration.
+//! Configuration template, generated from the declaration.
 
 use super::declared::{Example, Format, Key, Section, Table};
 
 impl Table {
-    /// These keys of these sections with these values, each below what it is for.
+    /// Returns a file with these sections and keys, each below its description.
     pub fn template(&self, shown: &[(&str, &[Example])]) -> String {
         let head = if self.format == Format::Gcfg { QUOTES } else { "" };
         let sections = shown.iter().filter_map(|(name, examples)| Some(self.examples(self.section(name)?, examples)));
@@ -31,4 +31,4 @@ impl Table {
     }
 }
 
-const QUOTES: &str = "# A value with # ; \" or \\ in it goes in quotes.\n\n";
+const QUOTES: &str = "# Quote values that contain # ; \" or \\.\n\n";

@@ -1,4 +1,4 @@
-//! The rules of gcfg, one by one, as the Go library has them, and the rules that all formats share.
+//! Syntax of gcfg, as in the Go library, and rules that all formats share.
 
 mod yaml;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Example, Format, Section, Settings, Table, Unknown, keys};
+use super::{Example, Format, Section, Settings, Table, UnknownKeys, keys};
 use crate::{ConfigErrors, ConfigFile, Environment, Secret};
 
 keys! {
@@ -24,40 +24,40 @@ keys! {
 }
 
 fn table() -> Table {
-    let global = Section { former: &["use-octavia"], ..Section::of::<Keys>("Global", "Everything.") };
+    let global = Section { obsolete_keys: &["use-octavia"], ..Section::of::<Keys>("Global", "Everything.") };
     let class = Section { named: true, ..Section::of::<Keys>("Class", "") };
-    let sections = vec![global, class, Section::retired("BlockStorage")];
-    Table { format: Format::Gcfg, unknown: Unknown::Warn, sections }
+    let sections = vec![global, class, Section::obsolete("BlockStorage")];
+    Table { format: Format::Gcfg, unknown: UnknownKeys::Warn, sections }
 }
 
 fn file(text: &str) -> ConfigFile {
     ConfigFile::from_text("cloud.conf", text)
 }
 
-fn attempt(text: &str) -> Result<Settings, ConfigErrors> {
+fn try_read(text: &str) -> Result<Settings, ConfigErrors> {
     table().read(Some(&file(text)), &Environment::default())
 }
 
 fn read(text: &str) -> Settings {
-    attempt(text).unwrap()
+    try_read(text).unwrap()
 }
 
 fn errors(text: &str) -> ConfigErrors {
-    attempt(text).unwrap_err()
+    try_read(text).unwrap_err()
 }
 
 fn global(text: &str) -> Keys {
     read(text).section("Global")
 }
 
-/// The lines and fields of all problems.
-fn places(text: &str) -> Vec<(usize, String)> {
+/// Returns the lines and fields of all errors.
+fn locations(text: &str) -> Vec<(usize, String)> {
     let errors = errors(text);
     errors.iter().map(|one| (one.line.unwrap_or(0), one.field.clone().unwrap_or_default())).collect()
 }
 
 #[test]
-fn values_are_read_as_git_reads_them() {
+fn values_are_parsed_as_in_git() {
     let cases = [
         ("text = a b", "a b"),
         ("text=a", "a"),
@@ -91,7 +91,7 @@ fn values_are_read_as_git_reads_them() {
 }
 
 #[test]
-fn heads_of_sections_may_have_blanks_and_any_case_and_come_again() {
+fn section_headers_may_have_whitespace_any_case_and_repetitions() {
     let text = "\u{feff}[ global ] # one\ntext = a\n[CLASS \"x\"]\ntext=c\n[Global]\nnumber = 1\n[class\"X\"];two\n\
                 [class \"q\\\"\\\\\"]\nflag";
     let settings = read(text);
@@ -104,7 +104,7 @@ fn heads_of_sections_may_have_blanks_and_any_case_and_come_again() {
 }
 
 #[test]
-fn types_are_those_of_go() {
+fn values_are_converted_as_in_go() {
     let values = |line: &str| {
         let Keys { flag, number, count, time, .. } = global(&format!("[Global]\n{line}\n"));
         (flag, number, count, time.as_millis())
@@ -130,7 +130,7 @@ fn types_are_those_of_go() {
 }
 
 #[test]
-fn a_list_grows_with_each_line_and_a_key_alone_empties_it() {
+fn a_list_grows_with_each_line_and_a_key_without_a_value_clears_it() {
     let list = |text: &str| global(&format!("[Global]\n{text}")).list;
     assert_eq!(list("list = a\nlist = b\n[Class \"x\"]\nlist = c\n[Global]\nlist = d"), ["a", "b", "d"]);
     assert_eq!(list("list = a\nlist\nlist = b"), ["b"]);
@@ -139,9 +139,9 @@ fn a_list_grows_with_each_line_and_a_key_alone_empties_it() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_line_key_and_way_out() {
+fn errors_have_line_key_and_hint() {
     let cases = [
-        ("text = a", 1, "text", "before any section", "[Global]"),
+        ("text = a", 1, "text", "outside any section", "[Global]"),
         ("[Global]\nfloating_network_id = x", 2, "[Global] floating_network_id", "'_'", "write floating-network-id"),
         (
             "[Global]\n\npassword = ab\\cd",
@@ -151,99 +151,105 @@ fn what_cannot_be_read_is_told_with_line_key_and_way_out() {
             "write the backslash as \\\\",
         ),
         ("[Global]\npassword = ab\\", 2, "[Global] password", "backslash outside quotes", "quotes"),
-        ("[Global]\npassword = \"ab\\cd\"", 2, "[Global] password", "escapes nothing", "\\\\, \\\", \\n or \\t"),
-        ("[Global]\npassword = \"ab\ncd\"", 2, "[Global] password", "does not end on its line", "close it"),
-        ("[Global]\npassword = \"ab", 2, "[Global] password", "does not end on its line", "close it"),
-        ("[Global]\npassword = \"ab\\\ncd\"", 2, "[Global] password", "escapes nothing", "inside quotes"),
-        ("[Global]\ntext a", 2, "[Global] text", "no '='", "key = value"),
-        ("[Global]\nte.xt = a", 2, "[Global] te", "no '='", "key = value"),
+        (
+            "[Global]\npassword = \"ab\\cd\"",
+            2,
+            "[Global] password",
+            "invalid escape sequence",
+            "\\\\, \\\", \\n or \\t",
+        ),
+        ("[Global]\npassword = \"ab\ncd\"", 2, "[Global] password", "not closed on its line", "close it"),
+        ("[Global]\npassword = \"ab", 2, "[Global] password", "not closed on its line", "close it"),
+        ("[Global]\npassword = \"ab\\\ncd\"", 2, "[Global] password", "invalid escape sequence", "inside quotes"),
+        ("[Global]\ntext a", 2, "[Global] text", "expected '='", "key = value"),
+        ("[Global]\nte.xt = a", 2, "[Global] te", "expected '='", "key = value"),
         ("[Global]\n1text = a", 2, "", "cannot begin with '1'", "[Section]"),
         ("[Global]\n= a", 2, "", "cannot begin with '='", "[Section]"),
         ("[Global]\n\"text\" = a", 2, "", "cannot begin with '\"'", "[Section]"),
         ("[a.b]\ntext = a", 1, "", "a name of letters, digits and '-'", "[Name]"),
         ("[a_b]", 1, "", "a name of letters, digits and '-'", "[Name]"),
         ("[a \"\"]", 1, "", "is empty", "between the quotes"),
-        ("[a \"b\" \"c\"]", 1, "", "at most one quoted name", "[Name \"own name\"]"),
-        ("[a \"b", 1, "", "does not end on its line", "close it"),
-        ("[a \"b\\n\"]", 1, "", "escapes nothing", "section's name"),
-        ("[]", 1, "", "begins with a letter", "[Name]"),
-        ("[1]", 1, "", "begins with a letter", "[Name]"),
-        ("[Global", 1, "", "at most one quoted name", "[Name]"),
-        ("[Global\n]", 1, "", "at most one quoted name", "[Name]"),
-        ("[Global] text = a", 1, "", "something follows", "next line"),
-        ("[Global]\n# a\0b", 2, "", "zero byte", "plain text"),
+        ("[a \"b\" \"c\"]", 1, "", "at most one quoted subsection name", "[Name \"subsection\"]"),
+        ("[a \"b", 1, "", "not closed on its line", "close it"),
+        ("[a \"b\\n\"]", 1, "", "invalid escape sequence", "subsection name"),
+        ("[]", 1, "", "must begin with a letter", "[Name]"),
+        ("[1]", 1, "", "must begin with a letter", "[Name]"),
+        ("[Global", 1, "", "at most one quoted subsection name", "[Name]"),
+        ("[Global\n]", 1, "", "at most one quoted subsection name", "[Name]"),
+        ("[Global] text = a", 1, "", "unexpected text after", "next line"),
+        ("[Global]\n# a\0b", 2, "", "NUL byte", "plain text"),
         ("[Global]\ntext = a\\\nb\\c", 3, "[Global] text", "backslash outside quotes", "quotes"),
-        ("[Global]\ntext", 2, "[Global] text", "has no value", "write = and a text"),
+        ("[Global]\ntext", 2, "[Global] text", "has no value", "write = and a string"),
         ("[Global]\nnumber", 2, "[Global] number", "has no value", "a whole number"),
         ("[Global]\ntime", 2, "[Global] time", "has no value", "30s"),
         ("[Global]\nflag = ja", 2, "[Global] flag", "\"ja\" is neither", "true or false"),
         ("[Global]\nflag =", 2, "[Global] flag", "neither", "true or false"),
         ("[Global]\nflag = \" true\"", 2, "[Global] flag", "neither", "true or false"),
-        ("[Global]\nnumber = 5x", 2, "[Global] number", "\"5x\" is no whole number", "write a whole number"),
-        ("[Global]\nnumber = 0X5", 2, "[Global] number", "no whole number", "write a whole number"),
-        ("[Global]\nnumber = 1.5", 2, "[Global] number", "no whole number", "write a whole number"),
+        ("[Global]\nnumber = 5x", 2, "[Global] number", "\"5x\" is not a whole number", "write a whole number"),
+        ("[Global]\nnumber = 0X5", 2, "[Global] number", "not a whole number", "write a whole number"),
+        ("[Global]\nnumber = 1.5", 2, "[Global] number", "not a whole number", "write a whole number"),
         ("[Global]\nnumber = 9223372036854775808", 2, "[Global] number", "too large", "write a whole number"),
-        ("[Global]\nnumber =", 2, "[Global] number", "no whole number", "write a whole number"),
-        ("[Global]\ncount = -1", 2, "[Global] count", "no whole number", "not negative"),
-        ("[Global]\ncount = +1", 2, "[Global] count", "no whole number", "not negative"),
+        ("[Global]\nnumber =", 2, "[Global] number", "not a whole number", "write a whole number"),
+        ("[Global]\ncount = -1", 2, "[Global] count", "not a whole number", "not negative"),
+        ("[Global]\ncount = +1", 2, "[Global] count", "not a whole number", "not negative"),
         ("[Global]\ntime = 10", 2, "[Global] time", "\"10\" has no unit", "write 10s"),
-        ("[Global]\ntime = 1d", 2, "[Global] time", "no duration", "24h"),
-        ("[Global]\ntime =", 2, "[Global] time", "no duration", "expected"),
+        ("[Global]\ntime = 1d", 2, "[Global] time", "not a duration", "24h"),
+        ("[Global]\ntime =", 2, "[Global] time", "not a duration", "expected"),
         ("[Class \"DMZ\"]\nflag = ja", 2, "[Class \"DMZ\"] flag", "neither", "true or false"),
         ("[Global]\nflag = ja\nflag = true", 2, "[Global] flag", "neither", "true or false"),
         ("[global]\nFLAG = ja", 2, "[Global] flag", "neither", "true or false"),
     ];
     for (text, line, field, message, hint) in cases {
         let errors = errors(text);
-        let problem = errors.iter().next().unwrap();
-        assert_eq!(problem.file.as_deref(), Some(std::path::Path::new("cloud.conf")), "{text:?}");
-        assert_eq!((problem.line, problem.field.as_deref().unwrap_or_default()), (Some(line), field), "{text:?}");
-        assert!(problem.message.contains(message), "{text:?}: {problem}");
-        assert!(problem.hint.as_deref().is_some_and(|told| told.contains(hint)), "{text:?}: {problem}");
-        assert!(!problem.to_string().contains("cd"), "a password is not printed: {problem}");
+        let error = errors.iter().next().unwrap();
+        assert_eq!(error.file.as_deref(), Some(std::path::Path::new("cloud.conf")), "{text:?}");
+        assert_eq!((error.line, error.field.as_deref().unwrap_or_default()), (Some(line), field), "{text:?}");
+        assert!(error.message.contains(message), "{text:?}: {error}");
+        assert!(error.hint.as_deref().is_some_and(|text| text.contains(hint)), "{text:?}: {error}");
+        assert!(!error.to_string().contains("cd"), "a password is not printed: {error}");
     }
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let syntax = "text = a\n[a.b]\nx = 1\n[Global]\na_b = 1\ntext = \"x\nflag = ja\n";
     let expected = [(1, "text"), (2, ""), (5, "[Global] a_b"), (6, "[Global] text"), (7, "[Global] flag")];
-    assert_eq!(places(syntax), expected.map(|(line, field)| (line, field.to_owned())));
+    assert_eq!(locations(syntax), expected.map(|(line, field)| (line, field.to_owned())));
     let values = "[Global]\nflag = ja\n[Class \"b\"]\ntime = 5\nnumber = x\n";
     let expected = [(2, "[Global] flag"), (4, "[Class \"b\"] time"), (5, "[Class \"b\"] number")];
-    assert_eq!(places(values), expected.map(|(line, field)| (line, field.to_owned())));
+    assert_eq!(locations(values), expected.map(|(line, field)| (line, field.to_owned())));
 }
 
 #[test]
-fn where_a_value_is_wrong_the_default_holds_for_whoever_reads_on() {
+fn an_invalid_value_has_the_default_for_further_checks() {
     let text = "[Global]\nflag = ja\nnumber = x\ncount = -1\ntime = 9\n";
     let check = |text| table().check(Some(&file(text)), &Environment::default());
     let (settings, errors) = check(text).unwrap();
     assert_eq!((settings.section::<Keys>("Global"), errors.iter().count()), (Keys::default(), 4));
-    assert!(check("[Global\nflag = ja\n").is_err(), "nothing is known about what is missing");
+    assert!(check("[Global\nflag = ja\n").is_err(), "a syntax error returns no settings");
 }
 
 #[test]
-fn what_nobody_knows_is_a_warning_with_the_nearest_name() {
+fn unknown_names_are_warnings_with_the_most_similar_name() {
     let text = "[Globl]\nflag = ja\n[Global]\ntxet = a\nuse-octavia = maybe\n[Global \"x\"]\nflag = ja\n\
                 [BlockStorage]\nbs-version = v3\n[Class]\ntext = a\n[Elsewhere]\nkey\n";
     let warnings: Vec<_> = read(text).warnings().iter().map(ToString::to_string).collect();
     let expected = [
-        "cloud.conf:1: [Globl]: nobody knows this section, so it is ignored; did you mean [Global]?",
-        "cloud.conf:4: [Global] txet: nobody knows this key, so it is ignored; did you mean text?",
-        "cloud.conf:6: [Global \"x\"]: a name of its own is not expected here, so it is ignored; write [Global]",
-        "cloud.conf:10: [Class]: it has no name of its own, so nothing can refer to it; write [Class \"name\"]",
-        "cloud.conf:12: [Elsewhere]: nobody knows this section, so it is ignored",
+        "cloud.conf:1: [Globl]: unknown section, ignored; did you mean [Global]?",
+        "cloud.conf:4: [Global] txet: unknown key, ignored; did you mean text?",
+        "cloud.conf:6: [Global \"x\"]: the section takes no subsection name, and is ignored; write [Global]",
+        "cloud.conf:10: [Class]: the subsection name is missing, so nothing can refer to the section; write [Class \"name\"]",
+        "cloud.conf:12: [Elsewhere]: unknown section, ignored",
     ];
     assert_eq!(warnings, expected);
 }
 
 #[test]
-fn a_problem_of_the_readers_own_points_to_the_last_time_that_the_key_is_there() {
+fn an_error_for_a_key_points_to_its_last_occurrence() {
     let settings = read("[Global]\ntext = a\n\ntext = b\n[Class \"x\"]\n");
     let view = settings.view("Global");
-    assert_eq!(view.problem(&Keys::text, "is wrong").to_string(), "cloud.conf:4: [Global] text: is wrong");
-    assert_eq!(view.problem(&Keys::flag, "is missing").to_string(), "cloud.conf: [Global] flag: is missing");
+    assert_eq!(view.error(&Keys::text, "is wrong").to_string(), "cloud.conf:4: [Global] text: is wrong");
+    assert_eq!(view.error(&Keys::flag, "is missing").to_string(), "cloud.conf: [Global] flag: is missing");
     assert!(view.has(&Keys::text) && !view.has(&Keys::flag));
 }
 
@@ -260,18 +266,18 @@ fn the_reference_has_a_row_for_each_key() {
     assert!(page.contains("## `[Global]`\n\nEverything.\n"), "{page}");
     assert!(page.contains("## `[Class \"name\"]`") && !page.contains("BlockStorage"), "{page}");
     assert!(page.contains("| `time` |  | duration | `5s` | For tests. |"), "{page}");
-    assert!(page.contains("| `text`, `old-text` | `ACME_TEXT` | text | `none` | For tests. |"), "{page}");
+    assert!(page.contains("| `text`, `old-text` | `ACME_TEXT` | string | `none` | For tests. |"), "{page}");
 }
 
 #[test]
-fn an_alias_means_the_same_and_the_last_of_both_counts() {
+fn an_alias_is_equivalent_and_the_last_occurrence_counts() {
     assert_eq!(global("[Global]\nOld-Text = a").text, "a");
     assert_eq!(global("[Global]\ntext = a\nold-text = b").text, "b");
     assert_eq!(read("[Global]\nold-text = a").warnings(), []);
 }
 
 #[test]
-fn the_environment_goes_before_the_file_and_its_values_are_checked_too() {
+fn the_environment_takes_precedence_over_the_file_and_is_validated() {
     let read = |variables: &[(&str, &str)], text: Option<&str>| {
         let environment = variables.iter().copied().collect();
         table().read(text.map(file).as_ref(), &environment).map(|settings| settings.section::<Keys>("Global"))
@@ -281,17 +287,17 @@ fn the_environment_goes_before_the_file_and_its_values_are_checked_too() {
     assert_eq!((both.text.as_str(), both.number, both.list), ("b", -2, vec!["y".to_owned(), "z".to_owned()]));
     assert_eq!(read(&[], Some(file)).unwrap().text, "a");
     assert_eq!(read(&[("ACME_NUMBER", "7")], None).unwrap().number, 7, "without a file");
-    let wrong = read(&[("ACME_NUMBER", "many")], None).unwrap_err();
-    assert_eq!(wrong.to_string(), "ACME_NUMBER: \"many\" is no whole number, or too large; write a whole number");
+    let errors = read(&[("ACME_NUMBER", "many")], None).unwrap_err();
+    assert_eq!(errors.to_string(), "ACME_NUMBER: \"many\" is not a whole number, or too large; write a whole number");
 }
 
 #[test]
-fn unknown_keys_are_refused_where_the_go_program_refuses_them() {
-    let strict = Table { unknown: Unknown::Refuse, ..table() };
+fn unknown_keys_are_errors_if_the_go_program_rejects_them() {
+    let strict = Table { unknown: UnknownKeys::Reject, ..table() };
     let errors = strict.read(Some(&file("[Global]\ntxet = a\n[Globl]\n")), &Environment::default()).unwrap_err();
     let expected = [
-        "cloud.conf:2: [Global] txet: there is no such key; did you mean text?",
-        "cloud.conf:3: [Globl]: there is no such section; did you mean Global?",
+        "cloud.conf:2: [Global] txet: unknown key; did you mean text?",
+        "cloud.conf:3: [Globl]: unknown section; did you mean Global?",
     ];
     assert_eq!(errors.to_string(), expected.join("\n"));
 }
@@ -300,7 +306,7 @@ keys! {
     /// For tests.
     #[derive(Debug, PartialEq)]
     struct Variables {
-        steps: u64 = "ACME_STEPS", "23", "How many steps.";
+        steps: u64 = "ACME_STEPS", "23", "Number of steps.";
     }
 }
 
@@ -310,25 +316,25 @@ fn with_variables() -> Table {
 }
 
 #[test]
-fn environment_variables_of_their_own_are_declared_checked_and_documented() {
+fn environment_variables_without_a_key_are_declared_validated_and_documented() {
     let read = |value: &str, text: &str| {
         let environment = [("ACME_STEPS", value)].into_iter().collect();
         with_variables().read(Some(&file(text)), &environment)
     };
     let steps = |settings: Settings| settings.section::<Variables>(Section::ENVIRONMENT).steps;
     assert_eq!((steps(read("30", "").unwrap()), steps(read("", "").unwrap())), (30, 23));
-    let wrong = read("many", "").unwrap_err().to_string();
-    assert!(wrong.starts_with("ACME_STEPS: \"many\" is no whole number"), "{wrong}");
+    let error = read("many", "").unwrap_err().to_string();
+    assert!(error.starts_with("ACME_STEPS: \"many\" is not a whole number"), "{error}");
     let in_file = read("", "[environment]\nACME-STEPS = 1\n").unwrap();
     assert_eq!((in_file.warnings().len(), steps(in_file)), (1, 23), "no file sets it");
     let page = with_variables().reference();
     let expected = "## Environment variables\n\nNo other is read.\n\n| variable | type | default | meaning |\n|---|---|---|---|\n\
-                    | `ACME_STEPS` | integer, not negative | `23` | How many steps. |\n";
+                    | `ACME_STEPS` | integer, not negative | `23` | Number of steps. |\n";
     assert!(page.contains(expected), "{page}");
 }
 
 #[test]
-fn a_key_says_what_it_is_called_in_a_second_file() {
+fn a_key_has_its_names_in_a_second_file() {
     keys! {
         /// For tests.
         struct Two {
@@ -344,16 +350,16 @@ fn a_key_says_what_it_is_called_in_a_second_file() {
 }
 
 #[test]
-fn a_template_shows_keys_below_what_they_are_for() {
+fn a_template_shows_keys_below_their_descriptions() {
     let shown = [Example::Set(Keys::text, "a"), Example::Optional(Keys::number, "7")];
     let template = table().template(&[("Global", &shown)]);
     let (text, number) = (Keys::text.doc, Keys::number.doc);
-    assert!(template.starts_with("# A value with # ; \" or \\ in it goes in quotes.\n\n# "), "{template}");
+    assert!(template.starts_with("# Quote values that contain # ; \" or \\.\n\n# "), "{template}");
     assert!(template.ends_with(&format!("[Global]\n# {text}\ntext = a\n# {number}\n#number = 7\n")), "{template}");
     assert_eq!((global(&template).text.as_str(), global(&template).number), ("a", -2));
 }
 
-/// As the Helm chart writes values.
+/// Quotes a value as the Helm chart does.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
     format!("\"{escaped}\"")
@@ -361,23 +367,23 @@ fn quoted(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "(?s)([\\[\\]\"\\\\=#;_ a\n\r\t\u{0}ü-]|Global|flag|time){0,40}") {
-        let whole = attempt(&text);
-        let below = attempt(&format!("[Global]\n{text}"));
+    fn parsing_never_panics_and_errors_have_line_and_hint(text in "(?s)([\\[\\]\"\\\\=#;_ a\n\r\t\u{0}ü-]|Global|flag|time){0,40}") {
+        let whole = try_read(&text);
+        let below = try_read(&format!("[Global]\n{text}"));
         for errors in [whole.err(), below.err()].into_iter().flatten() {
-            prop_assert!(errors.iter().all(|problem| problem.line.is_some() && problem.hint.is_some()));
+            prop_assert!(errors.iter().all(|error| error.line.is_some() && error.hint.is_some()));
         }
     }
 
     #[test]
-    fn what_is_quoted_comes_back(text in "[^\\r\\x00]*") {
+    fn quoted_values_round_trip(text in "[^\\r\\x00]*") {
         prop_assert_eq!(global(&format!("[Global]\ntext = {} # rest\n", quoted(&text))).text, text);
     }
 
     #[test]
     fn lines_are_counted_by_their_ends(before in "([# a\r]*\n){0,9}") {
         let errors = errors(&format!("[Global]\n{}flag = ja", before.replace('a', "# a")));
-        let lines: Vec<_> = errors.iter().map(|problem| problem.line).collect();
+        let lines: Vec<_> = errors.iter().map(|error| error.line).collect();
         prop_assert_eq!(lines, [Some(before.matches('\n').count() + 2)]);
     }
 }

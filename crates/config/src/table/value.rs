@@ -1,4 +1,4 @@
-//! Values of types. What is wrong comes with what would be right.
+//! Parsers for values. Errors have a hint with the expected value.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use bowline_core::IpFamily;
 use super::declared::Kind;
 use crate::{Secret, parse_duration};
 
-/// What is wrong, and what would be right.
+/// Error message and hint.
 pub(super) type ValueError = (String, String);
 
-/// The type of a field that is a key.
+/// Type of a field in a [`keys!`](super::keys) struct.
 pub trait Value: Default {
-    /// What its key takes.
+    /// Kind of the key.
     const KIND: Kind;
 
-    /// From what is written, once for each time that the key is there; a key alone is `None`. Nothing, if it cannot be read.
+    /// Parses the occurrences of the key in the file; `None` is a key without a value. Returns `None` if the value is invalid.
     fn read(texts: &[Option<&str>]) -> Option<Self>;
 }
 
-/// The type of one value.
+/// Type of a single value.
 pub trait Item: Sized {
-    /// What its key takes.
+    /// Kind of the key.
     const KIND: Kind;
 
-    /// From text; nothing, if it cannot be read.
+    /// Parses a value; `None` if it is invalid.
     fn parse(text: &str) -> Option<Self>;
 }
 
@@ -50,7 +50,7 @@ macro_rules! values {
                 const KIND: Kind = <$ty as Item>::KIND;
 
                 fn read(texts: &[Option<&str>]) -> Option<$ty> {
-                    // Only a boolean may be a key alone.
+                    // Only a boolean key may have no value.
                     <$ty>::parse((*texts.last()?).unwrap_or("true"))
                 }
             }
@@ -114,31 +114,31 @@ pub(super) fn integer(text: &str) -> Result<i64, ValueError> {
         None => (false, text.trim().strip_prefix('+').unwrap_or(text.trim())),
     };
     let number = magnitude(digits).map(i128::from).map(|number| if negative { -number } else { number });
-    number.and_then(|number| i64::try_from(number).ok()).ok_or_else(|| no_number(text))
+    number.and_then(|number| i64::try_from(number).ok()).ok_or_else(|| invalid_number(text))
 }
 
 // upstream: no sign at all, not even a plus.
 pub(super) fn unsigned(text: &str) -> Result<u64, ValueError> {
     magnitude(text.trim()).ok_or_else(|| {
-        let (message, hint) = no_number(text);
+        let (message, hint) = invalid_number(text);
         (message, format!("{hint} that is not negative"))
     })
 }
 
-/// Decimal, or hexadecimal behind `0x`; leading zeros mean nothing.
+/// Parses a decimal number, or a hexadecimal one after `0x`. Leading zeros are ignored.
 fn magnitude(digits: &str) -> Option<u64> {
     let (digits, base) = digits.strip_prefix("0x").map_or((digits, 10), |digits| (digits, 16));
     let is_plain = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(base));
     is_plain.then(|| u64::from_str_radix(digits, base).ok()).flatten()
 }
 
-fn no_number(text: &str) -> ValueError {
-    (format!("{text:?} is no whole number, or too large"), "write a whole number".to_owned())
+fn invalid_number(text: &str) -> ValueError {
+    (format!("{text:?} is not a whole number, or too large"), "write a whole number".to_owned())
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, ValueError> {
     parse_duration(text).map_err(|expected| match magnitude(text) {
         Some(number) => (format!("{text:?} has no unit"), format!("write {number}s for seconds")),
-        None => (format!("{text:?} is no duration"), expected),
+        None => (format!("{text:?} is not a duration"), expected),
     })
 }

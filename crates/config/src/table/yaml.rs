@@ -1,9 +1,9 @@
-//! YAML and JSON, brought into the form that all formats share.
+//! YAML and JSON parser. Converts a document to the representation that all formats share.
 //!
 //! ```text
-//!  key: value                 an entry of the section without a name
+//!  key: value                 an entry of the section with an empty name
 //!  section: {key: [a, b]}     two entries of a section
-//!  section: {own: {key: a}}   an entry of a section with a name of its own
+//!  section: {own: {key: a}}   an entry of the subsection own
 //!  section: {own: {group: {key: a}}}   the entry group.key, if the section declares such a key
 //! ```
 
@@ -16,7 +16,7 @@ use super::declared::{Section, Table};
 use super::document::{Entry, Part, Shape};
 use crate::{ConfigErrors, ConfigFile};
 
-/// Reads the whole text. One that cannot be read has no parts.
+/// Parses the whole text. Invalid YAML has no parts.
 pub(super) fn parse(table: &Table, file: &ConfigFile) -> (Vec<Part>, ConfigErrors) {
     match file.yaml::<Mapping>() {
         Ok(document) => (Reader { table, text: file.text() }.document(document), ConfigErrors::new()),
@@ -29,7 +29,7 @@ struct Mapping(Vec<(Spanned<String>, Spanned<Node>)>);
 enum Node {
     Null,
     Text(String),
-    /// A number or a boolean, as the parser shows it. Where it is meant as text, what is written counts: `007`.
+    /// A number or a boolean, as formatted by the parser. If it is used as a string, the text in the file counts: `007`.
     Other(String),
     List(Vec<Spanned<Node>>),
     Mapping(Mapping),
@@ -49,7 +49,7 @@ impl Reader<'_> {
                 _ => parts[0].entries.extend(self.entries(&key, value)),
             }
         }
-        // A document of sections alone has no keys of its own.
+        // A document with sections only has no keys of its own.
         parts.retain(|part| !part.name.is_empty() || !part.entries.is_empty());
         parts
     }
@@ -66,14 +66,14 @@ impl Reader<'_> {
                 _ => parts[0].entries.extend(self.entries(&key, value)),
             }
         }
-        // One that has only sections with names of their own is not there without such a name.
+        // A section with subsections only does not exist without a subsection name.
         if parts.len() > 1 && parts[0].entries.is_empty() {
             parts.remove(0);
         }
         parts
     }
 
-    /// A key with its value, or the keys of a group.
+    /// Returns the entry of a key, or the entries of a group of keys.
     fn grouped(&self, section: Option<&Section>, key: Spanned<String>, value: Spanned<Node>) -> Vec<Entry> {
         match value.value {
             Node::Mapping(group) if section.is_some_and(|section| self.table.is_group(section, &key.value)) => {
@@ -84,13 +84,13 @@ impl Reader<'_> {
         }
     }
 
-    /// A key with its value, or with each of its values; without any if it is null.
+    /// Returns the entry of a key, one per item for a list, or none for null.
     fn entries(&self, key: &Spanned<String>, value: Spanned<Node>) -> Vec<Entry> {
         let entry = |value, shape| Entry { key: key.value.clone(), value, line: line(key), shape };
         let raw = self.raw(&value);
         match value.value {
             Node::Null => Vec::new(),
-            // Without quotes it may still be a boolean of older versions of YAML, such as yes.
+            // Without quotes it may still be a boolean of YAML 1.1, such as yes.
             Node::Text(text) if raw.as_ref() == Some(&text) => vec![entry(Some(text), Shape::Plain)],
             Node::Text(text) => vec![entry(Some(text), Shape::Quoted)],
             Node::Other(shown) => vec![entry(Some(raw.unwrap_or(shown)), Shape::Plain)],
@@ -109,7 +109,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A value as it is written.
+    /// Returns the text of a value in the file.
     fn raw(&self, value: &Spanned<Node>) -> Option<String> {
         let span = value.defined.span();
         let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -118,15 +118,15 @@ impl Reader<'_> {
     }
 }
 
-fn part(name: &str, own_name: Option<&str>, line: usize) -> Part {
-    Part { name: name.to_owned(), own_name: own_name.map(str::to_owned), line, entries: Vec::new() }
+fn part(name: &str, subsection: Option<&str>, line: usize) -> Part {
+    Part { name: name.to_owned(), subsection: subsection.map(str::to_owned), line, entries: Vec::new() }
 }
 
 fn line(key: &Spanned<String>) -> usize {
     usize::try_from(key.referenced.line()).unwrap_or_default()
 }
 
-// ---- from the parser
+// ---- deserialisation
 
 impl<'de> Deserialize<'de> for Mapping {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mapping, D::Error> {
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for Mapping {
             type Value = Mapping;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("keys with values")
+                f.write_str("a mapping")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Mapping, A::Error> {

@@ -1,22 +1,21 @@
-//! Controls for the background loops of a provider. They look at the cloud itself, past the provider.
+//! Controls for the background loops of a provider. They read the cloud directly and not through the provider.
 
 use async_trait::async_trait;
 use bowline_cloud::ClusterSnapshot;
 use bowline_core::Instance;
 
-/// Controls for loops; a provider that has loops brings them.
+/// Controls for loops. Required if the provider has loops.
 #[async_trait]
 pub trait LoopBench: Send + Sync {
-    /// Number of calls so far that changed something in the cloud, or would have.
+    /// Number of write calls so far, including failed ones.
     async fn writes(&self) -> u64;
 
-    /// Whether the cloud is as all loops together should have left it for this snapshot; if not, why.
+    /// Checks that the cloud is in the state that all loops together should have produced for this snapshot.
     async fn check(&self, cluster: &ClusterSnapshot) -> Result<(), String>;
 
-    /// Leaves in the cloud what a loop of another cluster, or the user, could have left there, at this machine where that makes
-    /// sense.
+    /// Creates in the cloud what a loop of another cluster, or the user, could have created, at this machine if that applies.
     async fn put_foreign(&self, machine: &Instance);
 
-    /// Everything that loops could change and that does not belong to the cluster of the suite, in a form that can be compared.
+    /// Everything that loops could change and that does not belong to the suite's cluster, in a comparable form.
     async fn foreign(&self) -> Vec<String>;
 }

@@ -1,44 +1,42 @@
-//! Hands to look at, and to prepare, what a cloud has for routes.
+//! Controls for a cloud's routes.
 //!
-//! They reach past the provider, as those for balancers do: what it forgot, doubled or took from somebody else is seen
-//! because the cloud itself is asked.
+//! They read the cloud directly and not through the provider, so that the suite detects routes that the provider forgot,
+//! duplicated or took from another owner.
 
 use async_trait::async_trait;
 use bowline_core::ClusterName;
 use ipnet::IpNet;
 
-/// A route of the cloud, whoever made it.
+/// A route in the cloud's table, of any owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRoute {
-    /// Its key, as [`Route::id`](bowline_core::Route::id) has it.
+    /// ID, as in [`Route::id`](bowline_core::Route::id).
     pub id: String,
-    /// The range, without host bits.
+    /// Destination CIDR, without host bits.
     pub destination: IpNet,
-    /// The [`Instance::id`](bowline_core::Instance::id) of the machine it leads to, or last led to; `None` if the cloud
-    /// does not know any more.
+    /// [`Instance::id`](bowline_core::Instance::id) of the current or last target machine; `None` if the cloud no longer knows it.
     pub machine: Option<String>,
-    /// The cluster whose mark it bears; `None` if it bears none, or the cloud has no marks.
+    /// Cluster in its mark; `None` if the route has no mark or the cloud has no marks.
     pub owner: Option<ClusterName>,
 }
 
-/// A route that no manager made, and that bears no mark.
+/// A route without a mark that the user created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignRoute {
-    /// The range.
+    /// Destination CIDR.
     pub destination: IpNet,
-    /// The [`Instance::id`](bowline_core::Instance::id) of the machine it is to lead to.
+    /// [`Instance::id`](bowline_core::Instance::id) of the target machine.
     pub machine: String,
 }
 
-/// Hands for routes. As long as nothing else is said, the cloud shows at once what it has.
+/// Controls for routes.
 #[async_trait]
 pub trait RouteBench: Send + Sync {
-    /// All routes of the table that this cluster's routes are in, whoever made them and wherever they lead. A cloud with
-    /// one table for all clusters shows the same for each.
+    /// All routes of the table that holds this cluster's routes, of any owner and to any target. A cloud with one table for all
+    /// clusters returns the same routes for each.
     async fn routes(&self, cluster: &ClusterName) -> Vec<SeenRoute>;
 
-    /// Puts a route into the table that this cluster's routes are in, by hand, as somebody else would. `None` if this
-    /// bench cannot.
+    /// Adds a route to the table that holds this cluster's routes, as a user would. Returns `None` if the bench cannot.
     async fn put_foreign(&self, cluster: &ClusterName, foreign: &ForeignRoute) -> Option<SeenRoute> {
         let _ = (cluster, foreign);
         None

@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use bowline_cloud::{SecretData, SecretRef};
 
-/// Controls for Secrets; a provider that names some brings them. The bench delivers each to every provider that it makes.
+/// Controls for Secrets. Required if the provider names Secrets. The bench delivers each Secret to every provider that it builds.
 #[async_trait]
 pub trait SecretBench: Send + Sync {
-    /// Contents of this Secret with which the cloud accepts calls now.
+    /// Contents of this Secret that the cloud accepts now.
     async fn contents(&self, secret: &SecretRef) -> SecretData;
 
-    /// Makes the cloud accept other credentials from now on, and the former ones no longer.
+    /// Rotates the credentials: the cloud accepts only the new ones from now on.
     async fn rotate(&self);
 }

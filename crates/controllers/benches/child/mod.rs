@@ -1,12 +1,12 @@
-//! The manager in a process of its own, so that its memory and its work are its own: a benchmark starts itself again in
-//! another role.
+//! Child processes: a benchmark starts itself again in another role, so that memory and CPU time of the manager are measured
+//! separately.
 
 use std::path::PathBuf;
 use std::process::{Child as Process, Command, Stdio};
 use std::time::Duration;
 
 use bowline_apiserver::ApiServer;
-use bowline_controllers::manager::{self, ManagerOptions, Surroundings};
+use bowline_controllers::manager::{self, Dependencies, ManagerOptions};
 use bowline_kube::ClientOptions;
 use bowline_runtime::{Clock, Shutdown};
 
@@ -15,7 +15,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 const ROLE: &str = "BOWLINE_BENCH_ROLE";
 const KUBECONFIG: &str = "BOWLINE_BENCH_KUBECONFIG";
 
-/// How children find the API server. The file goes when this is dropped.
+/// Kubeconfig file for child processes; deleted on drop.
 pub(crate) struct Kubeconfig(PathBuf);
 
 impl Kubeconfig {
@@ -28,35 +28,35 @@ impl Kubeconfig {
 
 impl Drop for Kubeconfig {
     fn drop(&mut self) {
-        // A left-over file in the folder for such files is only untidy.
+        // A left-over temporary file is harmless.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A child in some role. It ends when its standard input is closed.
+/// Child process with a role. It ends when its standard input is closed.
 pub(crate) struct Child(Process);
 
-/// The role of this process; empty in the one that was started by hand.
+/// Role of this process; empty in the parent.
 pub(crate) fn role() -> String {
     std::env::var(ROLE).unwrap_or_default()
 }
 
 impl Child {
-    /// Starts one; `settings` are environment variables for it.
+    /// Starts a child with `settings` as environment variables.
     pub(crate) fn spawn(role: &str, kubeconfig: &Kubeconfig, settings: &[(&str, String)]) -> Result<Child, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.env(ROLE, role).env(KUBECONFIG, &kubeconfig.0).envs(settings.iter().cloned());
         Ok(Child(command.stdin(Stdio::piped()).spawn()?))
     }
 
-    /// Ends it, and waits for that.
+    /// Ends the child and waits for it.
     pub(crate) async fn end(mut self) -> Result<(), Failure> {
         drop(self.0.stdin.take());
         let status = tokio::task::spawn_blocking(move || self.0.wait()).await??;
         if status.success() { Ok(()) } else { Err(format!("the child ended with {status}").into()) }
     }
 
-    /// Its memory in MiB: `VmRSS` is what it holds now, `VmHWM` the most that it ever held.
+    /// Memory in MiB: `VmRSS` is the current value, `VmHWM` the maximum.
     pub(crate) fn memory(&self, field: &str) -> Result<f64, Failure> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field in /proc/PID/status")?;
@@ -64,7 +64,7 @@ impl Child {
         Ok(kibibytes / 1024.0)
     }
 
-    /// How long it was busy, on all processors, by the kernel's hundredths of a second.
+    /// CPU time on all processors, in the kernel's hundredths of a second.
     pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let (_, fields) = stat.rsplit_once(')').ok_or("no command in /proc/PID/stat")?;
@@ -73,7 +73,7 @@ impl Child {
     }
 }
 
-/// In the child: the client that its parent meant.
+/// In the child: client for the parent's API server.
 pub(crate) async fn client() -> Result<kube::Client, Failure> {
     let kubeconfig = std::env::var_os(KUBECONFIG).ok_or("no kubeconfig given")?.into();
     let options = ClientOptions { kubeconfig: Some(kubeconfig), user: "bench".to_owned(), ..ClientOptions::default() };
@@ -92,6 +92,6 @@ pub(crate) async fn manage(
         let _ = std::io::read_to_string(std::io::stdin());
         desired.request();
     });
-    let surroundings = Surroundings::new(client().await?, clouds, Clock::system(), metrics);
-    Ok(manager::run(surroundings, options, shutdown).await?)
+    let dependencies = Dependencies::new(client().await?, clouds, Clock::system(), metrics);
+    Ok(manager::run(dependencies, options, shutdown).await?)
 }

@@ -1,52 +1,52 @@
-//! Why one Node or Service is as it is: a forecast for it alone, with the facts that it was decided on.
+//! Explanation of one Node or Service: its forecast, with the facts that the plan is based on.
 //!
 //! ```text
 //!  object ──► observed fields ──┐
 //!         └─► forecast ──► Item ┴─► desired = observed, with the writes of the Item applied
 //! ```
 //!
-//! What is desired follows from the steps, so that an explanation and a plan cannot disagree.
+//! The desired state is derived from the steps, so that an explanation and a plan cannot disagree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bowline_cloud::{Clouds, Error, NoOwner, Ownership};
 use bowline_core::lifecycle::Moment;
-use bowline_core::service::LeftOut;
+use bowline_core::service::ExcludedNodes;
 use bowline_core::well_known::{INSTANCE_TYPE, REGION, ZONE};
 use bowline_core::{FieldChange, Instance, InstanceRef, InstanceState, Node, Service, is_paused};
 
-use super::{Item, RemarkKind, Snapshot, nodes, services};
+use super::{Item, NoticeKind, Snapshot, nodes, services};
 use crate::manager::ManagerOptions;
 use crate::service::RoutingError;
 
-/// Everything that is known of one object.
+/// Explanation of one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
-    /// The cloud, the steps and the remarks, as in a forecast.
+    /// Cloud, steps and notices, as in a forecast.
     pub item: Item,
-    /// Which cloud is responsible, and why; or why none is.
+    /// Cloud that is responsible, and why; or why none is.
     pub ownership: String,
     /// Desired and observed state, field by field.
     pub fields: Vec<Comparison>,
-    /// Nodes behind the load balancer of a Service.
+    /// Number of targets of the Service's load balancer.
     pub targets: Option<usize>,
-    /// Nodes that are not, with the reason.
-    pub left_out: Arc<LeftOut>,
+    /// Nodes that are not targets, with the reason.
+    pub left_out: Arc<ExcludedNodes>,
 }
 
-/// A field as it should be, and as it is; an empty text if it has no value.
+/// Desired and observed value of a field; an empty text for no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// What is compared.
+    /// Name of the field.
     pub field: String,
-    /// The value that the controllers set, or leave as it is.
+    /// Value that the controllers set or keep.
     pub desired: String,
-    /// The value that there is.
+    /// Current value.
     pub observed: String,
 }
 
-/// Explains a Node. All Nodes count: the share of them that may be deleted does.
+/// Explains a Node. The forecast covers all Nodes, because the brake depends on the share of Nodes that would be deleted.
 pub async fn explain_node(
     node: &Node,
     snapshot: &Snapshot,
@@ -57,9 +57,9 @@ pub async fn explain_node(
     let items = nodes::forecast(snapshot, clouds, options, now).await;
     let is_own = |item: &Item| item.object.kind == "Node" && item.object.name == node.name.as_str();
     let mut item = items.into_iter().find(is_own).unwrap_or_else(|| Item::of_node(node));
-    let sighting = clouds.observe_all(&[InstanceRef::of(node)], nodes::FRESHNESS).await.pop();
-    let ownership = sighting.as_ref().map_or_else(String::new, |sighting| ownership(node, sighting));
-    if let Some(Ok(Ownership::Owned { provider, state })) = &sighting {
+    let observation = clouds.observe_all(&[InstanceRef::of(node)], nodes::FRESHNESS).await.pop();
+    let ownership = observation.as_ref().map_or_else(String::new, |observation| ownership(node, observation));
+    if let Some(Ok(Ownership::Owned { provider, state })) = &observation {
         item.cloud = Some(provider.clone());
         if let InstanceState::Running(instance) | InstanceState::Stopped(instance) = state {
             note_labels(&mut item, node, instance);
@@ -68,7 +68,7 @@ pub async fn explain_node(
     Explanation::new(item, ownership, |item| observed_node(node, item))
 }
 
-/// Explains a Service. Of other Services nothing is asked.
+/// Explains a Service, without reading the load balancers of other Services.
 pub async fn explain_service(
     service: &Service,
     snapshot: &Snapshot,
@@ -79,7 +79,7 @@ pub async fn explain_service(
     match &options.service {
         Some(options) => services::explain(service, snapshot, clouds, options, now.wall).await,
         None => {
-            let ownership = "none: the service-lb-controller is switched off (--controllers)".to_owned();
+            let ownership = "none: the service-lb-controller is disabled (--controllers)".to_owned();
             Ok(Explanation::new(Item::of_service(service), ownership, |_| services::observed(service)))
         }
     }
@@ -99,13 +99,13 @@ impl Explanation {
 }
 
 impl Comparison {
-    /// A field that no step has changed yet.
+    /// Field without a change.
     pub(super) fn unchanged(field: impl Into<String>, observed: impl Into<String>) -> Comparison {
         let observed = observed.into();
         Comparison { field: field.into(), desired: observed.clone(), observed }
     }
 
-    /// Whether something is still to be done.
+    /// Whether desired and observed value differ.
     pub fn differs(&self) -> bool {
         self.desired != self.observed
     }
@@ -113,7 +113,7 @@ impl Comparison {
     fn of(change: &FieldChange) -> Comparison {
         let text = |side: &Option<String>| side.clone().unwrap_or_default();
         let FieldChange { field, from, to } = change;
-        // Taints differ by their keys.
+        // Taints are fields by key.
         match from.as_ref().or(to.as_ref()).filter(|_| field == "taint") {
             Some(key) => {
                 let word = |side: &Option<String>| side.as_ref().map_or("", |_| "present").to_owned();
@@ -131,37 +131,37 @@ impl Comparison {
     }
 }
 
-fn ownership(node: &Node, sighting: &Result<Ownership, Error>) -> String {
+fn ownership(node: &Node, observation: &Result<Ownership, Error>) -> String {
     if let Some((key, value)) = node.unmanaged_label() {
-        return format!("none: the label {key}={value} keeps every cloud controller manager off");
+        return format!("none: the label {key}={value} excludes the Node from cloud controller managers");
     }
-    let owner = match sighting {
+    let owner = match observation {
         Ok(Ownership::Owned { provider, state }) => format!("{provider}: {}", machine(state)),
         Ok(Ownership::NoOwner(NoOwner::ForeignId(id))) => {
-            format!("none: the provider ID {id} belongs to no cloud here")
+            format!("none: the provider ID {id} belongs to no configured cloud")
         }
-        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => "none: no cloud here knows a machine of this name".to_owned(),
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) => "none: no configured cloud has a machine of this name".to_owned(),
         Ok(Ownership::NoOwner(NoOwner::Declined(cloud))) => format!("none: the cloud {cloud} declines the Node"),
         Err(error) => format!("unknown: {error}"),
     };
     owner + pause_suffix(&node.annotations)
 }
 
-/// The addition for an object that an operator has paused.
+/// Suffix for a paused object.
 pub(super) fn pause_suffix(annotations: &BTreeMap<String, String>) -> &'static str {
     if is_paused(annotations) { "; paused by the annotation bowline.dev/paused" } else { "" }
 }
 
 fn machine(state: &InstanceState) -> &'static str {
     match state {
-        InstanceState::Running(_) => "the machine runs",
+        InstanceState::Running(_) => "the machine is running",
         InstanceState::Stopped(_) => "the machine is stopped",
         InstanceState::Gone => "the cloud has no such machine",
         InstanceState::NotMine => "the cloud declines the Node",
     }
 }
 
-/// The facts of an initialised machine that its Node's labels no longer show.
+/// Adds a notice for each label of an initialised Node that differs from its machine.
 fn note_labels(item: &mut Item, node: &Node, instance: &Instance) {
     let facts = [(INSTANCE_TYPE, &instance.instance_type), (ZONE, &instance.zone), (REGION, &instance.region)];
     for (pair, reported) in facts.into_iter().filter(|(_, reported)| !reported.is_empty()) {
@@ -169,8 +169,8 @@ fn note_labels(item: &mut Item, node: &Node, instance: &Instance) {
         if !node.is_uninitialized() && label != Some(reported) && !is_written(item, pair.ga) {
             let now = label.map_or("absent", String::as_str);
             let message =
-                format!("the cloud reports {reported}, and the label {} is {now}: see --refresh-node-labels", pair.ga);
-            item.remark(RemarkKind::Note, message);
+                format!("the cloud reports {reported}, but the label {} is {now}; see --refresh-node-labels", pair.ga);
+            item.add_notice(NoticeKind::Note, message);
         }
     }
 }
@@ -184,7 +184,7 @@ fn written_labels(item: &Item) -> impl Iterator<Item = &str> {
     changes.filter_map(|change| change.field.strip_prefix("label "))
 }
 
-/// The fields of a Node that controllers write, and those that they decide on.
+/// Fields of a Node that controllers write or read.
 fn observed_node(node: &Node, item: &Item) -> Vec<Comparison> {
     let id = node.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut fields = vec![

@@ -1,16 +1,16 @@
-//! What the controllers would do about what there is now, as a value. Nothing in here writes anything, anywhere.
+//! Forecast: the changes that the controllers would make in the current state, as a value. No code in this module writes anything.
 //!
 //! ```text
-//!  Snapshot (Nodes, Services) ──► ask the clouds ──► the decisions of the controllers ──► Forecast
-//!                                                                 │ one Item for each object with something to tell
+//!  Snapshot (Nodes, Services) ──► observe the clouds ──► plans of the controllers ──► Forecast
+//!                                                                 │ one Item for each object with a step or notice
 //!                                                                 ├─ steps in the cloud
 //!                                                                 ├─ steps in the cluster
-//!                                                                 └─ remarks: held back, refused, failed
+//!                                                                 └─ notices: held back, refused, failed
 //! ```
 //!
-//! The decisions are those that the controllers make, by the same functions. What differs is time: a controller comes back,
-//! and sees what its own writes have led to. A forecast is made from what is there now, so what only follows from its steps
-//! (a Node that becomes a target once it is initialised, the address that a new balancer gets) shows up in the next one.
+//! The plans come from the functions that the controllers use. Unlike a controller, which syncs again and observes the results of
+//! its own writes, a forecast sees the current state only. Consequences of its steps (a Node that becomes a target once it is
+//! initialised, the address of a new load balancer) appear in the next forecast.
 
 mod explain;
 mod network;
@@ -28,7 +28,7 @@ pub use explain::{Comparison, Explanation, explain_node, explain_service};
 use crate::manager::ManagerOptions;
 use crate::service::RoutingError;
 
-/// The objects of a cluster, as they were when they were listed.
+/// Objects of a cluster at the time of listing.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// All Nodes.
@@ -39,80 +39,79 @@ pub struct Snapshot {
     pub cluster_uid: Option<String>,
 }
 
-/// What would be done.
+/// Changes that the controllers would make.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Forecast {
-    /// For each object that there is something to tell of: Nodes by name, routes that lead to none, then Services by
-    /// namespace and name.
+    /// One item for each object with a step or notice: Nodes by name, routes without a Node, then Services by namespace and name.
     pub items: Vec<Item>,
 }
 
-/// What would be done about one object.
+/// Changes for one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     /// The object.
     pub object: Object,
-    /// The cloud that it belongs to, if that is known.
+    /// Cloud that owns it, if known.
     pub cloud: Option<Arc<str>>,
-    /// What would be changed in that cloud.
+    /// Steps in that cloud.
     pub in_cloud: Plan,
-    /// What would be written to the API server.
+    /// Writes to the API server.
     pub in_cluster: Plan,
-    /// What else there is to say.
-    pub remarks: Vec<Remark>,
+    /// Notices about the object.
+    pub notices: Vec<Notice>,
 }
 
-/// Which object.
+/// Identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `Node` or `Service`; `Route` for one that leads to no Node, and `Routes` for all of a cloud's.
+    /// `Node` or `Service`; `Route` for a route without a Node, and `Routes` for all routes of a cloud.
     pub kind: &'static str,
-    /// The namespace, if its kind has any.
+    /// Namespace, for a namespaced kind.
     pub namespace: Option<String>,
-    /// The name.
+    /// Name.
     pub name: String,
 }
 
-/// Something to know about an object.
+/// Notice about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// How it is meant.
-    pub kind: RemarkKind,
-    /// For people.
+pub struct Notice {
+    /// Kind of the notice.
+    pub kind: NoticeKind,
+    /// Human-readable message.
     pub message: String,
 }
 
-/// How a remark is meant.
+/// Kind of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RemarkKind {
-    /// Good to know.
+pub enum NoticeKind {
+    /// Information.
     Note,
-    /// Something would be done, if there were no doubt about it.
+    /// A deletion is held back by the brake or another safety rule.
     HeldBack,
-    /// What the object asks for is not done, until somebody changes something.
+    /// The desired state cannot be reached until the user or an operator changes something.
     Refused,
-    /// It could not be found out what to do.
+    /// A read failed, so that there is no plan.
     Failed,
 }
 
-/// How much of what there is.
+/// Totals of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Steps in clouds.
     pub in_clouds: usize,
     /// Writes to the API server.
     pub in_cluster: usize,
-    /// What is held back.
+    /// Notices of kind [`NoticeKind::HeldBack`].
     pub held_back: usize,
-    /// What is refused.
+    /// Notices of kind [`NoticeKind::Refused`].
     pub refused: usize,
-    /// What could not be found out.
+    /// Notices of kind [`NoticeKind::Failed`].
     pub failed: usize,
 }
 
-/// What the controllers that `options` switch on would do about these objects.
+/// Forecasts the changes of the controllers that `options` enables.
 ///
-/// What goes wrong with one cloud or object is a remark about it, and the rest goes on.
+/// The failure of one cloud or object becomes a notice; the forecast of the rest continues.
 pub async fn forecast(
     snapshot: &Snapshot,
     clouds: &Clouds,
@@ -128,24 +127,24 @@ pub async fn forecast(
 }
 
 impl Forecast {
-    /// How much of what there is.
+    /// Totals of this forecast.
     pub fn summary(&self) -> Summary {
-        let remarks = |kind| {
-            let all = self.items.iter().flat_map(|item| &item.remarks);
-            all.filter(|remark| remark.kind == kind).count()
+        let notices = |kind| {
+            let all = self.items.iter().flat_map(|item| &item.notices);
+            all.filter(|notice| notice.kind == kind).count()
         };
         Summary {
             in_clouds: self.items.iter().map(|item| item.in_cloud.steps.len()).sum(),
             in_cluster: self.items.iter().map(|item| item.in_cluster.steps.len()).sum(),
-            held_back: remarks(RemarkKind::HeldBack),
-            refused: remarks(RemarkKind::Refused),
-            failed: remarks(RemarkKind::Failed),
+            held_back: notices(NoticeKind::HeldBack),
+            refused: notices(NoticeKind::Refused),
+            failed: notices(NoticeKind::Failed),
         }
     }
 }
 
 impl Summary {
-    /// Nothing would be changed anywhere.
+    /// Whether nothing would change.
     pub fn is_unchanged(&self) -> bool {
         self.in_clouds + self.in_cluster == 0
     }
@@ -162,18 +161,18 @@ impl Item {
     }
 
     fn new(object: Object) -> Item {
-        Item { object, cloud: None, in_cloud: Plan::default(), in_cluster: Plan::default(), remarks: Vec::new() }
+        Item { object, cloud: None, in_cloud: Plan::default(), in_cluster: Plan::default(), notices: Vec::new() }
     }
 
     fn is_silent(&self) -> bool {
-        self.in_cloud.is_empty() && self.in_cluster.is_empty() && self.remarks.is_empty()
+        self.in_cloud.is_empty() && self.in_cluster.is_empty() && self.notices.is_empty()
     }
 
-    fn remark(&mut self, kind: RemarkKind, message: impl Into<String>) {
-        self.remarks.push(Remark { kind, message: message.into() });
+    fn add_notice(&mut self, kind: NoticeKind, message: impl Into<String>) {
+        self.notices.push(Notice { kind, message: message.into() });
     }
 
-    /// The object would be written, once, with these changes; not at all if there are none.
+    /// Adds one update of the object with these changes; none if the list is empty.
     fn update(&mut self, changes: Vec<FieldChange>) {
         if !changes.is_empty() {
             self.write(Verb::Update, changes);
@@ -187,14 +186,14 @@ impl Item {
 }
 
 impl Object {
-    /// `Service default/web`.
+    /// Kind and name, such as `Service default/web`.
     pub fn title(&self) -> String {
         let Object { kind, namespace, name } = self;
         namespace.as_ref().map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
     }
 }
 
-/// A field that changes, or comes, or goes.
+/// Change of a field; `None` or an empty text for no value.
 fn changed(field: impl Into<String>, from: Option<String>, to: Option<String>) -> FieldChange {
     FieldChange { field: field.into(), from: from.filter(|from| !from.is_empty()), to: to.filter(|to| !to.is_empty()) }
 }

@@ -1,4 +1,4 @@
-//! What the controllers of pod ranges and routes would do.
+//! Forecast of the node-ipam-controller and the node-route-controller.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,122 +7,130 @@ use bowline_cloud::{Cloud, Clouds, Error, Freshness, Ownership};
 use bowline_core::ipam::cloud::{self as lead, AllocationMode};
 use bowline_core::ipam::{Allocator, InvalidPodCidr};
 use bowline_core::lifecycle::Moment;
-use bowline_core::routes::{self, Brake, BrakeDecision, Lane, Removal, Scene, Table, Why};
+use bowline_core::routes::{self, Brake, BrakeDecision, Removal, RemovalReason, RouteChange, RouteContext, RouteTable};
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
 use bowline_core::{FieldChange, InstanceRef, InstanceState, Node, NodeName, Opaque, Plan, RouteSpec, Step, Verb};
 use ipnet::IpNet;
 
 use super::nodes::{FRESHNESS, Items};
-use super::{Item, Object, RemarkKind, Snapshot, changed};
+use super::{Item, NoticeKind, Object, Snapshot, changed};
 use crate::node_ipam::{self, AllocatorType};
 use crate::route::{self, Fleet};
 
 // ---- node-ipam-controller
 
-/// Which ranges Nodes without any would get. Those that come at the same time may get them in another order.
-pub(super) async fn pod_ranges(items: &mut Items, nodes: &[Arc<Node>], clouds: &Clouds, options: &node_ipam::Options) {
-    let mut allocator = Allocator::new(&options.ranges, &options.services);
-    let misfits: Vec<InvalidPodCidr> =
+/// Plans the allocation of pod CIDRs to Nodes without any. Nodes that register at the same time may get theirs in another order.
+pub(super) async fn plan_pod_cidrs(
+    items: &mut Items,
+    nodes: &[Arc<Node>],
+    clouds: &Clouds,
+    options: &node_ipam::Options,
+) {
+    let mut allocator = Allocator::new(&options.cluster_cidrs, &options.service_cidrs);
+    let invalid: Vec<InvalidPodCidr> =
         nodes.iter().filter_map(|node| allocator.observe(&node.name, &node.pod_cidrs).err()).collect();
-    for misfit in &misfits {
-        if let Some(node) = nodes.iter().find(|node| node.name == misfit.node) {
+    for cidr in &invalid {
+        if let Some(node) = nodes.iter().find(|node| node.name == cidr.node) {
             let message =
-                format!("{misfit}: with it the manager does not run, because no pod range could be handed out safely");
-            items.of(node).remark(RemarkKind::Refused, message);
+                format!("{cidr}: the manager does not start with it, because it cannot allocate pod CIDRs safely");
+            items.of(node).add_notice(NoticeKind::Refused, message);
         }
     }
-    if !misfits.is_empty() {
+    if !invalid.is_empty() {
         return;
     }
-    let mut asking: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.deleting && !node.is_paused()).collect();
-    asking.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut eligible: Vec<&Arc<Node>> = nodes.iter().filter(|node| !node.deleting && !node.is_paused()).collect();
+    eligible.sort_by(|one, other| one.name.cmp(&other.name));
     match options.allocator {
-        AllocatorType::Range => {
-            asking.iter().filter(|node| node.pod_cidrs.is_empty()).for_each(|node| give(items, &mut allocator, node))
+        AllocatorType::Range => eligible
+            .iter()
+            .filter(|node| node.pod_cidrs.is_empty())
+            .for_each(|node| allocate(items, &mut allocator, node)),
+        AllocatorType::FromCloud => {
+            plan_with_clouds(items, &mut allocator, &eligible, clouds, AllocationMode::Cloud).await
         }
-        AllocatorType::FromCloud => with_clouds(items, &mut allocator, &asking, clouds, AllocationMode::Cloud).await,
         AllocatorType::FromCluster => {
-            with_clouds(items, &mut allocator, &asking, clouds, AllocationMode::Cluster).await
+            plan_with_clouds(items, &mut allocator, &eligible, clouds, AllocationMode::Cluster).await
         }
     }
 }
 
-fn give(items: &mut Items, allocator: &mut Allocator, node: &Node) {
+fn allocate(items: &mut Items, allocator: &mut Allocator, node: &Node) {
     match allocator.allocate(&node.name) {
-        Ok(ranges) => items.of(node).update(vec![pod_cidrs(&ranges)]),
-        Err(exhausted) => items.of(node).remark(RemarkKind::Refused, exhausted.to_string()),
+        Ok(ranges) => items.of(node).update(vec![pod_cidr_change(&ranges)]),
+        Err(exhausted) => items.of(node).add_notice(NoticeKind::Refused, exhausted.to_string()),
     }
 }
 
-fn pod_cidrs(ranges: &[IpNet]) -> FieldChange {
-    changed("spec.podCIDRs", None, Some(texts(ranges).join(", ")))
+fn pod_cidr_change(ranges: &[IpNet]) -> FieldChange {
+    changed("spec.podCIDRs", None, Some(to_strings(ranges).join(", ")))
 }
 
-/// One read of all machines, and what their ranges mean for their Nodes.
-async fn with_clouds(
+/// Observes all machines with one read, and plans the pod CIDRs of their Nodes.
+async fn plan_with_clouds(
     items: &mut Items,
     allocator: &mut Allocator,
     nodes: &[&Arc<Node>],
     clouds: &Clouds,
     lead: AllocationMode,
 ) {
-    let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
-    let answers = clouds.observe_all(&questions, Freshness::Now).await;
+    let instances: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
+    let answers = clouds.observe_all(&instances, Freshness::Now).await;
     if lead == AllocationMode::Cluster {
-        nodes.iter().zip(&answers).for_each(|(node, answer)| keep_for(allocator, node, answer));
+        nodes.iter().zip(&answers).for_each(|(node, answer)| reserve_for_machine(allocator, node, answer));
     }
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
             Ok(Ownership::Owned { provider, state }) => {
                 let Some(instance) = state.instance() else { continue };
                 items.of(node).cloud = Some(provider);
-                follow(items, allocator, node, lead::decide(&node.pod_cidrs, &instance.pod_ranges, lead));
+                plan_step(items, allocator, node, lead::decide(&node.pod_cidrs, &instance.pod_cidrs, lead));
             }
             Ok(Ownership::NoOwner(_)) => {}
-            Err(error) => items.of(node).remark(RemarkKind::Failed, error.to_string()),
+            Err(error) => items.of(node).add_notice(NoticeKind::Failed, error.to_string()),
         }
     }
 }
 
-/// What the cloud leads to the machine of a Node without ranges is given to no other.
-fn keep_for(allocator: &mut Allocator, node: &Node, answer: &Result<Ownership, Error>) {
+/// Reserves the CIDRs that the cloud has assigned to the machine of a Node without CIDRs.
+fn reserve_for_machine(allocator: &mut Allocator, node: &Node, answer: &Result<Ownership, Error>) {
     if let Ok(Ownership::Owned { state, .. }) = answer
-        && let Some(instance) = state.instance().filter(|instance| !instance.pod_ranges.is_empty())
+        && let Some(instance) = state.instance().filter(|instance| !instance.pod_cidrs.is_empty())
         && node.pod_cidrs.is_empty()
-        && allocator.observe(&node.name, &texts(&instance.pod_ranges)).is_err()
+        && allocator.observe(&node.name, &to_strings(&instance.pod_cidrs)).is_err()
     {
         allocator.release(&node.name);
     }
 }
 
-fn texts(ranges: &[IpNet]) -> Vec<String> {
+fn to_strings(ranges: &[IpNet]) -> Vec<String> {
     ranges.iter().map(ToString::to_string).collect()
 }
 
-fn follow(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead::Step) {
+fn plan_step(items: &mut Items, allocator: &mut Allocator, node: &Node, step: lead::Step) {
     match step {
         lead::Step::Agreed => {}
-        lead::Step::WriteToNode(ranges) => match allocator.observe(&node.name, &texts(&ranges)) {
-            Ok(()) => items.of(node).update(vec![pod_cidrs(&ranges)]),
-            Err(misfit) => {
-                let message = format!("The cloud's range cannot be the node's: {misfit}");
-                items.of(node).remark(RemarkKind::Refused, message);
+        lead::Step::WriteToNode(ranges) => match allocator.observe(&node.name, &to_strings(&ranges)) {
+            Ok(()) => items.of(node).update(vec![pod_cidr_change(&ranges)]),
+            Err(cidr) => {
+                let message = format!("The node cannot have the cloud's pod CIDR: {cidr}");
+                items.of(node).add_notice(NoticeKind::Refused, message);
             }
         },
         lead::Step::AssignInCloud(ranges) => {
-            let steps = ranges.iter().map(|range| step_of(Verb::Create, "pod range", range, vec![]));
+            let steps = ranges.iter().map(|range| cidr_step(Verb::Create, "pod CIDR", range, vec![]));
             items.of(node).in_cloud.steps.extend(steps);
         }
-        lead::Step::Allocate => give(items, allocator, node),
-        lead::Step::Refuse(refusal) => items.of(node).remark(RemarkKind::Refused, refusal.to_string()),
+        lead::Step::Allocate => allocate(items, allocator, node),
+        lead::Step::Refuse(refusal) => items.of(node).add_notice(NoticeKind::Refused, refusal.to_string()),
     }
 }
 
 // ---- node-route-controller
 
-/// Which routes would come and go, and what Nodes would be told. Returns an item for each route that leads to no Node, and
-/// for each cloud whose routes cannot be listed.
-pub(super) async fn routes(
+/// Plans the routes and conditions of Nodes. Returns an item for each route without a Node, and for each cloud whose routes cannot
+/// be listed.
+pub(super) async fn plan_routes(
     items: &mut Items,
     snapshot: &Snapshot,
     clouds: &Clouds,
@@ -133,103 +141,112 @@ pub(super) async fn routes(
     let without_machine = without_machine(nodes, clouds).await;
     let mut orphans = Vec::new();
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
-        let fleet = Fleet::listed(nodes, clouds, cloud);
+        let fleet = Fleet::from_list(nodes, clouds, cloud);
         match cloud.layers().list_routes(&options.cluster).await {
             Ok(routes) => {
-                let mut table: Table = routes.into_iter().collect();
-                for node in fleet.own() {
-                    let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
-                    let gone = led(items, &scene, cloud, &node, without_machine.contains(&node.name));
-                    // What goes for a Node is no stray any more.
+                let mut table: RouteTable = routes.into_iter().collect();
+                for node in fleet.owned() {
+                    let context =
+                        RouteContext { table: &table, nodes: &fleet, ranges: &options.cluster_cidrs, cluster_uid };
+                    let gone = plan_node_routes(items, &context, cloud, &node, without_machine.contains(&node.name));
+                    // A route that is deleted for a Node is no orphan any more.
                     gone.iter().for_each(|id| table.remove(id));
                 }
-                let scene = Scene { table: &table, nodes: &fleet, ranges: &options.ranges, cluster_uid };
-                orphans.extend(leading_nowhere(&scene, cloud, options.max_share, nodes.len(), now));
+                let context =
+                    RouteContext { table: &table, nodes: &fleet, ranges: &options.cluster_cidrs, cluster_uid };
+                orphans.extend(plan_orphans(&context, cloud, options.max_share, nodes.len(), now));
             }
-            Err(error) => orphans.push(unlisted(cloud, &error)),
+            Err(error) => orphans.push(listing_failed(cloud, &error)),
         }
     }
     orphans
 }
 
-/// Names of the Nodes whose machines are gone. The cloud does not make a route to such a machine, and the Node is about to go.
+/// Returns the names of Nodes whose machines are gone. The cloud rejects a route to such a machine, and the Node is about to be
+/// deleted.
 async fn without_machine(nodes: &[Arc<Node>], clouds: &Clouds) -> HashSet<NodeName> {
     let asked: Vec<_> = nodes.iter().filter(|node| node.provider_id.is_some()).collect();
-    let questions: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
-    let answers = clouds.observe_all(&questions, FRESHNESS).await;
+    let instances: Vec<_> = asked.iter().map(|node| InstanceRef::of(node)).collect();
+    let answers = clouds.observe_all(&instances, FRESHNESS).await;
     let is_gone = |answer| matches!(answer, Ok(Ownership::Owned { state: InstanceState::Gone, .. }));
     let gone = asked.into_iter().zip(answers).filter_map(|(node, answer)| is_gone(answer).then_some(node));
     gone.map(|node| node.name.clone()).collect()
 }
 
-/// Without a listing nothing is known of any route.
-fn unlisted(cloud: &Cloud, error: &Error) -> Item {
+/// Item of a cloud whose routes cannot be listed.
+fn listing_failed(cloud: &Cloud, error: &Error) -> Item {
     let mut item = Item::new(Object { kind: "Routes", namespace: None, name: cloud.name().to_string() });
     item.cloud = Some(cloud.name().clone());
-    item.remark(RemarkKind::Failed, error.to_string());
+    item.add_notice(NoticeKind::Failed, error.to_string());
     item
 }
 
-/// What one Node needs, and what it would be told if all of that works. Returns the routes that go.
-fn led(items: &mut Items, scene: &Scene<'_>, cloud: &Cloud, node: &Node, is_gone: bool) -> Vec<String> {
-    let mut plan = routes::decide(scene, node);
-    let missing = plan.lanes.iter_mut().filter_map(|lane| lane.create.take_if(|_| is_gone)).count();
-    let told = routes::network(node, plan.is_complete(), plan.has_route()).filter(|_| missing == 0);
-    if plan.is_empty() && told.is_none() {
+/// Plans the routes of one Node, and its condition if all steps succeed. Returns the IDs of the routes that are deleted.
+fn plan_node_routes(
+    items: &mut Items,
+    context: &RouteContext<'_>,
+    cloud: &Cloud,
+    node: &Node,
+    is_gone: bool,
+) -> Vec<String> {
+    let mut plan = routes::decide(context, node);
+    let missing = plan.changes.iter_mut().filter_map(|change| change.create.take_if(|_| is_gone)).count();
+    let status = routes::network_status(node, plan.is_complete(), plan.has_route()).filter(|_| missing == 0);
+    if plan.is_empty() && status.is_none() {
         return Vec::new();
     }
     let item = items.of(node);
     item.cloud = Some(cloud.name().clone());
     if missing > 0 {
-        item.remark(RemarkKind::Note, "no route is created: its machine is gone");
+        item.add_notice(NoticeKind::Note, "no route is created, because its machine is gone");
     }
-    item.in_cloud.steps.extend(plan.lanes.iter().flat_map(steps));
-    if let Some(then) = told {
+    item.in_cloud.steps.extend(plan.changes.iter().flat_map(steps));
+    if let Some(then) = status {
         let now = node.network.as_ref().map(|network| format!("{} ({})", network.status, network.reason));
         let then = format!("{} ({})", then.status, then.reason);
         item.update(vec![changed(format!("condition {NETWORK_UNAVAILABLE}"), now, Some(then))]);
     }
-    plan.lanes.iter().flat_map(|lane| &lane.remove).map(|removal| removal.route.id.clone()).collect()
+    plan.changes.iter().flat_map(|change| &change.remove).map(|removal| removal.route.id.clone()).collect()
 }
 
-fn leading_nowhere(scene: &Scene<'_>, cloud: &Cloud, max_share: f64, nodes: usize, now: Moment) -> Vec<Item> {
-    let orphans = routes::orphans(scene);
-    let ruling = Brake::new(max_share).confirm(orphans.len(), scene.responsibilities(), nodes, now.instant);
-    orphans.iter().map(|removal| stray(cloud, removal, &ruling)).collect()
+fn plan_orphans(context: &RouteContext<'_>, cloud: &Cloud, max_share: f64, nodes: usize, now: Moment) -> Vec<Item> {
+    let orphans = routes::orphans(context);
+    let decision = Brake::new(max_share).confirm(orphans.len(), context.responsible_count(), nodes, now.instant);
+    orphans.iter().map(|removal| orphan_item(cloud, removal, &decision)).collect()
 }
 
-fn steps(lane: &Lane) -> impl Iterator<Item = Step> {
-    lane.remove.iter().map(removal).chain(lane.create.iter().map(creation))
+fn steps(change: &RouteChange) -> impl Iterator<Item = Step> {
+    change.remove.iter().map(delete_step).chain(change.create.iter().map(create_step))
 }
 
-fn removal(removal: &Removal) -> Step {
-    let why = match removal.why {
-        Why::Unwanted => "the node does not have this range",
-        Why::Moved => "it does not lead to the node as it is now",
-        Why::Blackhole => "it leads nowhere",
-        Why::InTheWay => "another node has this range",
-        Why::Stray => "the node does not exist",
+fn delete_step(removal: &Removal) -> Step {
+    let reason = match removal.reason {
+        RemovalReason::Unwanted => "the node does not have this pod CIDR",
+        RemovalReason::Moved => "its target is not the node's current machine",
+        RemovalReason::Blackhole => "it has no target",
+        RemovalReason::Conflict => "another node has this pod CIDR",
+        RemovalReason::Orphaned => "the node does not exist",
     };
-    let leads_to = removal.route.node.as_ref().map(ToString::to_string);
-    let changes = vec![changed("node", leads_to, None), changed("because", None, Some(why.to_owned()))];
-    step_of(Verb::Delete, "route", &removal.route.destination, changes)
+    let node = removal.route.node.as_ref().map(ToString::to_string);
+    let changes = vec![changed("node", node, None), changed("because", None, Some(reason.to_owned()))];
+    cidr_step(Verb::Delete, "route", &removal.route.destination, changes)
 }
 
-fn creation(spec: &RouteSpec) -> Step {
-    step_of(Verb::Create, "route", &spec.destination, vec![changed("node", None, Some(spec.node.to_string()))])
+fn create_step(spec: &RouteSpec) -> Step {
+    cidr_step(Verb::Create, "route", &spec.destination, vec![changed("node", None, Some(spec.node.to_string()))])
 }
 
-fn step_of(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> Step {
+fn cidr_step(verb: Verb, kind: &str, range: &IpNet, changes: Vec<FieldChange>) -> Step {
     Step::new(verb, kind, range.to_string(), changes, Opaque::default())
 }
 
-/// A route is no object of the cluster; it stands for itself.
-fn stray(cloud: &Cloud, stray: &Removal, ruling: &BrakeDecision) -> Item {
-    let mut item = Item::new(Object { kind: "Route", namespace: None, name: stray.route.destination.to_string() });
+/// Item of an orphan, which belongs to no object of the cluster.
+fn orphan_item(cloud: &Cloud, orphan: &Removal, decision: &BrakeDecision) -> Item {
+    let mut item = Item::new(Object { kind: "Route", namespace: None, name: orphan.route.destination.to_string() });
     item.cloud = Some(cloud.name().clone());
-    match ruling {
-        BrakeDecision::Hold(doubt) => item.remark(RemarkKind::HeldBack, doubt.to_string()),
-        BrakeDecision::Go | BrakeDecision::Ask => item.in_cloud = Plan::of(vec![removal(stray)]),
+    match decision {
+        BrakeDecision::Hold(doubt) => item.add_notice(NoticeKind::HeldBack, doubt.to_string()),
+        BrakeDecision::Allow | BrakeDecision::Confirm => item.in_cloud = Plan::of(vec![delete_step(orphan)]),
     }
     item
 }

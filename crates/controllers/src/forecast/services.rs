@@ -1,8 +1,8 @@
-//! What the service-lb-controller would do.
+//! Forecast of the service-lb-controller.
 //!
 //! ```text
-//!  Service ──► Case: a balancer is wanted, or none any more ──► wish ──► each cloud: observe ──► plan ──► Item
-//!                └─ not ours: nothing to tell            └─ what is wrong with the Service: refused
+//!  Service ──► Case: load balancer or cleanup ──► desired state ──► each cloud: observe ──► plan ──► Item
+//!                └─ not ours: no item              └─ invalid Service: refused
 //! ```
 
 mod explain;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bowline_cloud::{Cloud, Clouds, ErrorKind, Result};
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
-use bowline_core::service::{self, Choice, ConditionChange, FinalizerChange, ServiceChange, status_equal};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
+use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChange, TargetSelection, status_equal};
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     DesiredLoadBalancer, FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, Opaque, Plan, PlanError,
@@ -20,7 +20,7 @@ use bowline_core::{
 };
 use jiff::Timestamp;
 
-use super::{Item, RemarkKind, Snapshot, changed};
+use super::{Item, NoticeKind, Snapshot, changed};
 use crate::pause;
 use crate::service::error::{Action, Cause, CloudErrors, Requeue, SyncError};
 use crate::service::observe::TargetSets;
@@ -29,10 +29,10 @@ use crate::service::{Options, Routing, RoutingError};
 
 pub(super) use explain::{explain, observed};
 
-/// What is said of a status that the cloud decides on.
-const KNOWN_AFTERWARDS: &str = "(known when the cloud is done)";
+/// Placeholder for an address that the cloud assigns.
+const PENDING_ADDRESS: &str = "(known after apply)";
 
-/// Something to tell of each Service that is ours, or nothing; by namespace and name.
+/// Forecasts all Services of this manager, by namespace and name.
 pub(super) async fn forecast(
     snapshot: &Snapshot,
     clouds: &Clouds,
@@ -40,19 +40,19 @@ pub(super) async fn forecast(
     now: Timestamp,
 ) -> std::result::Result<Vec<Item>, RoutingError> {
     let routing = Routing::new(clouds, &options.default_cloud, options.classes)?;
-    let scene = Scene { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
-    let mut cases: Vec<_> = snapshot.services.iter().filter_map(|service| scene.case(service)).collect();
+    let forecaster = Forecaster { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
+    let mut cases: Vec<_> = snapshot.services.iter().filter_map(|service| forecaster.case(service)).collect();
     for cloud in clouds.iter() {
-        ask(cloud, &mut cases).await;
+        observe(cloud, &mut cases).await;
     }
-    let planned = cases.into_iter().map(|case| (case.service.key(), scene.told(case)));
+    let planned = cases.into_iter().map(|case| (case.service.key(), forecaster.to_item(case)));
     let items: BTreeMap<_, _> =
-        planned.chain(snapshot.services.iter().filter_map(|service| scene.paused(service))).collect();
+        planned.chain(snapshot.services.iter().filter_map(|service| forecaster.paused(service))).collect();
     Ok(items.into_values().collect())
 }
 
-/// All that a Service is judged by.
-struct Scene<'a> {
+/// Inputs of the forecast of a Service.
+struct Forecaster<'a> {
     snapshot: &'a Snapshot,
     clouds: &'a Clouds,
     options: &'a Options,
@@ -61,23 +61,23 @@ struct Scene<'a> {
     targets: TargetSets,
 }
 
-/// A Service, what is wished of which clouds, and what those have for it.
+/// Service with its desired state, its clouds, and the observed state in each.
 struct Case<'a> {
     service: &'a Service,
     desired: std::result::Result<DesiredLoadBalancer, SyncError>,
     clouds: Vec<Cloud>,
-    sights: Vec<(Arc<str>, Result<Sight>)>,
+    observations: Vec<(Arc<str>, Result<Observation>)>,
     notes: Vec<String>,
 }
 
-/// What a cloud has, and what is to be done about it.
-struct Sight {
+/// Observed state in one cloud, and the plan.
+struct Observation {
     state: Option<LoadBalancerState>,
     plan: Plan,
 }
 
-impl<'a> Scene<'a> {
-    /// `None` if the Service is not ours, or needs nothing.
+impl<'a> Forecaster<'a> {
+    /// Returns `None` if the Service is not ours or needs no sync.
     fn case(&self, service: &'a Service) -> Option<Case<'a>> {
         let (desired, clouds, notes) = match plan::need(service, self.routing, false) {
             Need::LoadBalancer(cloud) => {
@@ -92,37 +92,37 @@ impl<'a> Scene<'a> {
             }
             Need::Paused | Need::Nothing => return None,
         };
-        Some(Case { service, desired, clouds, sights: Vec::new(), notes })
+        Some(Case { service, desired, clouds, observations: Vec::new(), notes })
     }
 
-    /// The note on a Service that an operator has paused.
+    /// Item of a paused Service.
     fn paused(&self, service: &Service) -> Option<(ServiceKey, Item)> {
         let is_paused = matches!(plan::need(service, self.routing, false), Need::Paused);
         let mut item = is_paused.then(|| Item::of_service(service))?;
-        item.remark(RemarkKind::Note, pause::message(&service.annotations, service.deleting).1);
+        item.add_notice(NoticeKind::Note, pause::message(&service.annotations, service.deleting).1);
         Some((service.key(), item))
     }
 
     fn desired(
         &self,
         service: &Service,
-        settings: std::result::Result<LoadBalancerSettings, Vec<Mistake>>,
+        settings: std::result::Result<LoadBalancerSettings, Vec<FieldError>>,
         cloud: &Cloud,
         notes: &mut Vec<String>,
     ) -> std::result::Result<DesiredLoadBalancer, SyncError> {
         let settings = settings.map_err(SyncError::invalid_service)?;
         let choice = self.choose(service, &settings, cloud);
-        if choice.left_out.is_over_limit() {
-            notes.push(format!("Nodes left out of the load balancer: {}", choice.left_out));
+        if choice.excluded.is_over_limit() {
+            notes.push(format!("Nodes left out of the load balancer: {}", choice.excluded));
         }
         plan::desired(cloud, &self.options.cluster, service, &settings, choice.targets)
     }
 
-    /// The Nodes behind the load balancer, and those that are not.
-    fn choose(&self, service: &Service, settings: &LoadBalancerSettings, cloud: &Cloud) -> Choice {
+    /// Selects the targets of the load balancer.
+    fn choose(&self, service: &Service, settings: &LoadBalancerSettings, cloud: &Cloud) -> TargetSelection {
         let rules = self.options.target_rules();
         let rules = plan::target_rules(cloud, &self.options.cluster, service, settings, rules);
-        // Since when a Node has been leaving is not known here: it is taken to have just begun.
+        // The start of a Node's drain period is unknown here, so it counts as just begun.
         self.targets.targets(cloud, settings, rules, || self.snapshot.nodes.clone(), |_| true)
     }
 
@@ -132,39 +132,39 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Asks one cloud about all of its balancers, and plans each.
-async fn ask(cloud: &Cloud, cases: &mut [Case<'_>]) {
-    let is_asked = |case: &&mut Case<'_>| case.clouds.iter().any(|own| own.name() == cloud.name());
-    let asked = cases.iter_mut().filter(is_asked);
-    let (mut asked, wanted): (Vec<_>, Vec<_>) = asked
+/// Observes all load balancers of one cloud, and plans each.
+async fn observe(cloud: &Cloud, cases: &mut [Case<'_>]) {
+    let is_in_cloud = |case: &&mut Case<'_>| case.clouds.iter().any(|own| own.name() == cloud.name());
+    let in_cloud = cases.iter_mut().filter(is_in_cloud);
+    let (mut cases, desired): (Vec<_>, Vec<_>) = in_cloud
         .filter_map(|case| {
             let desired = case.desired.as_ref().ok()?.clone();
             Some((case, desired))
         })
         .unzip();
-    let answers = cloud.layers().observe_load_balancers(&wanted).await;
-    for ((case, desired), answer) in asked.iter_mut().zip(&wanted).zip(answers) {
-        let sight = answer.and_then(|state| {
+    let answers = cloud.layers().observe_load_balancers(&desired).await;
+    for ((case, desired), answer) in cases.iter_mut().zip(&desired).zip(answers) {
+        let observation = answer.and_then(|state| {
             let plan = cloud.layers().plan_load_balancer(desired, state.as_ref())?;
-            Ok(Sight { state, plan })
+            Ok(Observation { state, plan })
         });
-        case.sights.push((cloud.name().clone(), sight));
+        case.observations.push((cloud.name().clone(), observation));
     }
 }
 
-// ---- telling
+// ---- items
 
-impl Scene<'_> {
-    fn told(&self, case: Case<'_>) -> Item {
+impl Forecaster<'_> {
+    fn to_item(&self, case: Case<'_>) -> Item {
         let mut item = Item::of_service(case.service);
         item.cloud = case.clouds.first().map(|cloud| cloud.name().clone()).filter(|_| case.clouds.len() == 1);
-        case.notes.iter().for_each(|note| item.remark(RemarkKind::Note, note));
-        let told = case.desired.and_then(|desired| match desired.spec {
-            Some(_) => self.ensure(&mut item, case.service, &desired, case.sights),
-            None => self.clean_up(&mut item, case.service, case.sights),
+        case.notes.iter().for_each(|note| item.add_notice(NoticeKind::Note, note));
+        let result = case.desired.and_then(|desired| match desired.spec {
+            Some(_) => self.ensure(&mut item, case.service, &desired, case.observations),
+            None => self.clean_up(&mut item, case.service, case.observations),
         });
-        if let Err(trouble) = told {
-            self.trouble(&mut item, case.service, &trouble);
+        if let Err(error) = result {
+            self.add_error(&mut item, case.service, &error);
         }
         item
     }
@@ -174,25 +174,25 @@ impl Scene<'_> {
         item: &mut Item,
         service: &Service,
         desired: &DesiredLoadBalancer,
-        sights: Vec<(Arc<str>, Result<Sight>)>,
+        observations: Vec<(Arc<str>, Result<Observation>)>,
     ) -> std::result::Result<(), SyncError> {
-        // It is there before the cloud is asked, whatever comes of that.
+        // The finalizer is added before the first cloud call, whatever its result.
         item.update(fields(service, &ServiceChange::add_finalizer(service)));
-        for (_, sight) in sights {
-            let sight = match sight {
-                // Somebody else sees to it.
+        for (_, observation) in observations {
+            let observation = match observation {
+                // Another controller implements the load balancer.
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => return Ok(()),
-                sight => sight.map_err(SyncError::cloud(Action::Ensure))?,
+                observation => observation.map_err(SyncError::cloud(Action::Ensure))?,
             };
-            remark_all(item, &sight.plan.warnings);
-            if !sight.plan.errors.is_empty() {
-                item.in_cloud = Plan::of(sight.plan.steps);
-                self.errors(item, service, Action::Ensure, sight.plan.errors);
+            add_warnings(item, &observation.plan.warnings);
+            if !observation.plan.errors.is_empty() {
+                item.in_cloud = Plan::of(observation.plan.steps);
+                self.errors(item, service, Action::Ensure, observation.plan.errors);
                 continue;
             }
-            let then = state_then(service, desired, sight.state, &sight.plan)?;
+            let then = predicted_state(service, desired, observation.state, &observation.plan)?;
             let ready = service::ready_condition(&service::failed_ports(&then), self.now);
-            item.in_cloud = Plan::of(sight.plan.steps);
+            item.in_cloud = Plan::of(observation.plan.steps);
             let change =
                 plan::ensured_change(service, &then.status, ready).with_annotations(service, &then.annotations);
             item.update(fields(service, &change));
@@ -204,18 +204,18 @@ impl Scene<'_> {
         &self,
         item: &mut Item,
         service: &Service,
-        sights: Vec<(Arc<str>, Result<Sight>)>,
+        observations: Vec<(Arc<str>, Result<Observation>)>,
     ) -> std::result::Result<(), SyncError> {
-        let (clouds, mut failures) = (sights.len(), CloudErrors::default());
-        for (cloud, sight) in sights {
-            match sight {
-                Ok(sight) if sight.plan.is_empty() => {}
-                Ok(sight) => {
+        let (clouds, mut failures) = (observations.len(), CloudErrors::default());
+        for (cloud, observation) in observations {
+            match observation {
+                Ok(observation) if observation.plan.is_empty() => {}
+                Ok(observation) => {
                     item.cloud = Some(cloud);
-                    remark_all(item, &sight.plan.warnings);
-                    item.update(fields(service, &plan::before_deletion(service, sight.state.as_ref())));
-                    item.in_cloud.steps.extend(sight.plan.steps);
-                    self.errors(item, service, Action::Delete, sight.plan.errors);
+                    add_warnings(item, &observation.plan.warnings);
+                    item.update(fields(service, &plan::before_deletion(service, observation.state.as_ref())));
+                    item.in_cloud.steps.extend(observation.plan.steps);
+                    self.errors(item, service, Action::Delete, observation.plan.errors);
                 }
                 Err(error) if error.kind() == ErrorKind::ImplementedElsewhere => {}
                 Err(error) => {
@@ -232,84 +232,84 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The errors that a sync fails with after all steps of its plan.
+    /// Adds the errors that a sync returns after all steps of its plan.
     fn errors(&self, item: &mut Item, service: &Service, action: Action, errors: Vec<PlanError>) {
-        for problem in errors {
-            self.trouble(item, service, &SyncError::cloud(action)(problem.into()));
+        for error in errors {
+            self.add_error(item, service, &SyncError::cloud(action)(error.into()));
         }
     }
 
-    /// What is in the way, and what the Service says of it.
-    fn trouble(&self, item: &mut Item, service: &Service, trouble: &SyncError) {
-        let kind = match (&trouble.cause, trouble.requeue()) {
-            (Cause::Protected | Cause::UnclearPolicy(_), _) => RemarkKind::HeldBack,
-            _ if trouble.is_benign() => RemarkKind::Note,
-            (_, Requeue::OnChange) => RemarkKind::Refused,
-            _ => RemarkKind::Failed,
+    /// Adds a notice for an error, and the condition that the Service gets.
+    fn add_error(&self, item: &mut Item, service: &Service, error: &SyncError) {
+        let kind = match (&error.cause, error.requeue()) {
+            (Cause::Protected | Cause::UnclearPolicy(_), _) => NoticeKind::HeldBack,
+            _ if error.is_benign() => NoticeKind::Note,
+            (_, Requeue::OnChange) => NoticeKind::Refused,
+            _ => NoticeKind::Failed,
         };
-        item.remark(kind, trouble.to_string());
-        // What only fails now may work by the time that a controller tries.
-        if matches!(kind, RemarkKind::HeldBack | RemarkKind::Refused) {
-            let condition = trouble.condition(None, self.now);
+        item.add_notice(kind, error.to_string());
+        // A transient failure may be gone when the controller syncs, so it changes no condition here.
+        if matches!(kind, NoticeKind::HeldBack | NoticeKind::Refused) {
+            let condition = error.condition(None, self.now);
             item.update(fields(service, &ServiceChange::default().with_condition(service, condition)));
         }
     }
 }
 
-/// What the owner of a Service is told in Events.
-fn remark_all(item: &mut Item, warnings: &[Warning]) {
+/// Adds the warnings that a sync emits as Events.
+fn add_warnings(item: &mut Item, warnings: &[Warning]) {
     for Warning { reason, message } in warnings {
-        item.remark(RemarkKind::Note, format!("{reason}: {message}"));
+        item.add_notice(NoticeKind::Note, format!("{reason}: {message}"));
     }
 }
 
-/// What the cloud has when the plan is carried out, as far as a Service is told. Addresses that the Service has already stay,
-/// as far as anybody can tell now.
-fn state_then(
+/// Predicts the state that the Service shows once the plan is applied. Existing addresses are assumed to stay.
+fn predicted_state(
     service: &Service,
     desired: &DesiredLoadBalancer,
     state: Option<LoadBalancerState>,
     plan: &Plan,
 ) -> std::result::Result<LoadBalancerState, SyncError> {
-    let told = |state: LoadBalancerState| {
+    let with_ip_mode = |state: LoadBalancerState| {
         let status = plan::with_ip_mode(state.status, &desired.settings);
         LoadBalancerState { status, ..state }
     };
     if plan.is_empty() {
-        return plan::applied_state(state).map(told);
+        return plan::applied_state(state).map(with_ip_mode);
     }
     let annotations = state.as_ref().map(|state| state.annotations.clone()).unwrap_or_default();
-    let stays = state.map(told).filter(|state| status_equal(&state.status, &service.status));
-    let status = stays.map_or_else(known_afterwards, |state| with_ports(state.status, desired));
+    let stays = state.map(with_ip_mode).filter(|state| status_equal(&state.status, &service.status));
+    let status = stays.map_or_else(pending_status, |state| with_ports(state.status, desired));
     Ok(LoadBalancerState { annotations, ..LoadBalancerState::new(status, Opaque::default()) })
 }
 
-fn known_afterwards() -> LoadBalancerStatus {
-    let ingress = Ingress { hostname: Some(KNOWN_AFTERWARDS.to_owned()), ..Ingress::default() };
+fn pending_status() -> LoadBalancerStatus {
+    let ingress = Ingress { hostname: Some(PENDING_ADDRESS.to_owned()), ..Ingress::default() };
     LoadBalancerStatus { ingress: vec![ingress] }
 }
 
-/// Where a provider lists ports, it lists those that are wished.
+/// Replaces listed ports with the desired ones, for providers that list ports.
 fn with_ports(mut status: LoadBalancerStatus, desired: &DesiredLoadBalancer) -> LoadBalancerStatus {
-    let wished = desired.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
-    let wished: BTreeSet<(u16, Protocol)> = wished.collect();
+    let desired_ports = desired.spec.iter().flat_map(|spec| &spec.ports).map(|port| (port.port, port.protocol));
+    let desired_ports: BTreeSet<(u16, Protocol)> = desired_ports.collect();
     let differs = |ingress: &&mut Ingress| {
         let listed: BTreeSet<_> = ingress.ports.iter().map(|port| (port.port, port.protocol)).collect();
-        !listed.is_empty() && listed != wished
+        !listed.is_empty() && listed != desired_ports
     };
     for ingress in status.ingress.iter_mut().filter(differs) {
-        ingress.ports = wished.iter().map(|&(port, protocol)| PortStatus { port, protocol, error: None }).collect();
+        ingress.ports =
+            desired_ports.iter().map(|&(port, protocol)| PortStatus { port, protocol, error: None }).collect();
     }
     status
 }
 
-/// What is written, field by field.
+/// Lists the changes of a Service, field by field.
 fn fields(service: &Service, change: &ServiceChange) -> Vec<FieldChange> {
     let finalizer = Some(LOAD_BALANCER_CLEANUP.to_owned());
     let status = change
         .status
         .as_ref()
-        .map(|status| changed("status.loadBalancer", Some(places(&service.status)), Some(places(status))));
+        .map(|status| changed("status.loadBalancer", Some(ingress_list(&service.status)), Some(ingress_list(status))));
     let condition = change.condition.as_ref().map(|change| condition_field(service, change));
     let finalizer = change.finalizer.map(|change| match change {
         FinalizerChange::Add => changed("finalizer", None, finalizer),
@@ -322,7 +322,7 @@ fn fields(service: &Service, change: &ServiceChange) -> Vec<FieldChange> {
     status.into_iter().chain(condition).chain(annotations).chain(finalizer).collect()
 }
 
-/// Told by its status; by its message if that is what changes.
+/// Shows the change of a condition by its status, or by its message if the status stays.
 fn condition_field(service: &Service, change: &ConditionChange) -> FieldChange {
     let field = format!("condition {LOAD_BALANCER_READY}");
     let now = service.condition(LOAD_BALANCER_READY);
@@ -337,8 +337,8 @@ fn condition_field(service: &Service, change: &ConditionChange) -> FieldChange {
     }
 }
 
-/// Where clients connect, and how as far as that is said.
-fn places(status: &LoadBalancerStatus) -> String {
+/// Lists the addresses of a status, with IP mode and ports where known.
+fn ingress_list(status: &LoadBalancerStatus) -> String {
     status.ingress.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,5 +1,5 @@
-//! Keeping addresses fresh (NODE-19 to NODE-26), the annotations that a cloud has for Nodes, and on request the labels: all initialised
-//! Nodes are compared with their machines every period, with one cloud read.
+//! Periodic sync of addresses (NODE-19 to NODE-26), of the annotations that a cloud has for Nodes, and optionally of labels: one
+//! cloud read per period compares all initialised Nodes with their machines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,51 +15,51 @@ use tracing::Instrument as _;
 use super::{Options, Shared};
 use crate::spans;
 
-/// How old a cloud's answer may be: what another loop has just read need not be read again.
+/// Maximum age of a cloud's answer, so that the read of another loop is reused.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// Looks at once, and then again a period after the last look ended (NODE-3).
+/// Syncs all Nodes at once, and again a period after the end of the last sync (NODE-3).
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     loop {
-        shared.addresses.works();
-        pass(shared, shutdown).await;
-        shared.addresses.rests(shared.options.status_period);
+        shared.addresses.begin();
+        sync_all(shared, shutdown).await;
+        shared.addresses.finish(shared.options.status_period);
         if shutdown.or(tokio::time::sleep(shared.options.status_period)).await.is_none() {
             return;
         }
     }
 }
 
-async fn pass(shared: &Shared, shutdown: &Shutdown) {
+async fn sync_all(shared: &Shared, shutdown: &Shutdown) {
     let nodes: Vec<_> = shared.context.nodes.all().into_iter().filter(|node| is_ours(node)).collect();
-    let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
+    let instances: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
     let freshness = Freshness::Within(FRESHNESS.min(shared.options.status_period / 2));
-    // A read may be given up at shutdown; the writes after it may not.
-    let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
+    // Shutdown cancels the read, but not the writes after it.
+    let answers = shared.context.clouds.observe(&instances, freshness).take_until(shutdown.requested());
     let mut failures = Failures::default();
     let outdated = answers.filter_map(|(index, answer)| {
-        let decided = nodes.get(index).and_then(|node| match decide(node, answer, &shared.options) {
+        let planned = nodes.get(index).and_then(|node| match plan(node, answer, &shared.options) {
             Ok(change) => Some((node.clone(), change)),
             Err(error) => {
                 failures.add(node, error);
                 None
             }
         });
-        let decided = decided.filter(|(_, change)| !change.is_empty());
-        std::future::ready(decided)
+        let planned = planned.filter(|(_, change)| !change.is_empty());
+        std::future::ready(planned)
     });
     outdated
         .for_each_concurrent(shared.options.status_concurrency.max(1), |(node, change)| async move {
             if !shutdown.is_requested() {
-                write(shared, &node, &change).instrument(spans::sync(super::NAME, &node.name)).await;
+                apply(shared, &node, &change).instrument(spans::sync(super::NAME, &node.name)).await;
             }
         })
         .await;
     failures.log();
 }
 
-/// Initialised, and known to belong to a provider: a Node without provider ID is looked for by name only while it is
-/// being initialised, or a machine that happens to have its name would lend it its addresses for ever.
+/// Whether the Node is initialised and has a provider ID. Only initialisation looks up a Node by name; otherwise the Node would
+/// get the addresses of any machine that happens to have its name.
 fn is_ours(node: &Node) -> bool {
     !node.is_uninitialized() && !node.is_paused() && node.provider_id.is_some()
 }
@@ -78,8 +78,8 @@ impl Change {
     }
 }
 
-/// Compares a Node with its machine (NODE-20, NODE-24). Annotations that are refused were logged at initialisation.
-fn decide(node: &Node, answer: Result<Ownership, Error>, options: &Options) -> Result<Change, String> {
+/// Compares a Node with its machine (NODE-20, NODE-24). Rejected annotations were logged at initialisation.
+fn plan(node: &Node, answer: Result<Ownership, Error>, options: &Options) -> Result<Change, String> {
     let Ownership::Owned { state, .. } = answer.map_err(|error| error.to_string())? else {
         return Ok(Change::default());
     };
@@ -92,13 +92,13 @@ fn decide(node: &Node, answer: Result<Ownership, Error>, options: &Options) -> R
     Ok(Change { addresses, annotations: node_annotations::decide(node, annotations).values, labels })
 }
 
-async fn write(shared: &Shared, node: &Node, change: &Change) {
+async fn apply(shared: &Shared, node: &Node, change: &Change) {
     let cluster = &shared.context.cluster;
     if let Some(addresses) = &change.addresses {
         match cluster.set_addresses(&node.name, addresses).await {
             Ok(_) => shared.metrics.address_updates.inc(),
             Err(error) => {
-                tracing::warn!(%error, "failed to update the node's addresses; the next look at all addresses tries again");
+                tracing::warn!(%error, "failed to update the node's addresses; retried after the status period");
             }
         }
     }
@@ -109,13 +109,13 @@ async fn write(shared: &Shared, node: &Node, change: &Change) {
     }
     if !change.labels.is_empty() {
         match cluster.set_labels(&node.name, &change.labels).await {
-            Ok(_) => tracing::info!(labels = ?change.labels, "the labels of the node follow its machine"),
+            Ok(_) => tracing::info!(labels = ?change.labels, "updated the labels of the node from its machine"),
             Err(error) => tracing::warn!(%error, "failed to update the node's labels; retried after the status period"),
         }
     }
 }
 
-/// What went wrong in one pass: told in one line, because one broken cloud fails thousands of Nodes alike.
+/// Failures of one sync, logged in one line, because one broken cloud fails thousands of Nodes in the same way.
 #[derive(Default)]
 struct Failures {
     count: usize,
@@ -134,7 +134,7 @@ impl Failures {
                 controller = super::NAME,
                 nodes = self.count,
                 error = first,
-                "addresses could not be checked; the first failure is shown"
+                "cannot check addresses; showing the first failure"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Initialising Nodes: from the queue, in batches, with one cloud read for each batch.
+//! Initialisation of Nodes: workers take batches from the queue, with one cloud read per batch.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,50 +15,49 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Shared;
-use super::memory::LAG;
+use super::state::LAG;
 use crate::lanes::Lanes;
 use crate::outcome::Outcome;
 use crate::spans;
 
-/// The most Nodes that one read is made for.
+/// Maximum number of Nodes per cloud read.
 const BATCH: usize = 1000;
 
-/// From this many waiting Nodes on, a read is worth making at once; below, more may come within [`GATHER`]. Clouds serve
-/// about this many machines per call.
-const FULL: usize = 100;
+/// Number of queued Nodes from which a batch is read at once; a smaller one waits for more within [`DEBOUNCE`]. Clouds return about
+/// this many machines per call.
+const FULL_BATCH: usize = 100;
 
-/// How long a few Nodes wait for more: machines that boot together register within moments of each other.
-const GATHER: Duration = Duration::from_millis(100);
+/// Debounce period of a small batch: machines that boot together register within moments of each other.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// How long they wait at most, while more keep coming. A read of a cloud that lists costs the same for few as for many, so
-/// that a thousand Nodes that come fifty in a second are worth ten reads, not a hundred.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum debounce while more Nodes register. A cloud that lists has the same cost for few Nodes as for many, so that a thousand
+/// Nodes at fifty per second take ten reads, not a hundred.
+const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 
-/// How many batches may be under way for each cloud: enough to read for the next while the last is being written, few enough that a Node
-/// that somebody waits for does not stand behind thousands.
-const BATCHES: usize = 4;
+/// Maximum number of concurrent batches per cloud: enough to read the next batch while the last one is written, few enough that a
+/// new Node does not wait behind thousands.
+const MAX_BATCHES: usize = 4;
 
-/// Maximum age of a cloud's answer. A machine's metadata hardly changes, and "gone" is never answered from memory.
+/// Maximum age of a cloud's answer. A machine's metadata hardly changes, and "gone" is never served from a cache.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// How often a write that met a conflict is decided anew (NODE-14), and the pause before, to which as much again is added
-/// at random.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(50);
+/// Maximum number of attempts of a write that meets conflicts (NODE-14), and the pause before a retry, with up to 100 % jitter.
+const MAX_ATTEMPTS: u32 = 20;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a Node that a provider declines is left alone before it is offered again.
+/// Delay before a Node that a provider declined is synced again.
 const DECLINED_PAUSE: Duration = Duration::from_secs(60);
 
-/// Works until shutdown is requested, and then finishes what is in hand.
+/// Syncs batches until shutdown is requested, and then finishes those in progress.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let tasks = TaskTracker::new();
-    let lanes = Lanes::new(&shared.context.clouds, BATCHES);
-    while let Some(batch) = shutdown.or(gather(shared)).await {
-        for (places, batch) in lanes.split(batch, |work| shared.context.nodes.get(work.key().as_str())) {
+    let lanes = Lanes::new(&shared.context.clouds, MAX_BATCHES);
+    while let Some(batch) = shutdown.or(next_batch(shared)).await {
+        for (permits, batch) in lanes.split(batch, |work| shared.context.nodes.get(work.key().as_str())) {
             let (shared, shutdown) = (shared.clone(), shutdown.clone());
             tasks.spawn(async move {
-                let Some(Ok(_place)) = shutdown.or(places.acquire_owned()).await else { return };
-                sync(&shared, batch, &shutdown).instrument(spans::pass(super::NAME)).await;
+                let Some(Ok(_permit)) = shutdown.or(permits.acquire_owned()).await else { return };
+                sync_batch(&shared, batch, &shutdown).instrument(spans::batch(super::NAME)).await;
             });
         }
     }
@@ -67,15 +66,15 @@ pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
     tasks.wait().await;
 }
 
-/// The next batch: all that waits, with a moment's patience if that is little, and some more while others come.
-async fn gather(shared: &Shared) -> Vec<Work<NodeName>> {
+/// Takes the next batch: all queued Nodes, after a debounce while the batch is small and more Nodes arrive.
+async fn next_batch(shared: &Shared) -> Vec<Work<NodeName>> {
     let mut batch = shared.queue.next_batch(BATCH).await;
     let begin = Instant::now();
-    while batch.len() < FULL
-        && begin.elapsed() < PATIENCE
+    while batch.len() < FULL_BATCH
+        && begin.elapsed() < MAX_DEBOUNCE
         && batch.iter().any(|work| is_uninitialized(shared, work.key()))
     {
-        tokio::time::sleep(GATHER).await;
+        tokio::time::sleep(DEBOUNCE).await;
         if shared.queue.is_empty() {
             break;
         }
@@ -88,59 +87,60 @@ fn is_uninitialized(shared: &Shared, name: &NodeName) -> bool {
     shared.context.nodes.get(name.as_str()).is_some_and(|node| node.is_uninitialized())
 }
 
-/// One pass over a batch.
-async fn sync(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) {
-    let mut asked = Vec::new();
-    let mut labelled = Vec::new();
+/// Syncs one batch.
+async fn sync_batch(shared: &Shared, batch: Vec<Work<NodeName>>, shutdown: &Shutdown) {
+    let mut uninitialized = Vec::new();
+    let mut initialized = Vec::new();
     for work in batch {
         match shared.context.nodes.get(work.key().as_str()) {
             Some(node) if node.is_paused() => shared.queue.forget(work.key()),
-            Some(node) if shared.memory.is_outdated(&node) => shared.tries().settle(&work, Outcome::Rest(LAG)),
-            Some(node) if node.is_uninitialized() => asked.push((work, node)),
-            Some(node) => labelled.push((work, node)),
-            // Gone before its turn (NODE-4).
+            Some(node) if shared.states.is_outdated(&node) => shared.requeuer().finish(&work, Outcome::Rest(LAG)),
+            Some(node) if node.is_uninitialized() => uninitialized.push((work, node)),
+            Some(node) => initialized.push((work, node)),
+            // The Node was deleted meanwhile (NODE-4).
             None => shared.queue.forget(work.key()),
         }
     }
-    tokio::join!(sync_uninitialized(shared, asked, shutdown), sync_labels(shared, labelled));
+    tokio::join!(sync_uninitialized(shared, uninitialized, shutdown), sync_labels(shared, initialized));
 }
 
-/// Asks the cloud about all of these at once, and initialises each as soon as its answer is there.
+/// Observes the machines of all these Nodes with one cloud read, and initialises each Node as soon as its answer arrives.
 async fn sync_uninitialized(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>, shutdown: &Shutdown) {
     if nodes.is_empty() {
         return;
     }
-    let questions: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
+    let instances: Vec<_> = nodes.iter().map(|(_, node)| InstanceRef::of(node)).collect();
     let freshness = freshness(shared, nodes.iter().map(|(_, node)| &**node));
     let mut nodes: Vec<_> = nodes.into_iter().map(Some).collect();
-    // A read may be given up at shutdown: nothing has been written for the Nodes that it is about.
-    let answers = shared.context.clouds.observe(&questions, freshness).take_until(shutdown.requested());
+    // Shutdown cancels the read: nothing has been written for its Nodes yet.
+    let answers = shared.context.clouds.observe(&instances, freshness).take_until(shutdown.requested());
     let answered = answers.filter_map(|(index, answer)| {
-        shared.queue.made_progress();
+        shared.queue.record_progress();
         let node = nodes.get_mut(index).and_then(Option::take);
         std::future::ready(node.map(|(work, node)| (work, node, answer)))
     });
-    // Not all at once and held back by the permits alone: a write under way takes some kilobytes.
+    // A limit besides the permits, because each pending write takes some kilobytes.
     answered
         .for_each_concurrent(shared.options.concurrency.max(1), |(work, node, answer)| async move {
             let work = async {
-                let outcome = sync_answer(shared, &node, answer, shutdown).await;
-                shared.tries().settle(&work, outcome);
+                let outcome = sync_node(shared, &node, answer, shutdown).await;
+                shared.requeuer().finish(&work, outcome);
             };
             work.instrument(spans::sync(super::NAME, &node.name)).await;
         })
         .await;
 }
 
-/// An answer about a name that is older than the Node may be about the machine that had the name before.
+/// Maximum age of the answers for these Nodes: an answer by name that is older than the Node may be about an earlier machine of
+/// that name.
 fn freshness<'a>(shared: &Shared, nodes: impl Iterator<Item = &'a Node>) -> Freshness {
     let by_name = nodes.filter(|node| node.provider_id.is_none());
-    let known_for = by_name.filter_map(|node| shared.memory.known_for(&node.name));
+    let known_for = by_name.filter_map(|node| shared.states.waiting_time(&node.name));
     Freshness::Within(known_for.chain([MAX_AGE]).min().unwrap_or(MAX_AGE))
 }
 
-/// What the cloud's answer means for this Node (NODE-6).
-async fn sync_answer(
+/// Syncs one Node with the cloud's answer (NODE-6).
+async fn sync_node(
     shared: &Shared,
     node: &Arc<Node>,
     answer: Result<Ownership, Error>,
@@ -152,51 +152,51 @@ async fn sync_answer(
             if shutdown.is_requested() {
                 return Outcome::Done;
             }
-            initialize(shared, node, &selected(shared, node, &instance)).await
+            initialize(shared, node, &with_selected_addresses(shared, node, &instance)).await
         }
-        Ok(Ownership::Owned { provider, .. }) => not_found(shared, node, &provider),
-        Ok(Ownership::NoOwner(why)) => unowned(shared, node, &why),
-        Err(error) => cloud_failed(shared, node, &error),
+        Ok(Ownership::Owned { provider, .. }) => report_not_found(shared, node, &provider),
+        Ok(Ownership::NoOwner(why)) => report_no_owner(shared, node, &why),
+        Err(error) => report_cloud_error(shared, node, &error),
     }
 }
 
-/// The machine with the addresses that the policy selects.
-fn selected<'a>(shared: &Shared, node: &Node, instance: &'a Instance) -> Cow<'a, Instance> {
+/// Returns the machine with the addresses that the policy selects.
+fn with_selected_addresses<'a>(shared: &Shared, node: &Node, instance: &'a Instance) -> Cow<'a, Instance> {
     let policy = &shared.options.addresses;
     if !policy.matches(instance) {
-        tracing::warn!(node = %node.name, "the machine has no address in --node-address-cidrs, and keeps all of its addresses");
+        tracing::warn!(node = %node.name, "the machine has no address in --node-address-cidrs; all of its addresses are used");
     }
     policy.apply(instance)
 }
 
-/// Writes what initialising changes, deciding anew as long as somebody else changes the Node meanwhile (NODE-14).
+/// Writes the changes of initialisation, and plans again after a conflict with another writer (NODE-14).
 async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> Outcome {
     let mut current = node.clone();
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..MAX_ATTEMPTS {
         let change = match initialize::decide(&current, instance) {
             Ok(change) => change,
-            Err(error) => return undecided(shared, node, &error),
+            Err(error) => return report_conflict(shared, node, &error),
         };
         match shared.context.cluster.initialize(&change).await {
             Ok(written) => {
                 for warning in &change.warnings {
-                    tracing::warn!(%warning, "the node is initialised, but not in all");
+                    tracing::warn!(%warning, "the node is initialised, with a warning");
                 }
                 return finish(shared, &change, &written, instance).await;
             }
             Err(WriteError::Conflict(_)) => {}
             Err(WriteError::NotFound(_)) => return Outcome::Done,
-            Err(error) => return unwritten(shared, node, &error),
+            Err(error) => return report_write_error(shared, node, &error),
         }
-        // One conflict is a heartbeat that came in between, and reading again at once leaves no room for another; several
-        // are somebody who writes all the time, too.
+        // A single conflict is a heartbeat, and an immediate retry succeeds. Repeated conflicts mean that another client writes
+        // continuously.
         if attempt > 0 {
-            tokio::time::sleep(PAUSE + PAUSE.mul_f64(fastrand::f64())).await;
+            tokio::time::sleep(CONFLICT_PAUSE + CONFLICT_PAUSE.mul_f64(fastrand::f64())).await;
         }
-        // What the store has is at best what met the conflict; the API server knows better.
+        // The store is at best as old as the state that met the conflict, so the API server is read.
         current = match shared.context.cluster.node(&node.name).await {
             Ok(Some(live)) if live.uid == node.uid && live.is_uninitialized() => Arc::new(live),
-            // Done by somebody else, or by ourselves and the answer got lost.
+            // Another client has initialised the Node, or our own write succeeded and its response was lost.
             Ok(Some(live)) if live.uid == node.uid => {
                 write_addresses(shared, &live, instance).await;
                 return Outcome::Done;
@@ -205,108 +205,107 @@ async fn initialize(shared: &Shared, node: &Arc<Node>, instance: &Instance) -> O
             Err(error) => return Outcome::Retry(error.to_string()),
         };
     }
-    Outcome::Retry(format!("the node changed under each of {ATTEMPTS} writes"))
+    Outcome::Retry(format!("conflict: another client changed the node during each of {MAX_ATTEMPTS} writes"))
 }
 
-/// The taint is off; the rest is best effort (NODE-15, NODE-16).
+/// Finishes the initialisation after the taint is removed; the remaining writes are best effort (NODE-15, NODE-16).
 async fn finish(shared: &Shared, change: &NodeChange, node: &Node, instance: &Instance) -> Outcome {
-    shared.memory.wrote(node);
+    shared.states.record_write(node);
     shared.metrics.waiting.remove(&node.name);
-    shared.complaints.forget(&node.name);
+    shared.reported.forget(&node.name);
     shared.metrics.taint_removed(node, shared.context.clock.now());
     write_addresses(shared, node, instance).await;
-    // upstream: names the state that was decided on, not the one that came of it.
+    // upstream: the Event refers to the resource version before the write.
     let object = ObjectRef::node(node).at(&change.resource_version);
     shared.events.emit(&object, EventType::Normal, "Synced", "Node synced successfully");
-    shared.metrics.initialized(node, shared.context.clock.now(), shared.memory.waited(&node.name));
+    shared.metrics.initialized(node, shared.context.clock.now(), shared.states.take_waiting_time(&node.name));
     Outcome::Done
 }
 
 async fn write_addresses(shared: &Shared, node: &Node, instance: &Instance) {
     match addresses::decide(node, &instance.addresses) {
-        Ok(Some(wanted)) => {
-            if let Err(error) = shared.context.cluster.set_addresses(&node.name, &wanted).await {
+        Ok(Some(desired)) => {
+            if let Err(error) = shared.context.cluster.set_addresses(&node.name, &desired).await {
                 tracing::warn!(
                     %error,
-                    "the node is initialised, but its addresses could not be written; the next look at all addresses repairs \
-                     that"
+                    "the node is initialised, but its addresses could not be written; retried after the status period"
                 );
             }
         }
         Ok(None) => {}
-        Err(error) => tracing::warn!(%error, "addresses left as they are"),
+        Err(error) => tracing::warn!(%error, "the addresses of the node are unchanged"),
     }
 }
 
-// ---- what keeps a Node from being initialised; each cause is told once
+// ---- report: causes that block initialisation, each reported once
 
-/// The cloud and the Node do not go together (NODE-9, NODE-11).
-fn undecided(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
-    block(shared, node, "InitializationFailed");
-    complain(shared, node, "InitializationFailed", &error.to_string());
+/// Reports a contradiction between the cloud and the Node (NODE-9, NODE-11).
+fn report_conflict(shared: &Shared, node: &Node, error: &InitializeError) -> Outcome {
+    set_waiting_reason(shared, node, "InitializationFailed");
+    report(shared, node, "InitializationFailed", &error.to_string());
     Outcome::Retry(error.to_string())
 }
 
-/// The API server takes no such change, and a person has to see why: a label of the cloud that is none in Kubernetes, a
-/// webhook, a right that is missing. That it cannot be reached is no news about the Node.
-fn unwritten(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
-    block(shared, node, "InitializationFailed");
+/// Reports a change that the API server rejects, which an operator has to fix: a cloud's label that is invalid in Kubernetes, a
+/// webhook, a missing permission. An unavailable API server gets no Event: that says nothing about the Node.
+fn report_write_error(shared: &Shared, node: &Node, error: &WriteError) -> Outcome {
+    set_waiting_reason(shared, node, "InitializationFailed");
     if let WriteError::Rejected { .. } = error {
-        let message = format!("The API server refuses what the cloud says of this node: {error}");
-        complain(shared, node, "InitializationFailed", &message);
+        let message = format!("The API server rejected the changes for this node: {error}");
+        report(shared, node, "InitializationFailed", &message);
     }
     Outcome::Retry(error.to_string())
 }
 
-/// The provider that the Node names has no such machine: it may not be listed yet.
-fn not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
+/// Reports that the owning provider does not list the machine, or not yet.
+fn report_not_found(shared: &Shared, node: &Node, provider: &str) -> Outcome {
     let id = node.provider_id.as_ref().map(ToString::to_string).unwrap_or_default();
     let message = format!(
-        "The cloud provider {provider} has no machine {id}; the node stays uninitialized until it has. If the machine \
-         exists, check that the provider's credentials show it."
+        "Cloud provider {provider} has no machine {id}; the node stays uninitialized until the machine appears. If the machine \
+         exists, check that the provider's credentials can list it."
     );
-    block(shared, node, "InstanceNotFound");
-    complain(shared, node, "InstanceNotFound", &message);
+    set_waiting_reason(shared, node, "InstanceNotFound");
+    report(shared, node, "InstanceNotFound", &message);
     Outcome::Retry(format!("failed to get instance metadata for node {}: instance not found", node.name))
 }
 
-/// No provider here is in charge of the Node.
-fn unowned(shared: &Shared, node: &Node, why: &NoOwner) -> Outcome {
+/// Reports that no configured provider owns the Node.
+fn report_no_owner(shared: &Shared, node: &Node, why: &NoOwner) -> Outcome {
     let providers: Vec<_> = shared.context.clouds.iter().map(|cloud| cloud.name().to_string()).collect();
     let providers = providers.join(", ");
     match why {
         NoOwner::ForeignId(id) => {
             let message = format!(
-                "The provider ID {id} belongs to none of the configured cloud providers ({providers}), so the node is \
-                 left alone. If it should be theirs, correct its provider ID or add the provider to --cloud-provider."
+                "The provider ID {id} belongs to none of the configured cloud providers ({providers}); the node is ignored. If one \
+                 of them should manage it, correct its provider ID or add the provider to --cloud-provider."
             );
-            // It waits for another manager.
+            // The Node waits for another manager.
             shared.metrics.waiting.remove(&node.name);
-            complain(shared, node, "NotOurNode", &message);
+            report(shared, node, "NotOurNode", &message);
             Outcome::Done
         }
         NoOwner::Unclaimed => {
             let message = format!(
-                "None of the configured cloud providers ({providers}) knows a machine for this node, so it is left \
-                 alone and looked for again later. Give the kubelet --provider-id, or name the machine {} as the node.",
+                "None of the configured cloud providers ({providers}) has a machine for this node; the lookup is retried. Set \
+                 --provider-id on the kubelet, or give the machine the name of the node, {}.",
                 node.name
             );
-            block(shared, node, "NotOurNode");
-            complain(shared, node, "NotOurNode", &message);
-            Outcome::Retry(format!("no cloud provider knows node {}", node.name))
+            set_waiting_reason(shared, node, "NotOurNode");
+            report(shared, node, "NotOurNode", &message);
+            Outcome::Retry(format!("no cloud provider has a machine for node {}", node.name))
         }
-        // The provider asks for patience, without a reason (N7).
+        // The provider declines the Node for now, without a reason (N7).
         NoOwner::Declined(_) => Outcome::Rest(DECLINED_PAUSE),
     }
 }
 
-/// The cloud gave no answer.
-fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
-    block(shared, node, "CloudUnavailable");
-    // The kind, not the text, tells causes apart: texts carry request IDs.
-    if shared.complaints.is_news(&node.name, &node.uid, error.kind().as_str()) {
+/// Reports a failed cloud read.
+fn report_cloud_error(shared: &Shared, node: &Node, error: &Error) -> Outcome {
+    set_waiting_reason(shared, node, "CloudUnavailable");
+    // The error kind identifies a cause: messages contain request IDs.
+    if shared.reported.is_new(&node.name, &node.uid, error.kind().as_str()) {
         let advice = error.kind().advice();
-        let message = format!("The node stays uninitialized until the cloud provider has an answer. {error}. {advice}");
+        let message = format!("The node stays uninitialized until the cloud provider responds: {error}. {advice}");
         let message = message.trim_end();
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
@@ -317,27 +316,27 @@ fn cloud_failed(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     }
 }
 
-/// Counts the Node as waiting for this reason, in the cloud that owns it.
-fn block(shared: &Shared, node: &Node, reason: &str) {
+/// Sets the reason that the Node waits for in the backlog gauges, with the cloud that owns it.
+fn set_waiting_reason(shared: &Shared, node: &Node, reason: &str) {
     let owner = node.provider_id.as_ref().and_then(|id| shared.context.clouds.owner(id));
     let cloud = owner.map_or_else(|| "".into(), |cloud| cloud.name().clone());
     shared.metrics.waiting.block(node.name.clone(), &cloud, reason);
 }
 
-fn complain(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
-    if shared.complaints.is_news(&node.name, &node.uid, message) {
+fn report(shared: &Shared, node: &Node, reason: &'static str, message: &str) {
+    if shared.reported.is_new(&node.name, &node.uid, message) {
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, reason, message);
     }
 }
 
 // ---- labels
 
-/// Mirrors old labels to new ones (NODE-18): no cloud call.
+/// Mirrors deprecated labels to their successors (NODE-18), without a cloud call.
 async fn sync_labels(shared: &Shared, nodes: Vec<(Work<NodeName>, Arc<Node>)>) {
     stream::iter(nodes)
         .for_each_concurrent(shared.options.concurrency.max(1), |(work, node)| async move {
             let outcome = mirror_labels(shared, &node).await;
-            shared.tries().settle(&work, outcome);
+            shared.requeuer().finish(&work, outcome);
         })
         .await;
 }

@@ -1,9 +1,9 @@
-//! The controller's metrics: upstream's by their names, and ours.
+//! Metrics of the controller: upstream's names are kept, ours are added.
 
 use std::time::Duration;
 
 use bowline_core::{Node, NodeName};
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use jiff::Timestamp;
 use prometheus::{Histogram, IntCounter, Registry};
 
@@ -11,13 +11,13 @@ use crate::backlog::{Backlog, LABELS};
 
 /// Seconds.
 // upstream: powers of four from one.
-const DELAYS: Bounds = Bounds::Listed(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]);
+const DELAYS: Buckets = Buckets::Listed(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]);
 
-/// Seconds: a machine that the cloud knows is a matter of a moment, one that it does not know yet of minutes.
-const WAITS: Bounds = Bounds::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0]);
+/// Seconds: a machine that the cloud lists is initialised at once; one that it does not list yet takes minutes.
+const WAITS: Buckets = Buckets::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0]);
 
 metrics! {
-    /// What the controller counts.
+    /// Metrics of the controller.
     pub METRICS;
     TAINT_REMOVAL_DELAY = Metric::histogram(
         "node_controller_cloud_provider_taint_removal_delay_seconds",
@@ -31,7 +31,7 @@ metrics! {
     );
     SEEN_TO_INITIALIZED = Metric::histogram(
         "bowline_node_seen_to_initialized_seconds",
-        "How long it took from when an uninitialised Node was first seen by this process until it was initialised.",
+        "Time from when this process first saw an uninitialised Node until the Node was initialised.",
         WAITS,
     );
     WAITING = Metric::gauge(
@@ -44,7 +44,7 @@ metrics! {
     ).labels(LABELS);
     ADDRESS_UPDATES = Metric::counter(
         "bowline_node_address_updates_total",
-        "How often the addresses of a Node were rewritten because the cloud changed them.",
+        "Number of updates of a Node's addresses because the cloud changed them.",
     );
 }
 
@@ -68,12 +68,12 @@ impl Metrics {
         })
     }
 
-    /// The taint is off (NODE-16).
+    /// Records the removal of the taint (NODE-16).
     pub(super) fn taint_removed(&self, node: &Node, now: Timestamp) {
         observe_age(&self.taint_removal_delay, node, now);
     }
 
-    /// Everything is written (NODE-16), so long after we first saw it.
+    /// Records that everything is written (NODE-16); `seen` is the time since this process first saw the Node.
     pub(super) fn initialized(&self, node: &Node, now: Timestamp, seen: Option<Duration>) {
         observe_age(&self.initial_sync_delay, node, now);
         if let Some(seen) = seen {

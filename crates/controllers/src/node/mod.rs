@@ -1,52 +1,53 @@
-//! The cloud-node-controller (NODE-1 to NODE-26): initialises Nodes, mirrors old labels to new ones, keeps
-//! addresses and annotations fresh.
+//! The cloud-node-controller (NODE-1 to NODE-26): initialises Nodes, mirrors deprecated labels to their successors, and keeps
+//! addresses and annotations up to date.
 //!
-//! Two loops over one store:
+//! Two loops read one store:
 //!
 //! ```text
 //!  Node added or changed ──► queue ──► a batch of keys
 //!                                        │ no init taint ──► initialize::mirrored_labels ──► one patch, if any
 //!                                        │ init taint ──► observe: one cloud read for the batch
 //!                                        ▼
-//!                              initialize::decide, per Node ──► NodeChange ──► one patch, one status patch, one Event
+//!                              plan: initialize::decide, per Node ──► NodeChange ──► apply: one patch, one status patch
+//!                                                                                  ──► report: one Event
 //!
-//!  every status period ──► all initialised Nodes ──► observe: one cloud read ──► addresses::decide,
-//!                         node_annotations::decide ──► patches, if any
+//!  every status period ──► all initialised Nodes ──► observe: one cloud read ──► plan: addresses::decide,
+//!                         node_annotations::decide ──► apply: patches, if any
 //! ```
 //!
-//! Heartbeats do not reach the queue: a change that touches nothing of what initialising looks at is dropped by the
-//! listener, so that a Node in back-off stays there.
+//! Heartbeats do not reach the queue: the event handler drops a change of fields that initialisation does not read, so that a
+//! Node in back-off stays there.
 
 mod addresses;
 mod initialize;
-mod memory;
 mod metrics;
+mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::{AddressPolicy, Node, NodeName, initialize as decision, is_paused};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Permission};
-use bowline_runtime::{Backoff, Heartbeat, Kind, Part, Priority, Queue, Shutdown};
+use bowline_runtime::{Backoff, Component, Heartbeat, Kind, Priority, Queue, Shutdown};
 use tokio::sync::Semaphore;
 
 use crate::Context;
 use crate::activity::Activity;
-use crate::complaints::Complaints;
-use crate::outcome::Tries;
+use crate::outcome::Requeuer;
 use crate::pause::Paused;
-use memory::Memory;
+use crate::reports::Reports;
 use metrics::Metrics;
+use state::NodeStates;
 
 pub(crate) use metrics::METRICS;
 
-/// The canonical name, in flags, health checks and Events.
+/// Canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-controller";
 
-/// The name of its client, and of its service account with `--use-service-account-credentials`.
+/// Name of its client, and of its service account with `--use-service-account-credentials`.
 pub const CLIENT: &str = "node-controller";
 
-/// What it asks of the API server beyond the watches that all share.
+/// RBAC rules that it needs beyond the watches that all controllers share.
 pub const PERMISSIONS: &[Permission] = &[
     Cluster::READ_NODE,
     Cluster::INITIALIZE,
@@ -56,30 +57,30 @@ pub const PERMISSIONS: &[Permission] = &[
     EventSink::PERMISSION,
 ];
 
-/// The queue's name in metrics (WQ-5).
+/// Name of the work queue in metrics (WQ-5).
 const QUEUE: &str = "Nodes";
 
-/// How long a Node that failed waits for its next try.
-// upstream: 5 ms doubling to 1000 s. The first of those are wasted on a cloud, which the layers have asked several times
-// already, and the last are too long for a cloud that has recovered.
+/// Back-off of a Node whose sync failed.
+// upstream: 5 ms doubling to 1000 s. The first retries are wasted on a cloud that the layers have already called several times,
+// and the last delays are too long for a cloud that has recovered.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// How long none of many Nodes may be finished: the cloud is asked about a thousand of them at once, which takes most of an
-/// hour where it takes one call per second.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
+/// Watchdog timeout of the queue: one read covers a thousand Nodes, which takes most of an hour for a cloud that needs one call
+/// per Node and allows one call per second.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// How the controller is set.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `--concurrent-node-syncs`: Nodes that are written at once.
+    /// `--concurrent-node-syncs`: number of Nodes that are initialised concurrently.
     pub concurrency: usize,
-    /// `--concurrent-node-status-updates`: addresses that are written at once.
+    /// `--concurrent-node-status-updates`: number of Nodes whose addresses are written concurrently.
     pub status_concurrency: usize,
-    /// `--node-status-update-frequency`: the pause between two looks at all addresses.
+    /// `--node-status-update-frequency`: pause between two syncs of all addresses.
     pub status_period: Duration,
-    /// `--refresh-node-labels`: labels for zone, region and instance type follow the machine, at the same pace.
+    /// `--refresh-node-labels`: update the labels for zone, region and instance type with the addresses.
     pub refresh_labels: bool,
-    /// `--node-address-order`, `--node-address-cidrs`: selection of addresses, whatever the provider.
+    /// `--node-address-order`, `--node-address-cidrs`: selection of addresses, for all providers.
     pub addresses: AddressPolicy,
 }
 
@@ -100,7 +101,7 @@ pub struct NodeController {
     shared: Arc<Shared>,
 }
 
-/// What both loops work with.
+/// State that both loops share.
 struct Shared {
     context: Context,
     options: Options,
@@ -109,23 +110,25 @@ struct Shared {
     metrics: Metrics,
     /// Nodes that an operator has paused.
     paused: Arc<Paused<NodeName>>,
-    memory: Memory,
-    complaints: Complaints<NodeName>,
-    /// The same for the log, which has causes that are no Events.
-    failures: Complaints<NodeName>,
+    states: NodeStates,
+    /// Causes reported in Events.
+    reported: Reports<NodeName>,
+    /// Failures in the log, which also has causes without an Event.
+    failures: Reports<NodeName>,
+    /// Limit on concurrent writes.
     writers: Semaphore,
-    /// The look at all addresses.
+    /// Heartbeat of the address loop.
     addresses: Heartbeat,
     activity: Activity,
 }
 
 impl NodeController {
-    /// Listens to the Nodes from now on; works once it [runs](NodeController::run).
+    /// Registers the event handler; syncs begin with [`run`](NodeController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeController, prometheus::Error> {
-        let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_patience(PATIENCE);
+        let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_stall_timeout(STALL_TIMEOUT);
         let addresses = Heartbeat::new();
         let paused = Arc::new(Paused::default());
-        let parts: [(Kind, String, Arc<dyn Part>); 3] = [
+        let components: [(Kind, String, Arc<dyn Component>); 3] = [
             (Kind::Controller, "paused".to_owned(), paused.clone()),
             (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
             (Kind::Controller, "addresses".to_owned(), Arc::new(addresses.clone())),
@@ -134,21 +137,21 @@ impl NodeController {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             paused,
-            memory: Memory::default(),
-            complaints: Complaints::default(),
-            failures: Complaints::default(),
+            states: NodeStates::default(),
+            reported: Reports::default(),
+            failures: Reports::default(),
             writers: Semaphore::new(options.concurrency.max(1)),
-            activity: Activity::new(&context, NAME, "cloud-node", parts),
+            activity: Activity::new(&context, NAME, "cloud-node", components),
             addresses,
             queue,
             context,
             options,
         });
-        shared.context.nodes.listen_for(&shared, Shared::heard);
+        shared.context.nodes.listen_for(&shared, Shared::on_node);
         Ok(NodeController { shared })
     }
 
-    /// Runs until shutdown is requested, and then finishes the writes in hand.
+    /// Runs until shutdown is requested, and then finishes the writes in progress.
     pub async fn run(self, shutdown: Shutdown) {
         let shared = self.shared;
         let _running = shared.activity.runs();
@@ -160,13 +163,12 @@ impl NodeController {
 }
 
 impl Shared {
-    /// Where its Nodes wait for their next try.
-    fn tries(&self) -> Tries<'_> {
-        Tries { controller: NAME, queue: &self.queue, failures: &self.failures, nodes: &self.context.nodes }
+    fn requeuer(&self) -> Requeuer<'_> {
+        Requeuer { controller: NAME, queue: &self.queue, failures: &self.failures, nodes: &self.context.nodes }
     }
 
-    /// Queues what may need work (NODE-1), and forgets what is gone.
-    fn heard(&self, change: &Change<Node>) {
+    /// Queues a Node that may need a sync (NODE-1), and forgets a deleted one.
+    fn on_node(&self, change: &Change<Node>) {
         if let Change::Added(node) | Change::Updated { new: node, .. } = change {
             self.report_pause(node);
         }
@@ -182,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// Reports a Node that is paused by the annotation; a label is for good and no news.
+    /// Reports a Node that is paused by the annotation. One that is excluded by a label is not reported: that is permanent.
     fn report_pause(&self, node: &Node) {
         if is_paused(&node.annotations) {
             let object = ObjectRef::node(node);
@@ -196,14 +198,14 @@ impl Shared {
         self.paused.forget(name);
         self.metrics.waiting.remove(name);
         self.queue.forget(name);
-        self.memory.forget(name);
-        self.complaints.forget(name);
+        self.states.forget(name);
+        self.reported.forget(name);
         self.failures.forget(name);
     }
 
     fn enqueue(&self, node: &Node) {
         if node.is_uninitialized() && !node.is_paused() {
-            self.memory.saw(&node.name);
+            self.states.record_waiting(&node.name);
             let age = node.age(self.context.clock.now()).unwrap_or_default();
             self.metrics.waiting.add(node.name.clone(), age);
         } else {
@@ -215,7 +217,7 @@ impl Shared {
     }
 }
 
-/// Something has changed that initialising a Node looks at; a heartbeat has not.
+/// Whether a field differs that initialisation reads, unlike in a heartbeat.
 fn differs(old: &Node, new: &Node) -> bool {
     old.taints != new.taints
         || old.labels != new.labels

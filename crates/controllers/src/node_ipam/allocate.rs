@@ -1,4 +1,4 @@
-//! Giving Nodes ranges of the cluster's: from the queue, several at once (IPAM-7, IPAM-9).
+//! Allocation from the cluster CIDRs: concurrent workers take Nodes from the queue (IPAM-7, IPAM-9).
 
 use std::sync::Arc;
 
@@ -9,90 +9,90 @@ use ipnet::IpNet;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use super::book::Reservation;
-use super::{Shared, WRITERS};
+use super::allocations::Reservation;
+use super::{MAX_WRITES, Shared};
 use crate::outcome::Outcome;
-use crate::panics::pass_on_panic;
+use crate::panics::propagate_panic;
 use crate::spans;
 
-/// How the API server answers who wants to change a Node's ranges: what it has, it keeps.
-const HAS_OTHERS: u16 = 422;
+/// Response code of the API server to a change of existing pod CIDRs, which are immutable.
+const IMMUTABLE: u16 = 422;
 
-/// Works until shutdown is requested, and then finishes what is in hand.
+/// Syncs queued Nodes until shutdown is requested, and then finishes the writes in progress.
 pub(super) async fn run(shared: &Arc<Shared>, shutdown: &Shutdown) {
-    // Whoever gives this up gives up its writers, too: they would hand out ranges from an account that nobody keeps.
+    // Dropping the set aborts the workers: they must not allocate after the controller is dropped.
     let mut tasks = JoinSet::new();
-    for _ in 0..WRITERS {
+    for _ in 0..MAX_WRITES {
         tasks.spawn(work(shared.clone(), shutdown.clone()));
     }
     while let Some(ended) = tasks.join_next().await {
-        pass_on_panic(ended);
+        propagate_panic(ended);
     }
     shared.queue.shut_down();
 }
 
-/// One Node after the other.
+/// Worker: syncs one Node after the other.
 async fn work(shared: Arc<Shared>, shutdown: Shutdown) {
     while let Some(Some(work)) = shutdown.or(shared.queue.next()).await {
-        let pass = async {
+        let sync = async {
             let outcome = sync(&shared, work.key()).await;
-            shared.settle(&work, outcome);
+            shared.finish(&work, outcome);
         };
-        pass.instrument(spans::sync(super::NAME, work.key())).await;
+        sync.instrument(spans::sync(super::NAME, work.key())).await;
     }
 }
 
 async fn sync(shared: &Shared, name: &NodeName) -> Outcome {
     match shared.context.nodes.get(name.as_str()) {
-        Some(node) if shared.needs_work(&node) => give(shared, &node).await,
-        // Gone, or served by now: the listener has noted what it has.
+        Some(node) if shared.needs_work(&node) => allocate(shared, &node).await,
+        // Deleted, or has CIDRs by now, which the event handler has recorded.
         _ => Outcome::Done,
     }
 }
 
-/// Gives the Node one block of each range.
-pub(super) async fn give(shared: &Shared, node: &Node) -> Outcome {
+/// Allocates one block of each cluster CIDR to the Node.
+pub(super) async fn allocate(shared: &Shared, node: &Node) -> Outcome {
     if shared.is_unclear(&node.name)
-        && let Some(outcome) = clear_up(shared, node).await
+        && let Some(outcome) = resolve_unclear(shared, node).await
     {
         return outcome;
     }
     match shared.reserve(node) {
-        Reservation::Granted(ranges) => write(shared, node, &ranges).await,
+        Reservation::Granted(cidrs) => write(shared, node, &cidrs).await,
         Reservation::Full(full) => {
-            say(shared, node, "CIDRNotAvailable");
+            report_status(shared, node, "CIDRNotAvailable");
             Outcome::Retry(full.to_string())
         }
         Reservation::Moot => Outcome::Done,
     }
 }
 
-/// The last write may have landed: only the API server can tell. `None` if the Node has nothing yet, and so gets the same
-/// ranges again: even a write that is still on its way then changes nothing.
-pub(super) async fn clear_up(shared: &Shared, node: &Node) -> Option<Outcome> {
+/// Reads the live Node after a write whose outcome is unknown. `None` if the Node has no CIDRs yet: it then gets the same CIDRs
+/// again, so that a write still in flight changes nothing.
+pub(super) async fn resolve_unclear(shared: &Shared, node: &Node) -> Option<Outcome> {
     match shared.context.cluster.node(&node.name).await {
-        Ok(Some(live)) if live.uid != node.uid => shared.give_back(&node.name),
+        Ok(Some(live)) if live.uid != node.uid => shared.release(&node.name),
         Ok(Some(live)) if live.pod_cidrs.is_empty() => return None,
-        Ok(Some(live)) => shared.learn(&live),
-        Ok(None) => shared.give_back(&node.name),
+        Ok(Some(live)) => shared.observe_node(&live),
+        Ok(None) => shared.release(&node.name),
         Err(error) => return Some(Outcome::Retry(error.to_string())),
     }
     Some(Outcome::Done)
 }
 
-/// Writes the ranges that are reserved for the Node (W-9). They are given back only if they surely were not written.
-pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Outcome {
-    let error = match shared.context.cluster.set_pod_cidrs(node, ranges).await {
+/// Writes the CIDRs that are reserved for the Node (W-9). They are released only if they were certainly not written.
+pub(super) async fn write(shared: &Shared, node: &Node, cidrs: &[IpNet]) -> Outcome {
+    let error = match shared.context.cluster.set_pod_cidrs(node, cidrs).await {
         Ok(written) => {
             if !shared.context.cluster.is_dry_run() {
-                tracing::info!(?ranges, "gave a node its pod ranges");
+                tracing::info!(?cidrs, "allocated pod CIDRs to the node");
             }
-            shared.learn(&written);
-            shared.complaints.forget(&node.name);
+            shared.observe_node(&written);
+            shared.reported.forget(&node.name);
             return Outcome::Done;
         }
         Err(WriteError::NotFound(_)) => {
-            shared.give_back(&node.name);
+            shared.release(&node.name);
             return Outcome::Done;
         }
         Err(error @ (WriteError::Unavailable(_) | WriteError::Conflict(_))) => {
@@ -102,26 +102,26 @@ pub(super) async fn write(shared: &Shared, node: &Node, ranges: &[IpNet]) -> Out
             error
         }
         Err(error @ WriteError::Rejected { code, .. }) => {
-            // That it has others by now is no failure, and the API server knows it before the store does.
-            if code == HAS_OTHERS
-                && let Some(outcome) = clear_up(shared, node).await
+            // Other CIDRs on the Node are no failure, and the API server has them before the store does.
+            if code == IMMUTABLE
+                && let Some(outcome) = resolve_unclear(shared, node).await
             {
                 return outcome;
             }
-            shared.give_back(&node.name);
+            shared.release(&node.name);
             if !shared.still_needs(node) {
                 return Outcome::Done;
             }
             error
         }
     };
-    say(shared, node, "CIDRAssignmentFailed");
-    Outcome::Retry(format!("failed to write the pod ranges of node {}: {error}", node.name))
+    report_status(shared, node, "CIDRAssignmentFailed");
+    Outcome::Retry(format!("failed to write the pod CIDRs of node {}: {error}", node.name))
 }
 
-/// Says that this is how things stand with the Node, if that is news.
-// upstream: such Events are Normal, and repeated with every try.
-pub(super) fn say(shared: &Shared, node: &Node, status: &'static str) {
+/// Emits an Event with the status of the Node, if it is new.
+// upstream: such Events have type Normal and are repeated on every retry.
+pub(super) fn report_status(shared: &Shared, node: &Node, status: &'static str) {
     let message = format!("Node {} status is now: {status}", node.name);
-    shared.complain(node, EventType::Normal, status, &message);
+    shared.report(node, EventType::Normal, status, &message);
 }

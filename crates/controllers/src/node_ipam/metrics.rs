@@ -1,18 +1,18 @@
-//! The controller's metrics: upstream's by their names, and ours.
+//! Metrics of the controller: upstream's names are kept, ours are added.
 
 use std::time::Duration;
 
 use bowline_core::ipam::{Allocator, ClusterCidr};
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
 
-/// The label of all but two.
+/// Label of all metrics but two.
 const LABELS: &[&str] = &["clusterCIDR"];
 
 metrics! {
-    /// What the controller counts.
+    /// Metrics of the controller.
     pub METRICS;
     ALLOCATIONS = Metric::counter(
         "node_ipam_controller_cidrset_cidrs_allocations_total", "Counter measuring total number of CIDR allocations.",
@@ -30,35 +30,35 @@ metrics! {
     SKIPPED = Metric::histogram(
         "node_ipam_controller_cidrset_allocation_tries_per_request",
         "Number of endpoints added on each Service sync",
-        Bounds::Powers { first: 1.0, factor: 5.0, count: 5 },
+        Buckets::Exponential { first: 1.0, factor: 5.0, count: 5 },
     ).labels(LABELS);
-    FREE = Metric::gauge("bowline_pod_range_free_blocks", "Blocks of a range of the cluster that no Node holds.")
+    FREE = Metric::gauge("bowline_pod_range_free_blocks", "Free blocks of a cluster CIDR.")
         .labels(LABELS);
     SECONDS_LEFT = Metric::gauge(
         "bowline_pod_range_seconds_until_full",
-        "How long until a range of the cluster has no free block left, at the rate of the last hours; 0 when it is full, \
-         absent while it does not grow.",
+        "Time until a cluster CIDR is exhausted, at the rate of the last hours; 0 when it is exhausted, absent while its usage \
+         does not grow.",
     ).labels(LABELS);
-    MISFITS = Metric::counter(
-        "bowline_pod_range_misfits_total", "Nodes that turned up with a pod range that is none of the cluster's.",
+    INVALID = Metric::counter(
+        "bowline_pod_range_misfits_total", "Nodes that appeared with an invalid pod CIDR, such as one outside the cluster CIDRs.",
     );
     OVERLAPS = Metric::gauge(
-        "bowline_pod_range_overlaps", "Nodes that have a pod range, or a part of one, that another Node has, too.",
+        "bowline_pod_range_overlaps", "Pairs of Nodes with overlapping pod CIDRs.",
     );
 }
 
 pub(super) struct Metrics {
-    ranges: Vec<RangeMetrics>,
-    /// Absent while a range does not grow.
+    cluster_cidrs: Vec<CidrMetrics>,
+    /// Absent while the usage of a cluster CIDR does not grow.
     seconds_left: GaugeVec,
-    /// Nodes that turned up with ranges that they cannot have.
-    pub(super) misfits: IntCounter,
-    /// Nodes that have addresses in common with another, each pair counted once.
+    /// Nodes that appeared with invalid pod CIDRs.
+    pub(super) invalid: IntCounter,
+    /// Pairs of Nodes with overlapping pod CIDRs.
     pub(super) overlaps: IntGauge,
 }
 
-/// Those of one range.
-struct RangeMetrics {
+/// Metrics of one cluster CIDR.
+struct CidrMetrics {
     label: String,
     allocations: IntCounter,
     releases: IntCounter,
@@ -67,7 +67,7 @@ struct RangeMetrics {
     free: IntGauge,
 }
 
-/// Those with a label, before it is given.
+/// Metric families with the label of the cluster CIDR.
 struct Families {
     allocations: IntCounterVec,
     releases: IntCounterVec,
@@ -78,20 +78,20 @@ struct Families {
 }
 
 impl Metrics {
-    pub(super) fn register(registry: &Registry, ranges: &[ClusterCidr]) -> prometheus::Result<Metrics> {
+    pub(super) fn register(registry: &Registry, cluster_cidrs: &[ClusterCidr]) -> prometheus::Result<Metrics> {
         let families = Families::register(registry)?;
         Ok(Metrics {
-            ranges: ranges.iter().map(|range| families.of(range)).collect(),
+            cluster_cidrs: cluster_cidrs.iter().map(|cidr| families.of(cidr)).collect(),
             seconds_left: SECONDS_LEFT.register(registry)?,
-            misfits: MISFITS.register(registry)?,
+            invalid: INVALID.register(registry)?,
             overlaps: OVERLAPS.register(registry)?,
         })
     }
 
-    /// Counts what happened to the ranges since this was last done (IPAM-11).
+    /// Counts allocations and releases since the last call, and sets the usage gauges (IPAM-11).
     pub(super) fn count(&self, allocator: &mut Allocator) {
         let happened = allocator.take_counts().into_iter().zip(allocator.usage());
-        for (metrics, (tally, usage)) in self.ranges.iter().zip(happened) {
+        for (metrics, (tally, usage)) in self.cluster_cidrs.iter().zip(happened) {
             metrics.allocations.inc_by(tally.allocations);
             metrics.releases.inc_by(tally.releases);
             metrics.usage.set(usage.share());
@@ -102,13 +102,13 @@ impl Metrics {
         }
     }
 
-    /// This range is full in so long.
+    /// Sets the time until this cluster CIDR is exhausted.
     pub(super) fn forecast(&self, index: usize, left: Option<Duration>) {
-        let Some(range) = self.ranges.get(index) else { return };
+        let Some(cidr) = self.cluster_cidrs.get(index) else { return };
         match left {
-            Some(left) => self.seconds_left.with_label_values(&[&range.label]).set(left.as_secs_f64()),
-            // That it is not there already is as good.
-            None => drop(self.seconds_left.remove_label_values(&[&range.label])),
+            Some(left) => self.seconds_left.with_label_values(&[&cidr.label]).set(left.as_secs_f64()),
+            // The error of a series that does not exist is ignored.
+            None => drop(self.seconds_left.remove_label_values(&[&cidr.label])),
         }
     }
 }
@@ -125,11 +125,11 @@ impl Families {
         })
     }
 
-    fn of(&self, range: &ClusterCidr) -> RangeMetrics {
+    fn of(&self, range: &ClusterCidr) -> CidrMetrics {
         let label = range.cluster().to_string();
         let labels = &[label.as_str()];
         self.most.with_label_values(labels).set(i64::try_from(range.blocks()).unwrap_or(i64::MAX));
-        RangeMetrics {
+        CidrMetrics {
             allocations: self.allocations.with_label_values(labels),
             releases: self.releases.with_label_values(labels),
             usage: self.usage.with_label_values(labels),

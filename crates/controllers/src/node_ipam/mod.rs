@@ -1,30 +1,29 @@
-//! The node-ipam-controller (IPAM-1 to IPAM-12): pod ranges for every Node.
+//! The node-ipam-controller (IPAM-1 to IPAM-12): allocates pod CIDRs to Nodes.
 //!
 //! ```text
-//!  the store is complete ──► Book: what every Node has ──► misfits end it, all of them named
+//!  store filled ──► Allocations: CIDRs of all Nodes ──► invalid CIDRs: exit with an error that lists them
 //!
-//!  Node without ranges ──► queue ──► Book.reserve ──► one patch ──► done
-//!                            ▲         │ full: waits    │ refused: given back, tried again later
-//!                            │         ▼                │ unclear: kept; the live Node is read before the next try
-//!  Node gone ──► Book.release ──► those that wait       ▼
-//!                                                      an Event, once for each cause
+//!  Node without CIDRs ──► queue ──► plan: reserve ──► apply: one patch ──► report: Event, once for each cause
+//!                           ▲         │ exhausted:      │ rejected: release, retry with back-off
+//!                           │         ▼ wait            │ outcome unknown: keep; read the live Node before the retry
+//!  Node deleted ──► release ──► waiting Nodes
 //!
-//!  where a cloud has a say ──► batches of keys ──► observe: one cloud read ──► ipam::cloud::decide, per Node ──► a write
-//!  every minute ──► use of each range ──► ipam::forecast ──► gauges, and a warning while there is time
+//!  with a cloud allocator ──► batches of keys ──► observe: one cloud read ──► plan: ipam::cloud::decide, per Node ──► apply
+//!  every minute ──► usage of each cluster CIDR ──► ipam::forecast ──► gauges, and a warning before it is exhausted
 //! ```
 //!
-//! There is one [`Allocator`](bowline_core::ipam::Allocator) for all clouds: two would hand out the same range twice. It
-//! follows the store, change by change, under one lock; that lock is also held when a reservation is made or given back, so
-//! that a Node that is deleted meanwhile leaves nothing behind.
+//! All clouds share one [`Allocator`](bowline_core::ipam::Allocator): two would allocate the same CIDR twice. Event handlers update
+//! it from the store under one lock, which reservations and releases take as well, so that a Node that is deleted meanwhile leaves
+//! no reservation behind.
 
 mod allocate;
-mod book;
+mod allocations;
 mod cloud;
-mod line;
 mod metrics;
 #[cfg(test)]
 mod tests;
-mod watch;
+mod usage;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,83 +31,83 @@ use std::time::Duration;
 use bowline_core::ipam::{ClusterCidr, InvalidPodCidr};
 use bowline_core::{Node, NodeName, parse_cidr};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Permission};
-use bowline_runtime::{Backoff, Kind, Part, Priority, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Component, Kind, Priority, Queue, Shutdown, Work};
 use ipnet::IpNet;
 
 use crate::Context;
 use crate::activity::Activity;
-use crate::complaints::Complaints;
-use crate::outcome::{Outcome, Tries};
-use book::Ledger;
+use crate::outcome::{Outcome, Requeuer};
+use crate::reports::Reports;
+use allocations::Allocations;
 use metrics::Metrics;
 
 pub(crate) use metrics::METRICS;
 
-/// The canonical name, in flags and health checks.
+/// Canonical name, in flags and health checks.
 pub const NAME: &str = "node-ipam-controller";
 
-// upstream: writes in the name of the process, whatever the flag says.
-/// The name of its client, and of its service account with `--use-service-account-credentials`.
+// upstream: writes with the client of the process, whatever the flag.
+/// Name of its client, and of its service account with `--use-service-account-credentials`.
 pub const CLIENT: &str = "node-controller";
 
-/// What it asks of the API server beyond the watches that all share.
+/// RBAC rules that it needs beyond the watches that all controllers share.
 pub const PERMISSIONS: &[Permission] = &[Cluster::READ_NODE, Cluster::SET_POD_CIDRS, EventSink::PERMISSION];
 
-/// What it asks for beyond that where a cloud has a say in the ranges.
+/// Additional RBAC rules with a cloud allocator.
 pub const PERMISSIONS_WITH_CLOUD: &[Permission] = &[Cluster::SET_NETWORK];
 
-/// Who speaks in Events.
+/// Name in Events.
 // upstream: the allocator, not the controller.
 const COMPONENT: &str = "cidrAllocator";
 
-/// The queue's name in metrics (WQ-5).
+/// Name of the work queue in metrics (WQ-5).
 const QUEUE: &str = "cidrallocator_node";
 
-/// How long a Node that failed waits for its next try: as long as in the queue of the cloud-node-controller.
+/// Back-off of a Node whose sync failed: the same as in the cloud-node-controller.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// How long none of many Nodes may be finished where the cloud is asked about all of them: most of an hour, where it takes
-/// one call per second.
-const BATCH_PATIENCE: Duration = Duration::from_secs(60 * 60);
+/// Watchdog timeout of the queue with a cloud allocator: one read covers a thousand Nodes, which takes most of an hour for a cloud
+/// that needs one call per Node and allows one call per second.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Nodes that are written at once.
-const WRITERS: usize = 30;
+/// Maximum number of concurrent writes of Nodes.
+const MAX_WRITES: usize = 30;
 
-/// How the controller is set.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `--cluster-cidr` with the masks of `--node-cidr-mask-size…`: one range, or one of each family, in the order given.
-    pub ranges: Vec<ClusterCidr>,
-    /// `--service-cluster-ip-range`: addresses of Services, which no pod may have.
-    pub services: Vec<IpNet>,
-    /// `--cidr-allocator-type`: who decides.
+    /// `--cluster-cidr` with the masks of `--node-cidr-mask-size…`: one network, or one of each IP family, in the order given.
+    pub cluster_cidrs: Vec<ClusterCidr>,
+    /// `--service-cluster-ip-range`: Service addresses, which are excluded from pod CIDRs.
+    pub service_cidrs: Vec<IpNet>,
+    /// `--cidr-allocator-type`.
     pub allocator: AllocatorType,
 }
 
-/// Who decides which range a Node gets.
+/// Type of the pod CIDR allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AllocatorType {
-    /// We do (`RangeAllocator`).
+    /// This controller allocates (`RangeAllocator`).
     #[default]
     Range,
-    /// The cloud does, and we write it to the Node (`CloudAllocator`, `IPAMFromCloud`).
+    /// The cloud allocates, and this controller writes the CIDRs to the Node (`CloudAllocator`, `IPAMFromCloud`).
     FromCloud,
-    /// We do, and tell the cloud (`IPAMFromCluster`).
+    /// This controller allocates and assigns the CIDRs to the machine in the cloud (`IPAMFromCluster`).
     FromCluster,
 }
 
-/// Why no ranges can be handed out.
+/// Error that prevents allocation.
 #[derive(Debug, thiserror::Error)]
 pub enum IpamError {
-    /// Nodes have ranges that they cannot have (IPAM-6).
-    #[error("{}", misfits(.0))]
-    Misfits(Vec<InvalidPodCidr>),
+    /// Nodes have invalid pod CIDRs (IPAM-6).
+    #[error("{}", invalid_pod_cidrs(.0))]
+    InvalidPodCidrs(Vec<InvalidPodCidr>),
 }
 
-fn misfits(misfits: &[InvalidPodCidr]) -> String {
-    let each: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+fn invalid_pod_cidrs(invalid: &[InvalidPodCidr]) -> String {
+    let each: Vec<String> = invalid.iter().map(ToString::to_string).collect();
     format!(
-        "pod ranges cannot be handed out safely: {}; set --cluster-cidr to cover them, or delete and re-register these nodes",
+        "cannot allocate pod CIDRs safely: {}; fix: set --cluster-cidr to cover them, or delete and re-register these nodes",
         each.join("; ")
     )
 }
@@ -118,46 +117,50 @@ pub struct NodeIpamController {
     shared: Arc<Shared>,
 }
 
-/// What its loops work with.
+/// State that all tasks share.
 struct Shared {
     context: Context,
     options: Options,
     events: EventSource,
     queue: Queue<NodeName>,
     metrics: Metrics,
-    ledger: Ledger,
-    complaints: Complaints<NodeName>,
-    /// The same for the log, which has causes that are no Events.
-    failures: Complaints<NodeName>,
-    misfits: Complaints<NodeName>,
+    allocations: Allocations,
+    /// Causes reported in Events.
+    reported: Reports<NodeName>,
+    /// Failures in the log, which also has causes without an Event.
+    failures: Reports<NodeName>,
+    /// Invalid pod CIDRs in the log.
+    reported_invalid: Reports<NodeName>,
     activity: Activity,
 }
 
 impl NodeIpamController {
-    /// Listens to the Nodes from now on; works once it [runs](NodeIpamController::run).
+    /// Registers the event handler; syncs begin with [`run`](NodeIpamController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeIpamController, prometheus::Error> {
         let queue = Queue::new(QUEUE, BACKOFF, &context.queues);
-        // Where a cloud has a say, it is asked about a thousand Nodes at once.
-        let queue = if options.allocator == AllocatorType::Range { queue } else { queue.with_patience(BATCH_PATIENCE) };
-        let parts: [(Kind, String, Arc<dyn Part>); 1] = [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
+        // With a cloud allocator, one cloud read covers a thousand Nodes.
+        let queue =
+            if options.allocator == AllocatorType::Range { queue } else { queue.with_stall_timeout(STALL_TIMEOUT) };
+        let components: [(Kind, String, Arc<dyn Component>); 1] =
+            [(Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone()))];
         let shared = Arc::new(Shared {
-            activity: Activity::new(&context, NAME, "nodeipam", parts),
+            activity: Activity::new(&context, NAME, "nodeipam", components),
             events: context.events.source(COMPONENT),
             queue,
-            metrics: Metrics::register(&context.metrics, &options.ranges)?,
-            ledger: Ledger::new(&options),
-            complaints: Complaints::default(),
-            failures: Complaints::default(),
-            misfits: Complaints::default(),
+            metrics: Metrics::register(&context.metrics, &options.cluster_cidrs)?,
+            allocations: Allocations::new(&options),
+            reported: Reports::default(),
+            failures: Reports::default(),
+            reported_invalid: Reports::default(),
             context,
             options,
         });
-        shared.context.nodes.listen_for(&shared, Shared::heard);
+        shared.context.nodes.listen_for(&shared, Shared::on_node);
         Ok(NodeIpamController { shared })
     }
 
-    /// Runs until shutdown is requested, and then finishes the writes in hand. Ends early if Nodes have ranges with which
-    /// none can be handed out safely.
+    /// Runs until shutdown is requested, and then finishes the writes in progress. Ends early if Nodes have pod CIDRs that make
+    /// allocation unsafe.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), IpamError> {
         let shared = self.shared;
         let _running = shared.activity.runs();
@@ -166,46 +169,46 @@ impl NodeIpamController {
         }
         shared.open()?;
         match shared.options.allocator {
-            AllocatorType::Range => tokio::join!(allocate::run(&shared, &shutdown), watch::run(&shared, &shutdown)),
-            _ => tokio::join!(cloud::run(&shared, &shutdown), watch::run(&shared, &shutdown)),
+            AllocatorType::Range => tokio::join!(allocate::run(&shared, &shutdown), usage::run(&shared, &shutdown)),
+            _ => tokio::join!(cloud::run(&shared, &shutdown), usage::run(&shared, &shutdown)),
         };
         Ok(())
     }
 }
 
 impl Shared {
-    /// What becomes of a Node, and of those that wait for it.
-    fn settle(&self, work: &Work<NodeName>, outcome: Outcome) {
-        self.pass_on(work.key());
+    /// Finishes the sync of a Node: wakes the next waiting Node if this one did not use its capacity, and requeues this one.
+    fn finish(&self, work: &Work<NodeName>, outcome: Outcome) {
+        self.finish_waiting(work.key());
         let (queue, failures, nodes) = (&self.queue, &self.failures, &self.context.nodes);
-        Tries { controller: NAME, queue, failures, nodes }.settle(work, outcome);
+        Requeuer { controller: NAME, queue, failures, nodes }.finish(work, outcome);
     }
 
-    /// Notes what Nodes have, and queues those that may need something (IPAM-7, IPAM-10).
-    fn heard(&self, change: &Change<Node>) {
+    /// Records the pod CIDRs of Nodes, and queues those that may need a sync (IPAM-7, IPAM-10).
+    fn on_node(&self, change: &Change<Node>) {
         match change {
-            Change::Added(node) => self.noticed(node),
-            Change::Updated { old, new } if differs(old, new) => self.noticed(new),
+            Change::Added(node) => self.on_change(node),
+            Change::Updated { old, new } if differs(old, new) => self.on_change(new),
             Change::Updated { .. } => {}
-            Change::Deleted(node) => self.lost(node),
+            Change::Deleted(node) => self.on_deleted(node),
         }
     }
 
-    fn noticed(&self, node: &Node) {
+    fn on_change(&self, node: &Node) {
         if !node.pod_cidrs.is_empty() {
-            self.learn(node);
+            self.observe_node(node);
         }
         if self.needs_work(node) {
             self.queue.add(node.name.clone(), Priority::High);
         }
     }
 
-    fn lost(&self, node: &Node) {
-        self.give_back(&node.name);
+    fn on_deleted(&self, node: &Node) {
+        self.release(&node.name);
         self.queue.forget(&node.name);
-        self.complaints.forget(&node.name);
+        self.reported.forget(&node.name);
         self.failures.forget(&node.name);
-        self.misfits.forget(&node.name);
+        self.reported_invalid.forget(&node.name);
         let is_unreadable = |text: &&String| parse_cidr(text).is_none();
         if self.options.allocator != AllocatorType::Range
             && let Some(text) = node.pod_cidrs.iter().find(is_unreadable)
@@ -216,35 +219,35 @@ impl Shared {
         }
     }
 
-    /// A Node that is being deleted, and one that is not for us, get nothing; what they have counts.
+    /// Whether the Node needs a sync. One that is being deleted or is paused gets no pod CIDRs; those that it has count as used.
     fn needs_work(&self, node: &Node) -> bool {
         let is_served = self.options.allocator == AllocatorType::Range && !node.pod_cidrs.is_empty();
         !is_served && !node.deleting && !node.is_paused()
     }
 
-    /// Tells a misfit that appeared after the start: once, because its Node keeps it.
-    fn tell_misfit(&self, node: &Node, misfit: &InvalidPodCidr) {
-        if self.misfits.is_news(&node.name, &node.uid, &misfit.to_string()) {
-            self.metrics.misfits.inc();
+    /// Logs an invalid pod CIDR that appeared after the start: once, because the Node keeps it.
+    fn report_invalid(&self, node: &Node, invalid: &InvalidPodCidr) {
+        if self.reported_invalid.is_new(&node.name, &node.uid, &invalid.to_string()) {
+            self.metrics.invalid.inc();
             tracing::warn!(
                 controller = NAME,
                 key = %node.name,
-                %misfit,
-                "the node is left alone, and what it uses of the cluster's ranges is given to no other node. Delete and \
-                 re-register the node, or the next start of this program fails"
+                %invalid,
+                "the node has an invalid pod CIDR; it is unchanged, and its part of the cluster CIDRs is not allocated to any \
+                 other node; delete and re-register the node, or the next start of this program fails"
             );
         }
     }
 
-    /// Says this about the Node, unless it was the last thing that was said.
-    fn complain(&self, node: &Node, kind: EventType, reason: &'static str, message: &str) {
-        if self.complaints.is_news(&node.name, &node.uid, message) {
+    /// Emits an Event about the Node, unless it repeats the last one.
+    fn report(&self, node: &Node, kind: EventType, reason: &'static str, message: &str) {
+        if self.reported.is_new(&node.name, &node.uid, message) {
             self.events.emit(&ObjectRef::node(node), kind, reason, message);
         }
     }
 }
 
-/// Something has changed that ranges depend on; a heartbeat has not.
+/// Whether a field differs that allocation depends on, unlike in a heartbeat.
 fn differs(old: &Node, new: &Node) -> bool {
     old.uid != new.uid
         || old.pod_cidrs != new.pod_cidrs

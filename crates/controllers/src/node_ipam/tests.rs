@@ -1,4 +1,4 @@
-//! What no API server lets happen, and may stand in an old cluster all the same.
+//! Node states that the API server rejects today, and that old clusters may still contain.
 
 use bowline_apiserver::ApiServer;
 use bowline_cloud::Clouds;
@@ -12,8 +12,8 @@ use kube::api::ListParams;
 
 use super::*;
 
-/// What the Events say, about Nodes that a controller in this mode hears of.
-async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(String, String, String)> {
+/// Returns type, reason and message of the Events that a controller with this allocator emits.
+async fn emitted_events(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(String, String, String)> {
     let server = ApiServer::start(bowline_apiserver::Options::default()).await.unwrap();
     let (client, metrics, shutdown) = (server.in_process_client(), prometheus::Registry::new(), Shutdown::new());
     let (events, write_events) = EventSink::new(client.clone(), Clock::system(), &metrics);
@@ -23,7 +23,7 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
         notes: Notes::new(Cluster::new(client.clone())),
         nodes: Store::new(),
         services: Store::new(),
-        clouds: Clouds::around([], &LayerOptions::default(), &metrics),
+        clouds: Clouds::with_layers([], &LayerOptions::default(), &metrics),
         events,
         clock: Clock::system(),
         queues: QueueMetrics::register(&metrics).unwrap(),
@@ -32,8 +32,8 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
         metrics,
     };
     let nodes = context.nodes.clone();
-    let ranges = vec![ClusterCidr::new("10.10.0.0/16".parse().unwrap(), 24).unwrap()];
-    let options = Options { ranges, services: Vec::new(), allocator };
+    let cluster_cidrs = vec![ClusterCidr::new("10.10.0.0/16".parse().unwrap(), 24).unwrap()];
+    let options = Options { cluster_cidrs, service_cidrs: Vec::new(), allocator };
     let controller = NodeIpamController::new(context, options).unwrap();
     story(&nodes);
     shutdown.request();
@@ -46,7 +46,7 @@ async fn told(allocator: AllocatorType, story: impl Fn(&Store<Node>)) -> Vec<(St
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_12_a_node_that_leaves_with_an_unreadable_range_is_told_where_the_cloud_has_a_say() {
+async fn ipam_12_deletion_of_a_node_with_an_invalid_pod_cidr_is_reported_with_a_cloud_allocator() {
     let odd = |nodes: &Store<Node>| {
         let odd = Node { pod_cidrs: vec!["x".to_owned()], ..testing::node("odd") };
         let (name, uid) = (odd.name.clone(), odd.uid.clone());
@@ -56,7 +56,7 @@ async fn ipam_12_a_node_that_leaves_with_an_unreadable_range_is_told_where_the_c
     let message = "Node \"odd\" has an invalid PodCIDR: \"x\"";
     let expected = ("Warning".to_owned(), "CloudCIDRAllocatorInvalidPodCIDR".to_owned(), message.to_owned());
     for allocator in [AllocatorType::FromCloud, AllocatorType::FromCluster] {
-        assert_eq!(told(allocator, odd).await, std::slice::from_ref(&expected), "{allocator:?}");
+        assert_eq!(emitted_events(allocator, odd).await, std::slice::from_ref(&expected), "{allocator:?}");
     }
-    assert_eq!(told(AllocatorType::Range, odd).await, [], "upstream says nothing there");
+    assert_eq!(emitted_events(AllocatorType::Range, odd).await, [], "upstream emits no event there");
 }

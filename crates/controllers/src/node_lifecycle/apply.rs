@@ -1,4 +1,4 @@
-//! Carrying out what was decided: taints (W-4) and deletions (W-10).
+//! Apply: taints (W-4) and deletions (W-10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use futures::stream::{self, StreamExt as _};
 
 use super::NodeLifecycleController;
 
-/// How often a write that met a conflict is decided anew, and the pause before, to which as much again is added at random.
-const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of attempts of a write that meets conflicts, and the pause before a retry, with up to 100 % jitter.
+const MAX_ATTEMPTS: u32 = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 impl NodeLifecycleController {
-    /// Says on these Nodes that their machines are stopped (LIFE-8).
+    /// Adds the shutdown taint to Nodes of stopped machines (LIFE-8).
     pub(super) async fn taint(&self, nodes: &[Arc<Node>], shutdown: &Shutdown) {
-        self.each(nodes, shutdown, |node| self.log_failure(node, "apply", with_shutdown_taint)).await;
+        self.for_each(nodes, shutdown, |node| self.log_failure(node, "apply", with_shutdown_taint)).await;
     }
 
-    /// Takes that back from Nodes that are Ready (LIFE-4).
+    /// Removes the shutdown taint from Nodes that are Ready (LIFE-4).
     pub(super) async fn untaint(&self, nodes: &[Arc<Node>], shutdown: &Shutdown) {
-        self.each(nodes, shutdown, |node| self.log_failure(node, "remove", without_shutdown_taint)).await;
+        self.for_each(nodes, shutdown, |node| self.log_failure(node, "remove", without_shutdown_taint)).await;
     }
 
-    /// Deletes these Nodes, if they are still the ones that were meant (LIFE-6).
+    /// Deletes these Nodes, unless they were recreated meanwhile (LIFE-6).
     pub(super) async fn delete(&self, deletions: &[Deletion], shutdown: &Shutdown) {
-        self.each(deletions, shutdown, |deletion| self.delete_one(deletion)).await;
+        self.for_each(deletions, shutdown, |deletion| self.delete_one(deletion)).await;
     }
 
     async fn delete_one(&self, Deletion { node, provider }: &Deletion) {
@@ -37,7 +37,7 @@ impl NodeLifecycleController {
         self.events.emit(&object, EventType::Normal, "DeletingNode", reason);
         match self.context.cluster.delete_node(&node.name, &node.uid).await {
             Ok(()) => tracing::info!(key = %node.name, cloud = %provider, "deleted the node"),
-            // Another Node has taken the name: ours is gone.
+            // The Node is gone; another one may have its name.
             Err(WriteError::NotFound(_)) => {}
             Err(error) => {
                 let message = format!("Failed deleting node {}: {error}", node.name);
@@ -46,25 +46,25 @@ impl NodeLifecycleController {
         }
     }
 
-    /// The next pass decides anew, so a failure is only told.
+    /// Changes the taints and logs a failure, which the next sync retries.
     async fn log_failure(&self, node: &Arc<Node>, what: &str, change: ChangeTaints) {
         if let Err(error) = self.change_taints(node, change).await {
             tracing::warn!(key = %node.name, change = what, %error, "failed to change the shutdown taint");
         }
     }
 
-    /// Writes the taints that `change` makes of the Node's, deciding anew if somebody else changes the Node meanwhile.
+    /// Writes the Node's taints as `change` returns them, and retries after a conflict with another writer.
     async fn change_taints(&self, node: &Arc<Node>, change: ChangeTaints) -> Result<(), WriteError> {
         let mut current = node.clone();
         let mut attempt = 1;
-        while let Some(wanted) = change(&current.taints) {
-            let written = self.context.cluster.set_taints(&current.name, &current.resource_version, &wanted).await;
+        while let Some(desired) = change(&current.taints) {
+            let written = self.context.cluster.set_taints(&current.name, &current.resource_version, &desired).await;
             match written {
-                Err(WriteError::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(WriteError::Conflict(_)) if attempt < MAX_ATTEMPTS => attempt += 1,
                 Err(WriteError::NotFound(_)) | Ok(_) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            tokio::time::sleep(PAUSE + PAUSE.mul_f64(fastrand::f64())).await;
+            tokio::time::sleep(CONFLICT_PAUSE + CONFLICT_PAUSE.mul_f64(fastrand::f64())).await;
             match self.context.cluster.node(&node.name).await? {
                 Some(live) if live.uid == node.uid => current = Arc::new(live),
                 _ => return Ok(()),
@@ -73,8 +73,8 @@ impl NodeLifecycleController {
         Ok(())
     }
 
-    /// Does this to each, so many at once as are allowed. Once shutdown is requested, no more are begun.
-    async fn each<'a, T, F>(&self, items: &'a [T], shutdown: &Shutdown, work: impl Fn(&'a T) -> F)
+    /// Processes all items with the configured concurrency. Once shutdown is requested, no further item is started.
+    async fn for_each<'a, T, F>(&self, items: &'a [T], shutdown: &Shutdown, work: impl Fn(&'a T) -> F)
     where
         F: Future<Output = ()>,
     {
@@ -83,23 +83,23 @@ impl NodeLifecycleController {
     }
 }
 
-/// The taints that a Node should have, given those that it has; `None` if these are right.
+/// Function from the current to the desired taints of a Node; `None` if they do not change.
 type ChangeTaints = fn(&[Taint]) -> Option<Vec<Taint>>;
 
-/// The list with the taint, unless it has it.
-// upstream: one with the same key and effect and another value is replaced in place.
+/// Returns the taints with the shutdown taint, unless it is present.
+// upstream: a taint with the same key and effect and another value is replaced in place.
 fn with_shutdown_taint(taints: &[Taint]) -> Option<Vec<Taint>> {
-    let wanted = Taint::shutdown();
+    let desired = Taint::shutdown();
     let mut list = taints.to_vec();
     match list.iter_mut().find(|taint| taint.is_shutdown()) {
-        Some(found) if *found == wanted => return None,
-        Some(found) => *found = wanted,
-        None => list.push(wanted),
+        Some(found) if *found == desired => return None,
+        Some(found) => *found = desired,
+        None => list.push(desired),
     }
     Some(list)
 }
 
-/// The list without the taint, if it has it.
+/// Returns the taints without the shutdown taint, if it is present.
 fn without_shutdown_taint(taints: &[Taint]) -> Option<Vec<Taint>> {
     let rest: Vec<_> = taints.iter().filter(|taint| !taint.is_shutdown()).cloned().collect();
     (rest.len() < taints.len()).then_some(rest)
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f12_the_taint_is_added_once_and_mended_in_place() {
+    fn f12_the_taint_is_added_once_and_replaced_in_place() {
         let other = taint("other", "NoExecute");
         let ours = Taint::shutdown();
         assert_eq!(with_shutdown_taint(std::slice::from_ref(&other)), Some(vec![other.clone(), ours.clone()]));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn f10_only_the_taint_itself_is_removed() {
+    fn f10_only_the_shutdown_taint_is_removed() {
         let other = taint("other", "NoSchedule");
         assert_eq!(without_shutdown_taint(&[Taint::shutdown(), other.clone()]), Some(vec![other.clone()]));
         assert_eq!(without_shutdown_taint(&[other]), None);

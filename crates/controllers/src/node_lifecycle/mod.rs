@@ -1,6 +1,6 @@
-//! The cloud-node-lifecycle-controller (LIFE-1 to LIFE-10): taints Nodes of stopped machines, deletes those of vanished ones.
+//! The cloud-node-lifecycle-controller (LIFE-1 to LIFE-10): taints Nodes of stopped machines, deletes Nodes of deleted machines.
 //!
-//! Every period it looks at all Nodes at once:
+//! It syncs all Nodes of a cloud once per period:
 //!
 //! ```text
 //!  Nodes ──► Fleet ──► questions ──► observe: one read for all that are not Ready ──► decide ──► taints
@@ -10,9 +10,9 @@
 //!                                             └──► conclude ──► deletions, recorded first, and Nodes that are held back
 //! ```
 //!
-//! Each cloud has a loop of its own, and so has what belongs to none, so that a cloud that hangs holds up no Node of another.
+//! Each cloud has its own loop, and Nodes of no cloud have another, so that a cloud that hangs blocks its own Nodes only.
 //!
-//! Both decisions are pure functions of `bowline_core::lifecycle`, where the rules stand.
+//! Both decisions are pure functions of `bowline_core::lifecycle`, which documents the rules.
 
 mod apply;
 mod metrics;
@@ -24,44 +24,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Clouds, Error, ErrorKind, Freshness, KnownState, NoOwner, Ownership};
-use bowline_core::lifecycle::{self, Answer, CachedAnswers, Fleet, FreshAnswers, Held, Memory, Moment, Policy};
+use bowline_core::lifecycle::{self, CachedResults, Fleet, FreshResults, Held, LookupResult, Memory, Moment, Policy};
 use bowline_core::{InstanceRef, InstanceState, Node, NodeName};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, EventType, ObjectRef, Permission};
-use bowline_runtime::{Heartbeat, Kind, Part, Shutdown};
+use bowline_runtime::{Component, Heartbeat, Kind, Shutdown};
 use futures::future::{join, join_all};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::Context;
 use crate::activity::Activity;
-use crate::complaints::Complaints;
+use crate::reports::Reports;
 use crate::spans;
 use metrics::Metrics;
 use pace::Pace;
 
 pub(crate) use metrics::METRICS;
 
-/// The canonical name, in flags, health checks and Events.
+/// Canonical name, in flags, health checks and Events.
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-// upstream: the one of the cloud-node-controller.
-/// The name of its client, and of its service account with `--use-service-account-credentials`.
+// upstream: the same as for the cloud-node-controller.
+/// Name of its client, and of its service account with `--use-service-account-credentials`.
 pub const CLIENT: &str = "node-controller";
 
-/// What it asks of the API server beyond the watches that all share.
+/// RBAC rules that it needs beyond the watches that all controllers share.
 pub const PERMISSIONS: &[Permission] =
     &[Cluster::READ_NODE, Cluster::SET_TAINTS, Cluster::DELETE_NODE, EventSink::PERMISSION];
 
-/// How the controller is set.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `--node-monitor-period`: the pause after each pass.
+    /// `--node-monitor-period`: pause between two syncs.
     pub monitor_period: Duration,
-    /// `--concurrent-node-lifecycle-syncs`: writes at once.
+    /// `--concurrent-node-lifecycle-syncs`: number of concurrent writes.
     pub concurrency: usize,
-    /// When a deletion is beyond doubt.
+    /// Conditions for a deletion.
     pub policy: Policy,
-    /// A Node without provider ID that no provider knows by name is deleted, too, as the Go manager does.
+    /// Also delete a Node without a provider ID that no provider knows by name, as the Go manager does.
     pub delete_unclaimed: bool,
 }
 
@@ -82,103 +82,103 @@ pub struct NodeLifecycleController {
     options: Options,
     events: EventSource,
     metrics: Metrics,
-    complaints: Arc<Complaints<NodeName>>,
+    reported: Arc<Reports<NodeName>>,
     loops: Vec<Loop>,
     /// Nodes that are held back, of each loop.
     held: Mutex<HashMap<Owner, Vec<Held>>>,
     activity: Activity,
 }
 
-/// The cloud that owns a Node; `None` for what belongs to none.
+/// Cloud that owns a Node; `None` for Nodes of no cloud.
 type Owner = Option<Arc<str>>;
 
-/// The Nodes of one owner.
+/// Sync loop for the Nodes of one owner.
 struct Loop {
     owner: Owner,
-    look: Heartbeat,
+    heartbeat: Heartbeat,
 }
 
-/// What a loop remembers from one pass to the next.
+/// State that a loop keeps between two syncs.
 #[derive(Default)]
 struct State {
     memory: Memory,
     pace: Pace,
-    /// The memory has the deletions that are on record.
+    /// Whether the memory includes the recorded deletions.
     is_restored: bool,
 }
 
 impl NodeLifecycleController {
-    /// Ready to run.
+    /// Creates the controller; syncs begin with [`run`](NodeLifecycleController::run).
     pub fn new(context: Context, options: Options) -> Result<NodeLifecycleController, prometheus::Error> {
-        let complaints = Arc::new(Complaints::default());
-        context.nodes.listen_for(&complaints, |complaints: &Complaints<NodeName>, change| {
+        let reported = Arc::new(Reports::default());
+        context.nodes.listen_for(&reported, |reported: &Reports<NodeName>, change| {
             if let Change::Deleted(node) = change {
-                complaints.forget(&node.name);
+                reported.forget(&node.name);
             }
         });
         let owners = context.clouds.iter().map(|cloud| Some(cloud.name().clone())).chain([None]);
-        let loops: Vec<_> = owners.map(|owner| Loop { owner, look: Heartbeat::new() }).collect();
-        let parts = loops.iter().map(|Loop { owner, look }| {
-            let name = owner.as_ref().map_or("look".to_owned(), |owner| format!("look-{owner}"));
-            (Kind::Controller, name, Arc::new(look.clone()) as Arc<dyn Part>)
+        let loops: Vec<_> = owners.map(|owner| Loop { owner, heartbeat: Heartbeat::new() }).collect();
+        let components = loops.iter().map(|Loop { owner, heartbeat }| {
+            let name = owner.as_ref().map_or("sync".to_owned(), |owner| format!("sync-{owner}"));
+            (Kind::Controller, name, Arc::new(heartbeat.clone()) as Arc<dyn Component>)
         });
         Ok(NodeLifecycleController {
-            activity: Activity::new(&context, NAME, "cloud-node-lifecycle", parts),
+            activity: Activity::new(&context, NAME, "cloud-node-lifecycle", components),
             loops,
             held: Mutex::default(),
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
-            complaints,
+            reported,
             context,
             options,
         })
     }
 
-    /// Runs until shutdown is requested, and then finishes the writes in hand.
+    /// Runs until shutdown is requested, and then finishes the writes in progress.
     ///
-    /// It waits for the store, unlike upstream (INF-3): the share of Nodes that may go is reckoned from all of them.
+    /// It waits for the store to fill, unlike upstream (INF-3): the brake computes the share of deleted Nodes from all of them.
     pub async fn run(self, shutdown: Shutdown) {
         let _running = self.activity.runs();
         if shutdown.or(self.context.nodes.synced()).await.is_some() {
-            join_all(self.loops.iter().map(|each| self.watch(each, &shutdown))).await;
+            join_all(self.loops.iter().map(|each| self.run_loop(each, &shutdown))).await;
         }
     }
 
-    /// Looks at the Nodes of one owner until shutdown is requested.
-    async fn watch(&self, Loop { owner, look }: &Loop, shutdown: &Shutdown) {
+    /// Syncs the Nodes of one owner every period until shutdown is requested.
+    async fn run_loop(&self, Loop { owner, heartbeat }: &Loop, shutdown: &Shutdown) {
         let mut state = State::default();
         loop {
-            look.works();
+            heartbeat.begin();
             let begin = Instant::now();
-            self.pass(owner, &mut state, shutdown).instrument(spans::pass(NAME)).await;
+            self.sync(owner, &mut state, shutdown).instrument(spans::batch(NAME)).await;
             if owner.is_some() {
-                self.metrics.pass_duration.observe(begin.elapsed().as_secs_f64());
+                self.metrics.sync_duration.observe(begin.elapsed().as_secs_f64());
             }
-            look.rests(self.options.monitor_period);
+            heartbeat.finish(self.options.monitor_period);
             if shutdown.or(tokio::time::sleep(self.options.monitor_period)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// One look at all Nodes of an owner (LIFE-2).
-    async fn pass(&self, owner: &Owner, state: &mut State, shutdown: &Shutdown) {
+    /// Syncs all Nodes of an owner once (LIFE-2).
+    async fn sync(&self, owner: &Owner, state: &mut State, shutdown: &Shutdown) {
         let State { memory, pace, is_restored } = state;
         let fleet = self.fleet(owner);
-        let questions = fleet.questions();
-        self.untaint(&questions.untaint, shutdown).await;
-        let [new, known] = pace.groups(questions.ask, self.options.monitor_period);
-        // Reads may be given up at shutdown; writes may not.
-        let reads = join(self.ask(&new.nodes, new.freshness), self.ask(&known.nodes, known.freshness));
+        let lookups = fleet.lookups();
+        self.untaint(&lookups.untaint, shutdown).await;
+        let [new, known] = pace.groups(lookups.nodes, self.options.monitor_period);
+        // Shutdown cancels reads, but not writes.
+        let reads = join(self.observe(&new.nodes, new.freshness), self.observe(&known.nodes, known.freshness));
         let Some((of_new, of_known)) = shutdown.or(reads).await else { return };
-        let glance = CachedAnswers::new(new.nodes.iter().zip(of_new).chain(known.nodes.iter().zip(of_known)));
+        let glance = CachedResults::new(new.nodes.iter().zip(of_new).chain(known.nodes.iter().zip(of_known)));
         let verdict = lifecycle::decide(&fleet, &glance, memory, &self.options.policy, self.now());
         self.taint(&verdict.taint, shutdown).await;
         let mut held = verdict.held;
-        if !verdict.look.is_empty() {
-            let Some(answers) = shutdown.or(self.ask(&verdict.look, Freshness::Now)).await else { return };
-            let look = FreshAnswers::uncached(verdict.look.iter().zip(answers));
-            // Reading took time, in which a Node may have become Ready.
+        if !verdict.recheck.is_empty() {
+            let Some(answers) = shutdown.or(self.observe(&verdict.recheck, Freshness::Now)).await else { return };
+            let look = FreshResults::uncached(verdict.recheck.iter().zip(answers));
+            // A Node may have become Ready during the read.
             let fleet = self.fleet(owner);
             *is_restored = *is_restored || self.restore_deletions(owner, memory).await;
             let conclusion = lifecycle::conclude(&fleet, &look, memory, &self.options.policy, self.now());
@@ -187,34 +187,34 @@ impl NodeLifecycleController {
             }
             held.extend(conclusion.held);
         }
-        self.tell_held(owner, held);
+        self.report_held(owner, held);
     }
 
-    /// The Nodes of this owner.
+    /// Returns the Nodes of this owner.
     fn fleet(&self, owner: &Owner) -> Fleet {
         let (clouds, options) = (&self.context.clouds, &self.options);
         let nodes = self.context.nodes.all().into_iter().filter(|node| owner_of(node, clouds, options) == *owner);
         fleet(nodes, clouds, options)
     }
 
-    /// Asks about these machines (LIFE-5, LIFE-7): one read says whether they exist and whether they run.
-    async fn ask(&self, nodes: &[Arc<Node>], freshness: Freshness) -> Vec<Answer> {
+    /// Observes the machines of these Nodes (LIFE-5, LIFE-7): one read shows whether they exist and whether they run.
+    async fn observe(&self, nodes: &[Arc<Node>], freshness: Freshness) -> Vec<LookupResult> {
         let questions: Vec<_> = nodes.iter().map(|node| InstanceRef::of(node)).collect();
-        let sightings = self.context.clouds.observe_all(&questions, freshness).await;
-        nodes.iter().zip(sightings).map(|(node, sighting)| self.answer(node, sighting)).collect()
+        let observations = self.context.clouds.observe_all(&questions, freshness).await;
+        nodes.iter().zip(observations).map(|(node, observation)| self.answer(node, observation)).collect()
     }
 
-    fn answer(&self, node: &Node, sighting: Result<Ownership, Error>) -> Answer {
-        self.metrics.answered(&sighting);
-        if let Err(error) = &sighting
-            && error.seen().is_none()
+    fn answer(&self, node: &Node, observation: Result<Ownership, Error>) -> LookupResult {
+        self.metrics.count_answer(&observation);
+        if let Err(error) = &observation
+            && error.known_state().is_none()
         {
-            self.tell_failure(node, error);
+            self.report_failure(node, error);
         }
-        let answer = answer(sighting, &self.options);
+        let answer = answer(observation, &self.options);
         if answer.is_visible() {
-            // The machine is there: an earlier complaint is settled.
-            self.complaints.forget(&node.name);
+            // The machine exists, so that an earlier report is resolved.
+            self.reported.forget(&node.name);
         }
         answer
     }
@@ -223,42 +223,39 @@ impl NodeLifecycleController {
         Moment { instant: self.context.clock.instant(), wall: self.context.clock.now() }
     }
 
-    // ---- what people are told, each cause once
+    // ---- report: each cause once
 
-    /// As long as a Node is uninitialised, the cloud-node-controller asks about it, too, and tells of the same failure.
-    fn tell_failure(&self, node: &Node, error: &Error) {
+    /// Emits an Event for a failed cloud read. While a Node is uninitialised, the cloud-node-controller reports the same failure.
+    fn report_failure(&self, node: &Node, error: &Error) {
         if node.is_uninitialized() {
             return;
         }
-        if error.kind() == ErrorKind::Cancelled
-            || !self.complaints.is_news(&node.name, &node.uid, error.kind().as_str())
-        {
+        if error.kind() == ErrorKind::Cancelled || !self.reported.is_new(&node.name, &node.uid, error.kind().as_str()) {
             return;
         }
         let advice = error.kind().advice();
-        let message =
-            format!("The node is left as it is until the cloud provider has an answer about it. {error}. {advice}");
+        let message = format!("The node is unchanged until the cloud provider responds: {error}. {advice}");
         self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message.trim_end());
     }
 
-    /// Nodes that are kept although their machines are gone: operators are told of those that time alone does not settle.
-    fn tell_held(&self, owner: &Owner, held: Vec<Held>) {
+    /// Reports Nodes that are held back although their machines are gone. An Event is emitted for those that need an operator.
+    fn report_held(&self, owner: &Owner, held: Vec<Held>) {
         let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(owner.clone(), held);
-        self.metrics.held(all.values().flatten());
+        self.metrics.set_held(all.values().flatten());
         let held = all.get(owner).into_iter().flatten();
-        for held in held.filter(|held| held.doubt.needs_operator()) {
+        for held in held.filter(|held| held.reason.needs_operator()) {
             let Some(node) = self.context.nodes.get(held.node.as_str()).filter(|node| node.uid == held.uid) else {
                 continue;
             };
-            if self.complaints.is_news(&node.name, &node.uid, held.doubt.word()) {
+            if self.reported.is_new(&node.name, &node.uid, held.reason.as_str()) {
                 self.events.emit(&ObjectRef::node(&node), EventType::Warning, "DeletionHeldBack", held);
             }
         }
     }
 }
 
-/// These Nodes, and whose they are.
+/// Returns the fleet of these Nodes with the owner of each.
 pub(crate) fn fleet(nodes: impl IntoIterator<Item = Arc<Node>>, clouds: &Clouds, options: &Options) -> Fleet {
     Fleet::new(nodes, |node| owner_of(node, clouds, options))
 }
@@ -266,28 +263,28 @@ pub(crate) fn fleet(nodes: impl IntoIterator<Item = Arc<Node>>, clouds: &Clouds,
 fn owner_of(node: &Node, clouds: &Clouds, options: &Options) -> Owner {
     match &node.provider_id {
         Some(id) => clouds.owner(id).map(|cloud| cloud.name().clone()),
-        // Which cloud a Node of nobody counts against is a convention: the first that was asked.
+        // By convention, a Node without an owner counts against the first cloud.
         None if options.delete_unclaimed => clouds.iter().next().map(|cloud| cloud.name().clone()),
         None => None,
     }
 }
 
-/// What it means for a Node that its cloud said this of its machine.
-pub(crate) fn answer(sighting: Result<Ownership, Error>, options: &Options) -> Answer {
-    match sighting {
+/// Converts the observation of a machine into the answer for its Node.
+pub(crate) fn answer(observation: Result<Ownership, Error>, options: &Options) -> LookupResult {
+    match observation {
         Ok(Ownership::Owned { state, .. }) => match state {
-            InstanceState::Running(_) => Answer::Running,
-            InstanceState::Stopped(_) => Answer::Stopped,
-            InstanceState::Gone => Answer::Gone,
-            InstanceState::NotMine => Answer::Unowned,
+            InstanceState::Running(_) => LookupResult::Running,
+            InstanceState::Stopped(_) => LookupResult::Stopped,
+            InstanceState::Gone => LookupResult::Gone,
+            InstanceState::NotMine => LookupResult::Unowned,
         },
-        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) if options.delete_unclaimed => Answer::Gone,
-        Ok(Ownership::NoOwner(_)) => Answer::Unowned,
-        // What else there is to know of the machine is the cloud-node-controller's concern.
-        Err(error) => match error.seen() {
-            Some(KnownState::Running) => Answer::Running,
-            Some(KnownState::Stopped) => Answer::Stopped,
-            None => Answer::Failed,
+        Ok(Ownership::NoOwner(NoOwner::Unclaimed)) if options.delete_unclaimed => LookupResult::Gone,
+        Ok(Ownership::NoOwner(_)) => LookupResult::Unowned,
+        // The state of the machine suffices; the cloud-node-controller reports the error.
+        Err(error) => match error.known_state() {
+            Some(KnownState::Running) => LookupResult::Running,
+            Some(KnownState::Stopped) => LookupResult::Stopped,
+            None => LookupResult::Failed,
         },
     }
 }

@@ -1,8 +1,8 @@
-//! How often the cloud is asked about a Node that stays not ready.
+//! Polling rate for the machines of Nodes that stay not ready.
 //!
-//! A Node that has just stopped being Ready is asked about at once. After that, answers last the longer, the more Nodes
-//! there are to ask about, so that a large outage costs about one call a second and a small one is still watched closely.
-//! Only "it exists" ever lasts: that a machine is gone is not answered from memory.
+//! The machine of a Node that has just become not ready is read at once. After that, the maximum age of an answer grows with the
+//! number of such Nodes, so that a large outage costs about one call per second and a small one is still observed closely. Only
+//! the answer "exists" is ever cached, never "gone".
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use std::time::Duration;
 use bowline_cloud::Freshness;
 use bowline_core::Node;
 
-/// How old an answer may be at most that was not asked for anew: what another loop has just read will do.
+/// Maximum age of an answer for a Node that has just become not ready, so that the read of another loop is reused.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// About so many machines are answered about per call.
+/// Approximate number of machines per call.
 const PER_CALL: usize = 100;
 
-/// The longest that an answer lasts.
+/// Upper limit for the age of an answer.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The Nodes that were asked about in the last pass, by UID.
+/// Nodes whose machines were read in the last sync, by UID.
 #[derive(Default)]
 pub(super) struct Pace {
     asked: HashSet<String>,
 }
 
-/// Nodes to ask about, and how old the answers may be.
+/// Nodes whose machines are to be read, with the maximum age of the answers.
 pub(super) struct Group {
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) freshness: Freshness,
 }
 
 impl Pace {
-    /// Those that are new to this, and those that are not.
+    /// Splits the Nodes into those that were not read in the last sync, and the rest.
     pub(super) fn groups(&mut self, ask: Vec<Arc<Node>>, period: Duration) -> [Group; 2] {
         let asked = ask.iter().map(|node| node.uid.clone()).collect();
         let before = std::mem::replace(&mut self.asked, asked);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_new_once_and_answers_about_many_last_longer() {
+    fn a_node_is_new_once_and_answers_for_many_nodes_are_cached_longer() {
         let prompt = Freshness::Within(Duration::from_millis(2500));
         assert_eq!(bounds(99), [(1, prompt), (99, prompt)]);
         assert_eq!(bounds(1000), [(1, prompt), (1000, Freshness::Within(Duration::from_secs(10)))]);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_ready_in_between_is_new_again() {
+    fn a_node_that_was_ready_meanwhile_is_new_again() {
         let mut pace = Pace::default();
         pace.groups(nodes(2), Duration::from_secs(5));
         pace.groups(nodes(1), Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! The record of deletions, kept in the cluster for the next leader.
+//! Record of deletions, stored in the cluster for the next leader.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use bowline_kube::WriteError;
 use super::{NodeLifecycleController, Owner};
 
 impl NodeLifecycleController {
-    /// Adds to `memory` the deletions that are on record. Returns whether that succeeded: without the record, more Nodes might
-    /// be deleted than the brake allows.
+    /// Adds the recorded deletions to `memory`. Returns whether Nodes may be deleted: without the record, that could be more Nodes
+    /// than the brake allows.
     pub(super) async fn restore_deletions(&self, owner: &Owner, memory: &mut Memory) -> bool {
         let Some(cloud) = owner else { return true };
         match self.context.notes.get(&key(cloud)).await {
@@ -20,7 +20,7 @@ impl NodeLifecycleController {
         true
     }
 
-    /// Writes the deletions that are about to happen. Returns whether they may.
+    /// Records deletions before they are made. Returns whether they are allowed.
     pub(super) async fn record_deletions(&self, owner: &Owner, memory: &mut Memory) -> bool {
         let Some(cloud) = owner else { return true };
         // Another manager may have Nodes of the same cloud.
@@ -36,25 +36,27 @@ impl NodeLifecycleController {
 
     fn restore(&self, cloud: &Arc<str>, record: &str, memory: &mut Memory) {
         if let Err(error) = memory.restore_deletions(cloud, record, &self.options.policy, self.now()) {
-            tracing::warn!(%cloud, %error, "the record of deleted nodes is not readable, and will be replaced");
+            tracing::warn!(%cloud, %error, "the record of deleted nodes is invalid and will be replaced");
         }
     }
 }
 
-/// Annotation of this cloud. The name part of a key has at most 63 characters, all but a few of which are letters or digits.
+/// Annotation key of this cloud. The name part of a key has at most 63 characters, and most characters other than letters and
+/// digits are invalid.
 fn key(cloud: &str) -> String {
     let name: String =
         cloud.chars().take(63).map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' }).collect();
     format!("deletions.bowline.dev/{}", name.trim_end_matches('-'))
 }
 
-/// Without the permission, the brake still works within the life of this process. Any other failure is a reason to wait.
+/// Whether deletions go on without the record: yes if the permission is missing, because the brake then still works within the
+/// lifetime of this process. Any other failure blocks deletions.
 fn is_forbidden(cloud: &str, error: &WriteError) -> bool {
     let is_forbidden = matches!(error, WriteError::Rejected { code: 403, .. });
     if is_forbidden {
-        tracing::warn!(cloud, %error, "deletions of nodes are not recorded: the limit on them starts over at a restart");
+        tracing::warn!(cloud, %error, "cannot record deletions of nodes: the limit on deletions is reset by a restart");
     } else {
-        tracing::warn!(cloud, %error, "no node is deleted until the record of deletions can be read and written");
+        tracing::warn!(cloud, %error, "cannot access the record of deletions: no node is deleted until that succeeds");
     }
     is_forbidden
 }

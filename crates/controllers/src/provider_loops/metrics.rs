@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
-/// Seconds: some loops make two calls, others one for each machine.
-const RUNS_TAKE: Bounds = Bounds::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0]);
+/// Seconds: some loops make two calls, others one per machine.
+const DURATIONS: Buckets = Buckets::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0]);
 
 metrics! {
     /// Metrics of background loops.
@@ -18,7 +18,7 @@ metrics! {
     DURATION = Metric::histogram(
         "bowline_provider_loop_duration_seconds",
         "Duration of a run of a provider's background loop, by cloud and loop.",
-        RUNS_TAKE,
+        DURATIONS,
     ).labels(&["cloud", "loop"]);
 }
 

@@ -7,8 +7,8 @@
 //!                                    └── BACKOFF ◄───────────────────────────────── Err, or a panic
 //! ```
 //!
-//! Loops run side by side: one that is slow or fails holds up no other. Each is on the board as a part of the controller, as
-//! `CLOUD/LOOP`.
+//! Loops run concurrently: one that is slow or fails blocks no other. Each is a component of the controller on the status board,
+//! named `CLOUD/LOOP`.
 
 mod metrics;
 mod run;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bowline_cloud::{Cloud, ClusterSnapshot};
 use bowline_core::{ClusterName, Node, ProviderId, Service, ServiceType};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Permission};
-use bowline_runtime::{Kind, Part, Shutdown};
+use bowline_runtime::{Component, Kind, Shutdown};
 use futures::future::join_all;
 use tokio::sync::watch;
 
@@ -37,10 +37,10 @@ pub const NAME: &str = "provider-loop-controller";
 /// Name of its client, and of its service account with `--use-service-account-credentials`: it writes to Nodes alone.
 pub const CLIENT: &str = "node-controller";
 
-/// Permissions beyond the watches that all controllers share.
+/// RBAC rules that it needs beyond the watches that all controllers share.
 pub const PERMISSIONS: &[Permission] = &[Cluster::SET_ANNOTATIONS, EventSink::PERMISSION];
 
-/// Settings of the controller.
+/// Options of the controller.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `--cluster-name`.
@@ -59,10 +59,10 @@ struct Shared {
     options: Options,
     routing: Routing,
     events: EventSource,
-    /// Object of the Events.
+    /// Involved object of Events.
     lease: ObjectRef,
     metrics: Metrics,
-    /// Marked at every change of a Node or Service that a loop could act on.
+    /// Notified of every change of a Node or Service that a loop could act on.
     changes: watch::Sender<()>,
     activity: Activity,
 }
@@ -82,7 +82,8 @@ impl Loop {
 }
 
 impl ProviderLoopController {
-    /// Listens to Nodes and Services from now on. `None` if no cloud has a loop. Events are about `lease`.
+    /// Registers the event handlers; loops begin with [`run`](ProviderLoopController::run). `None` if no cloud has a loop. Events
+    /// are about `lease`.
     pub fn new(
         context: Context,
         options: Options,
@@ -93,7 +94,7 @@ impl ProviderLoopController {
         if loops.is_empty() {
             return Ok(None);
         }
-        let part = |one: &Loop| (Kind::Controller, one.key(), one.status.clone() as Arc<dyn Part>);
+        let part = |one: &Loop| (Kind::Controller, one.key(), one.status.clone() as Arc<dyn Component>);
         let shared = Arc::new(Shared {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
@@ -109,7 +110,7 @@ impl ProviderLoopController {
         Ok(Some(ProviderLoopController { shared, loops }))
     }
 
-    /// Runs until shutdown is requested. A run under way is dropped then, as any call to a provider may be.
+    /// Runs until shutdown is requested. A run in progress is then cancelled, as any call to a provider may be.
     pub async fn run(self, shutdown: Shutdown) {
         let _running = self.shared.activity.runs();
         shutdown.or(join_all(self.loops.iter().map(|one| run::run(&self.shared, one)))).await;
@@ -127,7 +128,7 @@ fn loops_of(cloud: &Cloud) -> impl Iterator<Item = Loop> {
 
 impl Shared {
     fn on_node(&self, change: &Change<Node>) {
-        // Heartbeats change nothing but the version.
+        // A heartbeat changes nothing but the resource version.
         let is_same =
             |old: &Node, new: &Node| Node { resource_version: new.resource_version.clone(), ..old.clone() } == *new;
         if !matches!(change, Change::Updated { old, new } if is_same(old, new)) {

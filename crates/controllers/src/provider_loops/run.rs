@@ -1,4 +1,4 @@
-//! One loop: when it runs, and what becomes of a run.
+//! One loop: schedule, run and report.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use tracing::Instrument as _;
 use super::{Loop, NAME, Shared};
 use crate::spans;
 
-/// Pause between a change and the run that follows it: changes come in groups.
+/// Debounce period between a change and the run that follows it.
 const DEBOUNCE: Duration = Duration::from_secs(2);
 
-/// Pauses after failed runs.
-// upstream: those of the firewall controller of DigitalOcean.
+/// Back-off after failed runs.
+// upstream: as in DigitalOcean's firewall controller.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_secs(300) };
 
-/// Number of Nodes that are written at once.
-const WRITES_AT_ONCE: usize = 8;
+/// Maximum number of concurrent writes of Nodes.
+const MAX_WRITES: usize = 8;
 
-/// Failures since the last run that succeeded.
+/// Failures since the last successful run.
 #[derive(Default)]
 struct Failures {
     count: u32,
-    /// Kind of the last one: an Event is emitted when it changes. Messages differ each time, because of request IDs.
+    /// Kind of the last failure. An Event is emitted when it changes; messages differ each time because of request IDs.
     kind: Option<ErrorKind>,
 }
 
-/// Runs a loop for ever.
+/// Runs a loop forever.
 pub(super) async fn run(shared: &Shared, one: &Loop) {
     let mut readiness = one.cloud.readiness();
     // The sender lives as long as the cloud.
@@ -46,7 +46,7 @@ pub(super) async fn run(shared: &Shared, one: &Loop) {
         let begun = Instant::now();
         let synced = sync(shared, one).instrument(spans::sync(NAME, &one.key())).await;
         shared.metrics.ran(one.cloud.name(), &one.name, begun.elapsed(), synced.is_ok());
-        let pause = settle(shared, one, &mut failures, &synced);
+        let pause = report(shared, one, &mut failures, &synced);
         one.status.ended(synced.map_err(|error| error.to_string()), pause.longest());
         pause.pass(&mut changes).await;
     }
@@ -57,9 +57,9 @@ async fn sync(shared: &Shared, one: &Loop) -> Result<LoopOutcome, Error> {
     let outcome = one.cloud.layers().sync_loop(&one.name, &snapshot).await?;
     let annotations = outcome.annotations.iter();
     let writes: Vec<_> = annotations.map(|(name, values)| annotate(shared, &snapshot, name, values)).collect();
-    let written = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<()>();
+    let written = stream::iter(writes).buffer_unordered(MAX_WRITES).try_collect::<()>();
     written.await.map_err(|error| {
-        let message = format!("the annotations of a Node could not be written: {error}");
+        let message = format!("failed to write the annotations of a Node: {error}");
         Error::new(ErrorKind::Unavailable, "write annotations", message)
     })?;
     Ok(outcome)
@@ -73,15 +73,15 @@ async fn annotate(
 ) -> Result<(), WriteError> {
     let in_snapshot = snapshot.nodes.binary_search_by(|node| node.name.cmp(name)).ok();
     let Some(node) = in_snapshot.and_then(|index| snapshot.nodes.get(index)) else {
-        tracing::warn!(node = %name, "the provider has annotations for a Node that is not of its cloud; they are not written");
+        tracing::warn!(node = %name, "the provider returned annotations for a Node of another cloud; they are not written");
         return Ok(());
     };
-    // The run may have taken a while.
+    // The Node may have changed during the run.
     let now = shared.context.nodes.get(name.as_str());
     let Some(now) = now.filter(|now: &std::sync::Arc<Node>| now.uid == node.uid) else { return Ok(()) };
     let change = node_annotations::decide(&now, values.iter().map(|(key, value)| (key, value.as_ref())));
     for warning in &change.warnings {
-        tracing::warn!(%warning, "the annotations of the provider are not all written");
+        tracing::warn!(%warning, "some annotations of the provider are not written");
     }
     if change.values.is_empty() {
         return Ok(());
@@ -92,13 +92,13 @@ async fn annotate(
     }
 }
 
-/// Logs a run, emits an Event where a cause is new or gone, and returns the pause after it.
-fn settle(shared: &Shared, one: &Loop, failures: &mut Failures, synced: &Result<LoopOutcome, Error>) -> Pause {
-    let what = format!("loop {} of the cloud {}", one.name, one.cloud.name());
+/// Logs a run, emits an Event for a new or resolved cause, and returns the pause until the next run.
+fn report(shared: &Shared, one: &Loop, failures: &mut Failures, synced: &Result<LoopOutcome, Error>) -> Pause {
+    let what = format!("loop {} of cloud {}", one.name, one.cloud.name());
     let emit = |kind, reason, message: String| shared.events.emit(&shared.lease, kind, reason, message.trim_end());
     let error = match synced {
         Ok(outcome) => {
-            tracing::debug!(controller = NAME, key = one.key(), summary = outcome.summary, "loop ran");
+            tracing::debug!(controller = NAME, key = one.key(), summary = outcome.summary, "loop succeeded");
             if std::mem::take(failures).kind.is_some() {
                 emit(EventType::Normal, "ProviderLoopRecovered", format!("The {what} succeeded again"));
             }
@@ -122,9 +122,9 @@ fn settle(shared: &Shared, one: &Loop, failures: &mut Failures, synced: &Result<
 /// Pause between two runs.
 #[derive(Debug, Clone, Copy)]
 enum Pause {
-    /// A change ends it early.
+    /// Until this time, or a change before it.
     UntilChange(Duration),
-    /// A change does not: the cloud is failing.
+    /// This time, regardless of changes: the cloud is failing.
     Fixed(Duration),
 }
 

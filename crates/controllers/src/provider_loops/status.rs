@@ -1,22 +1,22 @@
-//! A loop as `/statusz` shows it.
+//! Status of a loop on `/statusz`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::LoopOutcome;
-use bowline_runtime::{Heartbeat, Part};
+use bowline_runtime::{Component, Heartbeat};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// State of one loop. A loop that fails is shown and is healthy: a restart of this process would not help. One that is stuck is
-/// not.
+/// Status of one loop. A failing loop is shown but counts as healthy, because a restart of this process would not help. A stuck one
+/// is unhealthy.
 pub(super) struct LoopStatus {
     pub(super) period: Duration,
     heartbeat: Heartbeat,
     last: Mutex<Option<Last>>,
 }
 
-/// End of the last run.
+/// Result of the last run.
 struct Last {
     /// Its summary, or its error.
     outcome: Result<String, String>,
@@ -29,18 +29,18 @@ impl LoopStatus {
     }
 
     pub(super) fn begins(&self) {
-        self.heartbeat.works();
+        self.heartbeat.begin();
     }
 
-    /// A run has ended, and the next one follows after `pause` at the latest.
+    /// Records the end of a run. The next one follows after `pause` at the latest.
     pub(super) fn ended(&self, outcome: Result<LoopOutcome, String>, pause: Duration) {
-        self.heartbeat.rests(pause);
+        self.heartbeat.finish(pause);
         let last = Last { outcome: outcome.map(|outcome| outcome.summary), next: Instant::now() + pause };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 }
 
-impl Part for LoopStatus {
+impl Component for LoopStatus {
     fn status(&self) -> Value {
         let mut status = self.heartbeat.status();
         status["periodSeconds"] = json!(self.period.as_secs_f64());

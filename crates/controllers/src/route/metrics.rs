@@ -1,39 +1,39 @@
-//! The controller's metrics: upstream's by its name, and ours.
+//! Metrics of the controller: upstream's name is kept, ours are added.
 
 use bowline_runtime::{Metric, metrics};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
-use super::pass::Done;
+use super::sync::SyncResult;
 
 metrics! {
-    /// What the controller counts.
+    /// Metrics of the controller.
     pub METRICS;
     SYNCS = Metric::counter(
         "route_controller_route_sync_total",
-        "Passes over routes, by what caused them and what came of them.",
+        "Syncs of routes, by outcome and trigger.",
     ).labels(&["outcome", "trigger"]);
-    ROUTES = Metric::gauge("bowline_routes", "Routes that the cloud has, as far as is known.").labels(&["provider"]);
+    ROUTES = Metric::gauge("bowline_routes", "Routes in the cached route table of the cloud.").labels(&["provider"]);
     HELD = Metric::gauge(
         "bowline_route_deletions_held_back",
-        "Routes that are kept although the nodes that they lead to are gone, by what speaks against deleting them.",
+        "Routes whose nodes are gone and whose deletion is held back, by reason.",
     ).labels(&["provider", "reason"]);
 }
 
-/// What made us look (ROUTE-14).
+/// Trigger of a sync (ROUTE-14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// A Node has changed.
     NodeChange,
-    /// Its time has come.
+    /// The period has elapsed.
     Periodic,
 }
 
-/// What came of it, from the least to the most (ROUTE-14).
+/// Outcome of a sync, in ascending order of severity (ROUTE-14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
-    /// No route was made or removed.
+    /// No route was created or deleted.
     Noop,
-    /// At least one was.
+    /// At least one route was created or deleted.
     Changed,
     /// The routes could not be listed.
     Error,
@@ -48,10 +48,10 @@ impl Outcome {
         }
     }
 
-    pub(super) fn of(done: &Done) -> Outcome {
-        match done {
-            done if done.is_unlisted => Outcome::Error,
-            done if done.has_changed => Outcome::Changed,
+    pub(super) fn of(result: &SyncResult) -> Outcome {
+        match result {
+            result if result.is_unlisted => Outcome::Error,
+            result if result.has_changed => Outcome::Changed,
             _ => Outcome::Noop,
         }
     }
@@ -80,15 +80,15 @@ impl Metrics {
         self.syncs.with_label_values(&[outcome.word(), trigger]).inc();
     }
 
-    /// The cloud has so many routes.
-    pub(super) fn has(&self, provider: &str, routes: usize) {
+    /// Sets the number of routes of the cloud.
+    pub(super) fn set_routes(&self, provider: &str, routes: usize) {
         self.routes.with_label_values(&[provider]).set(i64::try_from(routes).unwrap_or(i64::MAX));
     }
 
-    /// So many are kept for each reason; of reasons that are not named, none.
-    pub(super) fn held(&self, provider: &str, doubt: Option<&bowline_core::routes::HoldReason>) {
+    /// Sets the number of routes that are held back for this reason, and zero for every other reason.
+    pub(super) fn set_held(&self, provider: &str, hold: Option<&bowline_core::routes::HoldReason>) {
         for reason in ["no_nodes", "many"] {
-            let held = doubt.filter(|doubt| doubt.word() == reason).map_or(0, |doubt| doubt.routes());
+            let held = hold.filter(|hold| hold.as_str() == reason).map_or(0, |hold| hold.routes());
             self.held.with_label_values(&[provider, reason]).set(i64::try_from(held).unwrap_or(i64::MAX));
         }
     }

@@ -1,4 +1,4 @@
-//! Routes that lead to no Node: they go, unless there is reason to doubt that the Nodes are gone.
+//! Orphans: routes without a Node. They are deleted unless the brake holds them back.
 
 use std::sync::{Arc, PoisonError};
 
@@ -7,125 +7,131 @@ use bowline_core::routes::{self, Brake, BrakeDecision, HoldReason, Removal};
 use bowline_runtime::{Priority, Shutdown};
 use futures::stream::{self, StreamExt as _};
 
-use super::account::Account;
-use super::pass::Done;
+use super::state::CloudState;
+use super::sync::SyncResult;
 use super::{Fleet, Key, Shared};
 
-/// What a look at the Nodes gives.
-struct Look {
+/// Orphans, and the numbers that the brake needs.
+struct Orphans {
     orphans: Vec<Removal>,
-    /// How many routes we are responsible for, with those.
-    of: usize,
-    /// How many Nodes there are.
+    /// Number of routes that this cluster owns, orphans included.
+    total: usize,
+    /// Number of Nodes.
     nodes: usize,
 }
 
 impl Shared {
-    /// One pass over the routes of a cloud that lead to no Node.
-    pub(super) async fn sync_strays(&self, account: &Account, shutdown: &Shutdown) -> Done {
-        match shutdown.or(account.ensure_listed(None)).await {
+    /// Syncs the orphans of a cloud.
+    pub(super) async fn sync_orphans(&self, state: &CloudState, shutdown: &Shutdown) -> SyncResult {
+        match shutdown.or(state.ensure_listed(None)).await {
             Some(Ok(())) => {}
-            Some(Err(error)) => return Done::unlisted(&error),
-            None => return Done::default(),
+            Some(Err(error)) => return SyncResult::listing_failed(&error),
+            None => return SyncResult::default(),
         }
-        let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
-        let look = self.look(account, &heard);
-        match account.braked(|brake| brake.judge(look.orphans.len(), look.of, look.nodes)) {
-            BrakeDecision::Go => self.remove(account, look.orphans, shutdown).await,
-            BrakeDecision::Hold(doubt) => self.hold(account, &doubt),
-            BrakeDecision::Ask => self.ask(account, shutdown).await,
+        let fleet = Fleet::from_store(&self.context.nodes, &self.context.clouds, &state.cloud);
+        let observed = self.observe_orphans(state, &fleet);
+        match state.with_brake(|brake| brake.check(observed.orphans.len(), observed.total, observed.nodes)) {
+            BrakeDecision::Allow => self.delete_orphans(state, observed.orphans, shutdown).await,
+            BrakeDecision::Hold(reason) => self.hold(state, &reason),
+            BrakeDecision::Confirm => self.confirm(state, shutdown).await,
         }
     }
 
-    /// Many would go: the API server has the last word.
-    async fn ask(&self, account: &Account, shutdown: &Shutdown) -> Done {
+    /// Confirms with a fresh list from the API server that the Nodes are gone, because many routes would be deleted.
+    async fn confirm(&self, state: &CloudState, shutdown: &Shutdown) -> SyncResult {
         let nodes: Vec<Arc<Node>> = match shutdown.or(self.context.cluster.list_nodes()).await {
             Some(Ok(nodes)) => nodes,
             Some(Err(error)) => {
-                tracing::warn!(%error, "routes are kept until the API server says which nodes it has");
-                return Done::failed(bowline_cloud::Retry::Backoff, error);
+                tracing::warn!(%error, "cannot list nodes to confirm the deletion of routes; the routes are kept");
+                return SyncResult::failed(bowline_cloud::Retry::Backoff, error);
             }
-            None => return Done::default(),
+            None => return SyncResult::default(),
         };
-        let look = self.look(account, &Fleet::listed(&nodes, &self.context.clouds, &account.cloud));
+        let observed = self.observe_orphans(state, &Fleet::from_list(&nodes, &self.context.clouds, &state.cloud));
         let now = self.context.clock.instant();
-        match account.braked(|brake| brake.confirm(look.orphans.len(), look.of, look.nodes, now)) {
-            BrakeDecision::Hold(doubt) => self.hold(account, &doubt),
-            BrakeDecision::Go | BrakeDecision::Ask => self.remove(account, look.orphans, shutdown).await,
+        match state.with_brake(|brake| brake.confirm(observed.orphans.len(), observed.total, observed.nodes, now)) {
+            BrakeDecision::Hold(reason) => self.hold(state, &reason),
+            BrakeDecision::Allow | BrakeDecision::Confirm => {
+                self.delete_orphans(state, observed.orphans, shutdown).await
+            }
         }
     }
 
-    fn look(&self, account: &Account, fleet: &Fleet<'_>) -> Look {
-        account.read(|table| {
-            let scene = self.scene(table, fleet);
-            Look { orphans: routes::orphans(&scene), of: scene.responsibilities(), nodes: fleet.len() }
+    fn observe_orphans(&self, state: &CloudState, fleet: &Fleet<'_>) -> Orphans {
+        state.read(|table| {
+            let route_context = self.route_context(table, fleet);
+            Orphans {
+                orphans: routes::orphans(&route_context),
+                total: route_context.responsible_count(),
+                nodes: fleet.len(),
+            }
         })
     }
 
-    async fn remove(&self, account: &Account, orphans: Vec<Removal>, shutdown: &Shutdown) -> Done {
-        self.release(account);
-        // What has begun is finished; with thousands of them, the rest is the next manager's.
-        let going = orphans.into_iter().take_while(|_| !shutdown.is_requested());
-        let ended: Vec<(Removal, Done)> = stream::iter(going)
-            .map(|stray| self.remove_stray(account, stray))
-            .buffer_unordered(account.max_parallel())
+    async fn delete_orphans(&self, state: &CloudState, orphans: Vec<Removal>, shutdown: &Shutdown) -> SyncResult {
+        self.release(state);
+        // Shutdown stops new deletions; the next leader continues.
+        let orphans = orphans.into_iter().take_while(|_| !shutdown.is_requested());
+        let ended: Vec<(Removal, SyncResult)> = stream::iter(orphans)
+            .map(|orphan| self.delete_orphan(state, orphan))
+            .buffer_unordered(state.max_parallel())
             .collect()
             .await;
-        let (removed, done): (Vec<Removal>, Vec<Done>) = ended.into_iter().unzip();
-        let done = done.into_iter().fold(Done::default(), Done::merge);
-        if !done.failures.is_empty() {
-            account.doubt(None);
+        let (removed, result): (Vec<Removal>, Vec<SyncResult>) = ended.into_iter().unzip();
+        let result = result.into_iter().fold(SyncResult::default(), SyncResult::merge);
+        if !result.failures.is_empty() {
+            state.invalidate(None);
         }
-        self.metrics.has(account.cloud.name(), account.read(|table| table.len()));
-        self.make_good(account, &removed);
-        done
+        self.metrics.set_routes(state.cloud.name(), state.read(|table| table.len()));
+        self.requeue_returned_nodes(state, &removed);
+        result
     }
 
-    /// Removes it, unless its Node has come back while others went.
-    async fn remove_stray(&self, account: &Account, stray: Removal) -> (Removal, Done) {
-        let _turn = account.turn(stray.route.destination.trunc()).await;
-        let done = match stray.route.node.as_ref().and_then(|name| self.context.nodes.get(name.as_str())) {
-            Some(_) => Done::default(),
-            None => self.delete(account, &stray).await,
+    /// Deletes an orphan, unless its Node was recreated meanwhile.
+    async fn delete_orphan(&self, state: &CloudState, orphan: Removal) -> (Removal, SyncResult) {
+        let _lock = state.lock_destination(orphan.route.destination.trunc()).await;
+        let result = match orphan.route.node.as_ref().and_then(|name| self.context.nodes.get(name.as_str())) {
+            Some(_) => SyncResult::default(),
+            None => self.delete(state, &orphan).await,
         };
-        account.queue.made_progress();
-        (stray, done)
+        state.queue.record_progress();
+        (orphan, result)
     }
 
-    /// A Node that came back while its routes were on their way out may have found them still there: it gets another pass.
-    fn make_good(&self, account: &Account, removed: &[Removal]) {
-        let heard = Fleet::heard(&self.context.nodes, &self.context.clouds, &account.cloud);
-        let back = account.read(|table| {
-            let scene = self.scene(table, &heard);
-            removed.iter().filter_map(|stray| scene.target_node(&stray.route)).collect::<Vec<_>>()
+    /// Requeues Nodes that were recreated while their routes were being deleted: their sync may have seen the old routes.
+    fn requeue_returned_nodes(&self, state: &CloudState, removed: &[Removal]) {
+        let fleet = Fleet::from_store(&self.context.nodes, &self.context.clouds, &state.cloud);
+        let returned = state.read(|table| {
+            let route_context = self.route_context(table, &fleet);
+            removed.iter().filter_map(|orphan| route_context.target_node(&orphan.route)).collect::<Vec<_>>()
         });
-        // Otherwise the next period is soon enough.
+        // In periodic mode, the next period covers it.
         if self.is_watching() {
-            back.iter().for_each(|node| account.queue.add(Key::Node(node.name.clone()), Priority::High));
+            returned.iter().for_each(|node| state.queue.add(Key::Node(node.name.clone()), Priority::High));
         }
     }
 
-    fn hold(&self, account: &Account, doubt: &HoldReason) -> Done {
-        if account.hold(Some(doubt)) {
-            tracing::warn!(cloud = %account.cloud.name(), %doubt, "routes of nodes that seem to be gone are kept");
+    fn hold(&self, state: &CloudState, reason: &HoldReason) -> SyncResult {
+        if state.hold(Some(reason)) {
+            tracing::warn!(cloud = %state.cloud.name(), %reason, "the deletion of routes of missing nodes is held back");
         }
-        self.metrics.held(account.cloud.name(), Some(doubt));
-        let again = match doubt {
+        self.metrics.set_held(state.cloud.name(), Some(reason));
+        let resync_after = match reason {
             HoldReason::Many { again_in, .. } => Some(*again_in),
-            // Only a Node that comes changes that.
+            // Only a new Node changes that.
             HoldReason::NoNodes { .. } => None,
         };
-        Done { again, why: Some(doubt.to_string()), ..Done::default() }
+        SyncResult { resync_after, error: Some(reason.to_string()), ..SyncResult::default() }
     }
 
-    fn release(&self, account: &Account) {
-        account.hold(None);
-        self.metrics.held(account.cloud.name(), None);
+    fn release(&self, state: &CloudState) {
+        state.hold(None);
+        self.metrics.set_held(state.cloud.name(), None);
     }
 }
 
-impl Account {
-    fn braked<T>(&self, judge: impl FnOnce(&mut Brake) -> T) -> T {
-        judge(&mut self.brake.lock().unwrap_or_else(PoisonError::into_inner))
+impl CloudState {
+    fn with_brake<T>(&self, action: impl FnOnce(&mut Brake) -> T) -> T {
+        action(&mut self.brake.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -4,7 +4,7 @@
 //!  remaining steps of an earlier sync ──┐
 //!  observe ──► plan ──► steps ──────────┴─► permit to write ──► locks ──► apply, one by one ──► observe, plan ──► no step: done
 //!                                                               │ all applied, and the plan has errors: the sync fails
-//!                                                               │ rejected and dispensable: skipped, with a warning Event
+//!                                                               │ rejected and best-effort: skipped, with a warning Event
 //!                                                               │ InProgress: the remaining steps are kept, and the sync ends
 //!                                                               └ Started: polled before the next step, likewise
 //! ```
@@ -63,8 +63,8 @@ impl ServiceSync<'_> {
         self.apply(cloud, planned, refresh, execution).await
     }
 
-    /// Applies the plan once there is a permit to write; not in a dry run. `refresh` returns the desired state as of now, if the permit
-    /// comes late.
+    /// Applies the plan once there is a permit to write; not in a dry run. `refresh` returns the desired state as of now, if the
+    /// permit comes late.
     pub(super) async fn apply(
         &self,
         cloud: &Cloud,
@@ -109,7 +109,7 @@ impl ServiceSync<'_> {
                     let requested = (Instant::now(), cloud.layers().locks().now());
                     plan::plan(cloud, planned.desired, state, requested, execution)?
                 }
-                Applied::Done | Applied::Noted(_) | Applied::Started(_) => {
+                Applied::Done | Applied::Annotated(_) | Applied::Started(_) => {
                     self.observe(cloud, execution.with_annotations(planned.desired), execution).await?
                 }
             };
@@ -118,8 +118,8 @@ impl ServiceSync<'_> {
         Err(Error::new(ErrorKind::Unexpected, "apply load balancer", left))
     }
 
-    /// Takes the locks of the plan, and observes again if another Service has held one of them since the observation. `None` if another
-    /// Service holds one now.
+    /// Takes the locks of the plan, and observes again if another Service has held one of them since the observation. `None` if
+    /// another Service holds one now.
     async fn lock(
         &self,
         cloud: &Cloud,
@@ -162,7 +162,7 @@ impl ServiceSync<'_> {
             log_step(cloud, &step, std::mem::take(&mut planned.is_continued));
             match cloud.layers().apply_load_balancer(&planned.desired.key, &step, polled.as_ref()).await {
                 Ok(applied) => last = record_applied(planned, applied, execution),
-                Err(error) if error.leaves_out(&step) => execution.skip(step, &error),
+                Err(error) if error.allows_skipping(&step) => execution.skip(step, &error),
                 Err(error) if execution.observes_after(&step, &error) => {
                     tracing::debug!(cloud = %cloud.name(), %error, "looking for what may have been created");
                     planned.plan.errors.clear();
@@ -173,7 +173,7 @@ impl ServiceSync<'_> {
                     return Err(keep_remaining(planned, steps, error, execution));
                 }
             }
-            self.shared.queue.made_progress();
+            self.shared.queue.record_progress();
         }
         planned.pending.retain(|operation| !operation.observable);
         if !planned.pending.is_empty() {
@@ -293,7 +293,7 @@ async fn poll(cloud: &Cloud, planned: &mut Planned) -> Result<Option<Opaque>, Er
 fn record_applied(planned: &mut Planned, applied: Applied, execution: &mut Execution) -> Applied {
     execution.changed = true;
     match &applied {
-        Applied::Noted(annotations) => execution.annotate(&planned.desired, annotations),
+        Applied::Annotated(annotations) => execution.annotate(&planned.desired, annotations),
         Applied::Started(operation) => {
             // A later operation on the same resource ends after the earlier one.
             planned.pending.retain(|earlier| earlier.id != operation.id);
@@ -304,8 +304,8 @@ fn record_applied(planned: &mut Planned, applied: Applied, execution: &mut Execu
     applied
 }
 
-/// Keeps the remaining steps for a later sync if the cloud is only at work. If it may have created something without an answer, only an
-/// observation shows which steps remain.
+/// Keeps the remaining steps for a later sync if the cloud is only at work. If it may have created something without an answer,
+/// only an observation shows which steps remain.
 fn keep_remaining(planned: &Planned, steps: VecDeque<Step>, error: Error, execution: &mut Execution) -> Error {
     if error.kind() == ErrorKind::InProgress && !error.is_outcome_unknown() {
         execution.keep_remaining(planned, steps.into());
@@ -351,10 +351,10 @@ mod tests {
     #[test]
     fn a_step_is_one_line_in_the_log() {
         let change = |field: &str, to: &str| FieldChange { field: field.into(), from: None, to: Some(to.into()) };
-        let step = |changes| Step::new(Verb::Create, "balancer", "b1", changes, Opaque::default());
-        assert_eq!(in_one_line(&step(vec![])), "create balancer b1");
+        let step = |changes| Step::new(Verb::Create, "load balancer", "b1", changes, Opaque::default());
+        assert_eq!(in_one_line(&step(vec![])), "create load balancer b1");
         let changes = vec![change("owner", "default/web"), change("target a", "10.0.0.1")];
-        assert_eq!(in_one_line(&step(changes)), "create balancer b1: owner: default/web; target a: 10.0.0.1");
+        assert_eq!(in_one_line(&step(changes)), "create load balancer b1: owner: default/web; target a: 10.0.0.1");
         let many = (0..5_000).map(|number| change(&format!("target n{number}"), "10.0.0.1")).collect();
         let line = in_one_line(&step(many));
         assert!(line.ends_with("… (cut)") && line.chars().count() < MAX_LOG_LINE + 10, "{line}");

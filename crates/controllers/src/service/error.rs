@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_core::Service;
-use bowline_core::annotations::Mistake;
+use bowline_core::annotations::FieldError;
 use bowline_core::service::{self, Condition, not_ready_condition};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_kube::WriteError;
@@ -44,11 +44,11 @@ pub(crate) enum Cause {
     /// A write to the API server failed.
     ApiServer(WriteError),
     /// The Service is invalid.
-    InvalidService(Vec<Mistake>),
+    InvalidService(Vec<FieldError>),
     /// The deletion policy keeps the load balancer.
     Protected,
     /// The annotations leave open whether the load balancer is to stay.
-    UnclearPolicy(Vec<Mistake>),
+    UnclearPolicy(Vec<FieldError>),
 }
 
 /// Errors of a clean-up in several clouds.
@@ -78,7 +78,7 @@ impl SyncError {
     }
 
     /// Error of a Service that is invalid.
-    pub(crate) fn invalid_service(mistakes: Vec<Mistake>) -> SyncError {
+    pub(crate) fn invalid_service(mistakes: Vec<FieldError>) -> SyncError {
         SyncError { action: Action::Ensure, cause: Cause::InvalidService(mistakes) }
     }
 
@@ -105,8 +105,8 @@ impl SyncError {
         matches!(self.kind(), Some(ErrorKind::PermissionDenied | ErrorKind::QuotaExceeded | ErrorKind::InvalidConfig))
     }
 
-    /// Whether the Service is deleted, or replaced by another one of the same name. The watch shows that in a moment; if it does not,
-    /// the sync is retried.
+    /// Whether the Service is deleted, or replaced by another one of the same name. The watch shows that in a moment; if it does
+    /// not, the sync is retried.
     pub(crate) fn is_service_gone(&self) -> bool {
         matches!(&self.cause, Cause::ApiServer(WriteError::NotFound(_)))
     }
@@ -156,20 +156,22 @@ impl SyncError {
         let message = self.message();
         let next = match delay {
             // The cloud is polled every few moments; a time in the condition would be a write each time.
-            Some(_) if self.is_benign() => "It is looked at again as the cloud advises.".to_owned(),
+            Some(_) if self.is_benign() => "It is checked again at the interval that the cloud advises.".to_owned(),
             Some(delay) => {
                 let at = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
-                format!("Next try at {}.", service::in_seconds(at))
+                format!("Next try at {}.", service::format_timestamp(at))
             }
-            None if Resource::missing(self).is_some() => "It rests until what is in the way is gone.".to_owned(),
-            None => "It rests until the Service or the nodes change.".to_owned(),
+            None if Resource::missing(self).is_some() => {
+                "It is not retried until the missing resource is released.".to_owned()
+            }
+            None => "It is not retried until the Service or the nodes change.".to_owned(),
         };
         let end = if message.ends_with('.') { "" } else { "." };
         not_ready_condition(&self.reason(), format!("{message}{end} {next}"), now)
     }
 
-    /// Whether the condition of the Service need not change for this error: a cloud that is at work on a load balancer is no reason to
-    /// take back that it is ready, nor to write each of its steps.
+    /// Whether the condition of the Service need not change for this error: a cloud that is at work on a load balancer is no reason
+    /// to take back that it is ready, nor to write each of its steps.
     pub(crate) fn is_shown_by(&self, service: &Service) -> bool {
         let now = service.condition(LOAD_BALANCER_READY);
         self.is_benign() && now.is_some_and(|now| now.status == "True" || now.reason == self.reason())
@@ -217,7 +219,7 @@ impl fmt::Display for SyncError {
             Action::CheckBeforeCleanup => "failed to check if load balancer exists before cleanup: ",
             Action::Delete => "failed to delete load balancer: ",
             Action::ConfirmDeletion => "failed to check if the service is really gone: ",
-            Action::RemoveAnnotations => "failed to remove what leads to the load balancer from the annotations: ",
+            Action::RemoveAnnotations => "failed to remove the annotations that identify the load balancer: ",
             Action::RemoveFinalizer => "failed to remove load balancer cleanup finalizer: ",
             Action::UpdateStatus => "failed to update load balancer status: ",
         })?;
@@ -227,7 +229,7 @@ impl fmt::Display for SyncError {
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |mistakes: &[Mistake]| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let list = |mistakes: &[FieldError]| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         match self {
             Cause::Cloud(error) => error.fmt(f),
             Cause::ApiServer(error) => error.fmt(f),

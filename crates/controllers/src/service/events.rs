@@ -133,8 +133,8 @@ impl Shared {
 // ---- labels in node selectors
 
 impl Shared {
-    /// Watches the labels of Nodes that these settings select targets by. The configuration of a cloud may select by labels as well, so
-    /// that those of the last event need not be complete.
+    /// Watches the labels of Nodes that these settings select targets by. The configuration of a cloud may select by labels as
+    /// well, so that those of the last event need not be complete.
     pub(super) fn watch_labels(&self, settings: &LoadBalancerSettings) {
         if let Some(selector) = &settings.target_nodes {
             self.watch_selector(selector);
@@ -196,7 +196,7 @@ impl NodeDebounce {
     }
 
     fn hurry(&self) {
-        if self.lock().hurry(Instant::now().into_std()) {
+        if self.lock().expedite(Instant::now().into_std()) {
             self.changed.notify_one();
         }
     }
@@ -260,7 +260,8 @@ fn may_change_targets(change: &Change<Node>) -> bool {
 // ---- time and configuration
 
 impl Shared {
-    /// Syncs all Services periodically. Those that wait for a change are among them: the cause may be in the cloud, which sends no events.
+    /// Syncs all Services periodically. Those that wait for a change are among them: the cause may be in the cloud, which sends no
+    /// events.
     pub(super) async fn refresh(&self) {
         if self.options.refresh.is_zero() {
             return std::future::pending().await;

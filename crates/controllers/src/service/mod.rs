@@ -16,30 +16,30 @@
 //!                                                                                    ▼   status and finalizer, in one patch
 //! ```
 //!
-//! A forecast (`crate::forecast`) makes the same decisions by the functions in [`plan`], and applies nothing. Decisions that need neither a
-//! cloud nor a clock are in `bowline_core::service`.
+//! A forecast (`crate::forecast`) makes the same decisions by the functions in `plan`, and applies nothing. Decisions that need
+//! neither a cloud nor a clock are in `bowline_core::service`.
 //!
 //! # State
 //!
-//! [`state::ServiceStates`] maps each Service key to one `ServiceState`: the load balancer that may exist, load balancers of deleted
-//! Services of the name, the open change by the user, the last targets, the unfinished plan with its locks, annotations to write, own
-//! writes that the watch does not show yet, reports that were made, and the resource that the Service waits for. Three things are not
-//! in it, because no Service owns them:
+//! `state::ServiceStates` maps each Service key to one `ServiceState`: the load balancer that may exist, load balancers of
+//! deleted Services of the name, the open change by the user, the last targets, the unfinished plan with its locks, annotations to
+//! write, own writes that the watch does not show yet, reports that were made, and the resource that the Service waits for. Three
+//! things are not in it, because no Service owns them:
 //!
-//! * [`observe::TargetSets`], by selection of Nodes: all Services with the same targets share one set.
-//! * [`events::NodeDebounce`], by Node: changes that no load balancer was updated for yet, and drain periods.
+//! * `observe::TargetSets`, by selection of Nodes: all Services with the same targets share one set.
+//! * `events::NodeDebounce`, by Node: changes that no load balancer was updated for yet, and drain periods.
 //! * The gauge of waiting Services (`crate::backlog`), by key: Prometheus collects it at any time.
 //!
 //! # Locking
 //!
-//! `ServiceStates` has one mutex, which no code holds across an `await` or while it emits an Event. The queue never syncs a key twice at
-//! a time, so that between two accesses only event handlers change the state of the key. Load balancers that share a resource in the
-//! cloud (a plan names those as its locks) are written one after the other; an unfinished plan keeps its locks.
+//! `ServiceStates` has one mutex, which no code holds across an `await` or while it emits an Event. The queue never syncs a key
+//! twice at a time, so that between two accesses only event handlers change the state of the key. Load balancers that share a
+//! resource in the cloud (a plan names those as its locks) are written one after the other; an unfinished plan keeps its locks.
 //!
 //! # Invariants
 //!
-//! * **Crash safety.** The finalizer is written before the first cloud call, and removed last. Every sync starts from the state of the
-//!   cloud, so it may be interrupted anywhere and begin again; a new process starts with empty states.
+//! * **Crash safety.** The finalizer is written before the first cloud call, and removed last. Every sync starts from the state of
+//!   the cloud, so it may be interrupted anywhere and begin again; a new process starts with empty states.
 //! * **Concurrency.** Syncs of different Services run in parallel, `--concurrent-service-syncs` of them writing at a time.
 //! * **Fairness.** New and changed Services go before refreshes, and namespaces take turns.
 //! * **No blocked worker.** A cloud that is at work ends the sync; a later one continues with the remaining steps.
@@ -64,7 +64,7 @@ use std::time::Duration;
 use bowline_core::service::{NodeSet, TargetRules};
 use bowline_core::{ClusterName, ServiceKey};
 use bowline_kube::{Cluster, EventSink, EventSource, Permission};
-use bowline_runtime::{Backoff, Kind, Part, PrioritySemaphore, Queue, Shutdown, Work};
+use bowline_runtime::{Backoff, Component, Kind, PrioritySemaphore, Queue, Shutdown, Work};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
@@ -72,7 +72,7 @@ use tracing::Instrument as _;
 use crate::Context;
 use crate::activity::Activity;
 use crate::manager::ManagerError;
-use crate::panics::pass_on_panic;
+use crate::panics::propagate_panic;
 use crate::spans;
 use events::NodeDebounce;
 use observe::TargetSets;
@@ -100,8 +100,8 @@ const QUEUE: &str = "service";
 /// Back-off of a Service whose sync failed.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), max: Duration::from_secs(300) };
 
-/// Maximum back-off after a failure that is unlikely to be transient: a permission or a quota that is missing, an invalid request. A
-/// change of the Service or of the provider's configuration ends it.
+/// Maximum back-off after a failure that is unlikely to be transient: a permission or a quota that is missing, an invalid request.
+/// A change of the Service or of the provider's configuration ends it.
 const MAX_PERMANENT_BACKOFF: Duration = Duration::from_secs(30 * 60);
 
 /// Interval of the check for another configuration of a cloud, which makes no call.
@@ -185,7 +185,7 @@ struct Shared {
     activity: Activity,
 }
 
-/// Why a sync may find a difference.
+/// Cause of a difference that a sync may find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trigger {
     /// The user has created or changed the Service.
@@ -197,7 +197,8 @@ enum Trigger {
 }
 
 impl ServiceController {
-    /// Registers the event handlers; syncs begin with [`run`](ServiceController::run). `None` if no cloud has load balancers (SVC-1).
+    /// Registers the event handlers; syncs begin with [`run`](ServiceController::run). `None` if no cloud has load balancers
+    /// (SVC-1).
     pub fn new(context: Context, options: Options) -> Result<Option<ServiceController>, ManagerError> {
         let routing = Routing::new(&context.clouds, &options.default_cloud, options.classes)?;
         if routing.is_empty() {
@@ -206,12 +207,12 @@ impl ServiceController {
         }
         let queue = Queue::new(QUEUE, BACKOFF, &context.queues).with_flows(namespace_of);
         let states = Arc::new(ServiceStates::default());
-        let parts: [(Kind, String, Arc<dyn Part>); 2] = [
+        let components: [(Kind, String, Arc<dyn Component>); 2] = [
             (Kind::Queue, QUEUE.to_owned(), Arc::new(queue.clone())),
             (Kind::Controller, "paused".to_owned(), states.clone()),
         ];
         let shared = Arc::new(Shared {
-            activity: Activity::new(&context, NAME, "service", parts),
+            activity: Activity::new(&context, NAME, "service", components),
             rules: options.target_rules(),
             events: context.events.source(COMPONENT),
             queue,
@@ -261,12 +262,12 @@ async fn run_workers(shared: &Arc<Shared>, shutdown: &Shutdown) {
             });
         }
         while let Some(ended) = syncs.try_join_next() {
-            pass_on_panic(ended);
+            propagate_panic(ended);
         }
     }
     shared.queue.shut_down();
     while let Some(ended) = syncs.join_next().await {
-        pass_on_panic(ended);
+        propagate_panic(ended);
     }
 }
 

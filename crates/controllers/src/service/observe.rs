@@ -1,8 +1,8 @@
 //! Inputs of a sync: the current Service, its targets, and the state of the cloud.
 //!
-//! [`TargetSets`] has one target set for each cloud and selection of Nodes, shared by all Services with the same targets. A set is built
-//! when it is first needed after a change of the Nodes, and only then: a sync of 200 Services with 5,000 Nodes reads the Nodes once, and
-//! refers to one list (docs/adr/0020-shared-targets.md).
+//! [`TargetSets`] has one target set for each cloud and selection of Nodes, shared by all Services with the same targets. A set is
+//! built when it is first needed after a change of the Nodes, and only then: a sync of 200 Services with 5,000 Nodes reads the
+//! Nodes once, and refers to one list (docs/adr/0020-shared-targets.md).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_cloud::{Cloud, Error};
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector};
-use bowline_core::service::{self, Choice, TargetRules};
+use bowline_core::service::{self, TargetRules, TargetSelection};
 use bowline_core::{DesiredLoadBalancer, Node, Service, ServiceKey, TargetSet};
 use tokio::time::Instant;
 
@@ -42,7 +42,7 @@ impl Selection {
 pub(crate) struct TargetSets {
     /// Changes with the Nodes.
     generation: AtomicU64,
-    sets: Mutex<HashMap<Selection, (u64, Choice)>>,
+    sets: Mutex<HashMap<Selection, (u64, TargetSelection)>>,
 }
 
 impl TargetSets {
@@ -52,11 +52,16 @@ impl TargetSets {
     }
 
     /// Returns the set of a selection; `build` makes it from its predecessor if that is outdated.
-    pub(crate) fn get(&self, selection: Selection, build: impl FnOnce(&Choice) -> Choice) -> Choice {
+    pub(crate) fn get(
+        &self,
+        selection: Selection,
+        build: impl FnOnce(&TargetSelection) -> TargetSelection,
+    ) -> TargetSelection {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         // Read before the Nodes are: a change that comes while the set is being built makes it outdated.
         let now = self.generation.load(Ordering::SeqCst);
-        let (generation, set) = sets.entry(selection).or_insert_with(|| (now.wrapping_sub(1), Choice::default()));
+        let (generation, set) =
+            sets.entry(selection).or_insert_with(|| (now.wrapping_sub(1), TargetSelection::default()));
         if *generation != now {
             (*generation, *set) = (now, build(set));
         }
@@ -76,7 +81,7 @@ impl TargetSets {
         rules: TargetRules,
         nodes: impl FnOnce() -> Vec<Arc<Node>>,
         is_draining: impl Fn(&Node) -> bool,
-    ) -> Choice {
+    ) -> TargetSelection {
         self.get(Selection::new(cloud, settings, rules), |before| {
             plan::select_targets(&nodes(), cloud, rules, settings, is_draining, &before.targets)
         })
@@ -97,7 +102,12 @@ impl Shared {
     }
 
     /// Targets of a load balancer in this cloud, as of now (SVC-23).
-    pub(super) fn targets(&self, cloud: &Cloud, settings: &LoadBalancerSettings, rules: TargetRules) -> Choice {
+    pub(super) fn targets(
+        &self,
+        cloud: &Cloud,
+        settings: &LoadBalancerSettings,
+        rules: TargetRules,
+    ) -> TargetSelection {
         let nodes = || self.context.nodes.all();
         self.target_sets.targets(cloud, settings, rules, nodes, |node| self.node_changes.is_draining(node))
     }
@@ -132,7 +142,7 @@ impl Shared {
         used.insert(Selection::new(cloud, &settings, rules));
         let choice = self.targets(cloud, &settings, rules);
         // A Node that is excluded changes no target, so that no sync would report it.
-        self.report_excluded_nodes(service, &choice.left_out);
+        self.report_excluded_nodes(service, &choice.excluded);
         choice.targets
     }
 
@@ -165,7 +175,7 @@ impl ServiceSync<'_> {
         self.current().is_some_and(|now| now.uid == service.uid)
     }
 
-    /// What the Service needs.
+    /// Desired outcome for the Service.
     pub(super) fn need(&self, service: &Service) -> Need<'_> {
         plan::need(service, &self.shared.routing, self.owned(service).is_some())
     }
@@ -188,7 +198,7 @@ impl ServiceSync<'_> {
         let requested = (Instant::now(), cloud.layers().locks().now());
         let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&desired)).await;
         let state = observed.ok_or_else(stopping)??;
-        self.shared.queue.made_progress();
+        self.shared.queue.record_progress();
         plan::plan(cloud, desired, state, requested, execution)
     }
 
@@ -228,7 +238,7 @@ mod tests {
         let get = |count| {
             sets.get(selection(None), |before| {
                 built.set(built.get() + 1);
-                Choice { targets: before.targets.updated(nodes(count)), ..Choice::default() }
+                TargetSelection { targets: before.targets.updated(nodes(count)), ..TargetSelection::default() }
             })
             .targets
         };
@@ -246,7 +256,10 @@ mod tests {
     #[test]
     fn every_selection_has_its_own_set_until_no_service_has_it() {
         let sets = TargetSets::default();
-        let build = |count| Choice { targets: TargetSet::default().updated(nodes(count)), ..Choice::default() };
+        let build = |count| TargetSelection {
+            targets: TargetSet::default().updated(nodes(count)),
+            ..TargetSelection::default()
+        };
         let get = |selector, count| sets.get(selection(selector), |_| build(count)).targets;
         assert_eq!((get(None, 2).len(), get(Some("pool=a"), 1).len()), (2, 1));
         sets.retain(&HashSet::from([selection(None)]));

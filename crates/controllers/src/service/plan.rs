@@ -6,16 +6,16 @@
 //!                  └─► Paused, Nothing
 //! ```
 //!
-//! An [`Execution`] follows a plan over several syncs: a cloud may take a while over a step, and no worker waits for it. The sync ends,
-//! and a later one continues where it ended.
+//! An [`Execution`] follows a plan over several syncs: a cloud may take a while over a step, and no worker waits for it. The sync
+//! ends, and a later one continues where it ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, Clouds, Error, ErrorKind, Guard, Moment};
-use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, Mistake};
-use bowline_core::service::{self, Choice, Condition, Reading, Scope, ServiceChange, TargetRules};
+use bowline_core::annotations::{DeletionPolicy, FieldError, LoadBalancerSettings};
+use bowline_core::service::{self, Condition, ParsedAnnotations, Scope, ServiceChange, TargetRules, TargetSelection};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
     ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus, Node, Operation, Plan,
@@ -30,11 +30,11 @@ use super::{Routing, Trigger};
 /// Maximum age of a plan that a later sync continues; after that the cloud is observed again.
 const MAX_PLAN_AGE: Duration = Duration::from_secs(300);
 
-/// What a Service needs.
+/// Desired outcome for a Service.
 pub(crate) enum Need<'a> {
     /// A load balancer in this cloud.
     LoadBalancer(&'a Cloud),
-    /// That no load balancer is left.
+    /// Deletion of its load balancer.
     Cleanup,
     /// Nothing for now: an operator has paused it.
     Paused,
@@ -42,12 +42,12 @@ pub(crate) enum Need<'a> {
     Nothing,
 }
 
-/// Returns what this Service needs; `is_owned` if a sync has begun to create a load balancer for it.
+/// Returns the desired outcome for this Service; `is_owned` if a sync has begun to create a load balancer for it.
 pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_owned: bool) -> Need<'a> {
     let cloud = routing.cloud(service).filter(|_| service::wants_load_balancer(service, routing.scope()));
     match cloud {
         Some(_) if service.is_paused() => Need::Paused,
-        // Not for a Service that is being deleted, finalizer or not (SVC-15).
+        // No load balancer for a Service that is being deleted, with or without a finalizer (SVC-15).
         Some(cloud) if !service.deleting => Need::LoadBalancer(cloud),
         None if !is_owned && !service::needs_cleanup(service, routing.scope()) => Need::Nothing,
         _ if service.is_paused() => Need::Paused,
@@ -57,8 +57,8 @@ pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_owned: bool) 
 
 // ---- desired state: a load balancer
 
-/// Selects the targets of a load balancer in this cloud (SVC-23); `is_draining` says of a Node that is leaving whether its drain period
-/// lasts.
+/// Selects the targets of a load balancer in this cloud (SVC-23); `is_draining` says of a Node that is leaving whether its drain
+/// period lasts.
 pub(crate) fn select_targets(
     nodes: &[Arc<Node>],
     cloud: &Cloud,
@@ -66,7 +66,7 @@ pub(crate) fn select_targets(
     settings: &LoadBalancerSettings,
     is_draining: impl Fn(&Node) -> bool,
     before: &TargetSet,
-) -> Choice {
+) -> TargetSelection {
     let can_drain = can_drain(cloud);
     let is_local = |node: &Node| node.provider_id.as_ref().is_some_and(|id| cloud.layers().owns(id));
     let drains = |node: &Node| can_drain && is_draining(node);
@@ -95,8 +95,8 @@ pub(crate) fn can_drain(cloud: &Cloud) -> bool {
 pub(crate) fn settings(
     cloud: &Cloud,
     service: &Service,
-    reading: Reading,
-) -> Result<LoadBalancerSettings, Vec<Mistake>> {
+    reading: ParsedAnnotations,
+) -> Result<LoadBalancerSettings, Vec<FieldError>> {
     let with_cloud_settings = |common| cloud.layers().load_balancer_settings(&service.annotations, common);
     reading.settings.map_or_else(
         |mut mistakes| {
@@ -152,8 +152,8 @@ pub(crate) fn with_ip_mode(mut status: LoadBalancerStatus, settings: &LoadBalanc
 
 // ---- desired state: no load balancer
 
-/// Settings of a Service that is to have no load balancer. An error in an annotation that has no effect now is no reason to keep the
-/// load balancer; one in the deletion policy is.
+/// Settings of a Service that is to have no load balancer. An error in an annotation that has no effect now is no reason to keep
+/// the load balancer; one in the deletion policy is.
 pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings, SyncError> {
     let blocked = |cause| SyncError { action: Action::Delete, cause };
     let settings = service::read(service).cleanup;
@@ -164,8 +164,8 @@ pub(crate) fn cleanup_settings(service: &Service) -> Result<LoadBalancerSettings
     Ok(settings)
 }
 
-/// Clouds that may have a load balancer for this Service, as far as the Service shows. The API server removes its class, which would
-/// name the cloud, with its type.
+/// Clouds that may have a load balancer for this Service, as far as the Service shows. The API server removes its class, which
+/// would name the cloud, with its type.
 pub(crate) fn clouds_to_clean(service: &Service, routing: &Routing, clouds: &Clouds) -> Vec<Cloud> {
     match service.kind {
         ServiceType::LoadBalancer => routing.cloud(service).cloned().into_iter().collect(),
@@ -173,8 +173,8 @@ pub(crate) fn clouds_to_clean(service: &Service, routing: &Routing, clouds: &Clo
     }
 }
 
-/// Change of a Service before its load balancer is deleted: a Service that stays loses the annotations that identify the load balancer.
-/// If one is desired again before the deletion ends, or after a crash, no sync searches for the deleted one.
+/// Change of a Service before its load balancer is deleted: a Service that stays loses the annotations that identify the load
+/// balancer. If one is desired again before the deletion ends, or after a crash, no sync searches for the deleted one.
 pub(crate) fn before_deletion(service: &Service, state: Option<&LoadBalancerState>) -> ServiceChange {
     match state {
         Some(state) if !service.deleting => ServiceChange::default().without_annotations(service, &state.annotations),
@@ -182,8 +182,8 @@ pub(crate) fn before_deletion(service: &Service, state: Option<&LoadBalancerStat
     }
 }
 
-/// Change of a Service without a load balancer in any cloud; `existed` if one was just deleted, `is_owned` if a sync has begun to create
-/// one. `None` if another controller may own the fields.
+/// Change of a Service without a load balancer in any cloud; `existed` if one was just deleted, `is_owned` if a sync has begun to
+/// create one. `None` if another controller may own the fields.
 pub(crate) fn deleted_change(service: &Service, scope: &Scope, existed: bool, is_owned: bool) -> Option<ServiceChange> {
     if !existed && !is_owned && may_be_foreign(service, scope) {
         return None;
@@ -194,8 +194,8 @@ pub(crate) fn deleted_change(service: &Service, scope: &Scope, existed: bool, is
     Some(change.without_condition(service, LOAD_BALANCER_READY))
 }
 
-/// Whether the finalizer, which all cloud controller managers share, may be another one's: this one does not serve Services without a
-/// class, and the class that would have shown the owner is gone with the type.
+/// Whether the finalizer, which all cloud controller managers share, may be another one's: this one does not serve Services without
+/// a class, and the class that would have shown the owner is gone with the type.
 fn may_be_foreign(service: &Service, scope: &Scope) -> bool {
     !scope.unset && service.class.is_none() && service.condition(LOAD_BALANCER_READY).is_none()
 }
@@ -311,8 +311,8 @@ impl Execution {
         self.began.elapsed()
     }
 
-    /// Whether to observe the cloud instead of failing: the step creates something, and the outcome of its call is unknown. Once only,
-    /// so that a cloud which answers no write does not occupy the worker.
+    /// Whether to observe the cloud instead of failing: the step creates something, and the outcome of its call is unknown. Once
+    /// only, so that a cloud which answers no write does not occupy the worker.
     pub(super) fn observes_after(&mut self, step: &Step, error: &Error) -> bool {
         // An error of one of these kinds means that an earlier attempt is still open, after an observation.
         let is_known = matches!(error.kind(), ErrorKind::InProgress | ErrorKind::Conflict);
@@ -320,8 +320,8 @@ impl Execution {
         is_unclear && !std::mem::replace(&mut self.has_observed_create, true)
     }
 
-    /// Takes the locks of this plan in addition to those that are held. If another Service holds one of them, all locks are released,
-    /// and this Service is requeued when the other one releases it.
+    /// Takes the locks of this plan in addition to those that are held. If another Service holds one of them, all locks are
+    /// released, and this Service is requeued when the other one releases it.
     pub(super) fn try_lock(&mut self, plan: &Plan, service: &ServiceKey, queue: &Queue<ServiceKey>) -> bool {
         let (key, queue) = (service.clone(), queue.clone());
         let wake = move || queue.add(key, Priority::High);
@@ -400,9 +400,9 @@ impl Execution {
         Plan { steps: plan.steps.into_iter().filter(is_open).collect(), warnings: Vec::new(), ..plan }
     }
 
-    /// Skips a dispensable step that the cloud has rejected.
+    /// Skips a best-effort step that the cloud has rejected.
     pub(super) fn skip(&mut self, step: Step, error: &Error) {
-        let reason = step.dispensable.clone().unwrap_or_default();
+        let reason = step.best_effort.clone().unwrap_or_default();
         let warning = Warning { reason, message: format!("{} {} {}: {error}", step.verb, step.kind, step.name) };
         self.warn(warning.clone());
         self.skipped.push((step, warning));

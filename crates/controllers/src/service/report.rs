@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, ErrorKind, SyncPurpose};
-use bowline_core::annotations::Unknown;
-use bowline_core::service::{self, LeftOut, PORTS_FAILED, ServiceChange};
+use bowline_core::annotations::UnknownAnnotation;
+use bowline_core::service::{self, ExcludedNodes, PORTS_FAILED, ServiceChange};
 use bowline_core::{Ingress, LoadBalancerStatus, Service, ServiceKey, TargetNode, TargetSet, Warning};
 use bowline_kube::{EventType, ObjectRef};
-use bowline_runtime::{Bounds, Metric, metrics};
+use bowline_runtime::{Buckets, Metric, metrics};
 use prometheus::{Histogram, IntCounter, IntCounterVec, Registry};
 
 use super::apply::Outcome;
@@ -19,7 +19,7 @@ use super::state::Reported;
 use super::sync::ServiceSync;
 use super::{COMPONENT, Shared, Trigger};
 use crate::backlog::{Backlog, LABELS};
-use crate::complaints::LastReport;
+use crate::reports::LastReport;
 use crate::{pause, spans};
 
 /// Maximum number of Nodes that an Event or a log line names.
@@ -30,10 +30,10 @@ const EXCLUDED_NODES_PAUSE: Duration = Duration::from_secs(300);
 
 /// Seconds.
 // upstream: fifteen powers of two from one.
-const SECONDS: Bounds = Bounds::Powers { first: 1.0, factor: 2.0, count: 15 };
+const SECONDS: Buckets = Buckets::Exponential { first: 1.0, factor: 2.0, count: 15 };
 
 /// Seconds: a load balancer is ready at once, or takes a cloud some minutes.
-const WAITS: Bounds = Bounds::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]);
+const WAITS: Buckets = Buckets::Listed(&[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]);
 
 metrics! {
     /// Metrics of the controller.
@@ -60,18 +60,17 @@ metrics! {
     );
     ADDRESS_DELAY = Metric::histogram(
         "bowline_service_address_delay_seconds",
-        "How long a Service waited, from when it was made until its address was written.",
+        "Time from the creation of a Service until its address was written.",
         SECONDS,
     );
     SEEN_TO_ADDRESS = Metric::histogram(
         "bowline_service_seen_to_address_seconds",
-        "How long it took from when a Service that wants a load balancer was first seen by this process until its address \
-         was written.",
+        "Time from when this process first saw a Service of type LoadBalancer until its address was written.",
         WAITS,
     );
     WAITING = Metric::gauge(
         "bowline_services_waiting",
-        "Services whose load balancer is not as wanted yet, by the cloud and what is in the way, or Pending.",
+        "Services whose load balancer is not in the desired state yet, by cloud and reason, or Pending.",
     ).labels(LABELS);
     WAITING_OLDEST = Metric::gauge(
         "bowline_services_waiting_oldest_seconds",
@@ -79,9 +78,9 @@ metrics! {
     ).labels(LABELS);
     ENSURES = Metric::counter(
         "bowline_load_balancer_ensures_total",
-        "How often a load balancer was made or changed for another reason than its Nodes, by how that ended.",
+        "Creations and changes of a load balancer for other reasons than its Nodes, by result.",
     ).labels(&["result"]);
-    PASSES = Metric::counter("bowline_load_balancer_passes_total", "Passes over a load balancer, by how they ended.")
+    PASSES = Metric::counter("bowline_load_balancer_passes_total", "Syncs of a load balancer, by outcome.")
         .labels(&["outcome"]);
 }
 
@@ -194,7 +193,7 @@ pub(super) fn count_sync(execution: &Execution, purpose: SyncPurpose, result: Re
         Err(Some(ErrorKind::InProgress | ErrorKind::Cancelled | ErrorKind::ImplementedElsewhere)) => return,
         Err(_) => true,
     };
-    execution.cloud().layers().synced_load_balancer(purpose, execution.elapsed(), failed);
+    execution.cloud().layers().record_sync(purpose, execution.elapsed(), failed);
 }
 
 /// Logs the number of targets that are added and removed, and the first of their names for debugging.
@@ -256,7 +255,7 @@ impl Shared {
     }
 
     /// Reports unknown annotations: they block nothing, but the user meant something by them.
-    pub(super) fn report_unknown_annotations(&self, service: &Service, unknown: &[Unknown]) {
+    pub(super) fn report_unknown_annotations(&self, service: &Service, unknown: &[UnknownAnnotation]) {
         let messages: Vec<String> = unknown.iter().map(ToString::to_string).collect();
         let cause = (!messages.is_empty()).then(|| messages.join("\n"));
         if self.is_new_report(service, cause.as_deref(), |reported| &mut reported.unknown_annotations) {
@@ -285,7 +284,7 @@ impl Shared {
     }
 
     /// Reports Nodes that are not targets: once as long as they are the same, and not for each Node of many that join.
-    pub(super) fn report_excluded_nodes(&self, service: &Service, excluded: &LeftOut) {
+    pub(super) fn report_excluded_nodes(&self, service: &Service, excluded: &ExcludedNodes) {
         let key = service.key();
         if excluded.is_empty() {
             self.states.existing(&key, |state| state.reported.excluded_nodes.clear_after(EXCLUDED_NODES_PAUSE));
@@ -352,8 +351,8 @@ impl Shared {
         }
     }
 
-    /// Writes the condition and the annotations of the cloud. Events carry the message of the condition as well, so that a failure to
-    /// write it is no further error; a lost annotation is one.
+    /// Writes the condition and the annotations of the cloud. Events carry the message of the condition as well, so that a failure
+    /// to write it is no further error; a lost annotation is one.
     async fn write_failure(
         &self,
         sync: &ServiceSync<'_>,

@@ -10,14 +10,14 @@ use std::time::Duration;
 use bowline_cloud::{Cloud, ErrorKind};
 use bowline_core::service::OwnWrites;
 use bowline_core::{Service, ServiceKey, TargetSet, Warning};
-use bowline_runtime::Part;
+use bowline_runtime::Component;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::SyncError;
 use super::plan::Execution;
-use crate::complaints::LastReport;
 use crate::pause;
+use crate::reports::LastReport;
 
 /// State of all Services, by namespace and name. Bounded by the number of Services that have, or had, a load balancer of ours.
 #[derive(Default)]
@@ -299,7 +299,7 @@ impl ServiceStates {
 }
 
 /// The paused Services, on `/statusz`.
-impl Part for ServiceStates {
+impl Component for ServiceStates {
     fn status(&self) -> Value {
         let inner = self.lock();
         let paused = inner.services.iter().filter(|(_, state)| state.reported.paused.is_some());

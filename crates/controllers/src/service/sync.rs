@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline_cloud::{Cloud, Error, ErrorKind, SyncPurpose};
 use bowline_core::annotations::LoadBalancerSettings;
-use bowline_core::service::{self, Choice, FAILED_PORTS_PERIOD, ServiceChange, StatusAction};
+use bowline_core::service::{self, FAILED_PORTS_PERIOD, ServiceChange, StatusAction, TargetSelection};
 use bowline_core::{DesiredLoadBalancer, LoadBalancerStatus, Service, ServiceKey, TargetSet};
 use bowline_runtime::{Priority, Shutdown, Work};
 use tokio::time::Instant;
@@ -186,7 +186,7 @@ impl ServiceSync<'_> {
         };
         let mut execution = Execution::resume(shared.take_unfinished(self.key), cloud, &desired, attempt.trigger);
         let result = self.observe_and_apply(cloud, desired.clone(), refresh, &mut execution).await;
-        if execution.changed && result.as_ref().is_err_and(|error| error.kind().is_refusal()) {
+        if execution.changed && result.as_ref().is_err_and(|error| error.kind().is_rejection()) {
             self.observe_annotations(cloud, &desired, &mut execution).await;
         }
         let attempt = Attempt { trigger: execution.trigger, ..attempt };
@@ -207,7 +207,7 @@ impl ServiceSync<'_> {
         cloud: &Cloud,
         service: &Service,
         settings: &LoadBalancerSettings,
-    ) -> Result<(DesiredLoadBalancer, Choice), SyncError> {
+    ) -> Result<(DesiredLoadBalancer, TargetSelection), SyncError> {
         let rules = self.shared.target_rules(cloud, service, settings);
         let choice = self.shared.targets(cloud, settings, rules);
         let desired = plan::desired(cloud, &self.shared.options.cluster, service, settings, choice.targets.clone())?;
@@ -215,9 +215,9 @@ impl ServiceSync<'_> {
     }
 
     /// Reports the targets, and records them as those of this sync.
-    fn begin(&self, service: &Service, Choice { targets, left_out }: Choice) -> Attempt {
+    fn begin(&self, service: &Service, TargetSelection { targets, excluded }: TargetSelection) -> Attempt {
         self.shared.report_no_targets(service, &targets);
-        self.shared.report_excluded_nodes(service, &left_out);
+        self.shared.report_excluded_nodes(service, &excluded);
         let before = self.shared.states.update(self.key, |state| state.targets.replace(targets.clone()));
         self.shared.report_ensuring(service);
         if let Some(before) = &before {
@@ -434,9 +434,9 @@ impl ServiceSync<'_> {
         Ok(Synced::Done)
     }
 
-    /// Whether the load balancer has an owner after all. A Service with our finalizer is not deleted in the regular way, and a watch may
-    /// lose an object that still exists. In a cloud that does not mark resources with the UID, a new Service of the name has inherited
-    /// the load balancer.
+    /// Whether the load balancer has an owner after all. A Service with our finalizer is not deleted in the regular way, and a
+    /// watch may lose an object that still exists. In a cloud that does not mark resources with the UID, a new Service of the name
+    /// has inherited the load balancer.
     async fn has_owner(&self, orphan: &OwnedLoadBalancer) -> Result<bool, SyncError> {
         let now = self.shared.context.cluster.service(self.key).await;
         let now = now.map_err(SyncError::api_server(Action::ConfirmDeletion))?;

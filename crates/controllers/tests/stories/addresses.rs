@@ -14,7 +14,7 @@ use crate::world::{UNINITIALIZED, World, addresses, has_taint, label, machine, v
 const A_PERIOD: Duration = Duration::from_secs(400);
 
 #[tokio::test(start_paused = true)]
-async fn l1_l2_new_labels_follow_the_old_ones() {
+async fn l1_l2_deprecated_labels_are_mirrored_to_their_successors() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     let old = json!({"metadata": {"labels": {
@@ -39,50 +39,50 @@ async fn l1_l2_new_labels_follow_the_old_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l3_new_labels_alone_are_left_as_they_are() {
+async fn l3_labels_without_a_deprecated_counterpart_are_unchanged() {
     let mut world = World::new().await;
     let new = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "foo"}}, "spec": {"taints": null}});
     let before = world.register_with("node0", new).await;
     world.start();
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(version(&world.node("node0").await), version(&before));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_a8_nothing_is_written_while_nothing_changes() {
+async fn a1_a8_unchanged_addresses_are_not_written() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "i-0", &["I10.0.0.1"])).unwrap();
     world.cloud().add(machine("node1", "i-1", &["I10.0.0.2"])).unwrap();
     world.register("node0").await;
     world.register("node1").await;
     world.start();
-    world.initialized("node0").await;
-    world.initialized("node1").await;
+    world.wait_until_initialized("node0").await;
+    world.wait_until_initialized("node1").await;
     world.set_ready("node0", "True").await;
     let node1 = world.set_ready("node1", "True").await;
-    // A cloud that no longer says anything changes nothing (A8).
+    // A cloud that no longer returns addresses changes nothing (A8).
     world.cloud().change("i-1", |machine| machine.addresses.clear()).unwrap();
     let writes = world.node_writes();
-    world.pass(A_PERIOD * 3).await;
+    world.sleep(A_PERIOD * 3).await;
     assert_eq!(world.node_writes(), writes);
     assert_eq!(addresses(&world.node("node1").await), addresses(&node1));
 }
 
-/// The API server stores those of a type together, and refuses a list with the same address twice.
+/// The API server stores addresses of one type together, and rejects duplicates.
 #[tokio::test(start_paused = true)]
-async fn a_clouds_mixed_up_list_is_written_once() {
+async fn an_unordered_address_list_with_duplicates_is_written_once() {
     let mut world = World::new().await;
-    let mixed_up = ["E1.1.1.1", "I10.0.0.1", "Ifd00::1", "E1.1.1.2", "I10.0.0.1"];
-    world.cloud().add(machine("node0", "i-0", &mixed_up)).unwrap();
+    let unordered = ["E1.1.1.1", "I10.0.0.1", "Ifd00::1", "E1.1.1.2", "I10.0.0.1"];
+    world.cloud().add(machine("node0", "i-0", &unordered)).unwrap();
     world.register("node0").await;
     world.start();
-    world.initialized("node0").await;
-    world.pass(A_PERIOD * 3).await;
+    world.wait_until_initialized("node0").await;
+    world.sleep(A_PERIOD * 3).await;
     let stored =
         ["ExternalIP 1.1.1.1", "ExternalIP 1.1.1.2", "InternalIP 10.0.0.1", "InternalIP fd00::1", "Hostname node0"];
     assert_eq!(addresses(&world.node("node0").await), stored);
-    // The kubelet's, and ours.
-    assert_eq!((world.node_writes().get("patch status"), world.answered("patch", "nodes", 422)), (Some(&2), 0));
+    // The kubelet's write, and ours.
+    assert_eq!((world.node_writes().get("patch status"), world.response_count("patch", "nodes", 422)), (Some(&2), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,16 +91,16 @@ async fn a2_a3_a4_a_changed_address_and_a_changed_order_are_written() {
     world.cloud().add(machine("node0", "i-0", &["I10.0.0.1", "E8.8.8.8"])).unwrap();
     world.register("node0").await;
     world.start();
-    world.initialized("node0").await;
+    world.wait_until_initialized("node0").await;
     let (internal, external) = ("InternalIP 10.0.0.1", "ExternalIP 9.9.9.9");
     let steps = [
         // A2: another address.
         (&["I10.0.0.1", "E9.9.9.9"][..], [internal, external, "Hostname node0"]),
-        // The same ones in another order.
+        // The same addresses in another order.
         (&["E9.9.9.9", "I10.0.0.1"], [external, internal, "Hostname node0"]),
-        // A4: a name of the cloud's own.
+        // A4: a hostname of the cloud.
         (&["E9.9.9.9", "I10.0.0.1", "Hcloud"], [external, internal, "Hostname cloud"]),
-        // A3: the cloud no longer has one, and the Node keeps what it had.
+        // A3: the cloud no longer has a hostname, and the Node keeps its own.
         (&["I10.0.0.1", "E9.9.9.9"], [internal, external, "Hostname cloud"]),
     ];
     for (cloud_addresses, expected) in steps {
@@ -115,19 +115,19 @@ async fn a2_a3_a4_a_changed_address_and_a_changed_order_are_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a5_the_look_at_all_addresses_leaves_uninitialised_nodes_out() {
+async fn a5_the_address_sync_skips_uninitialised_nodes() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
-    // Nobody knows its machine, so that it stays uninitialised.
+    // No cloud knows its machine, so that the Node stays uninitialised.
     world.register_with("node0", json!({"spec": {"providerID": "elsewhere://1"}})).await;
     world.start();
-    world.pass(A_PERIOD * 2).await;
+    world.sleep(A_PERIOD * 2).await;
     assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
     assert_eq!(world.cloud_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a6_one_look_at_a_hundred_nodes_is_one_call() {
+async fn a6_one_sync_of_a_hundred_nodes_is_one_call() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     for index in 0..100 {
@@ -136,13 +136,13 @@ async fn a6_one_look_at_a_hundred_nodes_is_one_call() {
         world.register_with(&format!("node{index}"), node).await;
     }
     world.start();
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(world.cloud_calls(), 1);
     assert_eq!(addresses(&world.node("node99").await), ["InternalIP 10.0.0.1", "Hostname node99"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a7_one_failing_lookup_does_not_hold_up_the_others() {
+async fn a7_one_failing_lookup_does_not_block_other_nodes() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     world.clouds[0].0.batch_lookup = 1;
@@ -157,7 +157,7 @@ async fn a7_one_failing_lookup_does_not_hold_up_the_others() {
     once.times = Some(1);
     world.cloud().inject(once);
     world.start();
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     let mut updated = 0;
     for index in 0..3 {
         updated += usize::from(addresses(&world.node(&format!("node{index}")).await).len() == 2);
@@ -180,7 +180,7 @@ async fn p10_internal_addresses_are_exactly_the_provided_ones() {
         let provided = json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": annotation}}});
         world.register_with("node0", provided).await;
         world.start();
-        let node = world.initialized("node0").await;
+        let node = world.wait_until_initialized("node0").await;
         let internal: Vec<_> =
             addresses(&node).iter().filter_map(|text| text.strip_prefix("InternalIP ").map(str::to_owned)).collect();
         assert_eq!(internal, expected, "{annotation}");
@@ -189,7 +189,7 @@ async fn p10_internal_addresses_are_exactly_the_provided_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_of_the_cloud_are_written_with_the_initialisation_and_follow_the_cloud() {
+async fn annotations_of_the_cloud_are_written_at_initialisation_and_kept_up_to_date() {
     let mut world = World::new().await;
     let mut known = machine("node0", "i-0", &["I10.0.0.1"]);
     let annotations =
@@ -199,26 +199,26 @@ async fn annotations_of_the_cloud_are_written_with_the_initialisation_and_follow
     let theirs = json!({"metadata": {"annotations": {"example.com/taken": "user", "example.com/other": "x"}}});
     world.register_with("node0", theirs).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     let annotations = |node: &Node| node.metadata.annotations.clone().unwrap_or_default();
     let written = [("example.com/other", "x"), ("example.com/serial", "s1"), ("example.com/taken", "cloud")];
     assert_eq!(annotations(&node), written.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
-    // The kubelet and users may change them; a key that the cloud no longer has is left.
+    // A changed value is written; a key that the cloud no longer has stays.
     world
         .cloud()
         .change("i-0", |machine| drop(machine.annotations.insert("example.com/serial".into(), "s2".into())))
         .unwrap();
     world.cloud().change("i-0", |machine| drop(machine.annotations.remove("example.com/taken"))).unwrap();
-    world.pass(A_PERIOD).await;
+    world.sleep(A_PERIOD).await;
     let node = world.node("node0").await;
     let written = [("example.com/other", "x"), ("example.com/serial", "s2"), ("example.com/taken", "cloud")];
     assert_eq!(annotations(&node), written.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
-    world.pass(A_PERIOD).await;
+    world.sleep(A_PERIOD).await;
     assert_eq!(version(&world.node("node0").await), version(&node), "nothing is written while nothing changes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_follow_a_machine_that_is_resized_only_if_that_is_set() {
+async fn labels_follow_a_resized_machine_only_if_enabled() {
     const TYPE: &str = "node.kubernetes.io/instance-type";
     for (refresh, expected) in [(false, "small"), (true, "large")] {
         let mut world = World::new().await;
@@ -227,16 +227,16 @@ async fn labels_follow_a_machine_that_is_resized_only_if_that_is_set() {
         world.cloud().add(NewMachine { instance_type: "small".to_owned(), ..small }).unwrap();
         world.register("node0").await;
         world.start();
-        let node = world.initialized("node0").await;
+        let node = world.wait_until_initialized("node0").await;
         assert_eq!(label(&node, TYPE).as_deref(), Some("small"));
         world.cloud().change("i-1", |machine| machine.instance_type = "large".to_owned()).unwrap();
-        world.pass(A_PERIOD).await;
+        world.sleep(A_PERIOD).await;
         let node = world.node("node0").await;
         for key in [TYPE, "beta.kubernetes.io/instance-type"] {
             assert_eq!(label(&node, key).as_deref(), Some(expected), "{refresh} {key}");
         }
         let before = version(&node);
-        world.pass(A_PERIOD).await;
+        world.sleep(A_PERIOD).await;
         assert_eq!(version(&world.node("node0").await), before, "nothing more to write");
         world.stop().await;
     }
@@ -255,11 +255,11 @@ async fn the_policy_selects_and_orders_the_addresses_of_any_provider() {
     world.register("node1").await;
     world.start();
     let selected = ["InternalIP 192.168.0.1", "InternalIP 10.0.0.1", "Hostname node0"];
-    assert_eq!(addresses(&world.initialized("node0").await), selected);
+    assert_eq!(addresses(&world.wait_until_initialized("node0").await), selected);
     let all = ["ExternalIP 203.0.113.2", "Hostname node1"];
-    assert_eq!(addresses(&world.initialized("node1").await), all, "no address is in the networks");
+    assert_eq!(addresses(&world.wait_until_initialized("node1").await), all, "no address is in the networks");
     world.cloud().change("i-1", |machine| machine.addresses.push(address("I192.168.0.2"))).unwrap();
-    world.pass(A_PERIOD).await;
+    world.sleep(A_PERIOD).await;
     let selected = ["InternalIP 192.168.0.1", "InternalIP 192.168.0.2", "InternalIP 10.0.0.1", "Hostname node0"];
     assert_eq!(addresses(&world.node("node0").await), selected);
 }

@@ -1,4 +1,4 @@
-//! What would be done, told and not done: with a cloud that counts what it is asked.
+//! Forecasts, with a cloud that counts writes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use bowline_cloud::{
     Applied, Capabilities, CloudProvider, Clouds, Error, ErrorKind, InstanceCapabilities, Instances, KnownState,
     LoadBalancerCapabilities, LoadBalancerKind, LoadBalancers, ProviderInfo, Result, SingleLookup,
 };
-use bowline_controllers::forecast::{Forecast, Item, RemarkKind, Snapshot, forecast};
+use bowline_controllers::forecast::{Forecast, Item, NoticeKind, Snapshot, forecast};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::lifecycle::Moment;
 use bowline_core::testing::{annotated, finalized, node, service, status, taint};
 use bowline_core::well_known::{NO_SCHEDULE, UNINITIALIZED_TAINT};
@@ -26,9 +26,9 @@ use bowline_core::{
 };
 use jiff::Timestamp;
 
-/// A cloud whose machines and balancers are told by their names: `gone…` is none, `stopped…` is stopped, `broken…` fails,
-/// `blurred…` is there and no more is known of it; a Service `made…` has its balancer, which does not work if it is
-/// `made…ailing`, and `busy…` has one that is being worked on.
+/// Cloud whose machines and load balancers behave by their names: `gone…` does not exist, `stopped…` is stopped, `broken…` fails,
+/// `blurred…` runs and its details cannot be read; a Service `made…` has a load balancer, which has a failed port if the name ends
+/// in `ailing`, and `busy…` has one with a change in progress.
 #[derive(Default)]
 struct Harbour {
     writes: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ struct Harbour {
 impl Harbour {
     fn clouds(self) -> Clouds {
         let provider: Arc<dyn CloudProvider> = Arc::new(Provider::new(self));
-        Clouds::around([provider], &LayerOptions::default(), &prometheus::Registry::new())
+        Clouds::with_layers([provider], &LayerOptions::default(), &prometheus::Registry::new())
     }
 }
 
@@ -109,13 +109,14 @@ impl SingleLookup for Provider {
     }
 }
 
-/// Where the harbour notes a balancer's place.
+/// Annotation that the cloud writes to identify a load balancer.
 const BERTH: &str = "harbour.example/berth";
-/// What the harbour remarks in its plans, and what is wrong with a Service in its eyes.
-const REMARK: &str = "harbour.example/remark";
-const WRONG: &str = "harbour.example/wrong";
-/// What its plans fail with after their steps.
-const PROBLEM: &str = "harbour.example/problem";
+/// Annotation with a warning for the plan.
+const WARNING: &str = "harbour.example/warning";
+/// Annotation with an error in the settings.
+const INVALID: &str = "harbour.example/invalid";
+/// Annotation with an error that the plan returns after its steps.
+const PLAN_ERROR: &str = "harbour.example/plan-error";
 
 #[async_trait]
 impl LoadBalancers for Provider {
@@ -123,9 +124,9 @@ impl LoadBalancers for Provider {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
-        match annotations.get(WRONG) {
-            Some(message) => Err(vec![Mistake { place: WRONG.to_owned(), message: message.clone() }]),
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
+        match annotations.get(INVALID) {
+            Some(message) => Err(vec![FieldError { field: INVALID.to_owned(), message: message.clone() }]),
             None => Ok(common),
         }
     }
@@ -153,17 +154,17 @@ impl LoadBalancers for Provider {
         if desired.key.service.starts_with("busy") {
             return Err(Error::new(ErrorKind::InProgress, "plan", "an earlier change"));
         }
-        let step = |verb| Step::new(verb, "balancer", desired.key.service.clone(), Vec::new(), Opaque::default());
-        let problem = |text: &String| Error::new(ErrorKind::QuotaExceeded, "plan", text).about("berth");
-        let warning = |text: &String| Warning { reason: "HarbourRemark".to_owned(), message: text.clone() };
+        let step = |verb| Step::new(verb, "load balancer", desired.key.service.clone(), Vec::new(), Opaque::default());
+        let plan_error = |text: &String| Error::new(ErrorKind::QuotaExceeded, "plan", text).to_plan_error("berth");
+        let warning = |text: &String| Warning { reason: "HarbourWarning".to_owned(), message: text.clone() };
         Ok(Plan {
-            warnings: desired.annotations.get(REMARK).map(warning).into_iter().collect(),
+            warnings: desired.annotations.get(WARNING).map(warning).into_iter().collect(),
             steps: match (&desired.spec, state) {
                 (Some(_), None) => vec![step(Verb::Create)],
                 (None, Some(_)) => vec![step(Verb::Delete)],
                 _ => Vec::new(),
             },
-            errors: desired.annotations.get(PROBLEM).map(problem).into_iter().collect(),
+            errors: desired.annotations.get(PLAN_ERROR).map(plan_error).into_iter().collect(),
             ..Plan::default()
         })
     }
@@ -174,12 +175,12 @@ impl LoadBalancers for Provider {
     }
 }
 
-/// What is forecast for these, with all controllers.
-async fn of(nodes: Vec<Node>, services: Vec<Service>) -> Forecast {
-    with(nodes, services, |_| {}).await
+/// Forecasts these objects with the default controllers.
+async fn forecast_of(nodes: Vec<Node>, services: Vec<Service>) -> Forecast {
+    forecast_with(nodes, services, |_| {}).await
 }
 
-async fn with(nodes: Vec<Node>, services: Vec<Service>, set: impl FnOnce(&mut ManagerOptions)) -> Forecast {
+async fn forecast_with(nodes: Vec<Node>, services: Vec<Service>, set: impl FnOnce(&mut ManagerOptions)) -> Forecast {
     let harbour = Harbour::default();
     let writes = harbour.writes.clone();
     let mut options = ManagerOptions::default();
@@ -195,8 +196,8 @@ async fn with(nodes: Vec<Node>, services: Vec<Service>, set: impl FnOnce(&mut Ma
     forecast
 }
 
-/// The items in few words: title, steps in the cloud, fields that change in the cluster, kinds of remarks.
-fn told(forecast: &Forecast) -> Vec<String> {
+/// One line per item: title, steps in the cloud, fields that change in the cluster, kinds of notices.
+fn lines(forecast: &Forecast) -> Vec<String> {
     forecast.items.iter().map(line).collect()
 }
 
@@ -206,17 +207,17 @@ fn line(item: &Item) -> String {
         let fields: Vec<_> = step.changes.iter().map(ToString::to_string).collect();
         format!("{} [{}]", step.verb, fields.join("; "))
     });
-    let remarks = item.remarks.iter().map(|remark| format!("{:?}", remark.kind));
-    let parts: Vec<_> = cloud.chain(cluster).chain(remarks).collect();
+    let notices = item.notices.iter().map(|notice| format!("{:?}", notice.kind));
+    let parts: Vec<_> = cloud.chain(cluster).chain(notices).collect();
     format!("{}: {}", item.object.title(), parts.join(", "))
 }
 
-fn fresh(name: &str) -> Node {
+fn uninitialized(name: &str) -> Node {
     Node { taints: vec![taint(UNINITIALIZED_TAINT, NO_SCHEDULE)], ..node(name) }
 }
 
-/// Initialised, long there, and as the cloud has it.
-fn old(name: &str, ready: Ready) -> Node {
+/// Node that was initialised an hour ago and matches its machine.
+fn initialized(name: &str, ready: Ready) -> Node {
     Node {
         provider_id: Some(ProviderId::of("harbour", name)),
         created: Some(Timestamp::now() - jiff::SignedDuration::from_hours(1)),
@@ -227,128 +228,134 @@ fn old(name: &str, ready: Ready) -> Node {
 }
 
 #[tokio::test]
-async fn nodes_and_services_that_are_as_they_should_be_are_not_told_of() {
+async fn nodes_and_services_in_their_desired_state_have_no_item() {
     let made = Service { status: status(&["192.0.2.1"]), ..finalized(service("default/made")) };
     let other = Service { class: Some("example.com/other".to_owned()), ..service("default/foreign") };
     let plain = Service { kind: ServiceType::ClusterIP, ..service("default/plain") };
-    let forecast = of(vec![old("worker", Ready::True)], vec![made, other, plain]).await;
-    assert_eq!(told(&forecast), [""; 0]);
+    let forecast = forecast_of(vec![initialized("worker", Ready::True)], vec![made, other, plain]).await;
+    assert_eq!(lines(&forecast), [""; 0]);
     assert!(forecast.summary().is_unchanged());
 }
 
 #[tokio::test]
 async fn a_new_node_is_initialised_and_then_gets_its_addresses() {
-    let forecast = of(vec![fresh("worker")], vec![]).await;
+    let forecast = forecast_of(vec![uninitialized("worker")], vec![]).await;
     let zone = "label failure-domain.beta.kubernetes.io/zone: quay-1; label topology.kubernetes.io/zone: quay-1";
     let expected = format!(
         "Node worker: update [spec.providerID: harbour://worker; {zone}; taint: {UNINITIALIZED_TAINT} (removed)], \
          update [status.addresses: InternalIP=10.0.0.1]"
     );
-    assert_eq!(told(&forecast), [expected]);
+    assert_eq!(lines(&forecast), [expected]);
     assert_eq!(forecast.items[0].cloud.as_deref(), Some("harbour"));
 }
 
 #[tokio::test]
-async fn a_node_without_machine_stays_tainted_and_one_that_fails_is_counted() {
-    let forecast = of(vec![fresh("gone"), fresh("broken"), fresh("worker")], vec![]).await;
-    assert_eq!(forecast.items.len(), 3, "the others are planned: {:?}", told(&forecast));
+async fn a_node_without_machine_stays_tainted_and_a_failed_read_is_counted() {
+    let forecast =
+        forecast_of(vec![uninitialized("gone"), uninitialized("broken"), uninitialized("worker")], vec![]).await;
+    assert_eq!(forecast.items.len(), 3, "the other node is planned: {:?}", lines(&forecast));
     let summary = forecast.summary();
-    assert_eq!((summary.refused, summary.failed, summary.in_cluster), (1, 1, 2), "{:?}", told(&forecast));
+    assert_eq!((summary.refused, summary.failed, summary.in_cluster), (1, 1, 2), "{:?}", lines(&forecast));
 }
 
 #[tokio::test]
-async fn stopped_machines_are_tainted_and_vanished_ones_deleted_if_nothing_speaks_against_it() {
+async fn nodes_of_stopped_machines_are_tainted_and_nodes_of_deleted_machines_are_deleted() {
     let nodes = ["stopped", "gone", "w1", "w2"]
-        .map(|name| old(name, if name.starts_with('w') { Ready::True } else { Ready::Unknown }));
-    let forecast = of(nodes.to_vec(), vec![]).await;
+        .map(|name| initialized(name, if name.starts_with('w') { Ready::True } else { Ready::Unknown }));
+    let forecast = forecast_of(nodes.to_vec(), vec![]).await;
     let expected =
         ["Node gone: delete [], Note", "Node stopped: update [taint: node.cloudprovider.kubernetes.io/shutdown]"];
-    assert_eq!(told(&forecast), expected);
+    assert_eq!(lines(&forecast), expected);
 }
 
 #[tokio::test]
-async fn a_machine_that_is_there_is_a_witness_although_no_more_is_known_of_it() {
-    let nodes = ["gone", "blurred1", "blurred2"].map(|name| old(name, Ready::Unknown)).to_vec();
-    let forecast = with(nodes.clone(), vec![], |options| options.node = None).await;
-    assert_eq!(told(&forecast), ["Node gone: delete [], Note"]);
-    let forecast = of(nodes, vec![]).await;
-    assert_eq!(told(&forecast), ["Node blurred1: Failed", "Node blurred2: Failed", "Node gone: delete [], Note"]);
+async fn an_existing_machine_is_a_witness_even_if_its_details_cannot_be_read() {
+    let nodes = ["gone", "blurred1", "blurred2"].map(|name| initialized(name, Ready::Unknown)).to_vec();
+    let forecast = forecast_with(nodes.clone(), vec![], |options| options.node = None).await;
+    assert_eq!(lines(&forecast), ["Node gone: delete [], Note"]);
+    let forecast = forecast_of(nodes, vec![]).await;
+    assert_eq!(lines(&forecast), ["Node blurred1: Failed", "Node blurred2: Failed", "Node gone: delete [], Note"]);
 }
 
 #[tokio::test]
 async fn doubtful_deletions_are_held_back_with_the_reason() {
-    let too_many = ["gone1", "gone2", "gone3"].map(|name| old(name, Ready::Unknown));
+    let too_many = ["gone1", "gone2", "gone3"].map(|name| initialized(name, Ready::Unknown));
     let mut nodes = too_many.to_vec();
-    nodes.extend(["w1", "w2"].map(|name| old(name, Ready::True)));
-    nodes.push(Node { created: Some(Timestamp::now()), ..old("gone4", Ready::Unknown) });
-    let forecast = of(nodes, vec![]).await;
+    nodes.extend(["w1", "w2"].map(|name| initialized(name, Ready::True)));
+    nodes.push(Node { created: Some(Timestamp::now()), ..initialized("gone4", Ready::Unknown) });
+    let forecast = forecast_of(nodes, vec![]).await;
     let held: Vec<_> = ["gone1", "gone2", "gone3", "gone4"].map(|name| format!("Node {name}: HeldBack")).to_vec();
-    assert_eq!(told(&forecast), held);
-    let says = |item: usize, words: &str| forecast.items[item].remarks[0].message.contains(words);
-    assert!(says(0, "may go in that time") && says(3, "was registered"), "{forecast:#?}");
+    assert_eq!(lines(&forecast), held);
+    let says = |item: usize, words: &str| forecast.items[item].notices[0].message.contains(words);
+    assert!(says(0, "may be deleted in that time") && says(3, "was created"), "{forecast:#?}");
 }
 
 #[tokio::test]
-async fn a_new_service_gets_finalizer_balancer_and_status() {
-    let forecast = of(vec![], vec![service("default/web")]).await;
-    let expected = "Service default/web: create balancer, update [finalizer: service.kubernetes.io/load-balancer-cleanup], \
-                    update [status.loadBalancer: (known when the cloud is done); condition bowline.dev/LoadBalancerReady: True]";
-    assert_eq!(told(&forecast), [expected]);
+async fn a_new_service_gets_finalizer_load_balancer_and_status() {
+    let forecast = forecast_of(vec![], vec![service("default/web")]).await;
+    let expected = "Service default/web: create load balancer, update [finalizer: service.kubernetes.io/load-balancer-cleanup], \
+                    update [status.loadBalancer: (known after apply); condition bowline.dev/LoadBalancerReady: True]";
+    assert_eq!(lines(&forecast), [expected]);
 }
 
 #[tokio::test]
-async fn a_status_that_is_known_is_told() {
+async fn a_known_address_is_shown() {
     let forecast =
-        of(vec![], vec![Service { status: status(&["192.0.2.9"]), ..finalized(service("default/made")) }]).await;
+        forecast_of(vec![], vec![Service { status: status(&["192.0.2.9"]), ..finalized(service("default/made")) }])
+            .await;
     let expected = "Service default/made: update [status.loadBalancer: 192.0.2.9 -> 192.0.2.1; \
                     condition bowline.dev/LoadBalancerReady: True]";
-    assert_eq!(told(&forecast), [expected]);
+    assert_eq!(lines(&forecast), [expected]);
 }
 
 #[tokio::test]
-async fn a_balancer_that_does_not_work_is_not_taken_for_ready() {
+async fn a_load_balancer_with_a_failed_port_is_not_ready() {
     let ailing = |address: &str| {
-        of(vec![], vec![Service { status: status(&[address]), ..finalized(service("default/made-ailing")) }])
+        forecast_of(vec![], vec![Service { status: status(&[address]), ..finalized(service("default/made-ailing")) }])
     };
     let expected = "Service default/made-ailing: update [status.loadBalancer: 192.0.2.9 -> 192.0.2.1; \
                     condition bowline.dev/LoadBalancerReady: False]";
-    assert_eq!(told(&ailing("192.0.2.9").await), [expected]);
-    assert_eq!(told(&ailing("192.0.2.1").await), [""; 0]);
+    assert_eq!(lines(&ailing("192.0.2.9").await), [expected]);
+    assert_eq!(lines(&ailing("192.0.2.1").await), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_service_that_goes_or_changes_its_type_loses_balancer_and_finalizer() {
+async fn a_service_that_is_deleted_or_changes_its_type_loses_load_balancer_and_finalizer() {
     let going = Service { deleting: true, status: status(&["192.0.2.1"]), ..finalized(service("a/made1")) };
     let retyped =
         Service { kind: ServiceType::ClusterIP, status: status(&["192.0.2.1"]), ..finalized(service("a/made2")) };
-    let forecast = of(vec![], vec![retyped, going]).await;
+    let forecast = forecast_of(vec![], vec![retyped, going]).await;
     let finalizer = "finalizer: service.kubernetes.io/load-balancer-cleanup (removed)";
     let expected = [
-        format!("Service a/made1: delete balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"),
-        format!("Service a/made2: delete balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"),
+        format!(
+            "Service a/made1: delete load balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"
+        ),
+        format!(
+            "Service a/made2: delete load balancer, update [status.loadBalancer: 192.0.2.1 (removed); {finalizer}]"
+        ),
     ];
-    assert_eq!(told(&forecast), expected);
+    assert_eq!(lines(&forecast), expected);
 }
 
 #[tokio::test]
-async fn what_a_service_asks_for_in_vain_is_refused_and_its_condition_says_so() {
+async fn an_invalid_or_unsupported_service_is_refused_and_gets_a_condition() {
     let udp = bowline_core::testing::service_port(bowline_core::Protocol::Udp, 53);
     let services = vec![
         annotated(service("a/mistaken"), &[("bowline.dev/internal", "perhaps")]),
         Service { ports: vec![udp], ..service("a/udp") },
         annotated(service("a/slip"), &[("bowline.dev/internl", "true")]),
     ];
-    let forecast = of(vec![], services).await;
+    let forecast = forecast_of(vec![], services).await;
     let refused = "update [condition bowline.dev/LoadBalancerReady: False], Refused";
-    let lines = told(&forecast);
+    let lines = lines(&forecast);
     assert_eq!(lines[0], format!("Service a/mistaken: {refused}"));
     assert_eq!(lines[2], format!("Service a/udp: {refused}"));
-    assert!(lines[1].ends_with("Note") && forecast.items[1].remarks[0].message.contains("bowline.dev/internal"));
+    assert!(lines[1].ends_with("Note") && forecast.items[1].notices[0].message.contains("bowline.dev/internal"));
     assert_eq!(forecast.summary().failed, 0);
 }
 
 #[tokio::test]
-async fn what_the_cloud_notes_and_remarks_is_told() {
+async fn annotations_and_warnings_of_the_cloud_are_shown() {
     let made = |name: &str| Service { status: status(&["192.0.2.1"]), ..finalized(service(name)) };
     let noted = [(BERTH, "7")];
     let services = vec![
@@ -356,92 +363,93 @@ async fn what_the_cloud_notes_and_remarks_is_told() {
         annotated(Service { deleting: true, ..made("b/made-noted") }, &noted),
         annotated(Service { kind: ServiceType::ClusterIP, ..made("c/made-noted") }, &noted),
         annotated(made("d/made-noted"), &noted),
-        annotated(made("e/made"), &[(REMARK, "the tide is low")]),
+        annotated(made("e/made"), &[(WARNING, "the tide is low")]),
     ];
-    let forecast = of(vec![], services).await;
-    let lines = told(&forecast);
+    let forecast = forecast_of(vec![], services).await;
+    let lines = lines(&forecast);
     assert_eq!(lines[0], format!("Service a/made-noted: update [annotation {BERTH}: 7]"));
-    assert!(!lines[1].contains("annotation"), "it goes as it is: {}", lines[1]);
+    assert!(!lines[1].contains("annotation"), "a deleted service keeps its annotations: {}", lines[1]);
     assert!(lines[2].contains(&format!("update [annotation {BERTH}: 7 (removed)], update [status")), "{}", lines[2]);
-    assert_eq!(lines[3..], ["Service e/made: Note"], "what is said already is not written");
-    assert_eq!(forecast.items[3].remarks[0].message, "HarbourRemark: the tide is low");
+    assert_eq!(lines[3..], ["Service e/made: Note"], "an annotation that is present is not written");
+    assert_eq!(forecast.items[3].notices[0].message, "HarbourWarning: the tide is low");
 }
 
 #[tokio::test]
-async fn a_plan_with_problems_shows_its_steps_and_what_the_sync_fails_with() {
-    let services = vec![annotated(service("a/new"), &[(PROBLEM, "no berth is free")])];
-    let forecast = of(vec![], services).await;
+async fn a_plan_with_errors_shows_its_steps_and_the_error_of_the_sync() {
+    let services = vec![annotated(service("a/new"), &[(PLAN_ERROR, "no berth is free")])];
+    let forecast = forecast_of(vec![], services).await;
     let item = &forecast.items[0];
-    assert_eq!(item.in_cloud.to_string(), "create balancer new");
+    assert_eq!(item.in_cloud.to_string(), "create load balancer new");
     assert!(!item.in_cluster.to_string().contains("status.loadBalancer"), "{}", item.in_cluster);
-    let [remark] = &item.remarks[..] else { panic!("{:?}", item.remarks) };
-    assert_eq!(remark.kind, RemarkKind::Failed);
-    assert_eq!(remark.message, "failed to ensure load balancer: plan: no berth is free");
+    let [notice] = &item.notices[..] else { panic!("{:?}", item.notices) };
+    assert_eq!(notice.kind, NoticeKind::Failed);
+    assert_eq!(notice.message, "failed to ensure load balancer: plan: no berth is free");
 }
 
 #[tokio::test]
-async fn what_is_wrong_in_the_clouds_own_eyes_is_told_with_the_rest() {
-    let annotations = [("bowline.dev/internal", "perhaps"), (WRONG, "no such berth")];
-    let forecast = of(vec![], vec![annotated(service("a/mistaken"), &annotations)]).await;
-    let message = &forecast.items[0].remarks[0].message;
+async fn errors_of_the_provider_are_shown_with_the_common_ones() {
+    let annotations = [("bowline.dev/internal", "perhaps"), (INVALID, "no such berth")];
+    let forecast = forecast_of(vec![], vec![annotated(service("a/mistaken"), &annotations)]).await;
+    let message = &forecast.items[0].notices[0].message;
     assert!(message.contains("bowline.dev/internal") && message.contains("no such berth"), "{message}");
 }
 
 #[tokio::test]
-async fn a_protected_balancer_is_held_back() {
+async fn the_deletion_of_a_protected_load_balancer_is_held_back() {
     let protected = annotated(finalized(service("a/made")), &[("bowline.dev/policy", "protect")]);
-    let forecast = of(vec![], vec![Service { deleting: true, ..protected }]).await;
-    assert_eq!(forecast.items[0].remarks[0].kind, RemarkKind::HeldBack, "{:?}", told(&forecast));
+    let forecast = forecast_of(vec![], vec![Service { deleting: true, ..protected }]).await;
+    assert_eq!(forecast.items[0].notices[0].kind, NoticeKind::HeldBack, "{:?}", lines(&forecast));
     assert!(forecast.items[0].in_cloud.is_empty());
 }
 
 #[tokio::test]
-async fn one_service_that_fails_leaves_the_others_planned() {
+async fn the_failure_of_one_service_does_not_affect_other_services() {
     let services = ["a/broken", "a/busy", "a/web"].map(service).to_vec();
-    let forecast = of(vec![], services).await;
-    let lines = told(&forecast);
+    let forecast = forecast_of(vec![], services).await;
+    let lines = lines(&forecast);
     let finalizer = "update [finalizer: service.kubernetes.io/load-balancer-cleanup]";
     let expected = [format!("Service a/broken: {finalizer}, Failed"), format!("Service a/busy: {finalizer}, Note")];
-    assert_eq!(lines[..2], expected, "the finalizer comes before the cloud is asked");
-    assert!(lines[2].starts_with("Service a/web: create balancer"), "{lines:?}");
+    assert_eq!(lines[..2], expected, "the finalizer is added before the first cloud call");
+    assert!(lines[2].starts_with("Service a/web: create load balancer"), "{lines:?}");
     assert_eq!(forecast.summary().failed, 1);
 }
 
 #[tokio::test]
-async fn a_paused_object_has_a_note_and_nothing_to_do() {
+async fn a_paused_object_has_a_note_and_no_steps() {
     let annotations = [("bowline.dev/paused".to_owned(), "true".to_owned())];
-    let nodes = ["gone", "worker"].map(|name| Node { annotations: annotations.clone().into(), ..fresh(name) });
+    let nodes = ["gone", "worker"].map(|name| Node { annotations: annotations.clone().into(), ..uninitialized(name) });
     let pause = |service: Service| annotated(service, &[("bowline.dev/paused", "true")]);
     let services = [pause(service("a/new")), pause(finalized(Service { deleting: true, ..service("b/made") }))];
-    let forecast = of(nodes.into(), services.into()).await;
+    let forecast = forecast_of(nodes.into(), services.into()).await;
     let expected = ["Node gone: Note", "Node worker: Note", "Service a/new: Note", "Service b/made: Note"];
-    assert_eq!(told(&forecast), expected);
-    assert!(forecast.items[3].remarks[0].message.ends_with("Its deletion waits for that."));
+    assert_eq!(lines(&forecast), expected);
+    assert!(forecast.items[3].notices[0].message.ends_with("Its deletion waits for that."));
     assert!(forecast.summary().is_unchanged());
 }
 
 #[tokio::test]
-async fn a_controller_that_is_switched_off_is_not_forecast() {
-    let objects = || (vec![fresh("worker"), old("stopped", Ready::Unknown)], vec![service("a/web")]);
+async fn a_disabled_controller_is_not_forecast() {
+    let objects = || (vec![uninitialized("worker"), initialized("stopped", Ready::Unknown)], vec![service("a/web")]);
     let (nodes, services) = objects();
-    let forecast = with(nodes, services, |options| options.node = None).await;
-    assert_eq!(told(&forecast).len(), 2);
+    let forecast = forecast_with(nodes, services, |options| options.node = None).await;
+    assert_eq!(lines(&forecast).len(), 2);
     let (nodes, services) = objects();
-    let forecast = with(nodes, services, |options| (options.node_lifecycle, options.service) = (None, None)).await;
-    assert_eq!(told(&forecast).len(), 1);
+    let forecast =
+        forecast_with(nodes, services, |options| (options.node_lifecycle, options.service) = (None, None)).await;
+    assert_eq!(lines(&forecast).len(), 1);
     let (nodes, services) = objects();
-    let nobody = |options: &mut ManagerOptions| {
+    let disable_all = |options: &mut ManagerOptions| {
         *options = ManagerOptions { node: None, node_lifecycle: None, ..options.clone() };
         options.service.as_mut().unwrap().default_cloud = DefaultCloud::None;
     };
-    assert_eq!(told(&with(nodes, services, nobody).await), [""; 0]);
+    assert_eq!(lines(&forecast_with(nodes, services, disable_all).await), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_cloud_without_balancers_is_not_asked_for_any() {
+async fn a_cloud_without_load_balancers_is_not_called_for_any() {
     let clouds = Harbour { without_balancers: true, ..Harbour::default() }.clouds();
     let snapshot = Snapshot { services: vec![Arc::new(service("a/web"))], ..Snapshot::default() };
     let now = Moment { instant: Instant::now(), wall: Timestamp::now() };
     let forecast = forecast(&snapshot, &clouds, &ManagerOptions::default(), now).await.unwrap();
-    assert_eq!(told(&forecast), [""; 0]);
+    assert_eq!(lines(&forecast), [""; 0]);
 }

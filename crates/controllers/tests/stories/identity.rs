@@ -1,4 +1,4 @@
-//! Who the manager is to the API server, which knows no mercy: what no role allows is forbidden.
+//! Service account and RBAC roles of the manager. The API server denies everything that no role allows.
 
 use bowline_apiserver::ApiServer;
 use bowline_kube::{Permission, roles};
@@ -7,17 +7,17 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-/// The service account that manifests give to the manager.
+/// Service account of the manager, as in the manifests.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-controller-manager";
 
-/// A client for the manager's service account.
+/// Returns a client for the manager's service account.
 pub(crate) fn client(server: &ApiServer) -> kube::Client {
     let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system"];
     server.in_process_client_for(&format!("system:serviceaccount:{NAMESPACE}:{NAME}"), &groups)
 }
 
-/// Gives the manager these rights and no others.
+/// Grants the manager these permissions and no others.
 pub(crate) async fn grant(admin: kube::Client, permissions: Vec<Permission>) {
     for role in roles(&permissions) {
         let (kind, binding) = match role.namespace {

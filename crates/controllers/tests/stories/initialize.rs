@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::test_providers::{Declining, WithProviderId, Wrapped};
 use crate::world::{UNINITIALIZED, World, Wrap, addresses, has_taint, label, machine, provider_id, taints, version};
-use crate::wrappers::{Declining, Retold, Wrapped};
 
 const BETA_TYPE: &str = "beta.kubernetes.io/instance-type";
 const GA_TYPE: &str = "node.kubernetes.io/instance-type";
@@ -14,7 +14,7 @@ const GA_ZONE: &str = "topology.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 const GA_REGION: &str = "topology.kubernetes.io/region";
 
-/// The kubelet's name for itself.
+/// Hostname address of the kubelet.
 fn hostname(name: &str) -> serde_json::Value {
     json!({"status": {"addresses": [{"type": "Hostname", "address": name}]}})
 }
@@ -24,13 +24,13 @@ fn provided_ip(value: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn n01_the_cloud_says_what_a_node_is_and_its_hostname_wins() {
+async fn n01_the_cloud_provides_the_metadata_and_its_hostname_wins() {
     let mut world = World::with_prefixes(&["fake"]).await;
     let cloud_addresses = ["Hnode0.cloud.internal", "I10.0.0.1", "E132.143.154.163"];
     world.cloud().add(machine("node0", "12345", &cloud_addresses)).unwrap();
     world.register_with("node0", hostname("nodeoverriden")).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(provider_id(&node).as_deref(), Some("fake://12345"));
     assert_eq!(
         addresses(&node),
@@ -40,27 +40,27 @@ async fn n01_the_cloud_says_what_a_node_is_and_its_hostname_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn n02_the_kubelets_hostname_comes_last_if_the_cloud_has_none() {
+async fn n02_the_hostname_of_the_kubelet_comes_last_if_the_cloud_has_none() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1", "E132.143.154.163"])).unwrap();
     world.register_with("node0", hostname("nodeoverriden")).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(addresses(&node), ["InternalIP 10.0.0.1", "ExternalIP 132.143.154.163", "Hostname nodeoverriden"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn n03_a_machine_without_a_type_gives_no_type_labels() {
+async fn n03_a_machine_without_a_type_sets_no_type_labels() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!((label(&node, BETA_TYPE), label(&node, GA_TYPE)), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn n04_a_node_without_the_taint_is_left_as_it_is() {
+async fn n04_a_node_without_the_taint_is_unchanged() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     let mut known = machine("node0", "12345", &["I10.0.0.1"]);
@@ -68,7 +68,7 @@ async fn n04_a_node_without_the_taint_is_left_as_it_is() {
     world.cloud().add(known).unwrap();
     let before = world.register_with("node0", json!({"spec": {"taints": null}})).await;
     world.start();
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(version(&world.node("node0").await), version(&before));
     assert_eq!(world.cloud_calls(), 0);
 }
@@ -81,7 +81,7 @@ async fn n05_zone_and_region_have_two_labels_each() {
     world.cloud().add(known).unwrap();
     world.register("node0").await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(provider_id(&node).as_deref(), Some("aws://12345"));
     for key in [BETA_ZONE, GA_ZONE] {
         assert_eq!(label(&node, key).as_deref(), Some("us-west-1a"), "{key}");
@@ -102,20 +102,20 @@ async fn n06_other_taints_stay() {
     ]);
     world.register_with("node0", json!({"spec": {"taints": mine}})).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     let left: Vec<_> = taints(&node).into_iter().map(|(key, _)| key).collect();
     assert_eq!(left, ["ImproveCoverageTaint", "another"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn n07_a_node_that_its_provider_declines_is_left_alone() {
+async fn n07_a_node_that_its_provider_declines_is_unchanged() {
     let mut world = World::new().await;
     world.wrap = Box::new(|inner| Wrapped::instances(inner, Declining));
     let mut changes = provided_ip("10.0.0.1");
     changes["spec"] = json!({"providerID": "local://i-1"});
     let before = world.register_with("node0", changes).await;
     world.start();
-    world.pass(Duration::from_secs(120)).await;
+    world.sleep(Duration::from_secs(120)).await;
     let node = world.node("node0").await;
     assert_eq!(version(&node), version(&before));
     assert!(has_taint(&node, UNINITIALIZED));
@@ -123,31 +123,30 @@ async fn n07_a_node_that_its_provider_declines_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn n08_the_address_that_the_kubelet_was_told_comes_first() {
+async fn n08_the_provided_node_ip_comes_first() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1", "E132.143.154.163"])).unwrap();
     world.register_with("node0", provided_ip("10.0.0.1")).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(addresses(&node), ["InternalIP 10.0.0.1", "ExternalIP 132.143.154.163", "Hostname node0"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn n09_n22_an_address_that_the_cloud_does_not_know_keeps_the_taint() {
+async fn n09_n22_an_unknown_provided_node_ip_keeps_the_taint() {
     for (value, cloud_addresses) in [("invalid-ip", &["I10.0.0.1"][..]), ("10.0.0.1", &[])] {
         let mut world = World::new().await;
         world.cloud().add(machine("node0", "12345", cloud_addresses)).unwrap();
         let before = world.register_with("node0", provided_ip(value)).await;
         world.start();
-        let complaint =
-            world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
-        assert!(complaint.message.unwrap().contains("provided node ip for node \"node0\" is not valid"), "{value}");
+        let event = world.eventually("the Event", async || world.event("node0", "InitializationFailed").await).await;
+        assert!(event.message.unwrap().contains("provided node ip for node \"node0\" is not valid"), "{value}");
         assert_eq!(version(&world.node("node0").await), version(&before), "{value}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev1_the_event_names_the_state_of_the_node_that_was_decided_on() {
+async fn ev1_the_event_has_the_resource_version_before_the_write() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     let before = world.register("node0").await;
@@ -157,35 +156,35 @@ async fn ev1_the_event_names_the_state_of_the_node_that_was_decided_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn n10_a_provider_id_that_is_there_is_kept() {
+async fn n10_an_existing_provider_id_is_kept() {
     let mut world = World::new().await;
     world.cloud().add(machine("another-name", "test-provider-id", &["I10.0.0.1"])).unwrap();
     world.register_with("node0", json!({"spec": {"providerID": "local://test-provider-id"}})).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(provider_id(&node).as_deref(), Some("local://test-provider-id"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn n11_m2_m4_without_an_id_from_either_side_the_taint_stays() {
-    // upstream: its older interface may say that it cannot give IDs, and then the node is initialised without one, for
-    // ever. Ours has one interface, and the rule of the newer one (NODE-9).
+async fn n11_m2_m4_without_any_provider_id_the_taint_stays() {
+    // upstream: its older interface may not support IDs, and then the node is initialised without one,
+    // forever. There is one interface here, with the rule of the newer one (NODE-9).
     let mut world = World::new().await;
-    world.wrap = Box::new(|inner| Retold::around(inner, None));
+    world.wrap = Box::new(|inner| WithProviderId::wrap(inner, None));
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.start();
-    let told = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
-    assert_eq!(told.message.as_deref(), Some("cloud provider does not set node provider ID for node node0"));
+    let event = world.eventually("the Event", async || world.event("node0", "InitializationFailed").await).await;
+    assert_eq!(event.message.as_deref(), Some("cloud provider does not set node provider ID for node node0"));
     assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
 }
 
 #[tokio::test(start_paused = true)]
-async fn m1_m3_n10_the_nodes_own_id_serves_if_the_cloud_gives_none_and_wins_if_it_gives_another() {
+async fn m1_m3_n10_the_provider_id_of_the_node_precedes_that_of_the_cloud() {
     let wraps: [Wrap; 3] = [
         Box::new(|inner| inner),
-        Box::new(|inner| Retold::around(inner, None)),
-        Box::new(|inner| Retold::around(inner, Some("local://another"))),
+        Box::new(|inner| WithProviderId::wrap(inner, None)),
+        Box::new(|inner| WithProviderId::wrap(inner, Some("local://another"))),
     ];
     for wrap in wraps {
         let mut world = World::new().await;
@@ -194,13 +193,13 @@ async fn m1_m3_n10_the_nodes_own_id_serves_if_the_cloud_gives_none_and_wins_if_i
         world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
         world.register_with("node0", json!({"spec": {"providerID": "local://12345"}})).await;
         world.start();
-        assert_eq!(provider_id(&world.initialized("node0").await).as_deref(), Some("local://12345"));
+        assert_eq!(provider_id(&world.wait_until_initialized("node0").await).as_deref(), Some("local://12345"));
         world.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn n12_n16_a_cloud_that_fails_leaves_the_node_untouched_until_it_recovers() {
+async fn n12_n16_a_failing_cloud_leaves_the_node_unchanged_until_it_recovers() {
     for fault in [
         bowline_local::Fault::Failing(500),
         bowline_local::Fault::Failing(401),
@@ -217,50 +216,50 @@ async fn n12_n16_a_cloud_that_fails_leaves_the_node_untouched_until_it_recovers(
         let id = json!({"spec": {"providerID": "local://12345"}});
         let before = world.register_with("node0", id).await;
         world.start();
-        world.eventually("a complaint", async || world.event("node0", "CloudUnavailable").await).await;
-        world.pass(Duration::from_secs(300)).await;
+        world.eventually("the Event", async || world.event("node0", "CloudUnavailable").await).await;
+        world.sleep(Duration::from_secs(300)).await;
         assert_eq!(version(&world.node("node0").await), version(&before), "{fault:?}");
-        let complaints = world.events().await.len();
-        assert_eq!(complaints, 1, "one Event per cause: {fault:?}");
+        let events = world.events().await.len();
+        assert_eq!(events, 1, "one Event per cause: {fault:?}");
         world.cloud().repair_all();
-        world.initialized("node0").await;
+        world.wait_until_initialized("node0").await;
         world.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_asks_for_a_pause_of_a_day_gets_five_minutes() {
+async fn a_retry_delay_of_a_day_is_limited_to_five_minutes() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     let day = bowline_local::Fault::Throttled(Some(Duration::from_secs(24 * 3600)));
     world.cloud().inject(bowline_local::FaultSpec::always(day).times(1));
     world.register("node0").await;
     world.start();
-    world.eventually("a complaint", async || world.event("node0", "CloudUnavailable").await).await;
-    world.pass(Duration::from_secs(290)).await;
+    world.eventually("the Event", async || world.event("node0", "CloudUnavailable").await).await;
+    world.sleep(Duration::from_secs(290)).await;
     assert!(has_taint(&world.node("node0").await, UNINITIALIZED));
-    world.pass(Duration::from_secs(20)).await;
+    world.sleep(Duration::from_secs(20)).await;
     assert!(!has_taint(&world.node("node0").await, UNINITIALIZED));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_is_told_on_the_node_once() {
+async fn a_change_that_the_api_server_rejects_is_reported_once() {
     let mut world = World::new().await;
     let mut odd = machine("node0", "12345", &["I10.0.0.1"]);
     odd.zone = "quay one".to_owned();
     world.cloud().add(odd).unwrap();
     let before = world.register("node0").await;
     world.start();
-    let event = world.eventually("a complaint", async || world.event("node0", "InitializationFailed").await).await;
+    let event = world.eventually("the Event", async || world.event("node0", "InitializationFailed").await).await;
     let message = event.message.unwrap_or_default();
     assert!(message.contains("quay one") && message.contains("label"), "{message}");
-    world.pass(Duration::from_secs(300)).await;
+    world.sleep(Duration::from_secs(300)).await;
     assert_eq!(world.events().await.len(), 1);
     assert_eq!(version(&world.node("node0").await), version(&before));
 }
 
 #[tokio::test(start_paused = true)]
-async fn n13_n14_n15_additional_labels_land_unless_they_are_kubernetes_own_or_taken() {
+async fn n13_n14_n15_additional_labels_are_set_unless_they_are_reserved_or_present() {
     let mut world = World::new().await;
     let mut known = machine("node0", "12345", &[]);
     known.region = "us-west".to_owned();
@@ -278,7 +277,7 @@ async fn n13_n14_n15_additional_labels_land_unless_they_are_kubernetes_own_or_ta
     world.cloud().add(known).unwrap();
     world.register_with("node0", json!({"metadata": {"labels": {"taken.example/foo": "fizz"}}})).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(label(&node, "my.custom.label/foo").as_deref(), Some("bar"));
     assert_eq!(label(&node, "topology.k8s.cp/zone-id").as_deref(), Some("az1"));
     assert_eq!(label(&node, "taken.example/foo").as_deref(), Some("fizz"));
@@ -294,41 +293,41 @@ async fn n17_several_addresses_of_one_type_are_all_kept() {
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1", "I192.168.0.1", "Hcloud-name", "E8.8.8.8"])).unwrap();
     world.register("node0").await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     let expected = ["InternalIP 10.0.0.1", "InternalIP 192.168.0.1", "Hostname cloud-name", "ExternalIP 8.8.8.8"];
     assert_eq!(addresses(&node), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn n18_three_conflicts_are_survived_with_one_event() {
+async fn n18_three_conflicts_are_retried_with_one_event() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.fail("patch", "nodes", 409, Some(3));
     world.start();
-    world.initialized("node0").await;
-    assert_eq!(world.answered("patch", "nodes", 409), 3);
+    world.wait_until_initialized("node0").await;
+    assert_eq!(world.response_count("patch", "nodes", 409), 3);
     let synced = world.event("node0", "Synced").await.unwrap();
     assert_eq!(synced.count, Some(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn n19_a_node_that_vanishes_meanwhile_is_nobodys_error() {
+async fn n19_a_node_that_is_deleted_meanwhile_is_no_error() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.cloud().set_latency(Duration::from_secs(5));
     world.register("node0").await;
     world.start();
-    world.pass(Duration::from_secs(2)).await;
+    world.sleep(Duration::from_secs(2)).await;
     world.delete("node0").await;
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert!(world.get("node0").await.is_none());
     assert!(world.event("node0", "Synced").await.is_none());
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn n20_addresses_that_could_not_be_written_are_repaired_by_the_next_look() {
+async fn n20_failed_address_writes_are_repaired_by_the_next_address_sync() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
@@ -337,7 +336,7 @@ async fn n20_addresses_that_could_not_be_written_are_repaired_by_the_next_look()
         resource: Some("nodes".to_owned()),
         effect: bowline_apiserver::Effect::Status {
             code: http::StatusCode::UNPROCESSABLE_ENTITY,
-            message: "no addresses today".to_owned(),
+            message: "injected fault".to_owned(),
             retry_after: None,
         },
         subresource: Some("status".to_owned()),
@@ -345,7 +344,7 @@ async fn n20_addresses_that_could_not_be_written_are_repaired_by_the_next_look()
         ..bowline_apiserver::FaultRule::default()
     });
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!(addresses(&node), ["Hostname node0"]);
     world
         .eventually("the addresses are repaired", async || {
@@ -356,7 +355,7 @@ async fn n20_addresses_that_could_not_be_written_are_repaired_by_the_next_look()
 }
 
 #[tokio::test(start_paused = true)]
-async fn n21_the_taint_goes_whatever_its_effect() {
+async fn n21_the_taint_is_removed_whatever_its_effect() {
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "12345", &[])).unwrap();
     let both = json!([
@@ -365,18 +364,18 @@ async fn n21_the_taint_goes_whatever_its_effect() {
     ]);
     world.register_with("node0", json!({"spec": {"taints": both}})).await;
     world.start();
-    assert!(taints(&world.initialized("node0").await).is_empty());
+    assert!(taints(&world.wait_until_initialized("node0").await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn n23_the_clouds_type_replaces_another() {
+async fn n23_the_instance_type_of_the_cloud_replaces_another() {
     let mut world = World::new().await;
     let mut known = machine("node0", "12345", &[]);
     known.instance_type = "y".to_owned();
     world.cloud().add(known).unwrap();
     world.register_with("node0", json!({"metadata": {"labels": {GA_TYPE: "x"}}})).await;
     world.start();
-    let node = world.initialized("node0").await;
+    let node = world.wait_until_initialized("node0").await;
     assert_eq!((label(&node, BETA_TYPE).as_deref(), label(&node, GA_TYPE).as_deref()), (Some("y"), Some("y")));
 }
 
@@ -392,9 +391,9 @@ async fn a_node_costs_two_writes_and_many_nodes_cost_few_calls() {
     let before = world.node_writes();
     world.start();
     for index in 0..250 {
-        world.initialized(&format!("node{index}")).await;
+        world.wait_until_initialized(&format!("node{index}")).await;
     }
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     let after = world.node_writes();
     assert_eq!(after["patch"] - before.get("patch").unwrap_or(&0), 250);
     assert_eq!(after["patch status"] - before.get("patch status").unwrap_or(&0), 250);
@@ -408,20 +407,20 @@ async fn heartbeats_cost_nothing() {
     world.cloud().add(machine("node0", "12345", &["I10.0.0.1"])).unwrap();
     world.register("node0").await;
     world.start();
-    world.initialized("node0").await;
+    world.wait_until_initialized("node0").await;
     let calls = world.cloud_calls();
     for _ in 0..20 {
         world.set_ready("node0", "False").await;
         world.set_ready("node0", "True").await;
     }
     let writes = world.node_writes();
-    world.pass(Duration::from_secs(30)).await;
+    world.sleep(Duration::from_secs(30)).await;
     assert_eq!(world.node_writes(), writes);
     assert_eq!(world.cloud_calls(), calls);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_keep_coming_share_their_reads() {
+async fn nodes_that_register_in_sequence_share_cloud_reads() {
     let mut world = World::new().await;
     let names: Vec<_> = (0..60).map(|number| format!("node{number}")).collect();
     for name in &names {
@@ -432,45 +431,45 @@ async fn nodes_that_keep_coming_share_their_reads() {
         for name in three {
             world.register(name).await;
         }
-        world.pass(Duration::from_millis(90)).await;
+        world.sleep(Duration::from_millis(90)).await;
     }
     for name in &names {
-        world.initialized(name).await;
+        world.wait_until_initialized(name).await;
     }
     let calls = world.cloud_calls();
-    assert!(calls <= 4, "they came within two seconds, and took {calls} reads");
+    assert!(calls <= 4, "they registered within two seconds, and took {calls} reads");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_replaced_under_its_name_does_not_get_the_id_of_the_old_one() {
+async fn a_machine_that_is_replaced_under_its_name_does_not_get_the_old_provider_id() {
     let mut world = World::new().await;
     world.cloud().add(machine("a", "i-old", &[])).unwrap();
     world.register("a").await;
     world.start();
-    assert_eq!(provider_id(&world.initialized("a").await).as_deref(), Some("local://i-old"));
+    assert_eq!(provider_id(&world.wait_until_initialized("a").await).as_deref(), Some("local://i-old"));
     world.cloud().delete("i-old").unwrap();
     world.cloud().add(machine("a", "i-new", &[])).unwrap();
     world.delete("a").await;
     world.register("a").await;
     let replaced = async || provider_id(&world.node("a").await);
-    assert_eq!(world.eventually("it has an ID", replaced).await, "local://i-new");
+    assert_eq!(world.eventually("the provider ID", replaced).await, "local://i-new");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_wait_are_counted_by_reason_until_they_are_initialized() {
+async fn waiting_nodes_are_counted_by_reason_until_they_are_initialized() {
     let mut world = World::new().await;
     world.register_with("lost", json!({"spec": {"providerID": "local://i-lost"}})).await;
     world.register("stranger").await;
     world.register_with("foreign", json!({"spec": {"providerID": "other://1"}})).await;
     world.start();
-    world.pass(Duration::from_secs(240)).await;
+    world.sleep(Duration::from_secs(240)).await;
     let waiting = world.metric("bowline_nodes_waiting");
     let expected = [("local InstanceNotFound".to_owned(), 1.0), (" NotOurNode".to_owned(), 1.0)];
     assert_eq!(waiting, expected.into(), "a foreign Node waits for another manager");
     let oldest = world.metric("bowline_nodes_waiting_oldest_seconds");
     assert!(oldest.values().all(|age| (240.0..300.0).contains(age)), "{oldest:?}");
     world.cloud().add(machine("lost", "i-lost", &[])).unwrap();
-    world.initialized("lost").await;
+    world.wait_until_initialized("lost").await;
     world.delete("stranger").await;
     let none_waits = async || world.metric("bowline_nodes_waiting").is_empty().then_some(());
     world.eventually("no Node waits", none_waits).await;

@@ -1,4 +1,4 @@
-//! Node lifecycle: machines that are shut down or gone (F1 to F21).
+//! Node lifecycle: stopped and deleted machines (F1 to F21).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,13 @@ use bowline_local::{Fault, FaultSpec};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
+use crate::test_providers::WithoutDetails;
 use crate::world::{SHUTDOWN, UNINITIALIZED, World, addresses, has_taint, machine, taints, version};
-use crate::wrappers::Blurred;
 
-/// Long enough for every grace, confirmation and retry.
+/// Long enough for every grace period, confirmation and retry.
 const LONG: Duration = Duration::from_secs(300);
 
-/// A world with `size` Nodes whose machines run; all Ready but the first, which is what `ready` says.
+/// World with `size` Nodes whose machines run; all are Ready but the first, whose condition Ready is `ready`.
 async fn world(size: usize, ready: &str) -> World {
     let world = World::new().await;
     for index in 0..size {
@@ -26,7 +26,7 @@ async fn world(size: usize, ready: &str) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f01_f04_f20_a_node_that_is_not_ready_goes_with_its_machine() {
+async fn f01_f04_f20_a_node_that_is_not_ready_is_deleted_with_its_machine() {
     for ready in ["False", "Unknown", ""] {
         let mut world = World::new().await;
         world.cloud().add(machine("other", "i-9", &[])).unwrap();
@@ -36,25 +36,25 @@ async fn f01_f04_f20_a_node_that_is_not_ready_goes_with_its_machine() {
             world.set_ready("node0", ready).await;
         }
         world.start();
-        world.gone("node0").await;
+        world.wait_until_deleted("node0").await;
         let event = world.event("node0", "DeletingNode").await.unwrap();
-        let told = "Deleting node node0 because it does not exist in the cloud provider";
-        assert_eq!(event.message.as_deref(), Some(told), "Ready is {ready:?}");
+        let expected = "Deleting node node0 because it does not exist in the cloud provider";
+        assert_eq!(event.message.as_deref(), Some(expected), "Ready is {ready:?}");
         assert!(world.get("other").await.is_some());
         world.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn f01_the_only_node_of_a_cloud_goes_too() {
+async fn f01_the_only_node_of_a_cloud_is_deleted_too() {
     let mut world = World::new().await;
     world.join("node0", "local://i-0", "False").await;
     world.start();
-    world.gone("node0").await;
+    world.wait_until_deleted("node0").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f02_a_cloud_that_fails_or_lies_deletes_nothing_and_is_believed_again_afterwards() {
+async fn f02_a_failing_cloud_deletes_no_node_until_it_recovers() {
     for fault in [
         Fault::Failing(401),
         Fault::Failing(403),
@@ -66,52 +66,52 @@ async fn f02_a_cloud_that_fails_or_lies_deletes_nothing_and_is_believed_again_af
         Fault::Garbled,
         Fault::Empty,
     ] {
-        // All three are not Ready, and all machines are there.
+        // All three Nodes are not Ready, and all machines exist.
         let mut world = world(3, "False").await;
         world.set_ready("node1", "Unknown").await;
         world.set_ready("node2", "Unknown").await;
         world.cloud().inject(FaultSpec::always(fault.clone()));
         world.start();
-        world.pass(LONG).await;
+        world.sleep(LONG).await;
         for name in ["node0", "node1", "node2"] {
             let node = world.get(name).await;
             assert!(node.is_some_and(|node| taints(&node).is_empty()), "{name} under {fault:?}");
-            let told =
+            let events =
                 world.events().await.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-            assert_eq!(told.count(), 1, "one Event per cause: {name} under {fault:?}");
+            assert_eq!(events.count(), 1, "one Event per cause: {name} under {fault:?}");
         }
         world.cloud().repair_all();
         world.cloud().delete("i-0").unwrap();
-        world.gone("node0").await;
+        world.wait_until_deleted("node0").await;
         assert!(world.get("node1").await.is_some() && world.get("node2").await.is_some());
         world.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn f03_f05_a_machine_that_runs_keeps_its_node_as_it_is() {
+async fn f03_f05_the_node_of_a_running_machine_is_unchanged() {
     for ready in ["False", "Unknown"] {
         let mut world = world(2, ready).await;
         let before = world.node("node0").await;
         world.start();
-        world.pass(LONG).await;
+        world.sleep(LONG).await;
         assert_eq!(version(&world.node("node0").await), version(&before), "{ready}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn f06_nobody_asks_about_a_node_that_is_ready() {
+async fn f06_a_ready_node_causes_no_cloud_call() {
     let mut world = World::new().await;
     world.options.node = None;
     let before = world.join("node0", "local://i-0", "True").await;
     world.start();
-    world.pass(LONG).await;
+    world.sleep(LONG).await;
     assert_eq!(version(&world.node("node0").await), version(&before));
     assert_eq!(world.cloud_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn f07_f10_f11_a_stopped_machine_taints_its_node_until_that_is_ready_again() {
+async fn f07_f10_f11_the_node_of_a_stopped_machine_is_tainted_until_it_is_ready_again() {
     let mut world = world(2, "False").await;
     world.patch("node0", json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}})).await;
     world.cloud().stop("i-0").unwrap();
@@ -122,108 +122,108 @@ async fn f07_f10_f11_a_stopped_machine_taints_its_node_until_that_is_ready_again
     assert_eq!(taints(&tainted), expected);
     let ours = tainted.spec.unwrap().taints.unwrap().into_iter().find(|taint| taint.key == SHUTDOWN).unwrap();
     assert_eq!((ours.value, ours.time_added), (None, None));
-    // F12: it is put on once.
+    // F12: the taint is added once.
     let writes = world.node_writes();
-    world.pass(LONG).await;
+    world.sleep(LONG).await;
     assert_eq!(world.node_writes(), writes);
-    // F11: running again is not enough.
+    // F11: a running machine is not enough.
     world.cloud().start("i-0").unwrap();
-    world.pass(LONG).await;
+    world.sleep(LONG).await;
     assert!(has_taint(&world.node("node0").await, SHUTDOWN));
-    // F10: being Ready is.
+    // F10: a Ready Node is.
     world.set_ready("node0", "True").await;
     world
-        .eventually("the taint is off", async || world.get("node0").await.filter(|node| !has_taint(node, SHUTDOWN)))
+        .eventually("the taint is removed", async || world.get("node0").await.filter(|node| !has_taint(node, SHUTDOWN)))
         .await;
     assert!(has_taint(&world.node("node0").await, "mine"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_a_shutdown_taint_with_a_value_is_mended_in_its_place() {
+async fn f12_a_shutdown_taint_with_a_value_is_replaced_in_place() {
     let mut world = world(2, "False").await;
     let odd = json!({"key": SHUTDOWN, "value": "yes", "effect": "NoSchedule"});
     world.patch("node0", json!({"spec": {"taints": [odd, {"key": "mine", "effect": "NoExecute"}]}})).await;
     world.cloud().stop("i-0").unwrap();
     world.start();
     let value = |node: &Node| node.spec.as_ref()?.taints.as_ref()?.first()?.value.clone();
-    let mended = world
+    let replaced = world
         .eventually("the taint without a value", async || world.get("node0").await.filter(|node| value(node).is_none()))
         .await;
     let expected = [(SHUTDOWN.to_owned(), "NoSchedule".to_owned()), ("mine".to_owned(), "NoExecute".to_owned())];
-    assert_eq!(taints(&mended), expected);
+    assert_eq!(taints(&replaced), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn f08_a_machine_that_was_stopped_and_then_removed_is_gone() {
+async fn f08_the_node_of_a_machine_that_was_stopped_and_then_deleted_is_deleted() {
     let mut world = world(2, "Unknown").await;
     world.cloud().stop("i-0").unwrap();
     world.cloud().delete("i-0").unwrap();
     world.start();
-    world.gone("node0").await;
+    world.wait_until_deleted("node0").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f09_a_node_without_id_that_nobody_knows_goes_only_if_that_is_switched_on() {
-    for switched_on in [false, true] {
+async fn f09_a_node_without_provider_id_that_no_cloud_knows_is_deleted_only_if_enabled() {
+    for enabled in [false, true] {
         let mut world = world(2, "True").await;
-        world.options.node_lifecycle.as_mut().unwrap().delete_unclaimed = switched_on;
+        world.options.node_lifecycle.as_mut().unwrap().delete_unclaimed = enabled;
         world.register_with("stranger", json!({"spec": {"taints": null}})).await;
         world.set_ready("stranger", "False").await;
         world.start();
-        // It is not initialised, and so it has to be five minutes old.
-        world.pass(2 * LONG).await;
-        assert_eq!(world.get("stranger").await.is_none(), switched_on);
+        // An uninitialised Node is deleted after five minutes at the earliest.
+        world.sleep(2 * LONG).await;
+        assert_eq!(world.get("stranger").await.is_none(), enabled);
         world.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn f15_a_deletion_that_fails_is_told_and_tried_again() {
+async fn f15_a_failed_deletion_is_reported_and_retried() {
     let mut world = world(2, "False").await;
     world.cloud().delete("i-0").unwrap();
-    // More often than the write itself is tried again.
+    // A rejected request is not retried by the client.
     world.fail("delete", "nodes", 403, Some(1));
     world.start();
-    world.gone("node0").await;
+    world.wait_until_deleted("node0").await;
     let failed = world.event("node0", "DeletingNodeFailed").await.unwrap();
     assert!(failed.message.unwrap().starts_with("Failed deleting node node0: "));
 }
 
 #[tokio::test(start_paused = true)]
-async fn f17_f18_f19_the_id_on_the_node_is_what_is_asked_for() {
+async fn f17_f18_f19_the_lookup_uses_the_provider_id_of_the_node() {
     let mut world = world(2, "False").await;
-    // Another machine has taken the name; the ID decides.
+    // Another machine has the name now; the provider ID decides.
     world.cloud().delete("i-0").unwrap();
     world.cloud().add(machine("node0", "i-77", &[])).unwrap();
     world.start();
-    world.gone("node0").await;
+    world.wait_until_deleted("node0").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f21_a_node_that_was_never_initialised_goes_with_its_machine() {
+async fn f21_a_node_that_was_never_initialised_is_deleted_with_its_machine() {
     let mut world = world(2, "True").await;
     world.register_with("late", json!({"spec": {"providerID": "local://i-88"}})).await;
     world.set_ready("late", "False").await;
     world.start();
-    world.gone("late").await;
+    world.wait_until_deleted("late").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f13_f14_a_cloud_that_cannot_tell_stopped_from_running_taints_nobody() {
+async fn f13_f14_a_cloud_without_shutdown_state_taints_no_node() {
     let mut world = world(2, "False").await;
     world.clouds[0].0.shutdown_state = false;
     world.cloud().stop("i-0").unwrap();
     world.start();
-    world.pass(LONG).await;
+    world.sleep(LONG).await;
     assert!(taints(&world.node("node0").await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_seen_counts_although_no_more_can_be_told_of_it() {
+async fn a_machine_whose_details_cannot_be_read_counts_as_existing() {
     let mut world = World::new().await;
-    let is_blurred = Arc::new(AtomicBool::new(true));
-    let blurred = is_blurred.clone();
-    world.wrap = Box::new(move |inner| Blurred::around(inner, blurred.clone()));
+    let is_failing = Arc::new(AtomicBool::new(true));
+    let flag = is_failing.clone();
+    world.wrap = Box::new(move |inner| WithoutDetails::wrap(inner, flag.clone()));
     for (index, name) in ["runs", "stopped", "new"].iter().enumerate() {
         world.cloud().add(machine(name, &format!("i-{index}"), &["I10.0.0.1"])).unwrap();
     }
@@ -234,15 +234,15 @@ async fn a_machine_that_was_seen_counts_although_no_more_can_be_told_of_it() {
     let known = addresses(&world.node("runs").await);
     world.register("new").await;
     world.start();
-    world.gone("gone").await;
-    world.pass(LONG).await;
+    world.wait_until_deleted("gone").await;
+    world.sleep(LONG).await;
     assert!(has_taint(&world.node("stopped").await, SHUTDOWN));
     assert!(!has_taint(&world.node("runs").await, SHUTDOWN));
-    assert_eq!(addresses(&world.node("runs").await), known, "addresses stay while they cannot be read");
-    assert!(world.event("runs", "CloudUnavailable").await.is_none(), "what was to be known of it is known");
+    assert_eq!(addresses(&world.node("runs").await), known, "addresses are unchanged while they cannot be read");
+    assert!(world.event("runs", "CloudUnavailable").await.is_none(), "the state of the machine is known");
     assert!(has_taint(&world.node("new").await, UNINITIALIZED));
-    let told = world.event("new", "CloudUnavailable").await.unwrap();
-    assert!(told.message.unwrap().contains("the ports may not be read"));
-    is_blurred.store(false, Ordering::SeqCst);
-    world.initialized("new").await;
+    let event = world.event("new", "CloudUnavailable").await.unwrap();
+    assert!(event.message.unwrap().contains("the ports may not be read"));
+    is_failing.store(false, Ordering::SeqCst);
+    world.wait_until_initialized("new").await;
 }

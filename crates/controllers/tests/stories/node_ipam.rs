@@ -16,43 +16,43 @@ use crate::world::World;
 pub(crate) const ONE: &[(&str, u8)] = &[("10.10.0.0/16", 24)];
 pub(crate) const DUAL: &[(&str, u8)] = &[("10.10.0.0/16", 24), ("fd00::/56", 64)];
 
-pub(crate) fn options(ranges: &[(&str, u8)], allocator: AllocatorType) -> Options {
+pub(crate) fn options(cidrs: &[(&str, u8)], allocator: AllocatorType) -> Options {
     let range = |(cluster, mask): &(&str, u8)| ClusterCidr::new(cluster.parse().unwrap(), *mask).unwrap();
-    Options { ranges: ranges.iter().map(range).collect(), services: Vec::new(), allocator }
+    Options { cluster_cidrs: cidrs.iter().map(range).collect(), service_cidrs: Vec::new(), allocator }
 }
 
-/// A world in which nothing but pod ranges is seen to.
-pub(crate) async fn world(ranges: &[(&str, u8)]) -> World {
-    world_of(&["local"], ranges).await
+/// World with the node-ipam-controller alone.
+pub(crate) async fn world(cidrs: &[(&str, u8)]) -> World {
+    world_of(&["local"], cidrs).await
 }
 
-async fn world_of(prefixes: &[&str], ranges: &[(&str, u8)]) -> World {
+async fn world_of(prefixes: &[&str], cidrs: &[(&str, u8)]) -> World {
     let mut world = World::with_prefixes(prefixes).await;
     (world.options.node, world.options.node_lifecycle, world.options.service) = (None, None, None);
-    world.options.node_ipam = Some(options(ranges, AllocatorType::Range));
+    world.options.node_ipam = Some(options(cidrs, AllocatorType::Range));
     world
 }
 
 pub(crate) fn pod_cidrs(node: &Node) -> Vec<String> {
     let spec = node.spec.clone().unwrap_or_default();
-    let ranges = spec.pod_cidrs.unwrap_or_default();
-    assert_eq!(spec.pod_cidr.as_ref(), ranges.first(), "both fields say the same");
-    ranges
+    let cidrs = spec.pod_cidrs.unwrap_or_default();
+    assert_eq!(spec.pod_cidr.as_ref(), cidrs.first(), "both fields agree");
+    cidrs
 }
 
-/// Waits until the Node has ranges.
-pub(crate) async fn served(world: &World, name: &str) -> Vec<String> {
+/// Waits until the Node has pod CIDRs.
+pub(crate) async fn wait_for_pod_cidrs(world: &World, name: &str) -> Vec<String> {
     world
-        .eventually(&format!("{name} has ranges"), async || {
-            let ranges = pod_cidrs(&world.get(name).await?);
-            (!ranges.is_empty()).then_some(ranges)
+        .eventually(&format!("{name} has pod CIDRs"), async || {
+            let cidrs = pod_cidrs(&world.get(name).await?);
+            (!cidrs.is_empty()).then_some(cidrs)
         })
         .await
 }
 
-/// Registers a Node that has these ranges from the start.
-async fn register_holding(world: &World, name: &str, ranges: &[&str]) {
-    world.register_with(name, json!({"spec": {"podCIDR": ranges[0], "podCIDRs": ranges}})).await;
+/// Registers a Node with these pod CIDRs.
+async fn register_holding(world: &World, name: &str, cidrs: &[&str]) {
+    world.register_with(name, json!({"spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}})).await;
 }
 
 async fn all_ranges(world: &World) -> BTreeMap<String, Vec<String>> {
@@ -60,12 +60,10 @@ async fn all_ranges(world: &World) -> BTreeMap<String, Vec<String>> {
     nodes.iter().map(|node| (node.metadata.name.clone().unwrap(), pod_cidrs(node))).collect()
 }
 
-/// No two Nodes have addresses in common.
-fn assert_disjoint(ranges: &BTreeMap<String, Vec<String>>) {
-    let all: Vec<(&String, IpNet)> = ranges
-        .iter()
-        .flat_map(|(node, ranges)| ranges.iter().map(move |range| (node, range.parse().unwrap())))
-        .collect();
+/// Asserts that no two Nodes have overlapping pod CIDRs.
+fn assert_disjoint(cidrs: &BTreeMap<String, Vec<String>>) {
+    let all: Vec<(&String, IpNet)> =
+        cidrs.iter().flat_map(|(node, cidrs)| cidrs.iter().map(move |range| (node, range.parse().unwrap()))).collect();
     for (index, (node, range)) in all.iter().enumerate() {
         for (other, others) in &all[index + 1..] {
             assert!(!range.contains(others) && !others.contains(range), "{node} has {range}, {other} has {others}");
@@ -73,17 +71,17 @@ fn assert_disjoint(ranges: &BTreeMap<String, Vec<String>>) {
     }
 }
 
-/// Writes to the object itself, without registrations.
+/// Number of patches of Nodes.
 fn patches(world: &World) -> u64 {
     world.node_writes().get("patch").copied().unwrap_or(0)
 }
 
-/// What a metric says, for its only range or none.
+/// Value of a metric with one cluster CIDR or none.
 pub(crate) fn metric(world: &World, name: &str) -> f64 {
     *world.metric(name).values().next().unwrap_or_else(|| panic!("there is no {name}"))
 }
 
-/// How many allocations were made, and how many blocks in use they passed.
+/// Number of allocations, and of used blocks that they skipped.
 fn passed(world: &World) -> (u64, f64) {
     let families = world.metrics.gather();
     let name = "node_ipam_controller_cidrset_allocation_tries_per_request";
@@ -92,7 +90,7 @@ fn passed(world: &World) -> (u64, f64) {
     (histogram.get_sample_count(), histogram.get_sample_sum())
 }
 
-/// Makes writes to this Node end like this, so many times.
+/// Injects this effect into writes of this Node, at most `times` times.
 pub(crate) fn hit_writes(world: &World, name: &str, effect: Effect, times: Option<u64>) {
     let text = |text: &str| Some(text.to_owned());
     let (verb, resource, name) = (text("patch"), text("nodes"), text(name));
@@ -101,11 +99,11 @@ pub(crate) fn hit_writes(world: &World, name: &str, effect: Effect, times: Optio
 
 pub(crate) fn status(code: u16) -> Effect {
     let code = StatusCode::from_u16(code).unwrap();
-    Effect::Status { code, message: "as the story has it".to_owned(), retry_after: None }
+    Effect::Status { code, message: "injected fault".to_owned(), retry_after: None }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_node_gets_a_range_of_its_own_with_one_patch() {
+async fn every_node_gets_its_own_pod_cidr_with_one_patch() {
     let mut world = world(ONE).await;
     for index in 0..20 {
         world.register(&format!("early-{index:02}")).await;
@@ -115,10 +113,10 @@ async fn every_node_gets_a_range_of_its_own_with_one_patch() {
         world.register(&format!("late-{index:02}")).await;
     }
     for index in 0..20 {
-        served(&world, &format!("early-{index:02}")).await;
-        served(&world, &format!("late-{index:02}")).await;
+        wait_for_pod_cidrs(&world, &format!("early-{index:02}")).await;
+        wait_for_pod_cidrs(&world, &format!("late-{index:02}")).await;
     }
-    world.pass(Duration::from_secs(120)).await;
+    world.sleep(Duration::from_secs(120)).await;
     assert_disjoint(&all_ranges(&world).await);
     assert_eq!(patches(&world), 40, "one for each");
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 40.0);
@@ -127,47 +125,47 @@ async fn every_node_gets_a_range_of_its_own_with_one_patch() {
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs"), 40.0 / 256.0);
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_allocation_tries_per_request"), 40.0);
     assert_eq!(metric(&world, "bowline_pod_range_free_blocks"), 216.0);
-    assert!(world.events().await.is_empty(), "there is nothing to tell");
+    assert!(world.events().await.is_empty(), "no Event is emitted");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn i01_i02_the_first_node_gets_the_first_block_behind_the_services() {
+async fn i01_i02_the_first_node_gets_the_first_block_after_the_service_cidr() {
     let mut world = world(&[("127.123.234.0/24", 30)]).await;
-    world.options.node_ipam.as_mut().unwrap().services = vec!["127.123.234.0/26".parse().unwrap()];
+    world.options.node_ipam.as_mut().unwrap().service_cidrs = vec!["127.123.234.0/26".parse().unwrap()];
     world.register("a").await;
     world.start();
-    assert_eq!(served(&world, "a").await, ["127.123.234.64/30"], "I2; I1 is the same without Services");
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["127.123.234.64/30"], "I2; I1 is the same without Services");
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 17.0, "16 for the Services");
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs"), 0.265625);
     assert_eq!(passed(&world), (1, 16.0), "one allocation, 16 blocks passed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn i03_what_nodes_have_already_stays_theirs() {
+async fn i03_existing_pod_cidrs_stay_allocated() {
     let mut world = world(&[("10.10.0.0/22", 24)]).await;
     register_holding(&world, "a", &["10.10.0.0/24"]).await;
     world.start();
     register_holding(&world, "b", &["10.10.2.128/30"]).await;
-    world.pass(Duration::from_secs(1)).await;
+    world.sleep(Duration::from_secs(1)).await;
     world.register("c").await;
-    assert_eq!(served(&world, "c").await, ["10.10.1.0/24"], "I3, with a part of a block");
+    assert_eq!(wait_for_pod_cidrs(&world, "c").await, ["10.10.1.0/24"], "I3, with a partially used block");
     world.register("d").await;
-    assert_eq!(served(&world, "d").await, ["10.10.3.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "d").await, ["10.10.3.0/24"]);
     assert_eq!(patches(&world), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn i04_i05_a_node_that_finds_nothing_says_so_once_and_is_served_when_another_leaves() {
+async fn i04_i05_exhaustion_is_reported_once_and_the_node_is_served_when_another_is_deleted() {
     let mut world = world(&[("127.123.234.0/29", 30)]).await;
     for name in ["a", "b"] {
         world.register(name).await;
     }
     world.start();
-    served(&world, "a").await;
-    let of_b = served(&world, "b").await;
+    wait_for_pod_cidrs(&world, "a").await;
+    let of_b = wait_for_pod_cidrs(&world, "b").await;
     world.register("c").await;
-    world.pass(Duration::from_secs(1800)).await;
+    world.sleep(Duration::from_secs(1800)).await;
     let event = world.event("c", "CIDRNotAvailable").await.unwrap();
     assert_eq!(event.message.as_deref(), Some("Node c status is now: CIDRNotAvailable"), "I4");
     assert_eq!((event.type_.as_deref(), event.count), (Some("Normal"), Some(1)), "each cause once");
@@ -175,32 +173,32 @@ async fn i04_i05_a_node_that_finds_nothing_says_so_once_and_is_served_when_anoth
     assert_eq!(patches(&world), 2, "I4: no write");
     let begin = tokio::time::Instant::now();
     world.delete("b").await;
-    assert_eq!(served(&world, "c").await, of_b, "I5");
-    assert!(begin.elapsed() < Duration::from_secs(1), "not by back-off: {:?}", begin.elapsed());
+    assert_eq!(wait_for_pod_cidrs(&world, "c").await, of_b, "I5");
+    assert!(begin.elapsed() < Duration::from_secs(1), "before the back-off ends: {:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_are_woken_as_there_is_room_for() {
+async fn as_many_waiting_nodes_are_woken_as_blocks_are_free() {
     let mut world = world(&[("10.0.0.0/30", 32)]).await;
     for index in 0..4 {
         world.register(&format!("old-{index}")).await;
     }
     world.start();
     for index in 0..4 {
-        served(&world, &format!("old-{index}")).await;
+        wait_for_pod_cidrs(&world, &format!("old-{index}")).await;
     }
     for index in 0..6 {
         world.register(&format!("new-{index}")).await;
     }
-    world.pass(Duration::from_secs(600)).await;
+    world.sleep(Duration::from_secs(600)).await;
     for index in 0..3 {
         world.delete(&format!("old-{index}")).await;
     }
-    world.pass(Duration::from_secs(1)).await;
-    let ranges = all_ranges(&world).await;
-    let served = ranges.iter().filter(|(name, ranges)| name.starts_with("new") && !ranges.is_empty()).count();
+    world.sleep(Duration::from_secs(1)).await;
+    let cidrs = all_ranges(&world).await;
+    let served = cidrs.iter().filter(|(name, cidrs)| name.starts_with("new") && !cidrs.is_empty()).count();
     assert_eq!(served, 3);
-    assert_disjoint(&ranges);
+    assert_disjoint(&cidrs);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,17 +208,17 @@ async fn dual_stack_is_all_or_nothing() {
         world.register(name).await;
     }
     world.start();
-    world.eventually("one finds nothing", async || world.events().await.pop()).await;
-    world.pass(Duration::from_secs(600)).await;
+    world.eventually("one Node finds no block", async || world.events().await.pop()).await;
+    world.sleep(Duration::from_secs(600)).await;
     let mut counts: Vec<usize> = all_ranges(&world).await.values().map(Vec::len).collect();
     counts.sort_unstable();
     assert_eq!(counts, [0, 2, 2]);
-    assert_eq!(metric(&world, "bowline_pod_range_free_blocks"), 254.0, "no block of IPv4 is lost");
+    assert_eq!(metric(&world, "bowline_pod_range_free_blocks"), 254.0, "no IPv4 block is leaked");
     assert_disjoint(&all_ranges(&world).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn i07_i08_misfits_at_the_start_end_the_manager_and_all_are_named() {
+async fn i07_i08_invalid_pod_cidrs_at_the_start_end_the_manager_and_are_all_listed() {
     let mut world = world(ONE).await;
     register_holding(&world, "outside", &["172.10.0.0/24"]).await;
     register_holding(&world, "dual", &["10.10.0.0/24", "a00::/86"]).await;
@@ -232,91 +230,91 @@ async fn i07_i08_misfits_at_the_start_end_the_manager_and_all_are_named() {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(!error.contains("node fine"), "{error}");
-    assert_eq!(patches(&world), 0, "nothing was handed out");
+    assert_eq!(patches(&world), 0, "nothing was allocated");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_misfit_that_comes_later_is_told_once_and_others_are_served() {
+async fn an_invalid_pod_cidr_that_appears_later_is_reported_once_and_other_nodes_are_served() {
     let mut world = world(ONE).await;
     world.start();
-    world.pass(Duration::from_secs(1)).await;
+    world.sleep(Duration::from_secs(1)).await;
     register_holding(&world, "outside", &["172.10.0.0/24"]).await;
     world.register("a").await;
-    served(&world, "a").await;
+    wait_for_pod_cidrs(&world, "a").await;
     world.patch("outside", json!({"metadata": {"labels": {"bowline.dev/unmanaged": "true"}}})).await;
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(metric(&world, "bowline_pod_range_misfits_total"), 1.0);
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn i20_a_new_manager_takes_over_what_nodes_have() {
+async fn i20_a_new_manager_takes_over_existing_pod_cidrs() {
     let mut world = world(ONE).await;
     for name in ["a", "b"] {
         world.register(name).await;
     }
     world.start();
-    let (of_a, of_b) = (served(&world, "a").await, served(&world, "b").await);
+    let (of_a, of_b) = (wait_for_pod_cidrs(&world, "a").await, wait_for_pod_cidrs(&world, "b").await);
     world.kill().await;
     world.delete("a").await;
     world.start();
     world.register("c").await;
-    assert_ne!(served(&world, "c").await, of_b);
-    assert_eq!(served(&world, "b").await, of_b);
-    // The range of a is free, and comes in its turn.
+    assert_ne!(wait_for_pod_cidrs(&world, "c").await, of_b);
+    assert_eq!(wait_for_pod_cidrs(&world, "b").await, of_b);
+    // The pod CIDR of a is free, and is allocated in order.
     for index in 0..254 {
         world.register(&format!("more-{index:03}")).await;
     }
     for index in 0..254 {
-        served(&world, &format!("more-{index:03}")).await;
+        wait_for_pod_cidrs(&world, &format!("more-{index:03}")).await;
     }
-    let ranges = all_ranges(&world).await;
-    assert!(ranges.values().any(|ranges| *ranges == of_a), "I20");
-    assert_disjoint(&ranges);
+    let cidrs = all_ranges(&world).await;
+    assert!(cidrs.values().any(|cidrs| *cidrs == of_a), "I20");
+    assert_disjoint(&cidrs);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_dies_before_it_hears_of_its_write_is_succeeded_without_a_double() {
+async fn a_crash_before_the_response_of_a_write_allocates_nothing_twice() {
     let mut world = world(ONE).await;
     world.register("a").await;
     hit_writes(&world, "a", Effect::AnswerLost, Some(1));
     world.start();
-    let of_a = served(&world, "a").await;
+    let of_a = wait_for_pod_cidrs(&world, "a").await;
     world.kill().await;
     world.start();
     world.register("b").await;
-    assert_ne!(served(&world, "b").await, of_a);
+    assert_ne!(wait_for_pod_cidrs(&world, "b").await, of_a);
     assert_eq!(pod_cidrs(&world.node("a").await), of_a);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_answers_are_lost_is_not_made_again_with_another_range() {
+async fn a_write_with_lost_responses_is_not_retried_with_another_pod_cidr() {
     let mut world = world(ONE).await;
     world.register("a").await;
     hit_writes(&world, "a", Effect::AnswerLost, Some(4));
     world.start();
-    let of_a = served(&world, "a").await;
-    world.pass(Duration::from_secs(120)).await;
+    let of_a = wait_for_pod_cidrs(&world, "a").await;
+    world.sleep(Duration::from_secs(120)).await;
     world.register("b").await;
-    assert_ne!(served(&world, "b").await, of_a);
+    assert_ne!(wait_for_pod_cidrs(&world, "b").await, of_a);
     assert_eq!(pod_cidrs(&world.node("a").await), of_a);
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 2.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_9_an_unclear_outcome_keeps_the_range_and_the_live_node_is_asked() {
+async fn ipam_9_an_unknown_outcome_keeps_the_pod_cidr_and_the_live_node_is_read() {
     let mut world = world(&[("10.0.0.0/32", 32)]).await;
     world.register("a").await;
     hit_writes(&world, "a", status(503), None);
     world.start();
-    world.eventually("it is told", async || world.event("a", "CIDRAssignmentFailed").await).await;
+    world.eventually("the Event", async || world.event("a", "CIDRAssignmentFailed").await).await;
     world.register("b").await;
-    let asked = world.answered("get", "nodes", 200);
-    world.pass(Duration::from_secs(300)).await;
-    assert!(world.answered("get", "nodes", 200) > asked, "nobody else has read a Node meanwhile");
-    assert!(pod_cidrs(&world.node("b").await).is_empty(), "the only range may be on its way to a");
+    let asked = world.response_count("get", "nodes", 200);
+    world.sleep(Duration::from_secs(300)).await;
+    assert!(world.response_count("get", "nodes", 200) > asked, "the live Node is read");
+    assert!(pod_cidrs(&world.node("b").await).is_empty(), "the only pod CIDR may have been written to a");
     world.server.faults().clear();
-    assert_eq!(served(&world, "a").await, ["10.0.0.0/32"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["10.0.0.0/32"]);
     let event = world.event("a", "CIDRAssignmentFailed").await.unwrap();
     assert_eq!(event.message.as_deref(), Some("Node a status is now: CIDRAssignmentFailed"));
     assert_eq!((event.type_.as_deref(), event.count), (Some("Normal"), Some(1)), "each cause once");
@@ -324,174 +322,178 @@ async fn ipam_9_an_unclear_outcome_keeps_the_range_and_the_live_node_is_asked() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_9_a_refusal_gives_the_range_back() {
+async fn ipam_9_a_rejected_write_releases_the_pod_cidr() {
     let mut world = world(&[("10.0.0.0/32", 32)]).await;
     world.register("a").await;
     hit_writes(&world, "a", status(403), None);
     world.start();
-    world.eventually("it is told", async || world.event("a", "CIDRAssignmentFailed").await).await;
+    world.eventually("the Event", async || world.event("a", "CIDRAssignmentFailed").await).await;
     world.register("b").await;
-    assert_eq!(served(&world, "b").await, ["10.0.0.0/32"], "the only one");
-    world.pass(Duration::from_secs(600)).await;
+    assert_eq!(wait_for_pod_cidrs(&world, "b").await, ["10.0.0.0/32"], "the only block");
+    world.sleep(Duration::from_secs(600)).await;
     world.server.faults().clear();
     world.delete("b").await;
-    assert_eq!(served(&world, "a").await, ["10.0.0.0/32"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["10.0.0.0/32"]);
 }
 
-/// The Node `a` comes, and the write of its ranges is on its way for five seconds, of which one has passed.
+/// Registers the Node `a` and delays the write of its pod CIDRs by five seconds, of which one has passed.
 async fn hold_up_the_write(world: &mut World) {
     world.register("a").await;
     hit_writes(world, "a", Effect::Latency(Duration::from_secs(5)), Some(1));
     world.start();
-    world.pass(Duration::from_secs(1)).await;
+    world.sleep(Duration::from_secs(1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_9_a_node_that_got_other_ranges_meanwhile_keeps_them() {
+async fn ipam_9_a_node_that_got_other_pod_cidrs_meanwhile_keeps_them() {
     let mut world = world(ONE).await;
     hold_up_the_write(&mut world).await;
-    // Before it arrives, somebody else is faster.
+    // Another client writes first.
     world.patch("a", json!({"spec": {"podCIDR": "10.10.7.0/24", "podCIDRs": ["10.10.7.0/24"]}})).await;
-    world.pass(Duration::from_secs(60)).await;
-    let ranges = pod_cidrs(&world.node("a").await);
+    world.sleep(Duration::from_secs(60)).await;
+    let cidrs = pod_cidrs(&world.node("a").await);
     let held = metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0;
-    assert_eq!((ranges, held), (vec!["10.10.7.0/24".to_owned()], 1.0), "ours was given back");
-    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+    assert_eq!((cidrs, held), (vec!["10.10.7.0/24".to_owned()], 1.0), "ours was released");
+    assert!(world.events().await.is_empty(), "no failure is reported");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_9_a_node_that_got_other_ranges_which_the_watch_does_not_show_yet_is_left_in_peace() {
+async fn ipam_9_a_node_that_got_other_pod_cidrs_not_yet_in_the_watch_is_no_failure() {
     let mut world = world(ONE).await;
     hold_up_the_write(&mut world).await;
-    // The watch is away while somebody else is faster.
+    // Another client writes first while the watch is interrupted.
     let away = FaultRule { verb: Some("watch".to_owned()), effect: status(500), ..FaultRule::default() };
     world.server.faults().add(away);
     world.server.cut_watches();
     world.patch("a", json!({"spec": {"podCIDR": "10.10.7.0/24", "podCIDRs": ["10.10.7.0/24"]}})).await;
-    world.pass(Duration::from_secs(30)).await;
-    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+    world.sleep(Duration::from_secs(30)).await;
+    assert!(world.events().await.is_empty(), "no failure is reported");
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0);
     world.server.faults().clear();
     world.register("b").await;
-    assert_eq!(served(&world, "b").await, ["10.10.1.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "b").await, ["10.10.1.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_the_same_name_gets_ranges_of_its_own() {
+async fn a_recreated_node_gets_its_own_pod_cidrs() {
     let mut world = world(ONE).await;
     hold_up_the_write(&mut world).await;
     world.delete("a").await;
     register_holding(&world, "a", &["10.10.9.0/24"]).await;
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(pod_cidrs(&world.node("a").await), ["10.10.9.0/24"]);
-    assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0, "its predecessor left nothing");
+    assert_eq!(
+        metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0,
+        1.0,
+        "the CIDR of its predecessor is released"
+    );
 }
 
-/// The answer to a write for a Node that is gone comes when its successor has ranges of its own.
+/// The response to a write for a deleted Node arrives when its successor has pod CIDRs.
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_about_a_node_does_not_cost_its_successor_its_range() {
+async fn a_late_response_about_a_deleted_node_does_not_release_the_pod_cidr_of_its_successor() {
     let mut world = world(&[("10.10.0.0/23", 24)]).await;
     world.register("a").await;
     hit_writes(&world, "a", Effect::AnswerLate(Duration::from_secs(5)), Some(1));
     world.start();
-    assert_eq!(served(&world, "a").await, ["10.10.0.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["10.10.0.0/24"]);
     world.delete("a").await;
     register_holding(&world, "a", &["10.10.1.0/24"]).await;
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     world.register("b").await;
     world.register("c").await;
-    world.pass(Duration::from_secs(60)).await;
-    let ranges = all_ranges(&world).await;
-    assert_disjoint(&ranges);
-    assert_eq!(ranges.values().filter(|ranges| ranges.is_empty()).count(), 1, "there are two blocks: {ranges:?}");
+    world.sleep(Duration::from_secs(60)).await;
+    let cidrs = all_ranges(&world).await;
+    assert_disjoint(&cidrs);
+    assert_eq!(cidrs.values().filter(|cidrs| cidrs.is_empty()).count(), 1, "there are two blocks: {cidrs:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_replaced_while_it_is_written_is_no_failure() {
+async fn a_node_that_is_recreated_during_its_write_is_no_failure() {
     let mut world = world(ONE).await;
     hold_up_the_write(&mut world).await;
     world.delete("a").await;
     world.register("a").await;
-    served(&world, "a").await;
-    assert!(world.events().await.is_empty(), "nothing is wrong with it");
+    wait_for_pod_cidrs(&world, "a").await;
+    assert!(world.events().await.is_empty(), "no failure is reported");
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 256.0, 1.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_10_nodes_that_go_while_the_watch_is_away_leave_their_ranges() {
+async fn ipam_10_nodes_deleted_during_a_watch_interruption_release_their_pod_cidrs() {
     let mut world = world(&[("10.10.0.0/23", 24)]).await;
     for name in ["a", "b"] {
         world.register(name).await;
     }
     world.start();
-    let (of_a, of_b) = (served(&world, "a").await, served(&world, "b").await);
+    let (of_a, of_b) = (wait_for_pod_cidrs(&world, "a").await, wait_for_pod_cidrs(&world, "b").await);
     let away = FaultRule { verb: Some("watch".to_owned()), effect: status(503), ..FaultRule::default() };
     world.server.faults().add(away);
     world.server.cut_watches();
     world.delete("a").await;
     world.delete("b").await;
-    // Another of the same name, with a range that was the other's.
+    // A new Node of the same name, with the pod CIDR of the other.
     register_holding(&world, "b", &[&of_a[0]]).await;
-    // What happened meanwhile is forgotten: only a list can tell.
+    // The history is compacted, so that only a list shows the changes.
     world.server.compact();
-    world.pass(Duration::from_secs(5)).await;
+    world.sleep(Duration::from_secs(5)).await;
     world.server.faults().clear();
     world.register("c").await;
-    assert_eq!(served(&world, "c").await, of_b);
+    assert_eq!(wait_for_pod_cidrs(&world, "c").await, of_b);
     assert_eq!(metric(&world, "node_ipam_controller_cidrset_usage_cidrs"), 1.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_nodes_with_the_same_range_are_told_and_counted_and_the_range_is_free_when_both_are_gone() {
+async fn two_nodes_with_the_same_pod_cidr_are_reported_and_it_is_free_when_both_are_deleted() {
     let mut world = world(&[("10.10.0.0/23", 24)]).await;
     register_holding(&world, "a", &["10.10.0.0/24"]).await;
     register_holding(&world, "b", &["10.10.0.0/24"]).await;
     world.start();
     world.register("c").await;
-    assert_eq!(served(&world, "c").await, ["10.10.1.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "c").await, ["10.10.1.0/24"]);
     assert_eq!(metric(&world, "bowline_pod_range_overlaps"), 1.0);
     world.delete("a").await;
     world.register("d").await;
-    world.pass(Duration::from_secs(120)).await;
+    world.sleep(Duration::from_secs(120)).await;
     assert!(pod_cidrs(&world.node("d").await).is_empty(), "b still has it");
     assert_eq!(metric(&world, "bowline_pod_range_overlaps"), 0.0);
     world.delete("b").await;
-    assert_eq!(served(&world, "d").await, ["10.10.0.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "d").await, ["10.10.0.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_longest_is_served_first() {
+async fn the_node_that_has_waited_longest_is_served_first() {
     let mut world = world(&[("10.0.0.0/32", 32)]).await;
     world.register("holder").await;
     world.start();
-    served(&world, "holder").await;
+    wait_for_pod_cidrs(&world, "holder").await;
     for name in ["z-first", "m-second", "a-third"] {
         world.register(name).await;
-        world.pass(Duration::from_secs(100)).await;
+        world.sleep(Duration::from_secs(100)).await;
     }
     let mut leaves = "holder";
     for name in ["z-first", "m-second", "a-third"] {
         world.delete(leaves).await;
-        world.pass(Duration::from_secs(1)).await;
+        world.sleep(Duration::from_secs(1)).await;
         assert_eq!(pod_cidrs(&world.node(name).await), ["10.0.0.0/32"], "{name}");
         leaves = name;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_with_one_range_of_two_is_not_completed() {
+async fn a_node_with_one_of_two_pod_cidrs_is_not_completed() {
     let mut world = world(DUAL).await;
     register_holding(&world, "half", &["10.10.0.0/24"]).await;
     world.start();
     world.register("a").await;
-    assert_eq!(served(&world, "a").await, ["10.10.1.0/24", "fd00::/64"]);
-    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["10.10.1.0/24", "fd00::/64"]);
+    world.sleep(Duration::from_secs(120)).await;
     assert_eq!(pod_cidrs(&world.node("half").await), ["10.10.0.0/24"]);
     assert!(world.events().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ipam_7_nodes_that_are_being_deleted_or_not_for_us_get_nothing_but_keep_what_they_have() {
+async fn ipam_7_deleted_or_unmanaged_nodes_get_no_pod_cidr_but_keep_theirs() {
     let mut world = world(&[("10.10.0.0/22", 24)]).await;
     let hands_off = |spec: Value| json!({"metadata": {"labels": {"bowline.dev/unmanaged": "true"}}, "spec": spec});
     world.register_with("off", hands_off(json!({}))).await;
@@ -501,18 +503,18 @@ async fn ipam_7_nodes_that_are_being_deleted_or_not_for_us_get_nothing_but_keep_
     world.delete("leaving").await;
     world.start();
     world.register("a").await;
-    assert_eq!(served(&world, "a").await, ["10.10.1.0/24"]);
-    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(wait_for_pod_cidrs(&world, "a").await, ["10.10.1.0/24"]);
+    world.sleep(Duration::from_secs(120)).await;
     for name in ["off", "leaving"] {
         assert!(pod_cidrs(&world.node(name).await).is_empty(), "{name}");
     }
-    // Once it is for us again, it is served.
+    // Once it is managed again, it gets a pod CIDR.
     world.patch("off", json!({"metadata": {"labels": {"bowline.dev/unmanaged": null}}})).await;
-    assert_eq!(served(&world, "off").await, ["10.10.2.0/24"]);
+    assert_eq!(wait_for_pod_cidrs(&world, "off").await, ["10.10.2.0/24"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_of_all_clouds_and_of_none_share_one_range() {
+async fn nodes_of_all_clouds_and_of_none_share_one_cluster_cidr() {
     let mut world = world_of(&["east", "west"], ONE).await;
     for (name, id) in [("a", "east://1"), ("b", "west://1"), ("c", "other://1")] {
         world.join(name, id, "True").await;
@@ -520,55 +522,55 @@ async fn nodes_of_all_clouds_and_of_none_share_one_range() {
     world.register("d").await;
     world.start();
     for name in ["a", "b", "c", "d"] {
-        served(&world, name).await;
+        wait_for_pod_cidrs(&world, name).await;
     }
     assert_disjoint(&all_ranges(&world).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_hands_nothing_out() {
+async fn a_dry_run_allocates_nothing() {
     let mut world = world(ONE).await;
     world.options.dry_run = true;
     for name in ["a", "b"] {
         world.register(name).await;
     }
     world.start();
-    world.pass(Duration::from_secs(120)).await;
+    world.sleep(Duration::from_secs(120)).await;
     assert!(all_ranges(&world).await.values().all(Vec::is_empty));
-    assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 2.0, "as it would");
+    assert_eq!(metric(&world, "node_ipam_controller_cidrset_cidrs_allocations_total"), 2.0, "as without a dry run");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_that_fills_up_is_told_in_time() {
+async fn a_cluster_cidr_that_fills_up_is_reported_in_time() {
     let mut world = world(&[("10.0.0.0/28", 32)]).await;
     world.start();
     for index in 0..12 {
         world.register(&format!("n{index}")).await;
     }
-    world.pass(Duration::from_secs(300)).await;
+    world.sleep(Duration::from_secs(300)).await;
     assert!(world.event("kube-system", "PodRangeFillingUp").await.is_none(), "75 %");
     world.register("n12").await;
-    world.pass(Duration::from_secs(300)).await;
+    world.sleep(Duration::from_secs(300)).await;
     let event = world.event("kube-system", "PodRangeFillingUp").await.unwrap();
     let message = event.message.unwrap();
-    assert!(message.starts_with("13 of 16 pod ranges of 10.0.0.0/28 are in use (81 %)"), "{message}");
+    assert!(message.starts_with("13 of 16 pod CIDRs of 10.0.0.0/28 are in use (81 %)"), "{message}");
     assert_eq!((event.type_.as_deref(), event.count), (Some("Warning"), Some(1)), "once");
-    // An hour on, growth is known, and it is not long until the end.
-    world.pass(Duration::from_secs(2400)).await;
+    // An hour later, the growth is known, and the CIDR is soon exhausted.
+    world.sleep(Duration::from_secs(2400)).await;
     world.register("n13").await;
-    world.pass(Duration::from_secs(1200)).await;
+    world.sleep(Duration::from_secs(1200)).await;
     let left = metric(&world, "bowline_pod_range_seconds_until_full");
     assert!((60.0..7200.0).contains(&left), "{left}");
     world.register("n14").await;
     world.register("n15").await;
-    world.pass(Duration::from_secs(120)).await;
-    assert_eq!(metric(&world, "bowline_pod_range_seconds_until_full"), 0.0, "it is full");
+    world.sleep(Duration::from_secs(120)).await;
+    assert_eq!(metric(&world, "bowline_pod_range_seconds_until_full"), 0.0, "the cluster CIDR is exhausted");
     world.stop().await;
 }
 
-/// Arrivals, departures, returns under the same name, lost and late answers, refusals, cut watches and deaths of the manager, as
-/// the seed has it; whatever happens, no two Nodes share an address, and in the end all have ranges.
+/// Runs random registrations, deletions, re-registrations, lost and late responses, rejections, cut watches and crashes of the
+/// manager: no two Nodes ever share an address, and in the end all have pod CIDRs.
 async fn endure(seed: u64) {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut world = world(&[("10.0.0.0/27", 32), ("fd00::/59", 64)]).await;
@@ -593,7 +595,7 @@ async fn endure(seed: u64) {
     for _ in 0..120 {
         match dice.u32(0..11) {
             0..6 if alive.len() < 30 => {
-                // Kubelets write through the same faults, so they register past them.
+                // Kubelets are subject to the same faults, so registrations bypass them.
                 world.server.faults().clear();
                 let name = format!("n{born}");
                 world.register(&name).await;
@@ -605,7 +607,7 @@ async fn endure(seed: u64) {
                 let index = dice.usize(..alive.len());
                 let name = alive.swap_remove(index);
                 world.delete(&name).await;
-                // Some come back under their name at once, while answers about their predecessors are under way.
+                // Some register again at once, while responses for their predecessors are pending.
                 if dice.bool() {
                     world.server.faults().clear();
                     world.register(&name).await;
@@ -618,29 +620,29 @@ async fn endure(seed: u64) {
                 world.start();
             }
             _ => {
-                // The watch is cut, and sometimes only a list tells what happened meanwhile.
+                // The watch is cut, and sometimes only a list shows the changes.
                 world.server.cut_watches();
                 if dice.bool() {
                     world.server.compact();
                 }
             }
         }
-        world.pass(Duration::from_millis(dice.u64(0..400))).await;
+        world.sleep(Duration::from_millis(dice.u64(0..400))).await;
         assert_disjoint(&all_ranges(&world).await);
     }
     world.server.faults().clear();
     for name in &alive {
-        assert_eq!(served(&world, name).await.len(), 2, "seed {seed}");
+        assert_eq!(wait_for_pod_cidrs(&world, name).await.len(), 2, "seed {seed}");
     }
     assert_disjoint(&all_ranges(&world).await);
-    world.pass(Duration::from_secs(120)).await;
+    world.sleep(Duration::from_secs(120)).await;
     let used = metric(&world, "node_ipam_controller_cidrset_usage_cidrs") * 32.0;
-    assert_eq!(used, alive.len() as f64, "seed {seed}: nothing is leaked");
+    assert_eq!(used, alive.len() as f64, "seed {seed}: no pod CIDR is leaked");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_no_two_nodes_share_a_range_and_none_is_leaked() {
+async fn no_two_nodes_ever_share_a_pod_cidr_and_none_is_leaked() {
     for seed in 0..6 {
         endure(seed).await;
     }

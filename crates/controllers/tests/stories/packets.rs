@@ -1,7 +1,7 @@
-//! What routes are for: a packet from a pod of one node to a pod of another. On real time, in two network namespaces with a
-//! cable between them; needs root, and says so where that is missing.
+//! Packets from a pod of one node to a pod of another, through routes of the kernel. On real time, in two connected network
+//! namespaces; needs root, and is skipped with a message otherwise.
 
-// The provider's own tests have the same two nodes.
+// The provider's own tests use the same two nodes.
 #[path = "../../../../providers/local/tests/packets/net.rs"]
 mod net;
 
@@ -12,7 +12,7 @@ use bowline_local::{CloudOptions, LocalCloud, NewMachine, RouteOptions};
 use self::net::{Node, eventually, reach, two_nodes, until_reached};
 use crate::world::{World, machine};
 
-/// The route controller alone, on a cloud that has the kernel lead packets.
+/// World with the route controller alone, on a cloud that writes routes to the kernel.
 async fn world_with_nodes(nodes: [(&str, &Node); 2]) -> World {
     let mut world = World::new().await;
     let options = CloudOptions { routes: RouteOptions { kernel: true }, ..CloudOptions::default() };
@@ -23,7 +23,7 @@ async fn world_with_nodes(nodes: [(&str, &Node); 2]) -> World {
     for (name, node) in nodes {
         world.cloud().add(machine_of(name, node)).unwrap();
         let ranges: Vec<_> = node.ranges.iter().map(String::as_str).collect();
-        world.join_with_ranges(name, &ranges).await;
+        world.join_with_cidrs(name, &ranges).await;
     }
     world
 }
@@ -42,7 +42,7 @@ fn none_of(node: &Node) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn packets_reach_a_pod_as_long_as_its_node_is_there_and_the_controller_made_its_routes() {
+async fn packets_reach_a_pod_while_its_node_exists_and_has_routes() {
     let Some((one, two)) = two_nodes().await else { return };
     let mut world = world_with_nodes([("one", &one), ("two", &two)]).await;
     world.cloud().ready().await;
@@ -51,8 +51,8 @@ async fn packets_reach_a_pod_as_long_as_its_node_is_there_and_the_controller_mad
     world.start();
     until_reached(&one, &two).await;
     until_reached(&two, &one).await;
-    world.reachable("one").await;
-    world.reachable("two").await;
+    world.wait_until_reachable("one").await;
+    world.wait_until_reachable("two").await;
     assert_eq!(world.cloud().route_problems(), []);
 
     world.delete("two").await;

@@ -1,5 +1,5 @@
-//! Provided node IPs (P1 to P17), from the annotation to the Node. P18 and P19 are about a helper, and stand beside it in
-//! `bowline-core`; P10 is among the stories of addresses.
+//! Provided node IPs (P1 to P17), from the annotation to the Node. P18 and P19 test a helper, in `bowline-core`; P10 is in
+//! `addresses.rs`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::world::{UNINITIALIZED, World, addresses, has_taint, machine};
 
 const DUAL: &str = "10.1.1.1,fc01:1234::5678";
 
-/// Number, annotation, the cloud's addresses, and those that the Node ends up with, or what is wrong with the annotation.
+/// Number, annotation, the cloud's addresses, and the resulting addresses of the Node or the error.
 type Case = (&'static str, &'static str, &'static str, Result<&'static str, &'static str>);
 
 /// `I` internal, `E` external, `H` hostname.
@@ -38,7 +38,7 @@ const CASES: [Case; 24] = [
     ("P13c", "1.2.3.4,abcd::ef01", "I1.2.3.4 Iabcd::ef01 Hn", Ok("I1.2.3.4 Iabcd::ef01 Hn")),
     ("P14a", "1.2.3.4,5.6.7.8", "I1.2.3.4", Err("must contain either a single IP or a dual-stack pair of IPs")),
     ("P14b", "abcd::1,abcd::2", "Iabcd::1", Err("must contain either a single IP or a dual-stack pair of IPs")),
-    // It parses, but no machine has that address.
+    // Valid, but no machine has that address.
     ("P15", "0.0.0.0", "I1.2.3.4", Err("matches ip: 0.0.0.0")),
     ("P16a", "1.2.3.4,::", "I1.2.3.4", Err("dual-stack node IP cannot include '0.0.0.0' or '::'")),
     ("P16b", "0.0.0.0,abcd::1", "Iabcd::1", Err("dual-stack node IP cannot include '0.0.0.0' or '::'")),
@@ -52,7 +52,7 @@ fn written_out(list: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p01_to_p17_the_annotation_orders_and_filters_or_keeps_the_taint() {
+async fn p01_to_p17_the_annotation_orders_and_filters_addresses_or_keeps_the_taint() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     for (number, annotation, cloud_addresses, _) in CASES {
@@ -67,33 +67,33 @@ async fn p01_to_p17_the_annotation_orders_and_filters_or_keeps_the_taint() {
         let name = number.to_lowercase();
         match expected {
             Ok(list) => {
-                let node = world.initialized(&name).await;
+                let node = world.wait_until_initialized(&name).await;
                 assert_eq!(addresses(&node), written_out(list), "{number}");
             }
             Err(reason) => {
-                let told = world.eventually(number, async || world.event(&name, "InitializationFailed").await).await;
-                let message = told.message.unwrap();
+                let event = world.eventually(number, async || world.event(&name, "InitializationFailed").await).await;
+                let message = event.message.unwrap();
                 assert!(message.contains(reason), "{number}: {message}");
                 assert!(has_taint(&world.node(&name).await, UNINITIALIZED), "{number}");
             }
         }
     }
-    // A mended annotation is enough; nobody has to touch the taint or restart anything.
+    // A corrected annotation is enough, without a restart or a change of the taint.
     world.patch("p5", json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "10.1.1.1"}}})).await;
-    world.initialized("p5").await;
+    world.wait_until_initialized("p5").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_that_stops_matching_later_leaves_the_addresses_as_they_are() {
+async fn an_address_that_stops_matching_later_leaves_the_addresses_unchanged() {
     // NODE-24.
     let mut world = World::new().await;
     world.cloud().add(machine("node0", "i-0", &["I10.1.1.1"])).unwrap();
     let provided = json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "10.1.1.1"}}});
     world.register_with("node0", provided).await;
     world.start();
-    let before = addresses(&world.initialized("node0").await);
+    let before = addresses(&world.wait_until_initialized("node0").await);
     let moved = machine("node0", "i-0", &["I10.9.9.9"]).addresses;
     world.cloud().change("i-0", |machine| machine.addresses = moved).unwrap();
-    world.pass(Duration::from_secs(1000)).await;
+    world.sleep(Duration::from_secs(1000)).await;
     assert_eq!(addresses(&world.node("node0").await), before);
 }

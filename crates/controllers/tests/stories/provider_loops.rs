@@ -1,4 +1,4 @@
-//! Background loops of providers: when they run, what they see, and what becomes of them when they fail.
+//! Background loops of providers: triggers, snapshots and failures.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,8 @@ use bowline_runtime::Kind;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
+use crate::test_providers::Wrapped;
 use crate::world::{World, machine};
-use crate::wrappers::Wrapped;
 
 /// Annotation that [`Visits`] writes.
 pub(crate) const VISITED: &str = "example.com/visited";
@@ -45,7 +45,7 @@ impl ProviderLoop for Visits {
     }
 }
 
-/// What a run is to come to; `None` panics.
+/// Result of a run by its number; `None` panics.
 type Script = Arc<dyn Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync>;
 
 /// Records the snapshot of every run.
@@ -71,7 +71,7 @@ impl ProviderLoop for Recorded {
             runs.push(cluster.clone());
             runs.len()
         };
-        (self.script)(run).expect("it panics on purpose")
+        (self.script)(run).expect("the loop panics on purpose")
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn annotation(node: &Node, key: &str) -> Option<String> {
     node.metadata.annotations.as_ref()?.get(key).cloned()
 }
 
-/// The snapshots of all runs, by loop.
+/// Snapshots of all runs of one loop.
 type Runs = Arc<Mutex<Vec<ClusterSnapshot>>>;
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
         self.options.provider_loops = Some(provider_loops::Options { cluster: "harbour".into() });
     }
 
-    /// One loop of this script for each cloud; its runs.
+    /// Adds one loop with this script to each cloud, and returns their runs.
     fn record(&mut self, script: impl Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync + 'static) -> Vec<Runs> {
         self.with_loops();
         let runs: Vec<Runs> = self.clouds.iter().map(|_| Runs::default()).collect();
@@ -104,7 +104,7 @@ impl World {
     fn loop_status(&self, name: &str) -> Value {
         let entries = self.board.entries();
         let entry = entries.iter().find(|entry| entry.kind == Kind::Controller && entry.name == provider_loops::NAME);
-        entry.expect("the controller is on the board").part.status()["parts"][name].clone()
+        entry.expect("the controller is on the board").component.status()["parts"][name].clone()
     }
 
     fn tagged(&self) -> BTreeSet<String> {
@@ -122,7 +122,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_are_tagged_while_they_have_a_node_and_the_loop_is_on_the_board() {
+async fn machines_with_a_node_are_tagged_and_the_loop_is_on_the_board() {
     let mut world = World::new().await;
     world.with_loops();
     world.clouds[0].0.tag_machines = true;
@@ -136,10 +136,10 @@ async fn machines_are_tagged_while_they_have_a_node_and_the_loop_is_on_the_board
     world.tagged_are(&["a", "b"]).await;
     world.delete("a").await;
     world.tagged_are(&["b"]).await;
-    // A person takes the tag off, which no watch shows: the next period repairs it.
-    world.pass(Duration::from_secs(10)).await;
+    // A user removes the tag, which no watch shows: the next period repairs it.
+    world.sleep(Duration::from_secs(10)).await;
     world.cloud().change("i-b", |spec| spec.tags.clear()).unwrap();
-    world.pass(Duration::from_secs(310)).await;
+    world.sleep(Duration::from_secs(310)).await;
     assert_eq!(world.tagged(), BTreeSet::from(["b".to_owned()]));
     let status = world.loop_status("local/tags");
     assert_eq!((&status["outcome"], &status["state"]), (&json!("success"), &json!("resting")), "{status}");
@@ -151,7 +151,7 @@ async fn machines_are_tagged_while_they_have_a_node_and_the_loop_is_on_the_board
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_reads_and_writes_nothing() {
+async fn a_dry_run_reads_but_writes_nothing() {
     let mut world = World::new().await;
     world.with_loops();
     world.clouds[0].0.tag_machines = true;
@@ -159,7 +159,7 @@ async fn a_dry_run_reads_and_writes_nothing() {
     world.join("a", "local://i-a", "True").await;
     (world.options.dry_run, world.layers.dry_run, world.calls.dry_run) = (true, true, true);
     world.start();
-    world.pass(Duration::from_secs(5)).await;
+    world.sleep(Duration::from_secs(5)).await;
     let ran = async || world.loop_status("local/tags")["summary"].as_str().map(str::to_owned);
     let summary = world.eventually("the loop has run", ran).await;
     assert!(summary.contains("dry run") && summary.contains("tags_change"), "{summary}");
@@ -168,7 +168,7 @@ async fn a_dry_run_reads_and_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_are_written_to_nodes_of_this_cloud_with_keys_that_a_provider_may_set() {
+async fn only_allowed_annotations_on_nodes_of_this_cloud_are_written() {
     let mut world = World::new().await;
     world.with_loops();
     world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
@@ -184,26 +184,26 @@ async fn annotations_are_written_to_nodes_of_this_cloud_with_keys_that_a_provide
     assert_eq!(annotation(&node, "kubernetes.io/visited"), None);
     assert_eq!(annotation(&world.node("elsewhere").await, VISITED), None);
     world.patch("a", json!({"metadata": {"annotations": {VISITED: "no"}}})).await;
-    world.pass(Duration::from_secs(5)).await;
+    world.sleep(Duration::from_secs(5)).await;
     assert_eq!(annotation(&world.node("a").await, VISITED).as_deref(), Some("yes"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_cloud_sees_its_own_nodes_and_the_services_that_no_other_cloud_balances() {
+async fn each_cloud_sees_its_own_nodes_and_no_load_balancer_services_of_other_clouds() {
     let mut world = World::with_prefixes(&["east", "west"]).await;
     let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
     world.join("e", "east://i-e", "True").await;
     world.join("w", "west://i-w", "True").await;
-    world.join("nobodys", "moon://i-m", "True").await;
+    world.join("foreign", "moon://i-m", "True").await;
     world.join("unmanaged", "east://i-u", "True").await;
     world.patch("unmanaged", json!({"metadata": {"labels": {"bowline.dev/unmanaged": "true"}}})).await;
-    world.serve("plain").await;
-    world.serve_with("classed", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
-    world.serve_with("internal", json!({"spec": {"type": "ClusterIP"}})).await;
+    world.create_service("plain").await;
+    world.create_service_with("classed", json!({"spec": {"loadBalancerClass": "bowline.dev/local-west"}})).await;
+    world.create_service_with("internal", json!({"spec": {"type": "ClusterIP"}})).await;
     world.start();
-    world.pass(Duration::from_secs(30)).await;
+    world.sleep(Duration::from_secs(30)).await;
     let seen = |place: usize| {
-        let last = runs[place].lock().unwrap().last().cloned().expect("it has run");
+        let last = runs[place].lock().unwrap().last().cloned().expect("the loop has run");
         let nodes: Vec<_> = last.nodes.iter().map(|node| node.name.to_string()).collect();
         let services: Vec<_> =
             last.services.iter().filter(|one| one.namespace == "default").map(|one| one.name.clone()).collect();
@@ -216,33 +216,33 @@ async fn each_cloud_sees_its_own_nodes_and_the_services_that_no_other_cloud_bala
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_that_come_together_are_followed_by_one_run_and_heartbeats_by_none() {
+async fn several_changes_trigger_one_run_and_heartbeats_none() {
     let mut world = World::new().await;
     let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
     world.join("a", "local://i-a", "True").await;
     (world.options.node, world.options.node_lifecycle, world.options.service) = (None, None, None);
     world.start();
     let count = || runs[0].lock().unwrap().len();
-    world.pass(Duration::from_secs(30)).await;
+    world.sleep(Duration::from_secs(30)).await;
     assert_eq!(count(), 1, "at the start");
     for name in ["b", "c", "d"] {
         world.join(name, &format!("local://i-{name}"), "True").await;
     }
-    world.pass(Duration::from_secs(30)).await;
+    world.sleep(Duration::from_secs(30)).await;
     let after_changes = count();
     assert!((2..=3).contains(&after_changes), "{after_changes}");
     for _ in 0..5 {
         let heartbeat = json!({"metadata": {"managedFields": null}, "status": {"images": []}});
         world.patch("a", heartbeat).await;
-        world.pass(Duration::from_secs(10)).await;
+        world.sleep(Duration::from_secs(10)).await;
     }
     assert_eq!(count(), after_changes, "a heartbeat changes nothing that a loop sees");
-    world.pass(Duration::from_secs(600)).await;
+    world.sleep(Duration::from_secs(600)).await;
     assert_eq!(count(), after_changes + 1, "after a period");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_fails_or_panics_backs_off_and_recovers_and_the_rest_goes_on() {
+async fn a_loop_that_fails_or_panics_backs_off_and_recovers_without_affecting_other_controllers() {
     let mut world = World::new().await;
     let runs = world.record(|run| match run {
         1..=3 => Some(Err(Error::new(ErrorKind::PermissionDenied, "tag", format!("request {run} is forbidden")))),
@@ -252,17 +252,17 @@ async fn a_loop_that_fails_or_panics_backs_off_and_recovers_and_the_rest_goes_on
     world.cloud().add(machine("a", "i-a", &["I10.0.0.1"])).unwrap();
     world.register("a").await;
     world.start();
-    world.initialized("a").await;
-    world.pass(Duration::from_secs(2)).await;
+    world.wait_until_initialized("a").await;
+    world.sleep(Duration::from_secs(2)).await;
     let status = world.loop_status("local/recorded");
     assert_eq!(status["outcome"], "failure", "{status}");
     assert!(status["lastError"].as_str().unwrap().contains("is forbidden"), "{status}");
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     assert_eq!(world.loop_status("local/recorded")["summary"], "fine");
     assert!(runs[0].lock().unwrap().len() >= 5);
     let events = world.events().await;
     let about_loop = |reason: &str| events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();
-    // Forbidden, and the panic: two causes.
+    // Two causes: forbidden, and the panic.
     assert_eq!((about_loop("ProviderLoopFailed"), about_loop("ProviderLoopRecovered")), (2, 1), "{events:?}");
     let ran = world.metric("bowline_provider_loop_runs_total");
     assert_eq!(ran["local recorded failure"], 4.0, "{ran:?}");

@@ -1,5 +1,5 @@
-//! The rules of queues (WQ-1 to WQ-5), as Nodes meet them. The queue's own tests, beside it in `bowline-runtime`, take
-//! every rule apart; these show that the controller keeps to them.
+//! Work queue rules (WQ-1 to WQ-5) with Nodes. The tests in `bowline-runtime` cover every rule in detail; these show that the
+//! controller follows them.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use serde_json::json;
 use crate::world::{World, label, machine};
 
 #[tokio::test(start_paused = true)]
-async fn wq1_a_node_that_changes_while_it_is_worked_on_is_looked_at_again() {
+async fn wq1_a_node_that_changes_during_its_sync_is_synced_again() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     world.cloud().add(machine("node0", "i-0", &[])).unwrap();
     world.cloud().set_latency(Duration::from_secs(5));
     world.register("node0").await;
     world.start();
-    world.pass(Duration::from_secs(2)).await;
-    // While the cloud is being asked, an old label comes; the write that is under way knows nothing of it.
+    world.sleep(Duration::from_secs(2)).await;
+    // A deprecated label is added during the cloud read; the write in progress does not include it.
     let old = json!({"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "late"}}});
     world.patch("node0", old).await;
     world
@@ -26,26 +26,26 @@ async fn wq1_a_node_that_changes_while_it_is_worked_on_is_looked_at_again() {
             (label(&node, "topology.kubernetes.io/zone").as_deref() == Some("late")).then_some(())
         })
         .await;
-    assert_eq!(world.event("node0", "Synced").await.unwrap().count, Some(1), "never worked on twice at once");
+    assert_eq!(world.event("node0", "Synced").await.unwrap().count, Some(1), "never synced twice at a time");
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq2_a_change_is_not_held_up_by_a_back_off() {
+async fn wq2_a_change_ends_the_back_off() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     world.register("node0").await;
     world.start();
-    // Nobody knows it, for long enough that the waits between two looks are the longest.
-    world.pass(Duration::from_secs(600)).await;
+    // No cloud knows the machine, until the back-off is at its maximum.
+    world.sleep(Duration::from_secs(600)).await;
     world.cloud().add(machine("elsewhere", "i-0", &[])).unwrap();
     let begin = tokio::time::Instant::now();
     world.patch("node0", json!({"spec": {"providerID": "local://i-0"}})).await;
-    world.initialized("node0").await;
+    world.wait_until_initialized("node0").await;
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq3_a_node_that_fails_is_tried_later_and_later_and_at_once_after_a_success() {
+async fn wq3_a_failing_node_is_retried_with_back_off_which_a_success_resets() {
     let mut world = World::new().await;
     world.options.node_lifecycle = None;
     world.calls.max_attempts = 1;
@@ -53,14 +53,14 @@ async fn wq3_a_node_that_fails_is_tried_later_and_later_and_at_once_after_a_succ
     world.cloud().inject(FaultSpec::always(Fault::Failing(500)));
     world.register("node0").await;
     world.start();
-    world.pass(Duration::from_secs(60)).await;
+    world.sleep(Duration::from_secs(60)).await;
     let early = world.cloud_calls();
     assert!((8..=14).contains(&early), "{early} calls in the first minute");
-    world.pass(Duration::from_secs(600)).await;
+    world.sleep(Duration::from_secs(600)).await;
     let late = world.cloud_calls() - early;
     assert!((9..=12).contains(&late), "{late} calls in ten more minutes");
     world.cloud().repair_all();
-    world.initialized("node0").await;
+    world.wait_until_initialized("node0").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,11 +71,11 @@ async fn wq4_wq5_queues_are_keyed_by_object_and_have_their_upstream_names() {
         world.register(name).await;
     }
     world.start();
-    world.initialized("node0").await;
-    world.initialized("node1").await;
+    world.wait_until_initialized("node0").await;
+    world.wait_until_initialized("node1").await;
     for name in ["one", "two", "three"] {
-        world.serve(name).await;
-        world.addressed(name).await;
+        world.create_service(name).await;
+        world.wait_for_address(name).await;
     }
     let adds = world.metric("workqueue_adds_total");
     assert!(adds["Nodes"] >= 2.0);

@@ -1,4 +1,4 @@
-//! Clouds whose credentials stand in a Secret of the cluster.
+//! Clouds with credentials in a Secret of the cluster.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::world::{World, machine};
 
 const NAME: &str = "local-cloud";
 
-/// A world whose cloud accepts the token in a file, and whose provider reads it from a Secret.
+/// World whose cloud accepts the token in a file, and whose provider reads the token from a Secret.
 struct Guarded {
     world: World,
     tokens: PathBuf,
@@ -36,7 +36,7 @@ impl Guarded {
         Guarded { world, tokens }
     }
 
-    /// The permissions of the manager's controllers, and for the Secret if it may read it.
+    /// Permissions of the manager's controllers, with that for the Secret if `reads_secret`.
     fn permissions(&self, reads_secret: bool) -> Vec<bowline_kube::Permission> {
         let secret = SecretRef { namespace: "kube-system".to_owned(), name: NAME.to_owned() };
         let own = secrets::permissions(reads_secret.then_some(secret));
@@ -55,19 +55,20 @@ impl Guarded {
 
     fn status(&self) -> Value {
         let entries = self.world.board.entries();
-        entries.iter().find(|entry| entry.name == "local").expect("the cloud is on the board").part.status()
+        entries.iter().find(|entry| entry.name == "local").expect("the cloud is on the board").component.status()
     }
 
-    /// The message of the Event that says why the cloud is not ready.
+    /// Waits for the Event that reports why the cloud is not ready, and returns its message.
     async fn not_ready(&self) -> String {
         let event = async || self.world.event("cloud-controller-manager", "CloudNotReady").await;
         self.world.eventually("an Event", event).await.message.unwrap_or_default()
     }
 
-    /// Nothing that people read shows a token.
-    async fn shows_nothing(&self) {
+    /// Asserts that no Event and no status page contains a token.
+    async fn assert_no_token_is_shown(&self) {
         let events = format!("{:?}", self.world.events().await);
-        let board: Vec<_> = self.world.board.entries().iter().map(|entry| entry.part.status().to_string()).collect();
+        let board: Vec<_> =
+            self.world.board.entries().iter().map(|entry| entry.component.status().to_string()).collect();
         assert!(!events.contains("swordfish") && !board.concat().contains("swordfish"));
     }
 }
@@ -79,7 +80,7 @@ impl Drop for Guarded {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_waits_for_its_secret_follows_its_changes_and_outlives_its_deletion() {
+async fn a_cloud_waits_for_its_secret_follows_its_changes_and_survives_its_deletion() {
     let mut guarded = Guarded::new("rotation").await;
     guarded.world.permissions = Some(guarded.permissions(true));
     guarded.world.start();
@@ -89,27 +90,27 @@ async fn a_cloud_waits_for_its_secret_follows_its_changes_and_outlives_its_delet
     assert_eq!(guarded.status()["ready"], false);
 
     guarded.write(json!({"password": "swordfish"})).await;
-    guarded.world.pass(Duration::from_secs(90)).await;
+    guarded.world.sleep(Duration::from_secs(90)).await;
     let reason = guarded.status()["reason"].to_string();
     assert!(reason.contains("\\\"token\\\" of the Secret is missing"), "{reason}");
     guarded.write(json!({"token": "first-swordfish\n"})).await;
-    guarded.world.initialized("a").await;
+    guarded.world.wait_until_initialized("a").await;
     assert_eq!(guarded.status()["secrets"]["kube-system/local-cloud"], "in use");
 
     std::fs::write(&guarded.tokens, "second-swordfish").unwrap();
     guarded.world.register("b").await;
-    guarded.world.pass(Duration::from_secs(30)).await;
-    assert!(guarded.world.node("b").await.spec.unwrap().taints.is_some(), "the old token is refused");
+    guarded.world.sleep(Duration::from_secs(30)).await;
+    assert!(guarded.world.node("b").await.spec.unwrap().taints.is_some(), "the old token is rejected");
     guarded.write(json!({"token": "second-swordfish"})).await;
-    guarded.world.initialized("b").await;
+    guarded.world.wait_until_initialized("b").await;
 
     guarded.secrets().delete(NAME, &DeleteParams::default()).await.unwrap();
-    guarded.world.pass(Duration::from_secs(30)).await;
+    guarded.world.sleep(Duration::from_secs(30)).await;
     guarded.world.register("c").await;
-    guarded.world.initialized("c").await;
+    guarded.world.wait_until_initialized("c").await;
     let state = guarded.status()["secrets"]["kube-system/local-cloud"].to_string();
     assert!(state.contains("last good values are in use") && state.contains("does not exist"), "{state}");
-    guarded.shows_nothing().await;
+    guarded.assert_no_token_is_shown().await;
     guarded.world.stop().await;
 }
 
@@ -121,12 +122,12 @@ async fn a_missing_permission_is_named_with_the_rule_that_grants_it() {
     guarded.world.start();
     guarded.world.register("a").await;
     let message = guarded.not_ready().await;
-    for part in ["kube-system/local-cloud", "403", "Role in the namespace kube-system", "resourceNames [local-cloud]"] {
+    for part in ["kube-system/local-cloud", "403", "Role in namespace kube-system", "resourceNames [local-cloud]"] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let client = guarded.world.server.in_process_client();
     identity::grant(client, guarded.permissions(true)).await;
-    guarded.world.initialized("a").await;
-    guarded.shows_nothing().await;
+    guarded.world.wait_until_initialized("a").await;
+    guarded.assert_no_token_is_shown().await;
     guarded.world.stop().await;
 }

@@ -1,59 +1,59 @@
-//! The manager dies after every single call to the cloud, the answer to which it never hears. Its successor finishes what it
-//! began: nothing is leaked, nothing is doubled, and no Service is stuck.
+//! Crashes of the manager after each single cloud call, whose response is lost. The next manager finishes the work: nothing is
+//! leaked or created twice, and no Service is stuck.
 
 use std::time::Duration;
 
 use bowline_local::{Fault, FaultSpec, LocalCloud};
 use serde_json::json;
 
-use crate::balancing::{FINALIZER, finalizers, ingress, ports, targets};
+use crate::load_balancers::{FINALIZER, finalizers, ingress, ports, targets};
 use crate::world::World;
 
-/// No act here takes more calls.
-const MOST: u64 = 40;
+/// Upper limit for the number of calls of an action.
+const MAX_CALLS: u64 = 40;
 
-/// Lets the act happen with a manager that dies after `calls` further calls to the cloud, and then starts another one.
-/// `false` if the act needed fewer calls than that.
-async fn dies_after(world: &mut World, calls: u64, act: impl AsyncFnOnce(&World)) -> bool {
+/// Runs the action with a manager that crashes after `calls` further cloud calls, and then starts another one. Returns `false` if
+/// the action needed fewer calls.
+async fn crash_after(world: &mut World, calls: u64, act: impl AsyncFnOnce(&World)) -> bool {
     world.cloud().reset_calls();
     let crash = world.cloud().inject(FaultSpec::always(Fault::AnswerLost).after(calls - 1).times(1));
     let after = world.cloud().inject(FaultSpec::always(Fault::Failing(503)).after(calls));
     act(world).await;
-    world.pass(Duration::from_secs(30)).await;
-    let died = balancer_calls(world.cloud()) >= calls;
+    world.sleep(Duration::from_secs(30)).await;
+    let crashed = balancer_calls(world.cloud()) >= calls;
     world.kill().await;
     world.cloud().repair(crash);
     world.cloud().repair(after);
     world.start();
-    died
+    crashed
 }
 
-/// How often a manager dies that lives one call longer each time, until what it does is done before that.
-async fn deaths(dies_after: impl AsyncFn(u64) -> bool) -> u64 {
-    for calls in 1..MOST {
-        if !dies_after(calls).await {
+/// Crashes the manager after one more call each time, until the action completes before the crash. Returns the number of crashes.
+async fn count_crashes(crash_after: impl AsyncFn(u64) -> bool) -> u64 {
+    for calls in 1..MAX_CALLS {
+        if !crash_after(calls).await {
             return calls - 1;
         }
     }
-    MOST
+    MAX_CALLS
 }
 
-/// Calls so far about balancers.
+/// Number of load balancer calls so far.
 fn balancer_calls(cloud: &LocalCloud) -> u64 {
     cloud.calls().iter().filter(|(kind, _)| *kind != "find" && *kind != "list").map(|(_, count)| count).sum()
 }
 
-/// A cluster in which only balancers need the cloud.
+/// World in which only load balancers cause cloud calls.
 async fn world() -> World {
     let mut world = World::with_nodes(&["a", "b"]).await;
     (world.options.node, world.options.node_lifecycle) = (None, None);
     world
 }
 
-/// Exactly one balancer, with one address, which is in the Service's status.
-async fn is_served(world: &World, port: u16, nodes: &[&str]) {
+/// Waits until there is exactly one load balancer, with one address, which is in the Service's status.
+async fn wait_until_ensured(world: &World, port: u16, nodes: &[&str]) {
     world
-        .eventually("it is served as it wants", async || {
+        .eventually("the load balancer is as desired", async || {
             let service = world.service("web").await;
             let balancers = world.cloud().balancers();
             let addresses = world.cloud().addresses();
@@ -69,70 +69,70 @@ async fn is_served(world: &World, port: u16, nodes: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_dies_while_it_makes_a_balancer_is_succeeded_without_a_leak() {
-    let deaths = deaths(async |calls| {
+async fn a_crash_during_the_creation_of_a_load_balancer_leaks_nothing() {
+    let crashes = count_crashes(async |calls| {
         let mut world = world().await;
         world.start();
-        let died = dies_after(&mut world, calls, async |world| drop(world.serve("web").await)).await;
-        is_served(&world, 80, &["a", "b"]).await;
-        died
+        let crashed = crash_after(&mut world, calls, async |world| drop(world.create_service("web").await)).await;
+        wait_until_ensured(&world, 80, &["a", "b"]).await;
+        crashed
     })
     .await;
-    assert!((3..MOST).contains(&deaths), "observe, address, balancer at least: {deaths}");
+    assert!((3..MAX_CALLS).contains(&crashes), "at least observe, create address, create load balancer: {crashes}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_dies_while_it_changes_a_balancer_is_succeeded_without_a_leak() {
-    let deaths = deaths(async |calls| {
+async fn a_crash_during_the_update_of_a_load_balancer_leaks_nothing() {
+    let crashes = count_crashes(async |calls| {
         let mut world = world().await;
         world.start();
-        world.serve("web").await;
-        world.addressed("web").await;
-        let died = dies_after(&mut world, calls, async |world| {
+        world.create_service("web").await;
+        world.wait_for_address("web").await;
+        let crashed = crash_after(&mut world, calls, async |world| {
             let spec = json!({"ports": [{"port": 81}], "loadBalancerIP": "127.0.40.9"});
             world.patch_service("web", json!({"spec": spec})).await;
             world.join_machine("c", 2).await;
         })
         .await;
-        is_served(&world, 81, &["a", "b", "c"]).await;
+        wait_until_ensured(&world, 81, &["a", "b", "c"]).await;
         assert_eq!(ingress(&world.service("web").await), ["127.0.40.9"]);
-        died
+        crashed
     })
     .await;
-    assert!((2..MOST).contains(&deaths), "{deaths}");
+    assert!((2..MAX_CALLS).contains(&crashes), "{crashes}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_dies_while_it_removes_a_balancer_is_succeeded_without_a_leak() {
-    let deaths = deaths(async |calls| {
+async fn a_crash_during_the_deletion_of_a_load_balancer_leaks_nothing() {
+    let crashes = count_crashes(async |calls| {
         let mut world = world().await;
         world.start();
-        world.serve("web").await;
-        world.addressed("web").await;
-        let died = dies_after(&mut world, calls, async |world| world.delete_service("web").await).await;
-        world.service_gone("web").await;
+        world.create_service("web").await;
+        world.wait_for_address("web").await;
+        let crashed = crash_after(&mut world, calls, async |world| world.delete_service("web").await).await;
+        world.wait_until_service_deleted("web").await;
         assert!(world.cloud().balancers().is_empty() && world.cloud().addresses().is_empty());
-        died
+        crashed
     })
     .await;
-    assert!((3..MOST).contains(&deaths), "observe, balancer, address: {deaths}");
+    assert!((3..MAX_CALLS).contains(&crashes), "observe, delete load balancer, delete address: {crashes}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_deleted_while_its_balancer_is_half_made_leaves_nothing() {
-    let deaths = deaths(async |calls| {
+async fn a_service_that_is_deleted_during_the_creation_of_its_load_balancer_leaves_nothing() {
+    let crashes = count_crashes(async |calls| {
         let mut world = world().await;
         world.start();
-        let died = dies_after(&mut world, calls, async |world| {
-            world.serve("web").await;
-            world.pass(Duration::from_millis(200)).await;
+        let crashed = crash_after(&mut world, calls, async |world| {
+            world.create_service("web").await;
+            world.sleep(Duration::from_millis(200)).await;
             world.delete_service("web").await;
         })
         .await;
-        world.service_gone("web").await;
+        world.wait_until_service_deleted("web").await;
         assert!(world.cloud().balancers().is_empty() && world.cloud().addresses().is_empty());
-        died
+        crashed
     })
     .await;
-    assert!((3..MOST).contains(&deaths), "{deaths}");
+    assert!((3..MAX_CALLS).contains(&crashes), "{crashes}");
 }

@@ -1,4 +1,4 @@
-//! A small world to tell stories in.
+//! Test fixture: API server, local clouds and manager.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bowline_apiserver::{ApiServer, AuthorizationMode, Effect, FaultRule, Options
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CallPolicy, Calls, CloudProvider, Clouds};
 use bowline_controllers::Permissions;
-use bowline_controllers::manager::{self, ManagerError, ManagerOptions, Surroundings};
+use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_core::testing::address;
 use bowline_kube::Permission;
 use bowline_local::{CloudOptions, Config, LocalCloud, LocalProvider, NewMachine};
@@ -27,16 +27,16 @@ use crate::identity;
 pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 pub(crate) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// Puts something between a provider and its layers.
+/// Wraps a provider below its layers.
 pub(crate) type Wrap = Box<dyn Fn(Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> + Send + Sync>;
 
-/// How long something may take before it counts as never; on paused time this costs nothing.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// Timeout of [`World::eventually`]; free on paused time.
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// The pause between the first looks.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// Pause between the first two polls.
+const POLL: Duration = Duration::from_millis(50);
 
-/// An API server, one or more local clouds, and a manager that is started when the story is ready for it.
+/// An API server, one or more local clouds, and a manager that the story starts.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
     pub(crate) nodes: Api<Node>,
@@ -47,9 +47,9 @@ pub(crate) struct World {
     pub(crate) calls: CallPolicy,
     pub(crate) metrics: prometheus::Registry,
     pub(crate) board: StatusBoard,
-    /// What stands between a provider and its layers; nothing as a rule.
+    /// Wrapper of each provider below its layers; the identity by default.
     pub(crate) wrap: Wrap,
-    /// What the manager may ask of the API server; exactly what its controllers declare, unless the story says otherwise.
+    /// RBAC permissions of the manager. Default: exactly those that its controllers declare.
     pub(crate) permissions: Option<Vec<Permission>>,
     manager: Option<(Shutdown, JoinHandle<Result<(), ManagerError>>)>,
 }
@@ -99,16 +99,16 @@ impl World {
     pub(crate) fn start(&mut self) {
         let clouds = self.layered_clouds(&self.metrics);
         let shutdown = Shutdown::new();
-        let surroundings = Surroundings::new(
+        let dependencies = Dependencies::new(
             identity::client(&self.server),
             clouds,
             Clock::from_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
-        let surroundings = Surroundings { board: self.board.clone(), ..surroundings };
+        let dependencies = Dependencies { board: self.board.clone(), ..dependencies };
         let permissions = self.permissions.clone().unwrap_or_else(|| Permissions::of(&self.options).of_one());
         let granted = identity::grant(self.server.in_process_client(), permissions);
-        let running = manager::run(surroundings, self.options.clone(), shutdown.clone());
+        let running = manager::run(dependencies, self.options.clone(), shutdown.clone());
         let running = tokio::spawn(async move {
             granted.await;
             running.await
@@ -116,17 +116,17 @@ impl World {
         self.manager = Some((shutdown, running));
     }
 
-    /// The clouds as the manager and the plan have them.
+    /// The clouds with the layers that the manager and the plan use.
     pub(crate) fn layered_clouds(&self, metrics: &prometheus::Registry) -> Clouds {
         let providers = self.clouds.iter().map(|(config, cloud)| {
             let calls = Calls::new(self.calls.clone());
             let provider = LocalProvider::in_process_past(cloud.clone(), config, &calls);
             (self.wrap)(Arc::new(provider))
         });
-        Clouds::around(providers, &self.layers, metrics)
+        Clouds::with_layers(providers, &self.layers, metrics)
     }
 
-    /// Ends the manager; it must end well.
+    /// Stops the manager, which must end without an error.
     pub(crate) async fn stop(&mut self) {
         if let Some((shutdown, running)) = self.manager.take() {
             shutdown.request();
@@ -135,7 +135,7 @@ impl World {
         self.metrics = prometheus::Registry::new();
     }
 
-    /// Waits until the manager ends by itself, and says how.
+    /// Waits until the manager ends by itself, and returns its result.
     pub(crate) async fn end(&mut self) -> Result<(), ManagerError> {
         match self.manager.take() {
             Some((_, running)) => running.await.unwrap(),
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Ends the manager as a power cut does.
+    /// Kills the manager without a shutdown, like a crash.
     pub(crate) async fn kill(&mut self) {
         if let Some((_, running)) = self.manager.take() {
             running.abort();
@@ -154,12 +154,12 @@ impl World {
 
     // ---- nodes
 
-    /// A Node as a kubelet registers it: not ready, with the init taint.
+    /// Registers a Node as a kubelet does: not ready, with the init taint.
     pub(crate) async fn register(&self, name: &str) -> Node {
         self.register_with(name, json!({})).await
     }
 
-    /// The same, with `changes` merged into it.
+    /// Registers a Node with `changes` merged into it.
     pub(crate) async fn register_with(&self, name: &str, changes: Value) -> Node {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -171,11 +171,11 @@ impl World {
         let status = json!({"status": node["status"]});
         let node: Node = serde_json::from_value(node).unwrap();
         self.nodes.create(&PostParams::default(), &node).await.unwrap();
-        // A creation keeps no status; the kubelet writes it right after.
+        // The API server drops the status of a created object; the kubelet writes it right after.
         self.nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap()
     }
 
-    /// A Node that is past initialisation.
+    /// Registers a Node that is already initialised.
     pub(crate) async fn join(&self, name: &str, provider_id: &str, ready: &str) -> Node {
         let labels = json!({"node.kubernetes.io/instance-type": "small"});
         let node = json!({"metadata": {"labels": labels}, "spec": {"taints": null, "providerID": provider_id}});
@@ -183,9 +183,9 @@ impl World {
         self.set_ready(name, ready).await
     }
 
-    /// What the kubelet, or in its absence the node monitor, says.
+    /// Sets the condition Ready, as the kubelet or the node monitor does.
     pub(crate) async fn set_ready(&self, name: &str, status: &str) -> Node {
-        let condition = json!({"type": "Ready", "status": status, "reason": "Story", "message": "told"});
+        let condition = json!({"type": "Ready", "status": status, "reason": "Story", "message": "set by the test"});
         let patch = json!({"status": {"conditions": [condition]}});
         self.nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&patch)).await.unwrap()
     }
@@ -208,42 +208,41 @@ impl World {
 
     // ---- waiting
 
-    /// Waits until `check` has an answer. The longer that takes, the less often it is asked: paused time costs nothing,
-    /// but every look does.
+    /// Polls `check` until it returns a value. The poll interval grows, because paused time is free and every poll is not.
     pub(crate) async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
         let begin = tokio::time::Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < TIMEOUT {
             if let Some(answer) = check().await {
                 return answer;
             }
-            tokio::time::sleep(FIRST_LOOK.max(begin.elapsed() / 50)).await;
+            tokio::time::sleep(POLL.max(begin.elapsed() / 50)).await;
         }
-        panic!("{what}: not within {PATIENCE:?}; events: {:#?}", self.events().await)
+        panic!("{what}: not within {TIMEOUT:?}; events: {:#?}", self.events().await)
     }
 
     /// Waits until the Node has lost its init taint and its Event is out.
-    pub(crate) async fn initialized(&self, name: &str) -> Node {
+    pub(crate) async fn wait_until_initialized(&self, name: &str) -> Node {
         self.eventually(&format!("{name} is initialised"), async || {
-            // One Node is read sooner than all Events, so most rounds end here.
+            // Reading one Node is cheaper than reading all Events, so most polls end here.
             self.get(name).await.filter(|node| !has_taint(node, UNINITIALIZED))?;
             self.event(name, "Synced").await?;
-            // Its addresses were written after the taint and before the Event.
+            // The addresses are written after the taint and before the Event.
             self.get(name).await
         })
         .await
     }
 
-    /// Waits until the Node is gone.
-    pub(crate) async fn gone(&self, name: &str) {
+    /// Waits until the Node is deleted.
+    pub(crate) async fn wait_until_deleted(&self, name: &str) {
         self.eventually(&format!("{name} is gone"), async || self.get(name).await.is_none().then_some(())).await;
     }
 
     /// Lets time pass.
-    pub(crate) async fn pass(&self, time: Duration) {
+    pub(crate) async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    // ---- what happened
+    // ---- Events, requests and metrics
 
     pub(crate) async fn events(&self) -> Vec<Event> {
         let events: Api<Event> = Api::all(self.server.in_process_client());
@@ -271,15 +270,15 @@ impl World {
         writes
     }
 
-    /// How often the API server answered a request of this kind with this code.
-    pub(crate) fn answered(&self, verb: &str, resource: &str, code: u16) -> u64 {
+    /// Number of requests of this kind that the API server answered with this code.
+    pub(crate) fn response_count(&self, verb: &str, resource: &str, code: u16) -> u64 {
         let matching = |(kind, _): &(&bowline_apiserver::RequestKind, &u64)| {
             kind.verb == verb && kind.resource == resource && kind.code == code
         };
         self.server.requests().iter().filter(matching).map(|(_, count)| count).sum()
     }
 
-    /// What the manager's metric says, by the values of its labels; a histogram says how many it has seen. Empty without it.
+    /// Values of a metric of the manager, by label values; the sample count of a histogram. Empty if there is no such metric.
     pub(crate) fn metric(&self, name: &str) -> BTreeMap<String, f64> {
         let families = self.metrics.gather();
         let Some(family) = families.iter().find(|family| family.name() == name) else { return BTreeMap::new() };
@@ -287,19 +286,19 @@ impl World {
         family.get_metric().iter().map(read).collect()
     }
 
-    /// Calls made to the first cloud, of all kinds.
+    /// Number of calls to the first cloud.
     pub(crate) fn cloud_calls(&self) -> u64 {
         self.cloud().calls().values().sum()
     }
 
-    /// Makes requests of this kind fail so many times.
+    /// Makes requests of this kind fail, at most `times` times.
     pub(crate) fn fail(&self, verb: &str, resource: &str, code: u16, times: Option<u64>) {
         self.server.faults().add(FaultRule {
             verb: Some(verb.to_owned()),
             resource: Some(resource.to_owned()),
             effect: Effect::Status {
                 code: StatusCode::from_u16(code).unwrap(),
-                message: "as the story has it".to_owned(),
+                message: "injected fault".to_owned(),
                 retry_after: None,
             },
             times,
@@ -314,11 +313,11 @@ pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).iter().any(|(found, _)| found == key)
 }
 
-/// Keys and effects, in order, without the one that the API server puts on every new Node.
+/// Keys and effects, in order, without the taint that the API server adds to every new Node.
 pub(crate) fn taints(node: &Node) -> Vec<(String, String)> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let told = taints.into_iter().filter(|taint| taint.key != "node.kubernetes.io/not-ready");
-    told.map(|taint| (taint.key, taint.effect)).collect()
+    let taints = taints.into_iter().filter(|taint| taint.key != "node.kubernetes.io/not-ready");
+    taints.map(|taint| (taint.key, taint.effect)).collect()
 }
 
 pub(crate) fn label(node: &Node, key: &str) -> Option<String> {
@@ -353,9 +352,9 @@ fn value(kind: MetricType, sample: &Metric) -> f64 {
     }
 }
 
-// ---- making machines
+// ---- machines
 
-/// A machine with this name and ID, and these addresses: `I10.0.0.1`, `E8.8.8.8`, `Hname`.
+/// Machine with this name and ID, and these addresses: `I10.0.0.1`, `E8.8.8.8`, `Hname`.
 pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
     NewMachine {
         name: name.to_owned(),
@@ -365,7 +364,7 @@ pub(crate) fn machine(name: &str, id: &str, addresses: &[&str]) -> NewMachine {
     }
 }
 
-/// Objects are merged, everything else is replaced; null removes.
+/// JSON merge patch: objects are merged, other values replaced, null removes.
 pub(crate) fn merge(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {

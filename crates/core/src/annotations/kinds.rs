@@ -1,7 +1,7 @@
-//! Kinds of values: how a value is read, and how it is described.
+//! Kinds of annotation values: how a value is parsed and described.
 //!
-//! A kind gives the value its type, so a reader of an [`Annotation`](super::Annotation) gets what the declaration promises. What
-//! no kind covers is a [`Parsed`] with a function of the provider's own.
+//! The kind determines the Rust type of the value, so that reading an [`Annotation`](super::Annotation) returns the declared
+//! type. For values that no other kind covers, use [`Parsed`] with a parser function of the provider.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,84 +12,85 @@ use serde::de::DeserializeOwned;
 use crate::service::parse_ranges;
 use crate::{parse_bool, parse_duration};
 
-/// A kind of values.
+/// A kind of annotation values.
 pub trait Kind: Sync {
-    /// The type of a value.
+    /// Rust type of a value.
     type Value<'a>;
 
-    /// Format of a value in words, as in "expected a whole number".
+    /// Returns a description of the expected value, as in "expected a whole number".
     fn form(&self) -> String;
 
-    /// Returns true if the annotation counts as missing with this text.
+    /// Returns whether an annotation with this text counts as missing.
     fn is_absent(&self, _text: &str) -> bool {
         false
     }
 
-    /// Reads a value, or returns everything that is wrong with it.
+    /// Parses a value, or returns all errors.
     fn read<'a>(&self, text: &'a str) -> Result<Self::Value<'a>, Vec<String>>;
 }
 
-/// Any text, also an empty one.
+/// Any text, including an empty one.
 #[derive(Debug, Clone, Copy)]
 pub struct Text;
 
-/// A text that the manager writes and never reads.
+/// Text that Bowline writes and never reads.
 #[derive(Debug, Clone, Copy)]
-pub struct Written;
+pub struct WriteOnly;
 
-/// The annotation counts as missing if its value is empty.
+/// Wrapper for a kind whose annotation counts as missing if its value is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct OrNone<K>(pub K);
 
 /// True or false.
 #[derive(Debug, Clone, Copy)]
 pub enum Bool {
-    /// `1`, `t`, `T`, `TRUE`, `true`, `True` and their opposites, as Go's `strconv.ParseBool` has it.
+    /// `1`, `t`, `T`, `TRUE`, `true`, `True` and their opposites, as in Go's `strconv.ParseBool`.
     Go,
-    /// `true` and `false` alone.
+    /// Only `true` and `false`.
     Exact,
 }
 
-/// A decimal whole number with an optional sign, as Go's `strconv.Atoi` has it.
+/// A decimal integer with an optional sign, as in Go's `strconv.Atoi`.
 #[derive(Debug, Clone, Copy)]
 pub struct Integer {
     min: i64,
     max: i64,
 }
 
-/// One of several words, each with its meaning.
+/// One of several keywords, each with the value that it stands for.
 #[derive(Debug, Clone, Copy)]
 pub struct OneOf<T: 'static> {
     words: &'static [(&'static str, T)],
     any_case: bool,
 }
 
-/// Texts, separated by commas.
+/// Comma-separated strings.
 #[derive(Debug, Clone, Copy)]
 pub enum List {
-    /// Without the blanks around each text, and without empty ones.
+    /// Whitespace around each item is removed, and empty items are dropped.
     Trimmed,
-    /// Exactly as they are.
+    /// Items are returned unchanged.
     Raw,
 }
 
-/// Pairs such as `key=value`, separated by commas; blanks around a pair do not count. Without a separator the second is empty.
+/// Comma-separated pairs such as `key=value`; the field is the separator. Whitespace around a pair is ignored. Without a separator,
+/// the value is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs(pub char);
 
-/// A port, from 1 to 65535.
+/// A port number from 1 to 65535.
 #[derive(Debug, Clone, Copy)]
 pub struct Port;
 
-/// Ports, separated by commas.
+/// Comma-separated port numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports;
 
-/// CIDRs, separated by commas, sorted, each once and without host bits.
+/// Comma-separated CIDRs. The result is sorted, without duplicates and without host bits.
 #[derive(Debug, Clone, Copy)]
 pub struct Cidrs;
 
-/// A Go duration longer than zero.
+/// A positive duration in Go's syntax.
 #[derive(Debug, Clone, Copy)]
 pub struct PositiveDuration;
 
@@ -97,12 +98,12 @@ pub struct PositiveDuration;
 #[derive(Debug, Clone, Copy)]
 pub struct Json<T>(PhantomData<fn() -> T>);
 
-/// What a function reads.
+/// A value that a function parses.
 #[derive(Debug, Clone, Copy)]
 pub struct Parsed<T> {
-    /// Format of a value in words.
+    /// Description of the expected value.
     pub form: &'static str,
-    /// Reads a value, or says what is wrong with it.
+    /// Parses a value, or returns an error message.
     pub read: fn(&str) -> Result<T, String>,
 }
 
@@ -118,11 +119,11 @@ impl Kind for Text {
     }
 }
 
-impl Kind for Written {
+impl Kind for WriteOnly {
     type Value<'a> = ();
 
     fn form(&self) -> String {
-        "text, written by the manager".to_owned()
+        "text, set by Bowline".to_owned()
     }
 
     fn read(&self, _: &str) -> Result<(), Vec<String>> {
@@ -158,15 +159,15 @@ impl Kind for Bool {
             Bool::Go => parse_bool(text),
             Bool::Exact => text.parse().ok(),
         };
-        read.ok_or_else(|| self.not(text))
+        read.ok_or_else(|| self.mismatch(text))
     }
 }
 
 impl Integer {
-    /// Any that 64 bits can hold.
+    /// Any 64-bit integer.
     pub const ANY: Integer = Integer::between(i64::MIN, i64::MAX);
 
-    /// From `min` to `max`, both included.
+    /// An integer from `min` to `max`, inclusive.
     pub const fn between(min: i64, max: i64) -> Integer {
         Integer { min, max }
     }
@@ -185,17 +186,17 @@ impl Kind for Integer {
 
     fn read(&self, text: &str) -> Result<i64, Vec<String>> {
         let number = text.parse().ok().filter(|number| (self.min..=self.max).contains(number));
-        number.ok_or_else(|| self.not(text))
+        number.ok_or_else(|| self.mismatch(text))
     }
 }
 
 impl<T> OneOf<T> {
-    /// In exactly this spelling.
+    /// Keywords that are compared case-sensitively.
     pub const fn exact(words: &'static [(&'static str, T)]) -> OneOf<T> {
         OneOf { words, any_case: false }
     }
 
-    /// In upper or lower case.
+    /// Keywords that are compared case-insensitively.
     pub const fn any_case(words: &'static [(&'static str, T)]) -> OneOf<T> {
         OneOf { words, any_case: true }
     }
@@ -216,7 +217,7 @@ impl<T: Copy + Sync> Kind for OneOf<T> {
     fn read(&self, text: &str) -> Result<T, Vec<String>> {
         let is_same = |word: &str| word == text || self.any_case && word.eq_ignore_ascii_case(text);
         let found = self.words.iter().find(|(word, _)| is_same(word));
-        found.map(|(_, value)| *value).ok_or_else(|| self.not(text))
+        found.map(|(_, value)| *value).ok_or_else(|| self.mismatch(text))
     }
 }
 
@@ -224,7 +225,7 @@ impl Kind for List {
     type Value<'a> = Vec<&'a str>;
 
     fn form(&self) -> String {
-        "texts, separated by commas".to_owned()
+        "comma-separated strings".to_owned()
     }
 
     fn read<'a>(&self, text: &'a str) -> Result<Vec<&'a str>, Vec<String>> {
@@ -239,7 +240,7 @@ impl Kind for Pairs {
     type Value<'a> = Vec<(&'a str, &'a str)>;
 
     fn form(&self) -> String {
-        format!("pairs such as key{}value, separated by commas", self.0)
+        format!("comma-separated pairs such as key{}value", self.0)
     }
 
     fn read<'a>(&self, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, Vec<String>> {
@@ -257,7 +258,7 @@ impl Kind for Port {
     fn read(&self, text: &str) -> Result<u16, Vec<String>> {
         let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
         let port = text.parse().ok().filter(|port| is_number && *port > 0);
-        port.ok_or_else(|| self.not(text))
+        port.ok_or_else(|| self.mismatch(text))
     }
 }
 
@@ -265,11 +266,11 @@ impl Kind for Ports {
     type Value<'a> = Vec<u16>;
 
     fn form(&self) -> String {
-        "ports from 1 to 65535, separated by commas".to_owned()
+        "comma-separated ports from 1 to 65535".to_owned()
     }
 
     fn read(&self, text: &str) -> Result<Vec<u16>, Vec<String>> {
-        all(text.split(',').map(|item| Port.read(item)))
+        collect_all(text.split(',').map(|item| Port.read(item)))
     }
 }
 
@@ -277,15 +278,15 @@ impl Kind for Cidrs {
     type Value<'a> = Vec<IpNet>;
 
     fn form(&self) -> String {
-        "CIDRs, separated by commas".to_owned()
+        "comma-separated CIDRs".to_owned()
     }
 
     fn read(&self, text: &str) -> Result<Vec<IpNet>, Vec<String>> {
-        let (ranges, wrong) = parse_ranges("", text.split(','));
-        if wrong.is_empty() {
+        let (ranges, errors) = parse_ranges("", text.split(','));
+        if errors.is_empty() {
             return Ok(ranges.into_iter().collect());
         }
-        Err(wrong.iter().map(|wrong| wrong.message()).collect())
+        Err(errors.iter().map(|error| error.message()).collect())
     }
 }
 
@@ -299,14 +300,14 @@ impl Kind for PositiveDuration {
     fn read(&self, text: &str) -> Result<Duration, Vec<String>> {
         let duration = parse_duration(text).map_err(|why| vec![format!("{text:?} is not a duration: {why}")])?;
         if duration.is_zero() {
-            return Err(vec![format!("{text:?} is no time at all; leave the annotation out for the default")]);
+            return Err(vec![format!("{text:?} is not longer than zero; remove the annotation to get the default")]);
         }
         Ok(duration)
     }
 }
 
 impl<T> Json<T> {
-    /// A document of this type.
+    /// A document that deserialises to `T`.
     pub const fn new() -> Json<T> {
         Json(PhantomData)
     }
@@ -326,7 +327,7 @@ impl<T: DeserializeOwned> Kind for Json<T> {
     }
 
     fn read(&self, text: &str) -> Result<T, Vec<String>> {
-        serde_json::from_str(text).map_err(|error| vec![format!("{text:?} cannot be read as JSON: {error}")])
+        serde_json::from_str(text).map_err(|error| vec![format!("{text:?} is not valid JSON: {error}")])
     }
 }
 
@@ -342,29 +343,29 @@ impl<T> Kind for Parsed<T> {
     }
 }
 
-/// The message about a value of the wrong form.
-trait Not: Kind {
-    fn not(&self, text: &str) -> Vec<String> {
+/// Error message for a value of the wrong kind.
+trait Mismatch: Kind {
+    fn mismatch(&self, text: &str) -> Vec<String> {
         vec![format!("{text:?} is not {}", self.form())]
     }
 }
 
-impl<K: Kind> Not for K {}
+impl<K: Kind> Mismatch for K {}
 
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// All values, or everything that is wrong with any.
-fn all<T>(read: impl Iterator<Item = Result<T, Vec<String>>>) -> Result<Vec<T>, Vec<String>> {
-    let (mut values, mut wrong) = (Vec::new(), Vec::new());
+/// Returns all values, or all errors.
+fn collect_all<T>(read: impl Iterator<Item = Result<T, Vec<String>>>) -> Result<Vec<T>, Vec<String>> {
+    let (mut values, mut errors) = (Vec::new(), Vec::new());
     for item in read {
         match item {
             Ok(value) => values.push(value),
-            Err(messages) => wrong.extend(messages),
+            Err(messages) => errors.extend(messages),
         }
     }
-    if wrong.is_empty() { Ok(values) } else { Err(wrong) }
+    if errors.is_empty() { Ok(values) } else { Err(errors) }
 }
 
 #[cfg(test)]
@@ -374,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    /// Each text with the value that it stands for, or `Err` with the start of the first message.
+    /// Checks that each text parses to the expected value, or fails with a message that starts as expected.
     fn check<'a, K: Kind>(kind: K, cases: &[(&'a str, Result<K::Value<'a>, &str>)])
     where
         K::Value<'a>: Debug + PartialEq,
@@ -382,14 +383,14 @@ mod tests {
         for (text, expected) in cases {
             match (kind.read(text), expected) {
                 (Ok(value), Ok(expected)) => assert_eq!(value, *expected, "{text:?}"),
-                (Err(wrong), Err(says)) => assert!(wrong[0].starts_with(says), "{text:?}: {wrong:?}"),
-                (read, _) => panic!("{text:?} is read as {read:?}, not as {expected:?}"),
+                (Err(errors), Err(start)) => assert!(errors[0].starts_with(start), "{text:?}: {errors:?}"),
+                (read, _) => panic!("{text:?}: got {read:?}, expected {expected:?}"),
             }
         }
     }
 
     #[test]
-    fn booleans_have_the_spellings_of_their_cloud() {
+    fn booleans_are_parsed_as_in_go_or_exactly() {
         check(
             Bool::Go,
             &[("T", Ok(true)), ("0", Ok(false)), ("yes", Err("\"yes\" is not true or false")), ("", Err(""))],
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_go_reads_them_and_kept_within_their_bounds() {
+    fn integers_are_parsed_as_in_go_and_checked_against_their_bounds() {
         let huge = "9223372036854775808";
         check(
             Integer::ANY,
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_compared_in_exactly_their_case_unless_any_will_do() {
+    fn keywords_are_case_sensitive_unless_declared_otherwise() {
         const WORDS: &[(&str, u8)] = &[("on", 1), ("off", 0), ("auto", 2)];
         check(OneOf::exact(WORDS), &[("on", Ok(1)), ("On", Err("\"On\" is not on, off or auto")), ("", Err(""))]);
         check(OneOf::any_case(WORDS), &[("AUTO", Ok(2)), ("never", Err(""))]);
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_trimmed_or_taken_as_they_are() {
+    fn lists_are_trimmed_or_returned_unchanged() {
         check(List::Trimmed, &[(" a ,,b,", Ok(vec!["a", "b"])), ("", Ok(vec![]))]);
         check(List::Raw, &[("a, b,", Ok(vec!["a", " b", ""]))]);
         check(Pairs('='), &[("a=b=c, d=,e", Ok(vec![("a", "b=c"), ("d", ""), ("e", "")]))]);
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_numbers_of_ports() {
+    fn ports_are_checked() {
         check(
             Port,
             &[("1", Ok(1)), ("65535", Ok(65535)), ("0", Err("\"0\" is not a port from 1 to 65535")), ("+1", Err(""))],
@@ -443,12 +444,12 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_into_its_type() {
+    fn json_is_deserialised() {
         let tags = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
-        let wrong = "\"{\" cannot be read as JSON: EOF";
+        let message = "\"{\" is not valid JSON: EOF";
         check(
             Json::<BTreeMap<String, String>>::new(),
-            &[("{\"k\": \"v\"}", Ok(tags)), ("{", Err(wrong)), ("[]", Err(""))],
+            &[("{\"k\": \"v\"}", Ok(tags)), ("{", Err(message)), ("[]", Err(""))],
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Annotations, each declared once: key, kind of value, default, example, meaning.
+//! Annotations, each declared once with key, kind of value, default, example and description.
 //!
-//! From a declaration come the typed reader, the messages about invalid values, the warning about a misspelled key, and the
-//! reference page. The mechanism ([`Table`], [`Reader`], the kinds of values) stands in this crate and not in `bowline-config`,
-//! because the annotations that mean the same with every provider ([`COMMON`]) are declared here, and that crate depends on this
-//! one; providers depend on both. A provider's own annotation goes before ours where both say something.
+//! The typed reader, the error messages for invalid values, the warnings about misspelled keys and the reference page are all
+//! derived from the declarations. The mechanism ([`Table`], [`Reader`], the [kinds](Kind) of values) is part of this crate and
+//! not of `bowline-config`, because the annotations that all providers share ([`COMMON`]) are declared here, and that crate
+//! depends on this one; providers depend on both. An annotation of a provider takes precedence over a common one.
 
 mod declarations;
 mod kinds;
@@ -28,43 +28,45 @@ pub use declarations::{
     PAUSED, POLICY, PROXY_PROTOCOL, SHARE_GROUP, SOURCE_RANGES, TARGET_NODES,
 };
 pub use kinds::{
-    Bool, Cidrs, Integer, Json, Kind, List, OneOf, OrNone, Pairs, Parsed, Port, Ports, PositiveDuration, Text, Written,
+    Bool, Cidrs, Integer, Json, Kind, List, OneOf, OrNone, Pairs, Parsed, Port, Ports, PositiveDuration, Text,
+    WriteOnly,
 };
 pub use reader::Reader;
 pub use selector::NodeSelector;
-pub use table::{Annotation, Declared, Invalid, Table, Unknown};
+pub use table::{Annotation, Declared, Invalid, Table, UnknownAnnotation};
 
-/// What all our keys start with.
+/// Prefix of all annotation keys of Bowline.
 pub const PREFIX: &str = "bowline.dev/";
 
-/// What the annotations of a Service say. The default is what holds without any.
+/// Load balancer settings from the annotations of a Service. The default applies without any annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerSettings {
-    /// `bowline.dev/internal`: reached from inside the cloud's network only.
+    /// `bowline.dev/internal`: the address is reachable from inside the cloud's network only.
     pub internal: bool,
-    /// `bowline.dev/source-ranges`: who may connect, where `spec.loadBalancerSourceRanges` is empty. A provider looks at
-    /// [`LoadBalancerSpec::source_ranges`](crate::LoadBalancerSpec::source_ranges) instead, where all places are weighed.
+    /// `bowline.dev/source-ranges`: CIDRs from which clients may connect, if `spec.loadBalancerSourceRanges` is empty. Providers
+    /// use [`LoadBalancerSpec::source_ranges`](crate::LoadBalancerSpec::source_ranges) instead, which takes all sources into
+    /// account.
     pub source_ranges: Option<Vec<IpNet>>,
-    /// `bowline.dev/proxy-protocol`: how the backend is told the client's address.
+    /// `bowline.dev/proxy-protocol`: PROXY protocol version that passes the client's address to the backend.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// `bowline.dev/idle-timeout`: after which a silent connection is closed.
+    /// `bowline.dev/idle-timeout`: time after which an idle connection is closed.
     pub idle_timeout: Option<Duration>,
-    /// `bowline.dev/health-check-path`.
+    /// `bowline.dev/health-check-path`: path of the HTTP health check.
     pub health_check_path: Option<String>,
-    /// `bowline.dev/health-check-port`: on the node.
+    /// `bowline.dev/health-check-port`: port of the health check on the Node.
     pub health_check_port: Option<u16>,
-    /// `bowline.dev/health-check-interval`.
+    /// `bowline.dev/health-check-interval`: time between two health checks.
     pub health_check_interval: Option<Duration>,
-    /// `bowline.dev/target-nodes`: a label selector.
+    /// `bowline.dev/target-nodes`: label selector for the target Nodes.
     pub target_nodes: Option<NodeSelector>,
-    /// `bowline.dev/policy`: what becomes of the balancer when the Service no longer wants it.
+    /// `bowline.dev/policy`: what happens to the load balancer when the Service no longer needs it.
     pub policy: DeletionPolicy,
     /// `bowline.dev/share-group`: Services of one namespace with the same value share an address.
     pub share_group: Option<String>,
-    /// `bowline.dev/ip-mode`: how nodes treat the address.
+    /// `bowline.dev/ip-mode`: how kube-proxy treats the address.
     pub ip_mode: Option<IpMode>,
-    /// `bowline.dev/adopt`: the name or ID of a balancer that exists and becomes this Service's.
+    /// `bowline.dev/adopt`: name or ID of an existing load balancer that the Service adopts.
     pub adopt: Option<String>,
 }
 
@@ -72,51 +74,51 @@ pub struct LoadBalancerSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProxyProtocol {
-    /// A line of text.
+    /// Version 1, a text header.
     V1,
-    /// Binary.
+    /// Version 2, a binary header.
     V2,
 }
 
-/// What becomes of a balancer when its Service no longer wants it.
+/// What happens to a load balancer when its Service no longer needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeletionPolicy {
-    /// It is removed.
+    /// The load balancer is deleted.
     #[default]
     Delete,
-    /// It stays, without our mark, and may be adopted later.
+    /// The load balancer stays in the cloud without the mark of Bowline, and may be adopted later.
     Retain,
-    /// It stays, and so does the Service, until the annotation says otherwise.
+    /// The load balancer stays, and the Service keeps its finalizer, until the annotation changes.
     Protect,
 }
 
-/// Something in a Service that makes no sense.
+/// Invalid value of an annotation or a field of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
-pub struct Mistake {
-    /// The annotation or the field.
-    pub place: String,
-    /// What is wrong, and what would be right.
+#[error("{field}: {message}")]
+pub struct FieldError {
+    /// Annotation key or field path, such as `spec.loadBalancerSourceRanges`.
+    pub field: String,
+    /// Reason, with the expected value.
     pub message: String,
 }
 
-/// What these annotations say: settings, or all mistakes.
+/// Reads the common annotations. Returns the settings, or all errors at once.
 ///
 /// ```
 /// use bowline_core::annotations::{DeletionPolicy, read};
 /// let annotated = |value: &str| [("bowline.dev/policy".to_owned(), value.to_owned())].into();
 /// assert_eq!(read(&annotated(" retain ")).unwrap().policy, DeletionPolicy::Retain);
-/// let mistakes = read(&annotated("keep")).unwrap_err();
-/// assert_eq!(mistakes[0].to_string(), "bowline.dev/policy: \"keep\" is not delete, retain or protect");
+/// let errors = read(&annotated("keep")).unwrap_err();
+/// assert_eq!(errors[0].to_string(), "bowline.dev/policy: \"keep\" is not delete, retain or protect");
 /// ```
-pub fn read(annotations: &BTreeMap<String, String>) -> Result<LoadBalancerSettings, Vec<Mistake>> {
-    let (settings, mistakes) = read_leniently(annotations);
-    if mistakes.is_empty() { Ok(settings) } else { Err(mistakes) }
+pub fn read(annotations: &BTreeMap<String, String>) -> Result<LoadBalancerSettings, Vec<FieldError>> {
+    let (settings, errors) = read_leniently(annotations);
+    if errors.is_empty() { Ok(settings) } else { Err(errors) }
 }
 
-/// What these annotations say, as if those that cannot be read were not there, and all mistakes.
-pub fn read_leniently(annotations: &BTreeMap<String, String>) -> (LoadBalancerSettings, Vec<Mistake>) {
+/// Reads the common annotations and ignores invalid ones. Returns the settings, and all errors.
+pub fn read_leniently(annotations: &BTreeMap<String, String>) -> (LoadBalancerSettings, Vec<FieldError>) {
     let reader = COMMON.reader(annotations);
     let settings = LoadBalancerSettings {
         internal: reader.get(&INTERNAL).unwrap_or_default(),

@@ -1,39 +1,39 @@
-//! Reading the annotations of an object by a table.
+//! Reader for the annotations of an object.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::Mistake;
+use super::FieldError;
 use super::kinds::Kind;
-use super::table::{Annotation, Invalid, Table, Unknown};
+use super::table::{Annotation, Invalid, Table, UnknownAnnotation};
 
-/// The annotations of an object, and the mistakes that were found in those that were read.
+/// Reads the annotations of an object and collects the errors of invalid values.
 #[derive(Debug)]
 pub struct Reader<'a> {
     table: &'a Table,
     annotations: &'a BTreeMap<String, String>,
-    mistakes: RefCell<Vec<Mistake>>,
+    errors: RefCell<Vec<FieldError>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(table: &'a Table, annotations: &'a BTreeMap<String, String>) -> Reader<'a> {
-        Reader { table, annotations, mistakes: RefCell::default() }
+        Reader { table, annotations, errors: RefCell::default() }
     }
 
-    /// The value; `None` if the annotation is missing, or cannot be read, which is a mistake then.
+    /// Returns the value; `None` if the annotation is missing or invalid. An invalid value is recorded as an error.
     pub fn get<K: Kind>(&self, annotation: &Annotation<K>) -> Option<K::Value<'a>> {
         let keys = std::iter::once(&annotation.key).chain(annotation.aliases);
         let key = keys.copied().find(|key| self.annotations.contains_key(*key))?;
         self.get_at(key, annotation)
     }
 
-    /// The value of an annotation whose key is not the declared one, because the configuration names it.
+    /// Returns the value of an annotation under another key than the declared one, for keys that come from the configuration.
     pub fn get_at<K: Kind>(&self, key: &str, annotation: &Annotation<K>) -> Option<K::Value<'a>> {
         let (key, value) = self.annotations.get_key_value(key)?;
         self.read(key, value, annotation)
     }
 
-    /// The values of a family, each with what stands for the placeholder in its key.
+    /// Returns the values of a family of annotations, each with the part of its key that matches the placeholder.
     pub fn family<K: Kind>(&self, annotation: &Annotation<K>) -> Vec<(&'a str, K::Value<'a>)> {
         let member = |(key, value): (&'a String, &'a String)| {
             Some((annotation.member(key)?, self.read(key, value, annotation)?))
@@ -41,14 +41,14 @@ impl<'a> Reader<'a> {
         self.annotations.iter().filter_map(member).collect()
     }
 
-    /// The keys that the table does not declare and that begin as its keys do.
-    pub fn unknown(&self) -> Vec<Unknown> {
+    /// Returns the keys that have a prefix of the table and are not declared.
+    pub fn unknown(&self) -> Vec<UnknownAnnotation> {
         self.table.unknown(self.annotations)
     }
 
-    /// Everything that was wrong with what was read.
-    pub fn into_errors(self) -> Vec<Mistake> {
-        self.mistakes.into_inner()
+    /// Returns the errors of all values that were read.
+    pub fn into_errors(self) -> Vec<FieldError> {
+        self.errors.into_inner()
     }
 
     fn read<K: Kind>(&self, key: &str, value: &'a str, annotation: &Annotation<K>) -> Option<K::Value<'a>> {
@@ -57,20 +57,20 @@ impl<'a> Reader<'a> {
             return None;
         }
         let read = match value {
-            "" if self.table.trim => Err(vec![empty(&annotation.kind.form())]),
+            "" if self.table.trim => Err(vec![empty_value(&annotation.kind.form())]),
             value => annotation.kind.read(value),
         };
-        read.map_err(|reasons| self.note(key, value, annotation, &reasons)).ok()
+        read.map_err(|reasons| self.record_errors(key, value, annotation, &reasons)).ok()
     }
 
-    fn note<K: Kind>(&self, key: &str, value: &str, annotation: &Annotation<K>, reasons: &[String]) {
+    fn record_errors<K: Kind>(&self, key: &str, value: &str, annotation: &Annotation<K>, reasons: &[String]) {
         let (form, default) = (annotation.kind.form(), annotation.default);
         let message = |why: &String| (self.table.message)(&Invalid { key, value, form: &form, default, why });
-        let mistake = |why| Mistake { place: key.to_owned(), message: message(why) };
-        self.mistakes.borrow_mut().extend(reasons.iter().map(mistake));
+        let error = |why| FieldError { field: key.to_owned(), message: message(why) };
+        self.errors.borrow_mut().extend(reasons.iter().map(error));
     }
 }
 
-fn empty(form: &str) -> String {
-    format!("the value is empty; expected {form}, or no annotation for the default")
+fn empty_value(form: &str) -> String {
+    format!("the value is empty; expected {form}, or remove the annotation to get the default")
 }

@@ -1,8 +1,8 @@
-//! The reference page of a table of annotations.
+//! Reference page of an annotation table.
 
 use super::table::{Annotation, Declared, Table};
 
-/// The page with all annotations.
+/// Returns the Markdown page with all annotations.
 pub(super) fn page(table: &Table) -> String {
     let rows: String = table.all.iter().map(|declared| row(*declared)).collect();
     let sections: String = table.rows().map(section).collect();
@@ -16,11 +16,11 @@ fn row(declared: &dyn Declared) -> String {
 
 fn section(annotation: Annotation<()>) -> String {
     let Annotation { key, aliases, example, doc, .. } = annotation;
-    let aliases: String = aliases.iter().map(|alias| format!(" `{alias}` means the same.")).collect();
+    let aliases: String = aliases.iter().map(|alias| format!(" `{alias}` is an alias.")).collect();
     format!("\n## `{key}`\n\n{doc}{aliases}\n\n```yaml\nmetadata:\n  annotations:\n    {key}: \"{example}\"\n```\n")
 }
 
-/// How a heading is linked to: in small letters, without marks.
+/// Returns the anchor of a heading: lower case, without punctuation.
 fn anchor(key: &str) -> String {
     let kept = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     key.chars().filter(kept).map(|letter| letter.to_ascii_lowercase()).collect()

@@ -1,4 +1,4 @@
-//! Label selectors as kubectl writes them, for choosing Nodes.
+//! Label selectors in the syntax of kubectl.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,13 +8,13 @@ use std::vec::IntoIter;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest name or value of a label.
-const LONGEST: usize = 63;
+/// Maximum length of the name or value of a label.
+const MAX_LENGTH: usize = 63;
 
-/// The longest prefix of a label's key.
-const LONGEST_PREFIX: usize = 253;
+/// Maximum length of the prefix of a label key.
+const MAX_PREFIX_LENGTH: usize = 253;
 
-/// A label selector, as kubectl writes it: `zone in (a, b), !spot, size=large`. Written as text.
+/// A label selector in the syntax of kubectl: `zone in (a, b), !spot, size=large`. Serialised as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct NodeSelector {
@@ -36,7 +36,7 @@ enum Test {
 }
 
 impl NodeSelector {
-    /// From text. Without any requirement, every Node is chosen.
+    /// Parses a selector. One without requirements matches every Node.
     ///
     /// ```
     /// use bowline_core::annotations::NodeSelector;
@@ -49,19 +49,19 @@ impl NodeSelector {
         Ok(NodeSelector { requirements: parser.selector()? })
     }
 
-    /// Whether labels like these are chosen.
+    /// Returns whether the labels meet all requirements.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// The keys of the labels that it looks at.
+    /// Returns the label keys in the requirements.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.requirements.iter().map(|requirement| requirement.key.as_str())
     }
 }
 
 impl Requirement {
-    // upstream: a Node without the label is not in any list, and so passes `!=` and `notin`.
+    // upstream: a Node without the label matches `!=` and `notin`.
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
         match &self.test {
@@ -73,7 +73,7 @@ impl Requirement {
     }
 }
 
-/// As [`NodeSelector::parse`] reads it.
+/// Formats the selector so that [`NodeSelector::parse`] accepts it.
 impl fmt::Display for NodeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, requirement) in self.requirements.iter().enumerate() {
@@ -113,11 +113,11 @@ impl TryFrom<String> for NodeSelector {
     }
 }
 
-// ---- words and marks
+// ---- tokens
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
-    /// A key, a value, or an operator in letters: where it stands decides.
+    /// A key, a value, or the operator `in` or `notin`, depending on the position.
     Word(String),
     Comma,
     Open,
@@ -136,10 +136,10 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
             ',' => Token::Comma,
             '(' => Token::Open,
             ')' => Token::Close,
-            // `=` and `==` mean the same.
+            // `=` and `==` are equivalent.
             '=' => letters.next_if_eq(&'=').map_or(Token::Equals, |_| Token::Equals),
             '!' => letters.next_if_eq(&'=').map_or(Token::Not, |_| Token::NotEquals),
-            '<' | '>' => return Err(format!("'{letter}' does not work here; use =, !=, in or notin")),
+            '<' | '>' => return Err(format!("'{letter}' is not supported; use =, !=, in or notin")),
             first => Token::Word(word(first, &mut letters)),
         });
     }
@@ -203,7 +203,7 @@ impl Parser {
     fn key(&mut self) -> Result<String, String> {
         match self.tokens.next() {
             Some(Token::Word(key)) => check_key(&key).map(|()| key),
-            other => Err(unexpected(other, "the key of a label")),
+            other => Err(unexpected(other, "a label key")),
         }
     }
 
@@ -217,7 +217,7 @@ impl Parser {
         }
     }
 
-    /// What stands behind `=`, which may be nothing.
+    /// Parses the value after `=`, which may be empty.
     fn value(&mut self) -> Result<String, String> {
         if self.is_at_end() {
             return Ok(String::new());
@@ -228,7 +228,7 @@ impl Parser {
         }
     }
 
-    /// `(a, b)`. Between two marks there may be nothing, which is the empty value.
+    /// Parses a list such as `(a, b)`. An empty item is the empty value.
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
         match self.tokens.next() {
             Some(Token::Open) => {}
@@ -259,12 +259,12 @@ fn unexpected(found: Option<Token>, expected: &str) -> String {
     format!("expected {expected}, found {found}")
 }
 
-// ---- what labels may look like
+// ---- syntax of labels
 
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| !is_domain(prefix)) || !is_name(name) {
-        return Err(format!("{key:?} cannot be the key of a label; one is like zone or topology.kubernetes.io/zone"));
+        return Err(format!("{key:?} is not a valid label key, such as zone or topology.kubernetes.io/zone"));
     }
     Ok(())
 }
@@ -274,26 +274,27 @@ fn check_value(value: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{value:?} cannot be the value of a label: at most {LONGEST} letters, digits and any of -_. in between, without \
+        "{value:?} is not a valid label value: at most {MAX_LENGTH} letters, digits and any of -_. in between, without \
          quotes"
     ))
 }
 
-/// Letters, digits, and any of `-_.` between them.
+/// Returns whether text consists of letters, digits, and `-`, `_` and `.` between them.
 pub(super) fn is_name(text: &str) -> bool {
     let is_inner = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_' | b'.');
-    is_framed(text, LONGEST, |letter| letter.is_ascii_alphanumeric(), is_inner)
+    is_delimited(text, MAX_LENGTH, |letter| letter.is_ascii_alphanumeric(), is_inner)
 }
 
-/// Labels of DNS, in small letters.
+/// Returns whether text is a DNS subdomain in lower case.
 fn is_domain(text: &str) -> bool {
     let is_edge = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let is_label = |label: &str| is_framed(label, LONGEST_PREFIX, is_edge, |letter| is_edge(letter) || letter == b'-');
-    text.len() <= LONGEST_PREFIX && text.split('.').all(is_label)
+    let is_label =
+        |label: &str| is_delimited(label, MAX_PREFIX_LENGTH, is_edge, |letter| is_edge(letter) || letter == b'-');
+    text.len() <= MAX_PREFIX_LENGTH && text.split('.').all(is_label)
 }
 
-/// Neither empty nor too long, with edges of one kind and all else of another.
-fn is_framed(text: &str, longest: usize, is_edge: impl Fn(u8) -> bool, is_inner: impl Fn(u8) -> bool) -> bool {
+/// Checks the length, the first and last character, and all characters of a name.
+fn is_delimited(text: &str, max_length: usize, is_edge: impl Fn(u8) -> bool, is_inner: impl Fn(u8) -> bool) -> bool {
     let edges = [text.bytes().next(), text.bytes().next_back()];
-    text.len() <= longest && edges.into_iter().all(|edge| edge.is_some_and(&is_edge)) && text.bytes().all(is_inner)
+    text.len() <= max_length && edges.into_iter().all(|edge| edge.is_some_and(&is_edge)) && text.bytes().all(is_inner)
 }

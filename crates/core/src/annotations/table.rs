@@ -1,8 +1,8 @@
-//! Tables of annotations: each is declared once, with its key, kind, default, example and meaning.
+//! Annotation tables: each annotation is declared once with its key, kind, default, example and description.
 //!
 //! ```text
-//!  annotations! { … } ──► typed constants ──► Reader::get ──► values and mistakes
-//!                    └──► Table ──► reference page, misspelled keys, faults of the declarations themselves
+//!  annotations! { … } ──► typed constants ──► Reader::get ──► values and errors
+//!                    └──► Table ──► reference page, misspelled keys, validation of the declarations
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,73 +12,73 @@ use super::kinds::Kind;
 use super::reader::Reader;
 use super::reference;
 
-/// The declaration of an annotation. A key with a placeholder, `example.com/port-<port>`, stands for a family of annotations.
+/// Declaration of an annotation. A key with a placeholder, such as `example.com/port-<port>`, declares a family of annotations.
 #[derive(Debug, Clone, Copy)]
 pub struct Annotation<K> {
-    /// The whole key.
+    /// Full key.
     pub key: &'static str,
-    /// Older keys with the same meaning, which count where the first one is missing.
+    /// Deprecated keys with the same meaning, used if `key` is missing.
     pub aliases: &'static [&'static str],
-    /// What its values look like.
+    /// Kind of its values.
     pub kind: K,
-    /// What holds without it, in words.
+    /// Description of the default.
     pub default: &'static str,
-    /// A value that makes sense.
+    /// A valid example value.
     pub example: &'static str,
-    /// What it does.
+    /// Description.
     pub doc: &'static str,
 }
 
-/// The annotations that belong together, and the rules that hold for all of them.
+/// A table of annotations with common rules.
 #[derive(Clone, Copy)]
 pub struct Table {
-    /// All of them, in the order of the reference.
+    /// All declarations, in the order of the reference page.
     pub all: &'static [&'static dyn Declared],
-    /// What their keys begin with. Another key that begins so is reported with the nearest one that is declared.
+    /// Prefixes of the keys. An undeclared key with one of them is reported together with the most similar declared key.
     pub prefixes: &'static [&'static str],
-    /// Blanks around a value do not count, and an empty one is a mistake.
+    /// Whether whitespace around a value is ignored and an empty value is an error.
     pub trim: bool,
-    /// The message about a value that cannot be read.
+    /// Formats the error message for an invalid value.
     pub message: fn(&Invalid<'_>) -> String,
-    /// The heading of the reference page, and what stands before its table.
+    /// Heading and introduction of the reference page.
     pub head: &'static str,
 }
 
-/// A value that cannot be read.
+/// An invalid value of an annotation, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Invalid<'a> {
-    /// The key, as it stands in the object.
+    /// Key, as in the object.
     pub key: &'a str,
-    /// The value.
+    /// Invalid value.
     pub value: &'a str,
-    /// What was expected, in words.
+    /// Description of the expected value.
     pub form: &'a str,
-    /// What holds without the annotation, in words.
+    /// Description of the default.
     pub default: &'a str,
-    /// What is wrong with the value, and what would be right.
+    /// Reason, with the expected value.
     pub why: &'a str,
 }
 
-/// A declaration of any kind.
+/// Declaration of an annotation, independent of its kind.
 pub trait Declared: Sync {
-    /// The declaration without its kind.
+    /// Returns the declaration without its kind.
     fn row(&self) -> Annotation<()>;
-    /// Format of a value in words.
+    /// Returns a description of the expected value.
     fn form(&self) -> String;
-    /// Everything that is wrong with a value.
-    fn mistakes(&self, value: &str) -> Vec<String>;
+    /// Returns all errors of a value.
+    fn errors(&self, value: &str) -> Vec<String>;
 }
 
-/// A key with a known prefix that means nothing.
+/// An undeclared annotation key with a prefix of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
-    /// The key.
+pub struct UnknownAnnotation {
+    /// The unknown key.
     pub key: String,
-    /// The known one that was probably meant.
+    /// The most similar declared key.
     pub nearest: Option<&'static str>,
 }
 
-/// Declares annotations as typed constants, and the table of all of them.
+/// Declares annotations as typed constants, and a list of all of them for a [`Table`](crate::annotations::Table).
 ///
 /// ```
 /// use bowline_core::annotations::{Bool, Integer, Table, annotations};
@@ -121,12 +121,12 @@ impl<K: Kind> Declared for Annotation<K> {
         self.kind.form()
     }
 
-    fn mistakes(&self, value: &str) -> Vec<String> {
+    fn errors(&self, value: &str) -> Vec<String> {
         self.kind.read(value).err().unwrap_or_default()
     }
 }
 
-/// Written as its key.
+/// Formats the annotation as its key.
 impl<K> fmt::Display for Annotation<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.key)
@@ -134,57 +134,57 @@ impl<K> fmt::Display for Annotation<K> {
 }
 
 impl<K> Annotation<K> {
-    /// What stands for the placeholder in the key of a member of this family.
+    /// Returns the part of `key` that matches the placeholder, if `key` belongs to this family.
     pub(super) fn member<'a>(&self, key: &'a str) -> Option<&'a str> {
         let (before, rest) = self.key.split_once('<')?;
         let (_, after) = rest.split_once('>')?;
         key.strip_prefix(before)?.strip_suffix(after).filter(|member| !member.is_empty())
     }
 
-    /// All its keys.
+    /// Returns the key and its aliases.
     fn keys(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.aliases.iter().copied())
     }
 }
 
 impl Table {
-    /// To fill up tables with: values count as they are, and a message says what is wrong with one.
+    /// Empty table with default rules, for struct update syntax: values are not trimmed, and the error message is the reason.
     pub const EMPTY: Table =
         Table { all: &[], prefixes: &[], trim: false, message: |invalid| invalid.why.to_owned(), head: "" };
 
-    /// Reads the annotations of an object by this table.
+    /// Returns a reader for the annotations of an object.
     pub fn reader<'a>(&'a self, annotations: &'a BTreeMap<String, String>) -> Reader<'a> {
         Reader::new(self, annotations)
     }
 
-    /// The declarations without their kinds.
+    /// Returns the declarations without their kinds.
     pub fn rows(&self) -> impl Iterator<Item = Annotation<()>> {
         self.all.iter().map(|declared| declared.row())
     }
 
-    /// The reference page.
+    /// Returns the reference page in Markdown.
     pub fn reference(&self) -> String {
         reference::page(self)
     }
 
-    /// The keys that begin as those of this table do and are not declared.
-    pub fn unknown(&self, annotations: &BTreeMap<String, String>) -> Vec<Unknown> {
-        let unknown = annotations.keys().filter(|key| !self.rows().any(|row| row.is(key)));
+    /// Returns the keys that have a prefix of this table and are not declared.
+    pub fn unknown(&self, annotations: &BTreeMap<String, String>) -> Vec<UnknownAnnotation> {
+        let unknown = annotations.keys().filter(|key| !self.rows().any(|row| row.has_key(key)));
         let with_nearest = |key: &String| {
             let (prefix, name) = self.split(key)?;
-            Some(Unknown { key: key.clone(), nearest: self.nearest(prefix, name) })
+            Some(UnknownAnnotation { key: key.clone(), nearest: self.nearest(prefix, name) })
         };
         unknown.filter_map(with_nearest).collect()
     }
 
-    /// Names are compared without the prefix: its letters would make any two short ones alike.
+    /// Returns the most similar declared key. Names are compared without the prefix, which would make any two short names similar.
     fn nearest(&self, prefix: &str, name: &str) -> Option<&'static str> {
         let known = || self.rows().filter_map(|row| Some((row.key, row.key.strip_prefix(prefix)?)));
         let near = crate::nearest(name, known().map(|(_, name)| name))?;
         known().find(|(_, name)| *name == near).map(|(key, _)| key)
     }
 
-    /// The prefix of this key, in whatever case it is written, and the rest.
+    /// Splits a key into its prefix, which is compared case-insensitively, and the rest.
     fn split<'k>(&self, key: &'k str) -> Option<(&'static str, &'k str)> {
         self.prefixes.iter().find_map(|prefix| {
             let (start, name) = key.split_at_checked(prefix.len())?;
@@ -192,30 +192,30 @@ impl Table {
         })
     }
 
-    /// Everything that is wrong with the declarations, for a test of the table.
-    pub fn faults(&self) -> Vec<String> {
+    /// Checks the declarations themselves and returns all errors; for a unit test of the table.
+    pub fn validate(&self) -> Vec<String> {
         let mut keys = BTreeSet::new();
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for declared in self.all {
             let row = declared.row();
-            let mut fault = |is_wrong: bool, what: &str| {
-                if is_wrong {
-                    faults.push(format!("{row}: {what}"));
+            let mut check = |is_invalid: bool, message: &str| {
+                if is_invalid {
+                    errors.push(format!("{row}: {message}"));
                 }
             };
-            fault(row.keys().any(|key| !keys.insert(key)), "is declared twice");
-            fault(self.split(row.key).is_none(), "has none of the prefixes");
-            fault(row.default.is_empty() || declared.form().is_empty(), "has no default or no form");
-            fault(!row.doc.ends_with('.'), "its doc is no sentence");
-            fault(row.example.is_empty() || !declared.mistakes(row.example).is_empty(), "its example cannot be read");
+            check(row.keys().any(|key| !keys.insert(key)), "is declared twice");
+            check(self.split(row.key).is_none(), "has none of the prefixes");
+            check(row.default.is_empty() || declared.form().is_empty(), "has no default or no form");
+            check(!row.doc.ends_with('.'), "its doc is not a sentence");
+            check(row.example.is_empty() || !declared.errors(row.example).is_empty(), "its example is invalid");
         }
-        faults
+        errors
     }
 }
 
 impl Annotation<()> {
-    /// Whether this is one of its keys.
-    fn is(&self, key: &str) -> bool {
+    /// Returns whether this is the key, an alias or a member of the family.
+    fn has_key(&self, key: &str) -> bool {
         self.keys().any(|own| own == key) || self.member(key).is_some()
     }
 }
@@ -226,10 +226,10 @@ impl fmt::Debug for Table {
     }
 }
 
-/// With what was probably meant.
-impl fmt::Display for Unknown {
+/// Formats a warning with the suggested key.
+impl fmt::Display for UnknownAnnotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the annotation {} means nothing on a Service", self.key)?;
+        write!(f, "unknown annotation {}", self.key)?;
         self.nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean {nearest}?"))
     }
 }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_counts_where_the_key_itself_is_missing() {
+    fn an_alias_is_used_if_the_key_is_missing() {
         let old = ("old.example.com/name", "old");
         assert_eq!(TABLE.reader(&given(&[old])).get(&NAME), Some("old"));
         assert_eq!(TABLE.reader(&given(&[old, ("example.com/name", "new")])).get(&NAME), Some("new"));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_collected_and_may_be_put_into_the_words_of_a_cloud() {
+    fn errors_are_collected_and_a_provider_may_format_them() {
         let given = given(&[("example.com/weight", "many"), ("example.com/name", "web")]);
         let reader = TABLE.reader(&given);
         assert_eq!((reader.get(&WEIGHT), reader.get(&NAME)), (None, Some("web")));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_read_by_its_members() {
+    fn the_members_of_a_family_are_read() {
         let given = given(&[
             ("example.com/port_443_no-probe", "false"),
             ("example.com/port_80_no-probe", "true"),
@@ -285,23 +285,23 @@ mod tests {
         ]);
         let reader = TABLE.reader(&given);
         assert_eq!(reader.family(&NO_PROBE), [("443", false), ("80", true)]);
-        let mistakes = reader.into_errors();
-        assert_eq!(mistakes[0].place, "example.com/port_90_no-probe");
+        let errors = reader.into_errors();
+        assert_eq!(errors[0].field, "example.com/port_90_no-probe");
         let unknown: Vec<_> = TABLE.unknown(&given).into_iter().map(|unknown| unknown.key).collect();
         assert_eq!(unknown, ["example.com/port__no-probe"]);
     }
 
     #[test]
-    fn a_key_that_is_configured_is_read_like_the_declared_one() {
+    fn a_configured_key_is_read_like_the_declared_one() {
         let given = given(&[("metal.example/weight", "7"), ("metal.example/share", "x")]);
         let reader = TABLE.reader(&given);
         assert_eq!(reader.get_at("metal.example/weight", &WEIGHT), Some(7));
         assert_eq!(reader.get_at("metal.example/share", &WEIGHT), None);
-        assert_eq!(reader.into_errors()[0].place, "metal.example/share");
+        assert_eq!(reader.into_errors()[0].field, "metal.example/share");
     }
 
     #[test]
-    fn declarations_that_make_no_sense_are_found() {
+    fn invalid_declarations_are_found() {
         const WRONG: Annotation<Integer> =
             Annotation { key: "example.org/weight", doc: "Share", example: "x", default: "", ..WEIGHT };
         let table = Table { all: &[&WEIGHT, &WEIGHT, &WRONG], ..TABLE };
@@ -309,10 +309,10 @@ mod tests {
             "example.com/weight: is declared twice",
             "example.org/weight: has none of the prefixes",
             "example.org/weight: has no default or no form",
-            "example.org/weight: its doc is no sentence",
-            "example.org/weight: its example cannot be read",
+            "example.org/weight: its doc is not a sentence",
+            "example.org/weight: its example is invalid",
         ];
-        assert_eq!(table.faults(), expected);
-        assert_eq!(TABLE.faults(), [""; 0]);
+        assert_eq!(table.validate(), expected);
+        assert_eq!(TABLE.validate(), [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! What annotations say, what is wrong with them, and what was meant.
+//! Values, errors and misspelled keys of the common annotations, and label selectors.
 
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The settings with this one annotation.
-fn reading(key: &str, value: &str) -> Result<LoadBalancerSettings, Vec<Mistake>> {
+/// Reads the settings of an object with this one annotation.
+fn read_one(key: &str, value: &str) -> Result<LoadBalancerSettings, Vec<FieldError>> {
     read(&annotations(&[(key, value)]))
 }
 
@@ -27,11 +27,11 @@ fn ranges(texts: &[&str]) -> Option<Vec<IpNet>> {
 // ---- declarations
 
 #[test]
-fn every_declaration_is_whole_and_its_example_changes_something() {
-    assert_eq!(COMMON.faults(), [""; 0]);
-    // A pause is no setting: `is_paused` reads it before any of these counts.
+fn every_declaration_is_valid_and_its_example_changes_a_setting() {
+    assert_eq!(COMMON.validate(), [""; 0]);
+    // The pause annotation is not a setting: `is_paused` reads it.
     for annotation in COMMON.rows().filter(|annotation| annotation.key != PAUSED.key) {
-        let read = reading(annotation.key, annotation.example).unwrap();
+        let read = read_one(annotation.key, annotation.example).unwrap();
         assert_ne!(read, LoadBalancerSettings::default(), "{annotation}");
     }
 }
@@ -39,7 +39,7 @@ fn every_declaration_is_whole_and_its_example_changes_something() {
 #[test]
 fn all_examples_together_set_every_setting() {
     let all = COMMON.rows().map(|known| (known.key.to_owned(), known.example.to_owned())).collect();
-    // Without `..`: a setting that nothing declares does not compile or does not pass.
+    // Without `..`, so that a setting without a declaration fails to compile or fails the test.
     let LoadBalancerSettings {
         internal,
         source_ranges,
@@ -73,7 +73,7 @@ fn the_reference_has_every_declaration() {
 // ---- values
 
 #[test]
-fn values_mean_what_the_reference_says() {
+fn valid_values_are_read() {
     let cases = [
         (INTERNAL.key, "true", set(|to| to.internal = true)),
         (INTERNAL.key, " T\n", set(|to| to.internal = true)),
@@ -101,24 +101,24 @@ fn values_mean_what_the_reference_says() {
         (ADOPT.key, "a name with spaces", set(|to| to.adopt = Some("a name with spaces".into()))),
     ];
     for (key, value, expected) in cases {
-        assert_eq!(reading(key, value), Ok(expected), "{key}: {value:?}");
+        assert_eq!(read_one(key, value), Ok(expected), "{key}: {value:?}");
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_told_with_what_would() {
+fn an_invalid_value_is_reported_with_the_expected_one() {
     let long = "x".repeat(64);
     let cases = [
         (INTERNAL.key, "yes", "\"yes\" is not true or false"),
-        (SOURCE_RANGES.key, "10.0.0.1", "\"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"),
-        (SOURCE_RANGES.key, "10.0.0.0/8,", "\"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"),
+        (SOURCE_RANGES.key, "10.0.0.1", "\"10.0.0.1\" is an address and not a CIDR; write 10.0.0.1/32"),
+        (SOURCE_RANGES.key, "10.0.0.0/8,", "\"\" is not a CIDR such as 10.0.0.0/8 or 2001:db8::/32"),
         (PROXY_PROTOCOL.key, "true", "\"true\" is not v1 or v2"),
-        (IDLE_TIMEOUT.key, "60", "\"60\" is not a duration: the unit is missing"),
+        (IDLE_TIMEOUT.key, "60", "\"60\" is not a duration: missing unit"),
         (IDLE_TIMEOUT.key, "-1s", "\"-1s\" is not a duration: a duration must not be negative"),
-        (IDLE_TIMEOUT.key, "0s", "\"0s\" is no time at all; leave the annotation out for the default"),
+        (IDLE_TIMEOUT.key, "0s", "\"0s\" is not longer than zero; remove the annotation to get the default"),
         (HEALTH_CHECK_PATH.key, "healthz", "\"healthz\" is not a path that starts with /"),
-        (HEALTH_CHECK_PATH.key, "/a b", "has a space or a control character in it; write a space as %20"),
-        (HEALTH_CHECK_PATH.key, "/a\r\nHost: x", "has a space or a control character in it"),
+        (HEALTH_CHECK_PATH.key, "/a b", "contains a space or a control character; write a space as %20"),
+        (HEALTH_CHECK_PATH.key, "/a\r\nHost: x", "contains a space or a control character"),
         (HEALTH_CHECK_PORT.key, "0", "\"0\" is not a port from 1 to 65535"),
         (HEALTH_CHECK_PORT.key, "65536", "\"65536\" is not a port from 1 to 65535"),
         (HEALTH_CHECK_PORT.key, "+80", "\"+80\" is not a port from 1 to 65535"),
@@ -133,45 +133,45 @@ fn what_makes_no_sense_is_told_with_what_would() {
         (SHARE_GROUP.key, "a/b", "\"a/b\" is not a name of at most 63 letters"),
         (SHARE_GROUP.key, &long, "is not a name of at most 63 letters"),
         (IP_MODE.key, "NAT", "\"NAT\" is not VIP or Proxy"),
-        (ADOPT.key, "a\u{7}b", "has a control character in it"),
+        (ADOPT.key, "a\u{7}b", "contains a control character"),
     ];
-    for (key, value, says) in cases {
-        let mistakes = reading(key, value).unwrap_err();
-        assert_eq!(mistakes.len(), 1, "{key}: {mistakes:?}");
-        assert_eq!(mistakes[0].place, key);
-        assert!(mistakes[0].message.contains(says), "{key}: {} should say {says}", mistakes[0].message);
+    for (key, value, expected) in cases {
+        let errors = read_one(key, value).unwrap_err();
+        assert_eq!(errors.len(), 1, "{key}: {errors:?}");
+        assert_eq!(errors[0].field, key);
+        assert!(errors[0].message.contains(expected), "{key}: expected {expected:?} in {:?}", errors[0].message);
     }
 }
 
 #[test]
-fn an_empty_value_is_a_mistake_that_says_what_was_expected() {
+fn an_empty_value_is_an_error_with_the_expected_value() {
     for annotation in COMMON.all.iter().filter(|annotation| annotation.row().key != PAUSED.key) {
         let (key, form) = (annotation.row().key, annotation.form());
         for value in ["", " \t\n"] {
-            let [mistake] = &reading(key, value).unwrap_err()[..] else { panic!("{key}") };
-            let expected = format!("the value is empty; expected {form}, or no annotation for the default");
-            assert_eq!((&*mistake.place, &mistake.message), (key, &expected));
+            let [error] = &read_one(key, value).unwrap_err()[..] else { panic!("{key}") };
+            let expected = format!("the value is empty; expected {form}, or remove the annotation to get the default");
+            assert_eq!((&*error.field, &error.message), (key, &expected));
         }
     }
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_and_what_can_be_read_is_read() {
+fn all_errors_are_reported_at_once_and_valid_values_are_read() {
     let given = annotations(&[
         (POLICY.key, "keep"),
         (SOURCE_RANGES.key, "a,10.0.0.0/8,b"),
         (INTERNAL.key, "true"),
         (ADOPT.key, ""),
     ]);
-    let (settings, mistakes) = read_leniently(&given);
-    let places: Vec<_> = mistakes.iter().map(|mistake| mistake.place.as_str()).collect();
-    assert_eq!(places, [SOURCE_RANGES.key, SOURCE_RANGES.key, POLICY.key, ADOPT.key], "in the order of the reference");
+    let (settings, errors) = read_leniently(&given);
+    let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, [SOURCE_RANGES.key, SOURCE_RANGES.key, POLICY.key, ADOPT.key], "in the order of the reference");
     assert_eq!(settings, set(|to| to.internal = true));
-    assert_eq!(read(&given), Err(mistakes));
+    assert_eq!(read(&given), Err(errors));
 }
 
 #[test]
-fn what_is_not_ours_is_not_read() {
+fn annotations_with_other_prefixes_are_ignored() {
     let foreign = annotations(&[("example.com/internal", "x"), ("internal", "x"), ("sub.bowline.dev/internal", "x")]);
     assert_eq!(read(&foreign), Ok(LoadBalancerSettings::default()));
     assert_eq!(COMMON.unknown(&foreign), []);
@@ -180,7 +180,7 @@ fn what_is_not_ours_is_not_read() {
 // ---- unknown keys
 
 #[test]
-fn an_unknown_key_comes_with_the_nearest_known_one() {
+fn an_unknown_key_is_reported_with_the_most_similar_known_one() {
     let cases = [
         ("bowline.dev/intenal", Some(INTERNAL.key)),
         ("bowline.dev/idletimeout", Some(IDLE_TIMEOUT.key)),
@@ -195,25 +195,25 @@ fn an_unknown_key_comes_with_the_nearest_known_one() {
         ("bowline.dev/unmanaged", None),
     ];
     for (key, nearest) in cases {
-        let expected = Unknown { key: key.to_owned(), nearest };
+        let expected = UnknownAnnotation { key: key.to_owned(), nearest };
         assert_eq!(COMMON.unknown(&annotations(&[(key, "true")])), [expected], "{key}");
     }
 }
 
 #[test]
-fn known_keys_are_not_unknown_whatever_their_values() {
+fn known_keys_are_not_reported_as_unknown() {
     let all = COMMON.rows().map(|known| (known.key.to_owned(), "rubbish".to_owned())).collect();
     assert_eq!(COMMON.unknown(&all), []);
 }
 
 #[test]
-fn a_warning_says_what_was_meant() {
-    let said = |key: &str| COMMON.unknown(&annotations(&[(key, "")]))[0].to_string();
+fn a_warning_suggests_the_intended_key() {
+    let warning = |key: &str| COMMON.unknown(&annotations(&[(key, "")]))[0].to_string();
     assert_eq!(
-        said("bowline.dev/polciy"),
-        "the annotation bowline.dev/polciy means nothing on a Service; did you mean bowline.dev/policy?"
+        warning("bowline.dev/polciy"),
+        "unknown annotation bowline.dev/polciy; did you mean bowline.dev/policy?"
     );
-    assert_eq!(said("bowline.dev/colour"), "the annotation bowline.dev/colour means nothing on a Service");
+    assert_eq!(warning("bowline.dev/colour"), "unknown annotation bowline.dev/colour");
 }
 
 // ---- selectors
@@ -223,7 +223,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_selector_chooses_as_kubectl_does() {
+fn a_selector_matches_as_in_kubectl() {
     let cases = [
         ("", "", true),
         ("", "a=b", true),
@@ -268,16 +268,16 @@ fn a_selector_chooses_as_kubectl_does() {
 }
 
 #[test]
-fn what_is_no_selector_is_told_with_what_was_expected() {
+fn an_invalid_selector_is_reported_with_the_expected_token() {
     let (long, long_prefix) = ("x".repeat(64), format!("{}x/y", "x.".repeat(127)));
     let cases = [
-        (",", "expected the key of a label, found ','"),
-        ("a,", "expected the key of a label, found the end"),
-        (",a", "expected the key of a label, found ','"),
-        ("a,,b", "expected the key of a label, found ','"),
-        ("=b", "expected the key of a label, found '='"),
-        ("!", "expected the key of a label, found the end"),
-        ("!!a", "expected the key of a label, found '!'"),
+        (",", "expected a label key, found ','"),
+        ("a,", "expected a label key, found the end"),
+        (",a", "expected a label key, found ','"),
+        ("a,,b", "expected a label key, found ','"),
+        ("=b", "expected a label key, found '='"),
+        ("!", "expected a label key, found the end"),
+        ("!!a", "expected a label key, found '!'"),
         ("!a=b", "expected ',' or the end, found '='"),
         ("a b", "expected one of =, ==, !=, in, notin, or ',', found \"b\""),
         ("a=b c", "expected ',' or the end, found \"c\""),
@@ -290,31 +290,28 @@ fn what_is_no_selector_is_told_with_what_was_expected() {
         ("a in ((b))", "expected ',' or ')', found '('"),
         ("a in (b))", "expected ',' or the end, found ')'"),
         ("a IN (b)", "expected one of =, ==, !=, in, notin, or ',', found \"IN\""),
-        ("a>1", "'>' does not work here; use =, !=, in or notin"),
-        ("a<1", "'<' does not work here"),
-        ("-a", "\"-a\" cannot be the key of a label"),
-        ("a/b/c", "\"a/b/c\" cannot be the key of a label"),
-        ("/a", "\"/a\" cannot be the key of a label"),
-        ("a/", "\"a/\" cannot be the key of a label"),
-        ("A.io/b", "\"A.io/b\" cannot be the key of a label"),
-        ("a..b/c", "\"a..b/c\" cannot be the key of a label"),
-        (&long, "cannot be the key of a label"),
-        (&long_prefix, "cannot be the key of a label"),
-        (
-            "a=\"b\"",
-            "cannot be the value of a label: at most 63 letters, digits and any of -_. in between, without quotes",
-        ),
-        ("a=-b", "\"-b\" cannot be the value of a label"),
-        ("a in (b, ż)", "\"ż\" cannot be the value of a label"),
+        ("a>1", "'>' is not supported; use =, !=, in or notin"),
+        ("a<1", "'<' is not supported"),
+        ("-a", "\"-a\" is not a valid label key"),
+        ("a/b/c", "\"a/b/c\" is not a valid label key"),
+        ("/a", "\"/a\" is not a valid label key"),
+        ("a/", "\"a/\" is not a valid label key"),
+        ("A.io/b", "\"A.io/b\" is not a valid label key"),
+        ("a..b/c", "\"a..b/c\" is not a valid label key"),
+        (&long, "is not a valid label key"),
+        (&long_prefix, "is not a valid label key"),
+        ("a=\"b\"", "is not a valid label value: at most 63 letters, digits and any of -_. in between, without quotes"),
+        ("a=-b", "\"-b\" is not a valid label value"),
+        ("a in (b, ż)", "\"ż\" is not a valid label value"),
     ];
-    for (text, says) in cases {
+    for (text, expected) in cases {
         let error = NodeSelector::parse(text).unwrap_err();
-        assert!(error.contains(says), "{text:?} should say {says:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: expected {expected:?} in {error:?}");
     }
 }
 
 #[test]
-fn a_selector_tells_the_keys_it_looks_at_and_is_written_as_text() {
+fn a_selector_returns_its_label_keys_and_is_serialised_as_text() {
     let selector =
         NodeSelector::parse("zone in (b, a), !spot, size=large, os!=x, gpu, disk notin(,c), arch in (d)").unwrap();
     assert_eq!(selector.keys().collect::<Vec<_>>(), ["zone", "spot", "size", "os", "gpu", "disk", "arch"]);
@@ -325,7 +322,7 @@ fn a_selector_tells_the_keys_it_looks_at_and_is_written_as_text() {
 
 proptest! {
     #[test]
-    fn no_text_makes_a_selector_panic_and_one_reads_as_it_was_written(
+    fn parsing_a_selector_never_panics_and_formatting_round_trips(
         text in "([ab!](=|!=| in | notin |,)?\\(?[ab]?,?[ab]?\\)?,?){0,3}|[a-c!=,() ]{0,20}|.*",
     ) {
         if let Ok(selector) = NodeSelector::parse(&text) {
@@ -335,12 +332,12 @@ proptest! {
 
     #[test]
     fn in_and_notin_are_opposites(text in "[ab]( in | notin |=|!=)\\(?[ab]?,?[ab]?\\)?", value in "[ab]?") {
-        let turned = if text.contains("notin") { text.replace("notin", "in") }
+        let opposite = if text.contains("notin") { text.replace("notin", "in") }
             else if text.contains("!=") { text.replace("!=", "=") }
             else if text.contains('=') { text.replace('=', "!=") }
             else { text.replace(" in ", " notin ") };
-        if let (Ok(one), Ok(other)) = (NodeSelector::parse(&text), NodeSelector::parse(&turned)) {
-            // A list of requirements is no simple one.
+        if let (Ok(one), Ok(other)) = (NodeSelector::parse(&text), NodeSelector::parse(&opposite)) {
+            // Several requirements have no simple opposite.
             prop_assume!(one.keys().count() == 1);
             let given = ["a", "b"].map(|key| (key.to_owned(), value.clone())).into();
             prop_assert_ne!(one.matches(&given), other.matches(&given));
@@ -348,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_reading_panic(value in ".*", key in prop::sample::select(COMMON.rows().collect::<Vec<_>>())) {
-        let _ = reading(key.key, &value);
+    fn reading_a_value_never_panics(value in ".*", key in prop::sample::select(COMMON.rows().collect::<Vec<_>>())) {
+        let _ = read_one(key.key, &value);
     }
 }

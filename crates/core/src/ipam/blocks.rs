@@ -1,61 +1,60 @@
-//! Which blocks of a range are in use, and by how many.
+//! Number of holders of each block of a cluster CIDR.
 //!
-//! Holders are counted per block, and only where the count changes is anything written down: a run of blocks with the same
-//! number of holders is one entry, whatever its length. So all of an IPv4 /8 in blocks of /32 costs as much as what is in
-//! use of it, to remember and to search.
+//! Holder counts are run-length encoded: a run of blocks with the same number of holders is one entry, whatever its length. Memory
+//! and search time therefore depend on the blocks in use, not on the size of the CIDR, even for an IPv4 /8 with blocks of /32.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How many hold each block of a range, and where the last one was given out.
+/// Holder counts of all blocks of a cluster CIDR, and the position of the next search.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
-    /// How many blocks there are.
+    /// Total number of blocks.
     count: u64,
-    /// From this block on, up to the next entry, each block has so many holders. Two neighbours never have the same number.
+    /// Number of holders by first block of a run, which extends to the next entry. Adjacent runs never have the same number.
     holders: BTreeMap<u64, u32>,
-    /// The entries above without holders.
+    /// Keys of the entries in `holders` that have no holders.
     free: BTreeSet<u64>,
-    /// How many blocks have holders.
+    /// Number of blocks with at least one holder.
     used: u64,
-    /// How many have more than one.
+    /// Number of blocks with more than one holder.
     shared: u64,
-    /// Where the next search begins (IPAM-8).
+    /// Block at which the next search starts (IPAM-8).
     next: u64,
 }
 
-/// A block without holders, and what finding it took.
+/// A free block, as found by a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Its number.
+    /// Block number.
     pub(super) number: u64,
-    /// How many blocks in use lay before it.
+    /// Number of blocks in use that the search skipped.
     pub(super) skipped: u64,
 }
 
 impl Blocks {
-    /// So many blocks, at least one, all of them free.
+    /// Creates `count` free blocks; `count` is at least 1.
     pub(super) fn new(count: u64) -> Blocks {
         Blocks { count, holders: BTreeMap::from([(0, 0)]), free: BTreeSet::from([0]), used: 0, shared: 0, next: 0 }
     }
 
-    /// How many have holders.
+    /// Returns the number of blocks in use.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    /// How many have more than one holder.
+    /// Returns the number of blocks with more than one holder.
     pub(super) fn shared(&self) -> u64 {
         self.shared
     }
 
-    /// None of these has a holder.
+    /// Returns whether none of these blocks has a holder.
     pub(super) fn are_free(&self, run: &Range<u64>) -> bool {
         let later = run.start.saturating_add(1)..run.end.max(run.start.saturating_add(1));
         self.is_free(run.start) && self.holders.range(later).all(|(_, holders)| *holders == 0)
     }
 
-    /// The first free one from the place after the last that was taken, and around (IPAM-8).
+    /// Finds the first free block after the last allocated one, and wraps around at the end (IPAM-8).
     pub(super) fn find(&self) -> Option<Found> {
         let number = if self.is_free(self.next) {
             self.next
@@ -66,19 +65,19 @@ impl Blocks {
         Some(Found { number, skipped })
     }
 
-    /// The next search begins behind this one.
-    pub(super) fn passed(&mut self, number: u64) {
+    /// Makes the next search start after this block.
+    pub(super) fn search_after(&mut self, number: u64) {
         self.next = (number + 1) % self.count;
     }
 
-    /// These have one holder more. Returns how many were free.
+    /// Adds a holder to each of these blocks. Returns how many of them were free.
     pub(super) fn hold(&mut self, run: &Range<u64>) -> u64 {
         let before = self.used;
         self.recount(run, |holders| holders.saturating_add(1));
         self.used - before
     }
 
-    /// These have one holder less. Returns how many are free now that were not.
+    /// Removes a holder from each of these blocks. Returns how many of them have become free.
     pub(super) fn release(&mut self, run: &Range<u64>) -> u64 {
         let before = self.used;
         self.recount(run, |holders| holders.saturating_sub(1));
@@ -94,8 +93,8 @@ impl Blocks {
         if run.is_empty() {
             return;
         }
-        self.cut(run.start);
-        self.cut(run.end);
+        self.split(run.start);
+        self.split(run.end);
         let entries: Vec<(u64, u32)> = self.holders.range(run.clone()).map(|(at, holders)| (*at, *holders)).collect();
         let ends = entries.iter().skip(1).map(|(at, _)| *at).chain([run.end]);
         for ((at, holders), end) in entries.iter().zip(ends) {
@@ -105,8 +104,8 @@ impl Blocks {
         self.join(run.end);
     }
 
-    /// Makes an entry begin here.
-    fn cut(&mut self, at: u64) {
+    /// Splits the run that contains this block, so that an entry starts here.
+    fn split(&mut self, at: u64) {
         let around = self.holders.range(..=at).next_back();
         let Some((_, &holders)) = around.filter(|(from, _)| **from < at && at < self.count) else { return };
         self.holders.insert(at, holders);
@@ -135,7 +134,7 @@ impl Blocks {
         }
     }
 
-    /// Drops the entry that begins here if it says what the one before it says.
+    /// Removes the entry that starts here if the previous run has the same number of holders.
     fn join(&mut self, at: u64) {
         let before = self.holders.range(..at).next_back().map(|(_, holders)| *holders);
         if before.is_some() && before == self.holders.get(&at).copied() {
@@ -152,20 +151,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_goes_on_where_the_last_one_ended_and_tells_what_it_passed() {
+    fn a_search_continues_after_the_last_block_and_counts_skipped_blocks() {
         let mut blocks = Blocks::new(8);
         assert_eq!(blocks.find(), Some(Found { number: 0, skipped: 0 }));
         blocks.hold(&(0..3));
         assert_eq!(blocks.find(), Some(Found { number: 3, skipped: 3 }));
-        blocks.passed(5);
+        blocks.search_after(5);
         blocks.hold(&(5..8));
-        assert_eq!(blocks.find(), Some(Found { number: 3, skipped: 5 }), "around the end: 6, 7, 0, 1, 2");
+        assert_eq!(blocks.find(), Some(Found { number: 3, skipped: 5 }), "wraps around: 6, 7, 0, 1, 2");
         blocks.hold(&(3..5));
         assert_eq!(blocks.find(), None);
     }
 
     #[test]
-    fn the_whole_of_an_ipv4_slash_8_is_one_entry() {
+    fn an_entire_ipv4_slash_8_is_one_entry() {
         let mut blocks = Blocks::new(1 << 24);
         assert_eq!(blocks.hold(&(0..1 << 24)), 1 << 24);
         assert_eq!((blocks.holders.len(), blocks.find()), (1, None));
@@ -174,43 +173,43 @@ mod tests {
         for number in 0..1000 {
             blocks.hold(&(number..number + 1));
         }
-        assert_eq!(blocks.holders.len(), 4, "a run of blocks with as many holders is one entry");
+        assert_eq!(blocks.holders.len(), 4, "a run of blocks with equally many holders is one entry");
     }
 
     proptest! {
-        /// Against the plainest account there is: one number per block.
+        /// Compares with a naive model: one counter per block.
         #[test]
-        fn runs_say_what_single_counts_say(
+        fn runs_match_a_counter_per_block(
             runs in prop::collection::vec((0..40_u64, 0..12_u64, any::<bool>()), 0..60), next in 0..40_u64,
         ) {
             let mut blocks = Blocks::new(40);
-            let mut plain = [0_u32; 40];
+            let mut model = [0_u32; 40];
             let mut held: Vec<Range<u64>> = Vec::new();
             for (start, length, frees) in runs {
                 let (run, is_release) = match if frees { held.pop() } else { None } {
                     Some(run) => (run, true),
                     None => (start..(start + length).min(40), false),
                 };
-                let free_before = plain.iter().filter(|holders| **holders == 0).count() as u64;
+                let free_before = model.iter().filter(|holders| **holders == 0).count() as u64;
                 for number in run.clone() {
-                    let count = &mut plain[usize::try_from(number).unwrap()];
+                    let count = &mut model[usize::try_from(number).unwrap()];
                     *count = if is_release { *count - 1 } else { *count + 1 };
                 }
-                let free_now = plain.iter().filter(|holders| **holders == 0).count() as u64;
+                let free_now = model.iter().filter(|holders| **holders == 0).count() as u64;
                 let flipped = if is_release { blocks.release(&run) } else { blocks.hold(&run) };
                 prop_assert_eq!(flipped, free_before.abs_diff(free_now));
                 prop_assert_eq!(blocks.used(), 40 - free_now);
-                prop_assert_eq!(blocks.shared(), plain.iter().filter(|holders| **holders > 1).count() as u64);
+                prop_assert_eq!(blocks.shared(), model.iter().filter(|holders| **holders > 1).count() as u64);
                 if !is_release && !run.is_empty() {
                     held.push(run);
                 }
             }
             blocks.next = next;
-            let expected = (0..40).map(|step| (step, (next + step) % 40)).find(|(_, n)| plain[usize::try_from(*n).unwrap()] == 0);
+            let expected = (0..40).map(|step| (step, (next + step) % 40)).find(|(_, n)| model[usize::try_from(*n).unwrap()] == 0);
             prop_assert_eq!(blocks.find(), expected.map(|(skipped, number)| Found { number, skipped }));
             for run in (0..40).map(|start| start..(start + 1 + next % 5).min(40)) {
-                let plainly = run.clone().all(|number| plain[usize::try_from(number).unwrap()] == 0);
-                prop_assert_eq!(blocks.are_free(&run), plainly, "{:?}", run);
+                let expected_free = run.clone().all(|number| model[usize::try_from(number).unwrap()] == 0);
+                prop_assert_eq!(blocks.are_free(&run), expected_free, "{:?}", run);
             }
             let entries: Vec<_> = blocks.holders.values().collect();
             prop_assert!(entries.windows(2).all(|two| two[0] != two[1]), "neighbours differ: {:?}", blocks.holders);

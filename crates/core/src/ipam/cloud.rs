@@ -1,5 +1,4 @@
-//! Where a cloud leads pod ranges to machines by itself: what is to be done when the Node and the cloud have, or lack,
-//! ranges (IPAM-12).
+//! Pod CIDR allocation with clouds that route pod CIDRs to machines themselves: sync between Node and cloud (IPAM-12).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,94 +7,94 @@ use ipnet::IpNet;
 
 use crate::parse_cidr;
 
-/// Who decides which range a Node gets.
+/// Side that allocates the pod CIDRs of Nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AllocationMode {
-    /// The cloud: its ranges are written to the Node.
+    /// The cloud allocates them, and Bowline writes them to the Node.
     Cloud,
-    /// We do, and the cloud is told.
+    /// Bowline allocates them and assigns them to the machine in the cloud.
     Cluster,
 }
 
-/// What is to be done for a Node.
+/// Next step of the sync for a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Both say the same.
+    /// Nothing to do: Node and cloud have the same pod CIDRs.
     Agreed,
-    /// The Node gets the cloud's ranges.
+    /// Write these pod CIDRs of the cloud to the Node.
     WriteToNode(Vec<IpNet>),
-    /// The cloud is told to lead these to the machine.
+    /// Assign these pod CIDRs to the machine in the cloud.
     AssignInCloud(Vec<IpNet>),
-    /// A range is chosen for the Node; the cloud is told once the Node has it.
+    /// Allocate pod CIDRs for the Node; they are assigned in the cloud once the Node has them.
     Allocate,
-    /// A person has to see to it; nothing is touched.
+    /// Change nothing: an operator has to resolve the conflict.
     Refuse(CloudIpamError),
 }
 
-/// Why nothing is done.
+/// Conflict between the pod CIDRs of the Node and of the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloudIpamError {
-    /// Both have ranges, and not the same.
+    /// Node and cloud have different pod CIDRs.
     Mismatch {
-        /// What the Node says.
+        /// Pod CIDRs of the Node.
         node: Vec<String>,
-        /// What the cloud says.
+        /// Pod CIDRs of the machine in the cloud.
         cloud: Vec<IpNet>,
     },
-    /// The range would have to go the other way than ranges go in this mode.
+    /// The required action is not allowed in this mode.
     InvalidMode {
-        /// What would have to be done.
+        /// Required action.
         what: &'static str,
-        /// The mode.
-        lead: AllocationMode,
+        /// Allocation mode.
+        mode: AllocationMode,
     },
-    /// What the Node says is no range.
+    /// A pod CIDR of the Node is invalid.
     InvalidPodCidr {
-        /// The text.
+        /// The invalid value.
         text: String,
     },
 }
 
-/// What is to be done for a Node with these ranges, whose machine has these in the cloud.
-// upstream: looks at the first range of each side alone, so that half a dual stack counts as agreement.
-pub fn decide(node: &[String], cloud: &[IpNet], lead: AllocationMode) -> Step {
+/// Decides the next step for a Node with the pod CIDRs `node`, whose machine has the pod CIDRs `cloud`.
+// upstream: compares only the first pod CIDR of each side, so that a dual-stack Node with one missing CIDR counts as in sync.
+pub fn decide(node: &[String], cloud: &[IpNet], mode: AllocationMode) -> Step {
     let cloud: Vec<IpNet> = cloud.iter().map(IpNet::trunc).collect();
-    match (node.is_empty(), cloud.is_empty(), lead) {
+    match (node.is_empty(), cloud.is_empty(), mode) {
         (true, true, AllocationMode::Cluster) => Step::Allocate,
-        (true, true, AllocationMode::Cloud) => invalid("allocate CIDRs", lead),
+        (true, true, AllocationMode::Cloud) => invalid("allocate CIDRs", mode),
         (true, false, AllocationMode::Cloud) => Step::WriteToNode(cloud),
-        (true, false, AllocationMode::Cluster) => invalid("sync from cloud", lead),
-        (false, true, AllocationMode::Cloud) => invalid("sync to cloud", lead),
-        (false, _, _) => compare(node, cloud, lead),
+        (true, false, AllocationMode::Cluster) => invalid("sync from cloud", mode),
+        (false, true, AllocationMode::Cloud) => invalid("sync to cloud", mode),
+        (false, _, _) => compare(node, cloud, mode),
     }
 }
 
-/// The Node has ranges; the cloud may have some, too.
-fn compare(node: &[String], cloud: Vec<IpNet>, lead: AllocationMode) -> Step {
-    let mut wanted = Vec::new();
+/// Compares the pod CIDRs of a Node that has some with those of the cloud.
+fn compare(node: &[String], cloud: Vec<IpNet>, mode: AllocationMode) -> Step {
+    let mut desired = Vec::new();
     for text in node {
         match parse_cidr(text) {
-            Some(range) => wanted.push(range),
+            Some(range) => desired.push(range),
             None => return Step::Refuse(CloudIpamError::InvalidPodCidr { text: text.clone() }),
         }
     }
-    let there: BTreeSet<IpNet> = cloud.iter().copied().collect();
-    let missing: Vec<IpNet> = wanted.iter().copied().filter(|range| !there.contains(range)).collect();
-    let are_more = there.iter().any(|range| !wanted.contains(range));
-    match (missing.is_empty(), are_more, lead) {
+    let assigned: BTreeSet<IpNet> = cloud.iter().copied().collect();
+    let missing: Vec<IpNet> = desired.iter().copied().filter(|range| !assigned.contains(range)).collect();
+    let has_others = assigned.iter().any(|range| !desired.contains(range));
+    match (missing.is_empty(), has_others, mode) {
         (true, false, _) => Step::Agreed,
-        // Told by half, as when the manager ended in between.
+        // Partly assigned, for example because the manager stopped in between.
         (false, false, AllocationMode::Cluster) => Step::AssignInCloud(missing),
         _ => Step::Refuse(CloudIpamError::Mismatch { node: node.to_vec(), cloud }),
     }
 }
 
-fn invalid(what: &'static str, lead: AllocationMode) -> Step {
-    Step::Refuse(CloudIpamError::InvalidMode { what, lead })
+fn invalid(what: &'static str, mode: AllocationMode) -> Step {
+    Step::Refuse(CloudIpamError::InvalidMode { what, mode })
 }
 
 impl CloudIpamError {
-    /// The Event's reason.
+    /// Returns the reason of the Event.
     pub fn reason(&self) -> &'static str {
         match self {
             CloudIpamError::Mismatch { .. } => "CloudCIDRAllocatorMismatch",
@@ -104,7 +103,7 @@ impl CloudIpamError {
         }
     }
 
-    /// Looking again later may help without anybody changing the Node: the cloud may have a range by then.
+    /// Returns whether a retry may succeed without a change of the Node: the cloud may have a pod CIDR by then.
     pub fn is_retryable(&self) -> bool {
         matches!(self, CloudIpamError::InvalidMode { .. })
     }
@@ -117,15 +116,15 @@ impl fmt::Display for CloudIpamError {
                 let cloud: Vec<String> = cloud.iter().map(ToString::to_string).collect();
                 write!(f, "Node.Spec.PodCIDR != cloud alias ({} != {})", node.join(","), cloud.join(","))
             }
-            CloudIpamError::InvalidMode { what, lead } => write!(f, "Cannot {what} in mode {:?}", lead.mode()),
+            CloudIpamError::InvalidMode { what, mode } => write!(f, "Cannot {what} in mode {:?}", mode.name()),
             CloudIpamError::InvalidPodCidr { text } => write!(f, "The node has an invalid PodCIDR: {text:?}"),
         }
     }
 }
 
 impl AllocationMode {
-    /// The mode's name in Events.
-    fn mode(self) -> &'static str {
+    /// Returns the name of the mode in Events.
+    fn name(self) -> &'static str {
         match self {
             AllocationMode::Cloud => "SyncFromCloud",
             AllocationMode::Cluster => "SyncFromCluster",
@@ -145,13 +144,13 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn decided(node: &[&str], cloud: &[&str], lead: AllocationMode) -> Step {
+    fn decided(node: &[&str], cloud: &[&str], mode: AllocationMode) -> Step {
         let node: Vec<String> = node.iter().map(|text| (*text).to_owned()).collect();
-        decide(&node, &nets(cloud), lead)
+        decide(&node, &nets(cloud), mode)
     }
 
     #[test]
-    fn ipam_12_every_row() {
+    fn ipam_12_every_case() {
         use AllocationMode::{Cloud, Cluster};
         type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], AllocationMode, Step);
         let rows: [Row<'_>; 14] = [
@@ -170,13 +169,13 @@ mod tests {
             ("neither", &[], &[], Cluster, Step::Allocate),
             ("neither", &[], &[], Cloud, invalid("allocate CIDRs", Cloud)),
         ];
-        for (case, node, cloud, lead, expected) in rows {
-            assert_eq!(decided(node, cloud, lead), expected, "{case}, {lead:?}");
+        for (case, node, cloud, mode, expected) in rows {
+            assert_eq!(decided(node, cloud, mode), expected, "{case}, {mode:?}");
         }
     }
 
     #[test]
-    fn ipam_12_what_differs_is_told_and_left() {
+    fn ipam_12_a_mismatch_is_reported_and_nothing_is_changed() {
         use AllocationMode::{Cloud, Cluster};
         let rows: [(&[&str], &[&str], AllocationMode); 6] = [
             (&[A], &[B], Cloud),
@@ -186,48 +185,48 @@ mod tests {
             (&[A, A6], &[A], Cloud),
             (&[A, A6], &[A, B], Cluster),
         ];
-        for (node, cloud, lead) in rows {
-            let step = decided(node, cloud, lead);
-            let Step::Refuse(refusal) = step else { panic!("{node:?} {cloud:?} {lead:?}: {step:?}") };
-            assert_eq!(refusal.reason(), "CloudCIDRAllocatorMismatch", "{node:?} {cloud:?} {lead:?}");
-            assert!(!refusal.is_retryable());
+        for (node, cloud, mode) in rows {
+            let step = decided(node, cloud, mode);
+            let Step::Refuse(error) = step else { panic!("{node:?} {cloud:?} {mode:?}: {step:?}") };
+            assert_eq!(error.reason(), "CloudCIDRAllocatorMismatch", "{node:?} {cloud:?} {mode:?}");
+            assert!(!error.is_retryable());
         }
     }
 
     #[test]
-    fn ipam_12_a_refusal_says_what_upstream_says() {
-        let said = |node: &[&str], cloud: &[&str], lead| match decided(node, cloud, lead) {
-            Step::Refuse(refusal) => (refusal.reason(), refusal.to_string()),
+    fn ipam_12_errors_have_the_reasons_and_messages_of_upstream() {
+        let event = |node: &[&str], cloud: &[&str], mode| match decided(node, cloud, mode) {
+            Step::Refuse(error) => (error.reason(), error.to_string()),
             step => panic!("{step:?}"),
         };
         let rows = [
             (
-                said(&[A], &[B], AllocationMode::Cloud),
+                event(&[A], &[B], AllocationMode::Cloud),
                 "CloudCIDRAllocatorMismatch",
                 "Node.Spec.PodCIDR != cloud alias (10.1.0.0/24 != 10.2.0.0/24)",
             ),
             (
-                said(&[], &[A], AllocationMode::Cluster),
+                event(&[], &[A], AllocationMode::Cluster),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot sync from cloud in mode \"SyncFromCluster\"",
             ),
             (
-                said(&[A], &[], AllocationMode::Cloud),
+                event(&[A], &[], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot sync to cloud in mode \"SyncFromCloud\"",
             ),
             (
-                said(&[], &[], AllocationMode::Cloud),
+                event(&[], &[], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidMode",
                 "Cannot allocate CIDRs in mode \"SyncFromCloud\"",
             ),
             (
-                said(&["x"], &[A], AllocationMode::Cloud),
+                event(&["x"], &[A], AllocationMode::Cloud),
                 "CloudCIDRAllocatorInvalidPodCIDR",
                 "The node has an invalid PodCIDR: \"x\"",
             ),
             (
-                said(&["x"], &[], AllocationMode::Cluster),
+                event(&["x"], &[], AllocationMode::Cluster),
                 "CloudCIDRAllocatorInvalidPodCIDR",
                 "The node has an invalid PodCIDR: \"x\"",
             ),

@@ -1,24 +1,24 @@
-//! Which pod range a Node gets (IPAM-5 to IPAM-12).
+//! Pod CIDR allocation (IPAM-5 to IPAM-12).
 //!
 //! ```text
-//!  --cluster-cidr, node masks ──► ClusterRange ─┐
-//!  service ranges, Nodes with ranges ───────────┼─► Allocator ──allocate(node)──► one block of each ClusterRange
-//!                                               └─◄──release(node)── the Node is gone
+//!  --cluster-cidr, node mask size ───► ClusterCidr ─┐
+//!  service CIDRs, Nodes with pod CIDRs ─────────────┼─► Allocator ──allocate(node)──► one block of each ClusterCidr
+//!                                                   └─◄──release(node)── the Node is deleted
 //!
-//!  where a cloud has a say:  the Node's ranges, the cloud's ranges, Lead ──► cloud::decide ──► Step
-//!  blocks in use over time ──► forecast::Trend ──► time left ──► forecast::Watchman ──► Warning, once per level
+//!  with pod CIDRs in the cloud:  the Node's CIDRs, the cloud's CIDRs, AllocationMode ──► cloud::decide ──► Step
+//!  used blocks over time ──► forecast::Trend ──► time left ──► forecast::UsageMonitor ──► UsageWarning, once per level
 //! ```
 //!
-//! A block is in use as long as anybody holds a part of it, and each holder is counted: a range that two Nodes share, by
-//! whatever accident, is free when both are gone and not before. So a block is never handed out while anybody holds it.
+//! A block is in use as long as any Node holds a part of it, and holders are counted: a CIDR that two Nodes share by accident is
+//! free only when both are deleted. The allocator therefore never allocates a block that any Node still holds.
 
 mod allocator;
 mod blocks;
 pub mod cloud;
-mod cluster_range;
+mod cluster_cidr;
 pub mod forecast;
 #[cfg(test)]
 mod tests;
 
 pub use allocator::{AllocationCounts, Allocator, Exhausted, InvalidPodCidr, Overlap, Usage};
-pub use cluster_range::{ClusterCidr, ClusterCidrError};
+pub use cluster_cidr::{ClusterCidr, ClusterCidrError};

@@ -21,28 +21,28 @@ fn texts(ranges: &[&str]) -> Vec<String> {
     ranges.iter().map(|range| (*range).to_owned()).collect()
 }
 
-fn shown(ranges: &[IpNet]) -> Vec<String> {
+fn to_strings(ranges: &[IpNet]) -> Vec<String> {
     ranges.iter().map(ToString::to_string).collect()
 }
 
-/// What the Node gets, as text.
+/// Allocates pod CIDRs to the Node and returns them as text.
 fn allocate(allocator: &mut Allocator, node: &str) -> Vec<String> {
-    shown(&allocator.allocate(&node.into()).unwrap())
+    to_strings(&allocator.allocate(&node.into()).unwrap())
 }
 
 fn observe(allocator: &mut Allocator, node: &str, ranges: &[&str]) {
     allocator.observe(&node.into(), &texts(ranges)).unwrap();
 }
 
-/// How many blocks of each range are in use.
+/// Returns the number of blocks in use of each cluster CIDR.
 fn used(allocator: &Allocator) -> Vec<u64> {
     allocator.usage().iter().map(|usage| usage.used).collect()
 }
 
-/// Blocks found in use or given out, and blocks given back, since this was last asked, of the first range.
-fn flips(allocator: &mut Allocator) -> (u64, u64) {
-    let tally = allocator.take_counts()[0];
-    (tally.allocations, tally.releases)
+/// Returns the allocations and releases of the first cluster CIDR since the last call.
+fn take_first_counts(allocator: &mut Allocator) -> (u64, u64) {
+    let counts = allocator.take_counts()[0];
+    (counts.allocations, counts.releases)
 }
 
 #[test]
@@ -52,24 +52,24 @@ fn i01_the_first_node_gets_the_first_block() {
 }
 
 #[test]
-fn i02_no_pod_gets_an_address_of_a_service() {
+fn i02_service_cidrs_are_never_allocated_to_pods() {
     let ranges = [range("127.123.234.0/24", 30)];
     let mut allocator = Allocator::new(&ranges, &["127.123.234.0/26".parse().unwrap()]);
     assert_eq!(used(&allocator), [16]);
     assert_eq!(allocate(&mut allocator, "a"), ["127.123.234.64/30"]);
     allocator.release(&"a".into());
-    assert_eq!(used(&allocator), [16], "the Services stay");
+    assert_eq!(used(&allocator), [16], "the service CIDRs stay in use");
 }
 
 #[test]
-fn i02_services_are_kept_out_of_every_range_that_they_overlap_and_of_no_other() {
+fn i02_service_cidrs_are_excluded_from_the_cluster_cidrs_that_they_overlap() {
     let ranges = [range("10.0.0.0/16", 24), range("fd00::/56", 64)];
     let services = ["10.0.255.0/25", "fd00::/60", "172.16.0.0/12"].map(|range| range.parse().unwrap());
     assert_eq!(used(&Allocator::new(&ranges, &services)), [1, 16]);
 }
 
 #[test]
-fn i03_a_node_gets_what_the_others_left() {
+fn i03_a_node_gets_a_block_that_no_other_node_has() {
     let mut allocator = allocator(&[("10.10.0.0/22", 24)]);
     observe(&mut allocator, "a", &["10.10.0.0/24"]);
     observe(&mut allocator, "b", &["10.10.2.0/24"]);
@@ -77,23 +77,23 @@ fn i03_a_node_gets_what_the_others_left() {
 }
 
 #[test]
-fn i04_i05_a_full_range_says_so_until_a_block_is_given_back() {
+fn i04_i05_an_exhausted_cluster_cidr_is_an_error_until_a_block_is_released() {
     let mut allocator = allocator(&[("127.123.234.0/28", 30)]);
     for (node, cidr) in [("a", "0"), ("b", "4"), ("c", "8"), ("d", "12")] {
         observe(&mut allocator, node, &[&format!("127.123.234.{cidr}/30")]);
     }
     let exhausted = allocator.allocate(&"e".into()).unwrap_err();
     assert_eq!(exhausted, Exhausted { range: "127.123.234.0/28".parse().unwrap() }, "I4");
-    let said = exhausted.to_string();
-    assert!(said.starts_with("CIDR allocation failed; there are no remaining CIDRs left to allocate"), "{said}");
-    assert_eq!(allocator.room(), 0);
+    let message = exhausted.to_string();
+    assert!(message.starts_with("CIDR allocation failed; there are no remaining CIDRs left to allocate"), "{message}");
+    assert_eq!(allocator.remaining(), 0);
     allocator.release(&"b".into());
-    assert_eq!(allocator.room(), 1);
+    assert_eq!(allocator.remaining(), 1);
     assert_eq!(allocate(&mut allocator, "e"), ["127.123.234.4/30"], "I5");
 }
 
 #[test]
-fn i06_i11_the_only_block_is_given_out_again_and_again() {
+fn i06_i11_the_only_block_can_be_allocated_again_after_its_release() {
     for (case, cluster, mask) in [("I6, I11", "127.123.234.0/30", 30), ("I11", "2001:db8::/30", 30)] {
         let mut allocator = allocator(&[(cluster, mask)]);
         for round in 0..3 {
@@ -105,34 +105,34 @@ fn i06_i11_the_only_block_is_given_out_again_and_again() {
 }
 
 #[test]
-fn i07_i08_i09_a_range_that_a_node_cannot_have_is_told() {
+fn i07_i08_i09_an_invalid_pod_cidr_is_reported() {
     let dual = [("10.10.0.0/16", 24), ("ace:cab:deca::/58", 64)];
     type Case<'a> = (&'a str, &'a [(&'a str, u8)], &'a [&'a str], usize, &'a str);
     let cases: [Case<'_>; 7] = [
-        ("I7", &dual[..1], &["172.10.0.1/24"], 0, "lies outside the cluster's range 10.10.0.0/16"),
-        ("I8", &dual[..1], &["10.10.0.0/24", "a00::/86"], 1, "is one more than the 1 that this cluster has ranges for"),
-        ("I9, v4", &dual, &["172.10.0.1/24", "ace:cab:deca::/64"], 0, "lies outside"),
-        ("I9, v6", &dual, &["10.10.0.0/24", "cdd::/86"], 1, "lies outside"),
-        ("no range", &dual, &["10.10.0.0"], 0, "is not a range"),
-        ("empty", &dual, &[""], 0, "is not a range"),
-        ("in the wrong order", &dual, &["ace:cab:deca::/64", "10.10.0.0/24"], 0, "lies outside"),
+        ("I7", &dual[..1], &["172.10.0.1/24"], 0, "is outside the cluster CIDR 10.10.0.0/16"),
+        ("I8", &dual[..1], &["10.10.0.0/24", "a00::/86"], 1, "exceeds the number of cluster CIDRs (1)"),
+        ("I9, v4", &dual, &["172.10.0.1/24", "ace:cab:deca::/64"], 0, "is outside"),
+        ("I9, v6", &dual, &["10.10.0.0/24", "cdd::/86"], 1, "is outside"),
+        ("no CIDR", &dual, &["10.10.0.0"], 0, "is not a CIDR"),
+        ("empty", &dual, &[""], 0, "is not a CIDR"),
+        ("in the wrong order", &dual, &["ace:cab:deca::/64", "10.10.0.0/24"], 0, "is outside"),
     ];
     for (case, ranges, cidrs, index, why) in cases {
-        let misfit = allocator(ranges).observe(&"a".into(), &texts(cidrs)).unwrap_err();
-        assert_eq!((misfit.index, misfit.text.as_str()), (index, cidrs[index]), "{case}");
-        let said = misfit.to_string();
+        let error = allocator(ranges).observe(&"a".into(), &texts(cidrs)).unwrap_err();
+        assert_eq!((error.index, error.text.as_str()), (index, cidrs[index]), "{case}");
+        let message = error.to_string();
         assert!(
-            said.starts_with(&format!("node a: spec.podCIDRs[{index}] is ")) && said.contains(why),
-            "{case}: {said}"
+            message.starts_with(&format!("node a: spec.podCIDRs[{index}] is ")) && message.contains(why),
+            "{case}: {message}"
         );
     }
 }
 
 #[test]
-fn what_a_misfit_uses_is_given_to_nobody_else() {
+fn blocks_of_invalid_pod_cidrs_are_not_allocated_to_other_nodes() {
     let mut allocator = allocator(&[("10.10.0.0/23", 24), ("fd00::/63", 64)]);
-    let turned_round = texts(&["fd00::/64", "10.10.0.0/24", "172.16.0.0/24"]);
-    assert!(allocator.observe(&"odd".into(), &turned_round).is_err());
+    let reversed = texts(&["fd00::/64", "10.10.0.0/24", "172.16.0.0/24"]);
+    assert!(allocator.observe(&"odd".into(), &reversed).is_err());
     assert_eq!(allocate(&mut allocator, "a"), ["10.10.1.0/24", "fd00:0:0:1::/64"]);
     allocator.release(&"odd".into());
     assert_eq!(used(&allocator), [1, 1]);
@@ -145,25 +145,29 @@ fn i10_host_bits_and_odd_sizes_are_accepted() {
     assert_eq!(used(&allocator), [1, 65536], "I10");
     observe(&mut allocator, "b", &["010.010.3.128/30"]);
     observe(&mut allocator, "c", &["10.10.4.0/23"]);
-    assert_eq!(used(&allocator), [4, 65536], "a part of a block is the block, and more than one are all of these");
+    assert_eq!(
+        used(&allocator),
+        [4, 65536],
+        "a part of a block counts as the block, and a larger CIDR as all its blocks"
+    );
 }
 
 #[test]
-fn i13_single_addresses_of_a_slash_8_are_given_out() {
+fn i13_single_addresses_of_a_slash_8_are_allocated() {
     let mut allocator = allocator(&[("127.0.0.0/8", 32)]);
     assert_eq!(allocate(&mut allocator, "a"), ["127.0.0.0/32"]);
     assert_eq!(allocate(&mut allocator, "b"), ["127.0.0.1/32"]);
 }
 
 #[test]
-fn i14_host_bits_of_the_cluster_are_cleared() {
+fn i14_host_bits_of_the_cluster_cidr_are_cleared() {
     let mut allocator = allocator(&[("2001:beef:1234:369b::/60", 64)]);
     assert_eq!(allocate(&mut allocator, "a"), ["2001:beef:1234:3690::/64"]);
     assert_eq!(allocate(&mut allocator, "b"), ["2001:beef:1234:3691::/64"]);
 }
 
 #[test]
-fn i17_all_blocks_come_in_the_same_order_again() {
+fn i17_all_blocks_are_allocated_in_the_same_order_again() {
     let mut allocator = allocator(&[("127.123.0.0/16", 24)]);
     let names: Vec<String> = (0..256).map(|number| format!("n{number}")).collect();
     let mut rounds = Vec::new();
@@ -177,7 +181,7 @@ fn i17_all_blocks_come_in_the_same_order_again() {
 }
 
 #[test]
-fn i18_i19_larger_ranges_hold_all_that_they_cover() {
+fn i18_i19_a_large_pod_cidr_holds_all_blocks_that_it_covers() {
     let mut allocator = allocator(&[("127.0.0.0/7", 16)]);
     observe(&mut allocator, "a", &["127.0.0.0/15"]);
     assert_eq!(used(&allocator), [2], "I18");
@@ -185,42 +189,42 @@ fn i18_i19_larger_ranges_hold_all_that_they_cover() {
     observe(&mut allocator, "c", &["96.0.0.0/3"]);
     assert_eq!(used(&allocator), [512], "I19");
     allocator.release(&"c".into());
-    assert_eq!(used(&allocator), [3], "what others hold stays");
+    assert_eq!(used(&allocator), [3], "blocks of other Nodes stay in use");
 }
 
 #[test]
-fn i20_what_no_node_has_is_free() {
+fn i20_blocks_without_a_node_are_free() {
     let mut before = allocator(&[("10.10.0.0/22", 24)]);
     ["a", "b"].iter().for_each(|node| drop(allocate(&mut before, node)));
-    // Node a is deleted while nobody looks: the next start hears of b alone.
+    // Node a is deleted while the manager is stopped: after the restart, only b is observed.
     let mut after = allocator(&[("10.10.0.0/22", 24)]);
     observe(&mut after, "b", &["10.10.1.0/24"]);
     assert_eq!(allocate(&mut after, "c"), ["10.10.0.0/24"]);
 }
 
 #[test]
-fn a_holder_gets_the_same_again() {
+fn a_node_with_pod_cidrs_gets_the_same_ones_again() {
     let mut allocator = allocator(&[("10.10.0.0/22", 24)]);
     let first = allocate(&mut allocator, "a");
     assert_eq!(allocate(&mut allocator, "a"), first);
     assert_eq!(used(&allocator), [1]);
     observe(&mut allocator, "b", &["10.10.2.0/23"]);
-    assert_eq!(allocate(&mut allocator, "b"), ["10.10.2.0/23"], "whatever it holds");
+    assert_eq!(allocate(&mut allocator, "b"), ["10.10.2.0/23"], "whatever their size");
 }
 
 #[test]
-fn a_holder_of_one_of_two_ranges_gets_both_or_keeps_what_it_has() {
+fn a_node_with_one_of_two_pod_cidrs_gets_both_or_keeps_the_one() {
     let mut allocator = allocator(&[("10.10.0.0/23", 24), ("fd00::/64", 64)]);
     observe(&mut allocator, "a", &["10.10.0.0/24"]);
     assert_eq!(allocate(&mut allocator, "a"), ["10.10.1.0/24", "fd00::/64"]);
     assert_eq!(used(&allocator), [1, 1]);
     observe(&mut allocator, "b", &["10.10.0.0/24"]);
     assert!(allocator.allocate(&"b".into()).is_err());
-    assert_eq!(shown(allocator.held(&"b".into())), ["10.10.0.0/24"]);
+    assert_eq!(to_strings(allocator.held(&"b".into())), ["10.10.0.0/24"]);
 }
 
 #[test]
-fn one_of_two_ranges_that_is_full_costs_the_other_nothing() {
+fn a_failed_dual_stack_allocation_leaks_no_block() {
     let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/64", 64)]);
     allocate(&mut allocator, "a");
     for _ in 0..300 {
@@ -233,38 +237,38 @@ fn one_of_two_ranges_that_is_full_costs_the_other_nothing() {
 }
 
 #[test]
-fn ipam_11_only_blocks_that_change_hands_with_nobody_are_counted() {
+fn ipam_11_only_changes_between_free_and_in_use_are_counted() {
     let mut allocator = allocator(&[("10.10.0.0/22", 24)]);
     observe(&mut allocator, "a", &["10.10.0.0/23"]);
-    assert_eq!(flips(&mut allocator), (2, 0));
+    assert_eq!(take_first_counts(&mut allocator), (2, 0));
     observe(&mut allocator, "a", &["10.10.0.0/23"]);
     observe(&mut allocator, "b", &["10.10.1.0/24"]);
-    assert_eq!(flips(&mut allocator), (0, 0), "held already");
+    assert_eq!(take_first_counts(&mut allocator), (0, 0), "already in use");
     allocator.release(&"a".into());
-    assert_eq!(flips(&mut allocator), (0, 1), "b still holds one");
+    assert_eq!(take_first_counts(&mut allocator), (0, 1), "node b still holds one");
     observe(&mut allocator, "b", &["10.10.0.0/23"]);
-    assert_eq!(flips(&mut allocator), (1, 0), "what stays has not changed hands");
-    allocator.release(&"nobody".into());
-    assert_eq!(flips(&mut allocator), (0, 0));
+    assert_eq!(take_first_counts(&mut allocator), (1, 0), "blocks that stay in use are not counted");
+    allocator.release(&"unknown".into());
+    assert_eq!(take_first_counts(&mut allocator), (0, 0));
 }
 
 #[test]
-fn what_an_allocation_had_to_pass_is_told_once() {
+fn skipped_blocks_of_an_allocation_are_reported_once() {
     let mut allocator = allocator(&[("10.10.0.0/21", 24)]);
     let skipped = |allocator: &mut Allocator| allocator.take_counts()[0].skipped;
     assert_eq!(skipped(&mut allocator), None);
     observe(&mut allocator, "a", &["10.10.0.0/22"]);
-    assert_eq!(skipped(&mut allocator), None, "nothing was looked for");
+    assert_eq!(skipped(&mut allocator), None, "no search");
     allocate(&mut allocator, "b");
     assert_eq!(skipped(&mut allocator), Some(4));
     allocate(&mut allocator, "b");
-    assert_eq!(skipped(&mut allocator), None, "nothing was looked for");
+    assert_eq!(skipped(&mut allocator), None, "no search");
     allocate(&mut allocator, "c");
     assert_eq!(skipped(&mut allocator), Some(0));
 }
 
 #[test]
-fn nodes_with_addresses_in_common_are_told_and_neighbours_in_a_block_are_not() {
+fn overlapping_pod_cidrs_are_reported_and_disjoint_ones_in_a_block_are_not() {
     let pairs = |allocator: &Allocator| -> Vec<String> {
         let overlaps = allocator.overlaps();
         overlaps.iter().map(|overlap| format!("{}+{} {}", overlap.nodes[0], overlap.nodes[1], overlap.range)).collect()
@@ -284,58 +288,58 @@ fn nodes_with_addresses_in_common_are_told_and_neighbours_in_a_block_are_not() {
 }
 
 #[test]
-fn a_range_is_admitted_if_it_is_the_cluster_s_and_nobody_else_s() {
+fn a_pod_cidr_is_admitted_if_it_is_in_the_cluster_cidr_and_no_other_nodes() {
     let mut allocator = allocator(&[("10.10.0.0/16", 24), ("fd00::/56", 64)]);
     observe(&mut allocator, "a", &["10.10.0.0/25"]);
     let rows: [(&str, &[&str], Option<&str>); 7] = [
         ("b", &["10.10.1.0/24", "fd00::/64"], None),
         ("b", &["10.10.0.128/25"], None),
         ("a", &["10.10.0.0/24"], None),
-        ("b", &["10.10.0.0/24"], Some("what node a has")),
-        ("b", &["10.10.0.64/26"], Some("what node a has")),
-        ("b", &["10.0.0.0/8"], Some("what node a has")),
-        ("b", &["172.16.0.0/24"], Some("lies outside")),
+        ("b", &["10.10.0.0/24"], Some("overlaps a pod CIDR of node a")),
+        ("b", &["10.10.0.64/26"], Some("overlaps a pod CIDR of node a")),
+        ("b", &["10.0.0.0/8"], Some("overlaps a pod CIDR of node a")),
+        ("b", &["172.16.0.0/24"], Some("is outside")),
     ];
     for (node, cidrs, expected) in rows {
-        let refused = allocator.admit(&node.into(), &texts(cidrs)).err().map(|misfit| misfit.why);
-        let is_right = refused
+        let rejected = allocator.admit(&node.into(), &texts(cidrs)).err().map(|error| error.why);
+        let is_right = rejected
             .as_deref()
             .zip(expected)
-            .map_or(refused.is_none() && expected.is_none(), |(why, part)| why.contains(part));
-        assert!(is_right, "{node} {cidrs:?}: {refused:?}");
+            .map_or(rejected.is_none() && expected.is_none(), |(why, part)| why.contains(part));
+        assert!(is_right, "{node} {cidrs:?}: {rejected:?}");
     }
 }
 
 #[test]
-fn without_ranges_there_is_nothing_to_hold() {
+fn without_cluster_cidrs_there_is_nothing_to_allocate() {
     let mut allocator = Allocator::new(&[], &[]);
     assert!(allocator.observe(&"a".into(), &texts(&["10.0.0.0/24"])).is_err());
     assert_eq!(allocate(&mut allocator, "b"), [""; 0]);
-    assert_eq!((allocator.usage(), allocator.room()), (vec![], 0));
+    assert_eq!((allocator.usage(), allocator.remaining()), (vec![], 0));
 }
 
-// ---- whatever happens
+// ---- properties
 
-/// What may happen to a cluster of 40 Nodes with ranges of 32 and 16 blocks.
+/// An event in a cluster of 40 Nodes with cluster CIDRs of 32 and 16 blocks.
 #[derive(Debug, Clone)]
-enum Happening {
-    /// A Node needs ranges.
-    Arrival(usize),
-    /// A Node is gone.
-    Departure(usize),
-    /// A Node has ranges that somebody else gave it, perhaps odd or overlapping ones.
-    Observation(usize, u8, u8, Option<(u8, u8)>),
-    /// The manager starts again, and hears of what the Nodes have.
+enum ClusterEvent {
+    /// A Node needs pod CIDRs.
+    Allocate(usize),
+    /// A Node is deleted.
+    Delete(usize),
+    /// A Node has pod CIDRs that another client has set, which may be odd or overlapping.
+    Observe(usize, u8, u8, Option<(u8, u8)>),
+    /// The manager restarts and observes the pod CIDRs of all Nodes.
     Restart,
 }
 
-fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+fn cluster_events() -> impl Strategy<Value = Vec<ClusterEvent>> {
     let one = prop_oneof![
-        6 => (0..40_usize).prop_map(Happening::Arrival),
-        4 => (0..40_usize).prop_map(Happening::Departure),
+        6 => (0..40_usize).prop_map(ClusterEvent::Allocate),
+        4 => (0..40_usize).prop_map(ClusterEvent::Delete),
         2 => (0..40_usize, any::<u8>(), 22..=28_u8, prop::option::of((any::<u8>(), 60..=68_u8)))
-            .prop_map(|(node, at, mask, v6)| Happening::Observation(node, at, mask, v6)),
-        1 => Just(Happening::Restart),
+            .prop_map(|(node, at, mask, v6)| ClusterEvent::Observe(node, at, mask, v6)),
+        1 => Just(ClusterEvent::Restart),
     ];
     prop::collection::vec(one, 1..120)
 }
@@ -352,27 +356,28 @@ fn fresh() -> Allocator {
     Allocator::new(&two_ranges(), &["10.10.31.0/24".parse().unwrap()])
 }
 
-/// All free blocks: those that are news when somebody turns out to have them.
+/// Returns all free blocks: those that count as allocated when a probe Node turns out to have them.
 fn free_set(allocator: &Allocator) -> BTreeSet<IpNet> {
     let mut copy = allocator.clone();
     let all =
         two_ranges().into_iter().flat_map(|range| (0..range.blocks()).filter_map(move |number| range.block(number)));
     all.filter(|block| {
         copy.take_counts();
-        // In the wrong place, half of them; they are held all the same.
+        // Half of them are at the wrong index, which is an error; they are held nevertheless.
         let _ = copy.observe(&"probe".into(), &[block.to_string()]);
-        let flipped: u64 = copy.take_counts().iter().map(|tally| tally.allocations).sum();
+        let flipped: u64 = copy.take_counts().iter().map(|counts| counts.allocations).sum();
         copy.release(&"probe".into());
         flipped == 1
     })
     .collect()
 }
 
-/// The free blocks of each range, by the plainest reckoning: those that nobody has a part of.
-fn plainly_free(held: &BTreeMap<NodeName, Vec<IpNet>>) -> Vec<u64> {
+/// Returns the number of free blocks of each cluster CIDR by a naive computation: those that no Node overlaps.
+fn expected_free(held: &BTreeMap<NodeName, Vec<IpNet>>) -> Vec<u64> {
     let services: IpNet = "10.10.31.0/24".parse().unwrap();
-    let meets = |block: &IpNet, other: &IpNet| block.contains(other) || other.contains(block);
-    let taken = |block: &IpNet| meets(block, &services) || held.values().flatten().any(|range| meets(block, range));
+    let overlaps = |block: &IpNet, other: &IpNet| block.contains(other) || other.contains(block);
+    let taken =
+        |block: &IpNet| overlaps(block, &services) || held.values().flatten().any(|range| overlaps(block, range));
     let free = |range: ClusterCidr| {
         let blocks = (0..range.blocks()).filter_map(|number| range.block(number));
         blocks.filter(|block| !taken(block)).count() as u64
@@ -382,46 +387,46 @@ fn plainly_free(held: &BTreeMap<NodeName, Vec<IpNet>>) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn nothing_is_held_twice_by_allocation_and_what_is_given_back_is_free(happenings in happenings()) {
+    fn allocations_never_overlap_and_released_blocks_are_free(cluster_events in cluster_events()) {
         let mut allocator = fresh();
-        // What each Node says that it has: the truth that a restart begins with.
+        // Pod CIDRs in the spec of each Node, from which a restart rebuilds the state.
         let mut nodes: BTreeMap<NodeName, Vec<IpNet>> = BTreeMap::new();
-        for happening in happenings {
-            match happening {
-                Happening::Arrival(index) => {
+        for event in cluster_events {
+            match event {
+                ClusterEvent::Allocate(index) => {
                     let node = name(index);
                     let before = allocator.usage();
                     match allocator.allocate(&node) {
                         Ok(got) if nodes.get(&node).is_some_and(|held| held.len() == 2) => {
-                            prop_assert_eq!(&got, &nodes[&node], "the same again");
+                            prop_assert_eq!(&got, &nodes[&node], "the same CIDRs");
                         }
                         Ok(got) => {
-                            let meets = |other: &IpNet| got.iter().any(|one| one.contains(other) || other.contains(one));
-                            prop_assert!(!nodes.values().flatten().any(meets), "{:?} has another holder", got);
+                            let overlaps = |other: &IpNet| got.iter().any(|one| one.contains(other) || other.contains(one));
+                            prop_assert!(!nodes.values().flatten().any(overlaps), "{:?} has another holder", got);
                             prop_assert_eq!(got.len(), 2, "one of each");
                             nodes.insert(node, got);
                         }
                         Err(_) => {
                             prop_assert_eq!(allocator.usage(), before, "all or nothing");
-                            prop_assert!(plainly_free(&nodes).contains(&0), "there was room");
+                            prop_assert!(expected_free(&nodes).contains(&0), "there were free blocks");
                         }
                     }
                 }
-                Happening::Departure(index) => {
+                ClusterEvent::Delete(index) => {
                     allocator.release(&name(index));
                     nodes.remove(&name(index));
                 }
-                Happening::Observation(index, at, mask, v6) => {
+                ClusterEvent::Observe(index, at, mask, v6) => {
                     let v4 = format!("10.10.{}.{}/{mask}", at % 32, at);
                     let v6 = v6.map(|(at, mask)| format!("fd00:0:0:{:x}:8000::/{mask}", at % 16));
                     let cidrs: Vec<String> = [Some(v4), v6].into_iter().flatten().collect();
                     allocator.observe(&name(index), &cidrs).unwrap();
                     nodes.insert(name(index), cidrs.iter().map(|text| text.parse::<IpNet>().unwrap().trunc()).collect());
                 }
-                Happening::Restart => {
+                ClusterEvent::Restart => {
                     let mut again = fresh();
                     for (node, ranges) in &nodes {
-                        again.observe(node, &shown(ranges)).unwrap();
+                        again.observe(node, &to_strings(ranges)).unwrap();
                     }
                     prop_assert_eq!(again.usage(), allocator.usage());
                     prop_assert_eq!(free_set(&again), free_set(&allocator));
@@ -429,16 +434,16 @@ proptest! {
                 }
             }
             let free: Vec<u64> = allocator.usage().iter().map(Usage::free).collect();
-            prop_assert_eq!(free, plainly_free(&nodes));
+            prop_assert_eq!(free, expected_free(&nodes));
         }
         for node in nodes.keys() {
             allocator.release(node);
         }
-        prop_assert_eq!(used(&allocator), [1, 0], "only the Services are left");
+        prop_assert_eq!(used(&allocator), [1, 0], "only the service CIDR is left");
     }
 
     #[test]
-    fn no_text_makes_observing_panic(texts in prop::collection::vec("[0-9a-f:./]{0,20}|.*", 0..4)) {
+    fn observe_never_panics(texts in prop::collection::vec("[0-9a-f:./]{0,20}|.*", 0..4)) {
         let mut allocator = fresh();
         let _ = allocator.observe(&"a".into(), &texts);
         allocator.release(&"a".into());

@@ -1,4 +1,4 @@
-//! The Nodes of one pass, and what the cloud says of their machines.
+//! Nodes of one sync, and the results of the lookups of their machines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::Memory;
 use crate::{Node, NodeName, Ready, Taint};
 
-/// All Nodes that are ours to judge, and whose machines they are.
+/// All managed Nodes, each with the provider that owns it.
 #[derive(Debug, Clone, Default)]
 pub struct Fleet {
     members: BTreeMap<Key, Member>,
 }
 
-/// Tells a Node from an earlier or later one of the same name.
+/// Name and UID, which distinguish a Node from an earlier or later one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     name: NodeName,
@@ -25,101 +25,101 @@ struct Member {
     provider: Option<Arc<str>>,
 }
 
-/// What a pass starts with.
+/// First actions of a sync.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lookups {
-    /// Not Ready: the cloud is asked about their machines; an answer from a cache will do.
-    pub ask: Vec<Arc<Node>>,
-    /// Ready, and so not stopped: the shutdown taint goes, without asking anybody (LIFE-4).
+    /// Nodes that are not Ready: look up their machines in the cloud; a cached result is sufficient.
+    pub nodes: Vec<Arc<Node>>,
+    /// Nodes that are Ready, and therefore not stopped: remove the shutdown taint without a lookup (LIFE-4).
     pub untaint: Vec<Arc<Node>>,
 }
 
-/// What the provider that owns a Node says of its machine.
+/// Result of a lookup of a Node's machine at the provider that owns the Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// It exists and is not known to be stopped.
+pub enum LookupResult {
+    /// The machine exists and is not known to be stopped.
     Running,
-    /// It exists and is powered off, suspended or the like.
+    /// The machine exists and is powered off, suspended or otherwise stopped.
     Stopped,
-    /// The cloud answered, completely, and has no such machine.
+    /// The cloud returned a complete response without the machine.
     Gone,
-    /// The Node belongs to no provider here, or its provider declines it.
+    /// No configured provider owns the Node, or its provider is not responsible for it.
     Unowned,
-    /// The question failed: nothing is known that was not known before.
+    /// The lookup failed: nothing new is known.
     Failed,
 }
 
-pub(super) type Answers = HashMap<Key, Answer>;
+pub(super) type Results = HashMap<Key, LookupResult>;
 
-/// Answers that may have come out of a cache. They can start a deletion, and never carry one through.
+/// Lookup results that may come from a cache. They can start a deletion, but never complete one.
 #[derive(Debug, Clone, Default)]
-pub struct CachedAnswers(Answers);
+pub struct CachedResults(Results);
 
-/// Answers that were asked for after the question was put, all in one read.
+/// Lookup results of one uncached read.
 #[derive(Debug, Clone, Default)]
-pub struct FreshAnswers(Answers);
+pub struct FreshResults(Results);
 
 impl Fleet {
-    /// These Nodes without those that are not for us. `owner` names the provider whose machine a Node is; a Node of
-    /// nobody is never deleted.
+    /// Creates a fleet of these Nodes, without paused ones. `owner` returns the provider that owns a Node; a Node without an
+    /// owner is never deleted.
     pub fn new(nodes: impl IntoIterator<Item = Arc<Node>>, owner: impl Fn(&Node) -> Option<Arc<str>>) -> Fleet {
         let managed = nodes.into_iter().filter(|node| !node.is_paused());
         let members = managed.map(|node| (Key::of(&node), Member { provider: owner(&node), node })).collect();
         Fleet { members }
     }
 
-    /// Whom to ask the cloud about, and what needs no question (LIFE-3 to LIFE-5).
-    pub fn questions(&self) -> Lookups {
-        let mut questions = Lookups::default();
+    /// Returns the Nodes to look up in the cloud, and the actions that need no lookup (LIFE-3 to LIFE-5).
+    pub fn lookups(&self) -> Lookups {
+        let mut lookups = Lookups::default();
         for Member { node, .. } in self.members.values() {
             match node.ready {
-                Ready::True if node.has_shutdown_taint() => questions.untaint.push(node.clone()),
+                Ready::True if node.has_shutdown_taint() => lookups.untaint.push(node.clone()),
                 Ready::True => {}
-                Ready::False | Ready::Unknown => questions.ask.push(node.clone()),
+                Ready::False | Ready::Unknown => lookups.nodes.push(node.clone()),
             }
         }
-        questions
+        lookups
     }
 
-    /// The Nodes whose machines are stopped while nothing on them says so (LIFE-8), or not in the words that others look
-    /// for. A machine that is no longer stopped keeps its taint until its Node is Ready.
-    pub(super) fn stopped_without_taint(&self, answers: &Answers) -> Vec<Arc<Node>> {
-        let wanted = Taint::shutdown();
-        self.answered(answers)
-            .filter(|(member, answer)| *answer == Answer::Stopped && member.node.ready != Ready::True)
-            .filter(|(member, _)| !member.node.taints.contains(&wanted))
+    /// Returns the Nodes whose machines are stopped and that lack the exact shutdown taint (LIFE-8). A Node keeps the taint until
+    /// it is Ready, even if its machine runs again.
+    pub(super) fn stopped_without_taint(&self, results: &Results) -> Vec<Arc<Node>> {
+        let desired = Taint::shutdown();
+        self.with_results(results)
+            .filter(|(member, result)| *result == LookupResult::Stopped && member.node.ready != Ready::True)
+            .filter(|(member, _)| !member.node.taints.contains(&desired))
             .map(|(member, _)| member.node.clone())
             .collect()
     }
 
-    /// The Nodes, not Ready, whose provider says that their machines are gone.
-    pub(super) fn gone<'a>(&'a self, answers: &'a Answers) -> impl Iterator<Item = (&'a Arc<Node>, &'a Arc<str>)> {
-        self.answered(answers)
-            .filter(|(member, answer)| *answer == Answer::Gone && member.node.ready != Ready::True)
+    /// Returns the Nodes that are not Ready and whose provider reports their machines as gone.
+    pub(super) fn gone<'a>(&'a self, results: &'a Results) -> impl Iterator<Item = (&'a Arc<Node>, &'a Arc<str>)> {
+        self.with_results(results)
+            .filter(|(member, result)| *result == LookupResult::Gone && member.node.ready != Ready::True)
             .filter_map(|(member, _)| Some((&member.node, member.provider.as_ref()?)))
     }
 
-    /// At most so many Nodes of this provider whose machines should be visible: those that were just seen before those
-    /// that are merely Ready.
-    pub(super) fn witnesses(&self, provider: &str, answers: &Answers, at_most: usize) -> Vec<Arc<Node>> {
-        let is_seen = |key: &Key| answers.get(key).is_some_and(|answer| answer.is_visible());
+    /// Returns at most `at_most` Nodes of this provider whose machines should be visible: first those whose machine was just
+    /// seen, then those that are Ready.
+    pub(super) fn witnesses(&self, provider: &str, results: &Results, at_most: usize) -> Vec<Arc<Node>> {
+        let is_seen = |key: &Key| results.get(key).is_some_and(|result| result.is_visible());
         let just_seen = self.of(provider).filter(|(key, _)| is_seen(key));
         let merely_ready = self.of(provider).filter(|(key, node)| node.ready == Ready::True && !is_seen(key));
         just_seen.chain(merely_ready).take(at_most).map(|(_, node)| node.clone()).collect()
     }
 
-    /// Whether the answers show a machine of any Node of this provider.
-    pub(super) fn shows_machine(&self, provider: &str, answers: &Answers) -> bool {
+    /// Returns whether the results contain the machine of any Node of this provider.
+    pub(super) fn shows_machine(&self, provider: &str, results: &Results) -> bool {
         let of_provider = |member: &Member| member.provider.as_deref() == Some(provider);
-        self.answered(answers).any(|(member, answer)| answer.is_visible() && of_provider(member))
+        self.with_results(results).any(|(member, result)| result.is_visible() && of_provider(member))
     }
 
-    /// How many Nodes this provider has.
+    /// Returns the number of Nodes of this provider.
     pub(super) fn count(&self, provider: &str) -> usize {
         self.of(provider).count()
     }
 
-    /// How many Nodes of this provider are here and not counted as deleted.
+    /// Returns the number of Nodes of this provider that do not count as deleted.
     pub(super) fn staying(&self, provider: &str, memory: &Memory) -> usize {
         self.of(provider).filter(|(_, node)| !memory.is_deleted(node)).count()
     }
@@ -128,14 +128,14 @@ impl Fleet {
         self.members.get(key).map(|member| &*member.node)
     }
 
-    /// The Nodes of this provider.
+    /// Returns the Nodes of this provider.
     pub(super) fn of<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<Node>)> {
         let own = self.members.iter().filter(move |(_, member)| member.provider.as_deref() == Some(provider));
         own.map(|(key, member)| (key, &member.node))
     }
 
-    fn answered<'a>(&'a self, answers: &'a Answers) -> impl Iterator<Item = (&'a Member, Answer)> {
-        self.members.iter().filter_map(|(key, member)| Some((member, *answers.get(key)?)))
+    fn with_results<'a>(&'a self, results: &'a Results) -> impl Iterator<Item = (&'a Member, LookupResult)> {
+        self.members.iter().filter_map(|(key, member)| Some((member, *results.get(key)?)))
     }
 }
 
@@ -145,40 +145,40 @@ impl Key {
     }
 }
 
-impl Answer {
-    /// The machine exists.
+impl LookupResult {
+    /// Returns whether the machine exists.
     pub fn is_visible(self) -> bool {
-        matches!(self, Answer::Running | Answer::Stopped)
+        matches!(self, LookupResult::Running | LookupResult::Stopped)
     }
 
-    /// The machine, if there was one, is not simply gone.
+    /// Returns whether the result contradicts that the machine is gone.
     pub(super) fn refutes_gone(self) -> bool {
-        matches!(self, Answer::Running | Answer::Stopped | Answer::Unowned)
+        matches!(self, LookupResult::Running | LookupResult::Stopped | LookupResult::Unowned)
     }
 }
 
-impl CachedAnswers {
-    /// What was answered about these Nodes.
-    pub fn new<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> CachedAnswers {
-        CachedAnswers(keyed(answers))
+impl CachedResults {
+    /// Creates lookup results that may come from a cache.
+    pub fn new<'a>(results: impl IntoIterator<Item = (&'a Arc<Node>, LookupResult)>) -> CachedResults {
+        CachedResults(keyed(results))
     }
 
-    pub(super) fn answers(&self) -> &Answers {
+    pub(super) fn results(&self) -> &Results {
         &self.0
     }
 }
 
-impl FreshAnswers {
-    /// What was answered about these Nodes by one read that no cache had a part in. Whoever calls this vouches for it.
-    pub fn uncached<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> FreshAnswers {
-        FreshAnswers(keyed(answers))
+impl FreshResults {
+    /// Creates the lookup results of one uncached read. The caller guarantees that no cache was involved.
+    pub fn uncached<'a>(results: impl IntoIterator<Item = (&'a Arc<Node>, LookupResult)>) -> FreshResults {
+        FreshResults(keyed(results))
     }
 
-    pub(super) fn answers(&self) -> &Answers {
+    pub(super) fn results(&self) -> &Results {
         &self.0
     }
 }
 
-fn keyed<'a>(answers: impl IntoIterator<Item = (&'a Arc<Node>, Answer)>) -> Answers {
-    answers.into_iter().map(|(node, answer)| (Key::of(node), answer)).collect()
+fn keyed<'a>(results: impl IntoIterator<Item = (&'a Arc<Node>, LookupResult)>) -> Results {
+    results.into_iter().map(|(node, result)| (Key::of(node), result)).collect()
 }

@@ -1,44 +1,44 @@
-//! What becomes of Nodes that are not ready (LIFE-3 to LIFE-8), and the rules against doubtful deletion.
+//! Node lifecycle: taints and deletion of Nodes that are not Ready (LIFE-3 to LIFE-8), and the rules against doubtful deletion.
 //!
-//! A pass looks at all Nodes at once, in two steps, so that one cloud read serves all of them:
+//! A sync processes all Nodes together, in two steps, so that one read of the cloud serves all of them:
 //!
 //! ```text
-//!  Fleet ──► questions ──► whom to ask the cloud about ──(observe)──► Glance
-//!                └──► taints to remove, whatever the cloud says
-//!  Fleet, Glance, Memory ──► decide ──► Verdict: taints to add, whom to look at again, what is held back and why
-//!                                                     │
-//!                    whom to look at again ──(observe, past every cache)──► Look
-//!  Fleet, Look, Memory ──► conclude ──► Conclusion: Nodes to delete, what is held back and why
+//!  Fleet ──► lookups ──► Nodes to look up in the cloud ──(observe)──► CachedResults
+//!                └──► taints to remove, independent of the cloud
+//!  Fleet, CachedResults, Memory ──► decide ──► Decision: taints to add, Nodes to recheck, Nodes held back with the reason
+//!                                                  │
+//!                       Nodes to recheck ──(observe, bypassing every cache)──► FreshResults
+//!  Fleet, FreshResults, Memory ──► conclude ──► Conclusion: Nodes to delete, Nodes held back with the reason
 //! ```
 //!
-//! [`decide`] runs in every pass, also if nobody had to be asked, because it forgets what no longer holds. [`conclude`]
-//! runs if the verdict asks for a look, best on a fresh snapshot of the Nodes: reading a cloud takes time, and a Node
-//! that became Ready meanwhile stays. Only a [`FreshAnswers`] can lead to a deletion, and only an uncached read may become one.
+//! [`decide`] runs in every sync, even if no Node had to be looked up, because it removes outdated entries from the memory.
+//! [`conclude`] runs if the decision lists Nodes to recheck, preferably on a fresh snapshot of the Nodes: a read of the cloud takes
+//! time, and a Node that has become Ready in the meantime is not deleted. Only [`FreshResults`] can lead to a deletion, and they
+//! must come from an uncached read.
 //!
-//! A Node is deleted only if all of this holds; everything else leaves it alone:
+//! A Node is deleted only if all of these rules are met:
 //!
-//! 1. it is not Ready, and was registered at least [`Policy::grace`] ago, or [`Policy::uninitialized_grace`] if it shows no
-//!    sign that a cloud has ever known its machine; what was seen before that does not count;
-//! 2. the provider that owns its ID answered [`Gone`](Answer::Gone), by a read that passed every cache, twice, at least
-//!    [`Policy::confirm_after`] apart, and nothing else in between. A read that fails is no answer: it confirms nothing
-//!    and refutes nothing. The Node being Ready, its machine being seen by any read, or a new Node of the same name
-//!    start all over;
-//! 3. the same read showed at least one machine of another Node of that provider (the witness), unless this provider
-//!    has no other Node: an account or project in which nothing is visible is the wrong one, not an empty one;
-//! 4. no more than [`Policy::brake_share`] of that provider's Nodes (and always one) go within [`Policy::brake_window`],
-//!    counting those that went already and those that were seen gone once. If more would go, none goes: the brake holds
-//!    until fewer are missing, or an operator lets Nodes go with the annotation `bowline.dev/allow-deletion: "true"`.
+//! 1. It is not Ready, and was created at least [`Policy::grace`] ago, or [`Policy::uninitialized_grace`] if nothing indicates that
+//!    a cloud has ever known its machine. Lookups before that do not count.
+//! 2. The provider that owns the Node returned [`Gone`](LookupResult::Gone) in two uncached reads, at least
+//!    [`Policy::confirm_after`] apart, and no other result in between. A failed read neither confirms nor refutes. The rule starts
+//!    over if the Node becomes Ready, any read shows its machine, or a new Node of the same name appears.
+//! 3. The same read showed at least one machine of another Node of that provider (the witness), unless the provider has no other
+//!    Node: an account or project in which nothing is visible is the wrong one, not an empty one.
+//! 4. No more than [`Policy::brake_share`] of that provider's Nodes (but always at least one) are deleted within
+//!    [`Policy::brake_window`], including those already deleted and those reported as gone once. If more would be deleted, none is:
+//!    the brake holds until fewer machines are missing, or an operator allows deletions with the annotation
+//!    `bowline.dev/allow-deletion: "true"`.
 //!
-//! The annotation waives rules 3 and 4, never 1 and 2; a Node that has it is no longer counted against the others.
-//! Nodes that an operator marked as not for us ([`Node::is_paused`]) are no part of any of this, and a Node that is
-//! being deleted already is not deleted again.
+//! The annotation waives rules 3 and 4, never 1 and 2, and a Node with the annotation does not count towards the brake. Paused
+//! Nodes ([`Node::is_paused`]) are ignored, and a Node that is already being deleted is not deleted again.
 //!
-//! What is remembered of missing machines is lost with the process: a new leader needs two reads of its own. Deletions
-//! outlive it in a [record](Memory::deletion_record), which is written before a Node is deleted.
-// upstream: deletes at the first "does not exist", without regard to age, number or a deletion under way (LIFE-6).
+//! The times of missing machines are lost with the process: a new leader needs two reads of its own. Deletions outlive the
+//! process in a [record](Memory::deletion_record), which is written before a Node is deleted.
+// upstream: deletes at the first "does not exist", regardless of age, number or a deletion in progress (LIFE-6).
 
-mod doubt;
 mod fleet;
+mod held;
 mod memory;
 mod record;
 #[cfg(test)]
@@ -50,180 +50,180 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-pub use self::doubt::{Held, HoldReason};
-use self::fleet::Answers;
-pub use self::fleet::{Answer, CachedAnswers, Fleet, FreshAnswers, Lookups};
+use self::fleet::Results;
+pub use self::fleet::{CachedResults, Fleet, FreshResults, LookupResult, Lookups};
+pub use self::held::{Held, HoldReason};
 pub use self::memory::Memory;
 use crate::Node;
 
-/// How many Nodes whose machines should be visible are asked about beside those whose machines seem gone. More than one,
-/// because any of them may just have vanished, too; few, because some clouds are asked for each of them alone.
-const WITNESSES: usize = 3;
+/// Maximum number of witnesses per recheck: Nodes whose machines should be visible. More than one, because the machine of a witness
+/// may just have been deleted as well; few, because some clouds need one request for each.
+const MAX_WITNESSES: usize = 3;
 
-/// When a deletion is beyond doubt.
+/// Parameters of the rules against doubtful deletion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// Minimum age of a Node that may be deleted: the cloud may not list its machine yet.
+    /// Minimum age of a Node for its deletion: the cloud may not list the machine of a newer Node yet.
     pub grace: Duration,
-    /// The same for a Node that is not [initialised](Node::is_initialized). There, "gone" may always have meant "not yet".
+    /// Minimum age for a Node that is not [initialised](Node::is_initialized): there, "gone" may mean "not listed yet".
     pub uninitialized_grace: Duration,
-    /// How far apart the two looks are at least.
+    /// Minimum time between the two uncached reads.
     pub confirm_after: Duration,
-    /// The share of a provider's Nodes that may go within the window, from 0 to 1; one Node always may.
+    /// Maximum fraction of a provider's Nodes that may be deleted within the window, from 0 to 1. One Node may always be deleted.
     pub brake_share: f64,
-    /// How long a deletion counts.
+    /// Time for which a deletion counts towards the brake.
     pub brake_window: Duration,
 }
 
-/// One point in time, by two clocks.
+/// One point in time, on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// For the time between two events that we saw ourselves.
+    /// Monotonic time, for the time between events in this process.
     pub instant: Instant,
-    /// For the age of what others wrote down.
+    /// Wall-clock time, for the age of objects.
     pub wall: Timestamp,
 }
 
-/// What follows from a read that may have been served from a cache: nothing that could not be undone.
+/// Decision based on results that may come from a cache. It contains nothing irreversible.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verdict {
-    /// Their machines are stopped; they lack the taint that says so ([`Taint::shutdown`](crate::Taint::shutdown)).
+pub struct Decision {
+    /// Nodes whose machines are stopped and that lack the shutdown taint ([`Taint::shutdown`](crate::Taint::shutdown)).
     pub taint: Vec<Arc<Node>>,
-    /// To be asked about in one read past every cache: those whose machines seem gone, and their witnesses.
-    pub look: Vec<Arc<Node>>,
-    /// Not even looked at again in this pass.
+    /// Nodes to look up in one uncached read: those whose machines seem to be gone, and their witnesses.
+    pub recheck: Vec<Arc<Node>>,
+    /// Nodes that are held back in this sync without a recheck.
     pub held: Vec<Held>,
 }
 
-/// What follows from a read past every cache.
+/// Conclusion from an uncached read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conclusion {
-    /// To be deleted, if they are still the same objects.
+    /// Nodes to delete, with the UID as precondition.
     pub delete: Vec<Deletion>,
-    /// Their machines are gone, and yet they stay for now.
+    /// Nodes whose machines are gone and whose deletion is held back.
     pub held: Vec<Held>,
 }
 
-/// A Node to be deleted.
+/// A Node to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deletion {
-    /// The Node; its UID belongs into the request.
+    /// The Node. The delete request must contain its UID as precondition.
     pub node: Arc<Node>,
-    /// The provider that has no machine for it.
+    /// Provider that reports the machine as gone.
     pub provider: Arc<str>,
 }
 
-/// What the Nodes of a pass are judged by.
+/// Input of a decision.
 #[derive(Clone, Copy)]
-struct Scene<'a> {
+struct Context<'a> {
     fleet: &'a Fleet,
-    answers: &'a Answers,
+    results: &'a Results,
     memory: &'a Memory,
     policy: &'a Policy,
     now: Moment,
 }
 
-/// The Nodes whose machines are reported gone.
+/// Nodes whose machines are reported as gone.
 #[derive(Default)]
 struct Suspects {
-    /// Not to be deleted yet, whatever another look says.
+    /// Nodes that must not be deleted yet, whatever another read returns.
     held: Vec<Held>,
-    /// The others, per provider.
+    /// The remaining Nodes by provider.
     due: BTreeMap<Arc<str>, Due>,
 }
 
-/// Nodes of one provider, by the look that is due.
+/// Nodes of one provider, by the uncached read that is due.
 #[derive(Default)]
 struct Due {
-    /// Nobody has looked past the caches yet.
+    /// Nodes without an uncached read so far.
     first: Vec<Arc<Node>>,
-    /// The first look is long enough ago.
+    /// Nodes whose first read is long enough ago.
     second: Vec<Arc<Node>>,
 }
 
-/// Where a Node stands whose machine is reported gone.
+/// Progress of a Node whose machine is reported as gone.
 enum Standing {
     Held(HoldReason),
-    FirstLook,
-    SecondLook,
+    FirstReadDue,
+    SecondReadDue,
 }
 
-/// What follows from the answers to [`Fleet::questions`].
-pub fn decide(fleet: &Fleet, glance: &CachedAnswers, memory: &mut Memory, policy: &Policy, now: Moment) -> Verdict {
-    let answers = glance.answers();
-    memory.forget_outdated(fleet, policy, now);
-    memory.forget_refuted(answers);
-    let scene = Scene { fleet, answers, memory, policy, now };
-    let Suspects { held, due } = scene.suspects();
-    let mut verdict = Verdict { taint: fleet.stopped_without_taint(answers), look: Vec::new(), held };
+/// Decides about all Nodes, based on the results of [`Fleet::lookups`].
+pub fn decide(fleet: &Fleet, cached: &CachedResults, memory: &mut Memory, policy: &Policy, now: Moment) -> Decision {
+    let results = cached.results();
+    memory.remove_outdated(fleet, policy, now);
+    memory.remove_refuted(results);
+    let context = Context { fleet, results, memory, policy, now };
+    let Suspects { held, due } = context.suspects();
+    let mut decision = Decision { taint: fleet.stopped_without_taint(results), recheck: Vec::new(), held };
     for (provider, due) in due {
-        scene.summon(&provider, due, &mut verdict);
+        context.request_recheck(&provider, due, &mut decision);
     }
-    verdict
+    decision
 }
 
-/// What follows from the look that a [`Verdict`] asked for.
-pub fn conclude(fleet: &Fleet, look: &FreshAnswers, memory: &mut Memory, policy: &Policy, now: Moment) -> Conclusion {
-    let answers = look.answers();
-    memory.forget_outdated(fleet, policy, now);
-    memory.forget_refuted(answers);
-    let Suspects { held, due } = Scene { fleet, answers, memory, policy, now }.suspects();
+/// Decides which Nodes to delete, based on the recheck that a [`Decision`] requested.
+pub fn conclude(fleet: &Fleet, fresh: &FreshResults, memory: &mut Memory, policy: &Policy, now: Moment) -> Conclusion {
+    let results = fresh.results();
+    memory.remove_outdated(fleet, policy, now);
+    memory.remove_refuted(results);
+    let Suspects { held, due } = Context { fleet, results, memory, policy, now }.suspects();
     for node in due.values().flat_map(|due| &due.first) {
-        memory.remember_gone(node, now);
+        memory.record_gone(node, now);
     }
     let mut conclusion = Conclusion { delete: Vec::new(), held };
     for (provider, due) in due {
-        Scene { fleet, answers, memory, policy, now }.judge(&provider, due, &mut conclusion);
+        Context { fleet, results, memory, policy, now }.conclude_provider(&provider, due, &mut conclusion);
     }
     for Deletion { node, provider } in &conclusion.delete {
-        memory.remember_deletion(node, provider, now);
+        memory.record_deletion(node, provider, now);
     }
     conclusion
 }
 
-// ---- the steps, for all Nodes and for those of one provider
+// ---- steps, for all Nodes and for those of one provider
 
-impl Scene<'_> {
-    /// Sorts out rules 1 and 2.
+impl Context<'_> {
+    /// Applies rules 1 and 2 to all Nodes.
     fn suspects(&self) -> Suspects {
         let mut suspects = Suspects::default();
-        for (node, provider) in self.fleet.gone(self.answers) {
+        for (node, provider) in self.fleet.gone(self.results) {
             match self.standing(node) {
-                Standing::Held(doubt) => suspects.held.push(Held::new(node, provider, doubt)),
-                Standing::FirstLook => suspects.due.entry(provider.clone()).or_default().first.push(node.clone()),
-                Standing::SecondLook => suspects.due.entry(provider.clone()).or_default().second.push(node.clone()),
+                Standing::Held(reason) => suspects.held.push(Held::new(node, provider, reason)),
+                Standing::FirstReadDue => suspects.due.entry(provider.clone()).or_default().first.push(node.clone()),
+                Standing::SecondReadDue => suspects.due.entry(provider.clone()).or_default().second.push(node.clone()),
             }
         }
         suspects
     }
 
-    /// Asks for a look at what is due, except for Nodes that the brake holds whatever the look shows.
-    fn summon(&self, provider: &Arc<str>, due: Due, verdict: &mut Verdict) {
+    /// Requests a recheck of the Nodes that are due, except for those that the brake holds back whatever the recheck returns.
+    fn request_recheck(&self, provider: &Arc<str>, due: Due, decision: &mut Decision) {
         let brake = self.brake(provider);
-        let mut look = due.first;
+        let mut recheck = due.first;
         for node in due.second {
             match &brake {
                 Some(brake) if !node.is_deletion_allowed() => {
-                    verdict.held.push(Held::new(&node, provider, brake.clone()))
+                    decision.held.push(Held::new(&node, provider, brake.clone()))
                 }
-                _ => look.push(node),
+                _ => recheck.push(node),
             }
         }
-        if !look.is_empty() {
-            verdict.look.extend(look);
-            verdict.look.extend(self.fleet.witnesses(provider, self.answers, WITNESSES));
+        if !recheck.is_empty() {
+            decision.recheck.extend(recheck);
+            decision.recheck.extend(self.fleet.witnesses(provider, self.results, MAX_WITNESSES));
         }
     }
 
-    /// Lets Nodes go after their second look, except for those that rules 3 and 4 hold back.
-    fn judge(&self, provider: &Arc<str>, due: Due, conclusion: &mut Conclusion) {
-        let next_look = HoldReason::AwaitingSecondLook { left: self.policy.confirm_after };
-        conclusion.held.extend(due.first.iter().map(|node| Held::new(node, provider, next_look.clone())));
-        let doubt = self.brake(provider).or_else(|| self.lack_of_witness(provider));
+    /// Deletes Nodes after their second read, except for those that rules 3 and 4 hold back.
+    fn conclude_provider(&self, provider: &Arc<str>, due: Due, conclusion: &mut Conclusion) {
+        let second_read = HoldReason::AwaitingSecondLook { left: self.policy.confirm_after };
+        conclusion.held.extend(due.first.iter().map(|node| Held::new(node, provider, second_read.clone())));
+        let hold = self.brake(provider).or_else(|| self.lack_of_witness(provider));
         for node in due.second {
-            match &doubt {
-                Some(doubt) if !node.is_deletion_allowed() => {
-                    conclusion.held.push(Held::new(&node, provider, doubt.clone()));
+            match &hold {
+                Some(reason) if !node.is_deletion_allowed() => {
+                    conclusion.held.push(Held::new(&node, provider, reason.clone()));
                 }
                 _ => conclusion.delete.push(Deletion { node, provider: provider.clone() }),
             }
@@ -233,28 +233,28 @@ impl Scene<'_> {
 
 // ---- the rules
 
-impl Scene<'_> {
+impl Context<'_> {
     /// Rules 1 and 2.
     fn standing(&self, node: &Node) -> Standing {
         let (grace, confirm_after) = (self.policy.grace_of(node), self.policy.confirm_after);
-        // Of unknown age counts as new.
+        // A Node of unknown age counts as new.
         let age = node.age(self.now.wall).unwrap_or_default();
         match self.memory.gone_for(node, self.now) {
             _ if node.deleting => Standing::Held(HoldReason::Leaving),
             _ if age < grace => Standing::Held(HoldReason::TooYoung { age, grace }),
-            None => Standing::FirstLook,
+            None => Standing::FirstReadDue,
             Some(time) if time < confirm_after => {
                 Standing::Held(HoldReason::AwaitingSecondLook { left: confirm_after - time })
             }
-            Some(_) => Standing::SecondLook,
+            Some(_) => Standing::SecondReadDue,
         }
     }
 
     /// Rule 3.
     fn lack_of_witness(&self, provider: &str) -> Option<HoldReason> {
         let others = self.fleet.count(provider).saturating_sub(1);
-        let is_blind = others > 0 && !self.fleet.shows_machine(provider, self.answers);
-        is_blind.then_some(HoldReason::NoWitness { others })
+        let has_no_witness = others > 0 && !self.fleet.shows_machine(provider, self.results);
+        has_no_witness.then_some(HoldReason::NoWitness { others })
     }
 
     /// Rule 4.
@@ -271,12 +271,12 @@ impl Scene<'_> {
 // ---- Policy
 
 impl Policy {
-    /// Minimum age of this Node.
+    /// Returns the minimum age of this Node for its deletion.
     fn grace_of(&self, node: &Node) -> Duration {
         if node.is_initialized() { self.grace } else { self.grace.max(self.uninitialized_grace) }
     }
 
-    /// How many of so many Nodes may go within the window.
+    /// Returns the maximum number of deletions within the window, of a total of `of` Nodes.
     pub fn allowed(&self, of: usize) -> usize {
         // 0.29 × 100 is a little less than 29 in binary, and means 29.
         let share = (self.brake_share.clamp(0.0, 1.0) * of as f64 + 1e-9).floor();
@@ -285,7 +285,7 @@ impl Policy {
 }
 
 impl Default for Policy {
-    /// The share lets one zone of three go, and stops there.
+    /// Returns the default policy. Its share allows the deletion of one zone of three, and no more.
     fn default() -> Policy {
         Policy {
             grace: Duration::from_secs(30),

@@ -1,8 +1,8 @@
 //! Record of deletions that outlives the process, so that a restart or a new leader does not release the brake.
 //!
-//! The text is a JSON object with the UIDs of the deleted Nodes by the time of their deletion, in seconds since 1970. A UID takes 39 bytes: the
-//! 5,100 deletions that 15,000 Nodes allow within one window fit into the 256 KiB that Kubernetes gives the annotations of
-//! an object.
+//! The record is a JSON object that maps deletion times, in seconds since 1970, to the UIDs of the deleted Nodes. A UID takes 39
+//! bytes: the 5,100 deletions that 15,000 Nodes allow within one window fit into the 256 KiB limit of Kubernetes for the
+//! annotations of an object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Moment, Policy};
 type Entries = BTreeMap<i64, Vec<String>>;
 
 impl Memory {
-    /// Record of the deletions of this provider's Nodes.
+    /// Returns the record of the deletions of this provider's Nodes.
     pub fn deletion_record(&self, provider: &str, now: Moment) -> String {
         let mut entries = Entries::new();
         for (uid, mark) in self.deletions.iter().filter(|(_, mark)| &*mark.provider == provider) {
@@ -25,8 +25,8 @@ impl Memory {
         serde_json::to_string(&entries).unwrap_or_default()
     }
 
-    /// Adds the deletions of a record that an earlier process, or another leader, has written. What this process knows of a
-    /// deletion itself stays.
+    /// Adds the deletions of a record that an earlier process or another leader has written. Deletions that this process knows
+    /// itself are kept.
     pub fn restore_deletions(
         &mut self,
         provider: &Arc<str>,
@@ -35,7 +35,7 @@ impl Memory {
         now: Moment,
     ) -> Result<(), serde_json::Error> {
         for (at, uids) in serde_json::from_str::<Entries>(record)? {
-            // A time in the future comes from a clock that is ahead: the deletion counts from now on.
+            // A time in the future comes from a clock that is ahead: the deletion counts from now.
             let age = Duration::from_secs(u64::try_from(now.wall.as_second().saturating_sub(at)).unwrap_or_default());
             if age >= policy.brake_window {
                 continue;
@@ -50,7 +50,7 @@ impl Memory {
 }
 
 impl DeletionMark {
-    /// Time of the deletion, rounded up: a restored deletion counts for no less time than it should.
+    /// Returns the time of the deletion in seconds, rounded up, so that a restored deletion does not expire early.
     fn second(&self, now: Moment) -> i64 {
         let age = now.instant.saturating_duration_since(self.when).as_secs();
         now.wall.as_second().saturating_sub_unsigned(age)

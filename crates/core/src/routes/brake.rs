@@ -1,82 +1,82 @@
-//! Against losing all routes at once, when the Nodes seem to be gone and are not.
+//! Brake on the deletion of routes, against the loss of all routes when Nodes only seem to be gone.
 //!
-//! A Node that is deleted takes its routes with it, and nobody need be asked. But a list of Nodes that is suddenly short, or
-//! empty, may be one of another cluster, of an API server whose storage was restored from yesterday, or of a mistake: then
-//! the routes that seem to lead nowhere are those that all traffic takes.
+//! The routes of a deleted Node are normally deleted without further checks. A list of Nodes that is suddenly short or empty,
+//! however, may come from another cluster, from an API server restored from an old backup, or from a mistake. The seemingly
+//! orphaned routes are then those that all traffic uses.
 //!
-//! * Without a single Node in the cluster, no more than one route goes. When the first Nodes are back, the others may be on
-//!   their way: then the next rule holds for few routes, too.
-//! * If more than ten and more than a share of all routes would go, the API server is asked for its list of Nodes, past
-//!   every cache; when it has said twice, a minute apart, that the Nodes are gone, and none of them came back meanwhile, their
-//!   routes go.
+//! * Without any Node in the cluster, at most one route is deleted. While Nodes come back, the next rule applies to any number of
+//!   routes.
+//! * If more than ten routes and more than a share of all routes would be deleted, the Nodes are listed from the API server,
+//!   bypassing every cache. The routes are deleted after two lists, a minute apart, have confirmed that the Nodes are gone and
+//!   none has come back in between.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// So many go without asking.
-pub(super) const FEW: usize = 10;
+/// Maximum number of routes that are deleted without confirmation.
+pub(super) const MAX_UNCONFIRMED: usize = 10;
 
-/// How far apart the two confirmations are.
+/// Time between the two confirmations.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_secs(60);
 
-/// What the brake remembers.
+/// State of the brake.
 #[derive(Debug, Clone)]
 pub struct Brake {
     max_share: f64,
-    /// There was no Node at all, and nobody has confirmed yet that the missing ones are gone.
+    /// Whether there was no Node at all, and it is not confirmed yet that the missing Nodes are gone.
     was_empty: bool,
-    /// What the API server has confirmed, once.
+    /// First confirmation by the API server.
     confirmed: Option<Confirmation>,
 }
 
-/// The API server has said that the Nodes of so many routes are gone.
+/// Confirmation by the API server that the Nodes of this number of routes are gone.
 #[derive(Debug, Clone, Copy)]
 struct Confirmation {
     routes: usize,
     at: Instant,
 }
 
-/// What it says of routes that would go.
+/// Decision about the deletion of routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BrakeDecision {
-    /// They may go.
-    Go,
-    /// The API server is to be asked which Nodes it has; then [`Brake::confirm`].
-    Ask,
-    /// They stay, for this reason.
+    /// The routes may be deleted.
+    Allow,
+    /// List the Nodes from the API server, then call [`Brake::confirm`].
+    Confirm,
+    /// The routes are held back.
     Hold(HoldReason),
 }
 
-/// Why routes stay.
+/// Reason why routes are held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldReason {
-    /// There are no Nodes at all.
+    /// The cluster has no Nodes.
     NoNodes {
-        /// So many routes would go.
+        /// Number of routes that would be deleted.
         routes: usize,
     },
-    /// Many would go, and this was confirmed only once so far.
+    /// Many routes would be deleted, and this is confirmed only once so far.
     Many {
-        /// So many routes would go.
+        /// Number of routes that would be deleted.
         routes: usize,
-        /// Of so many.
+        /// Total number of routes.
         of: usize,
-        /// The next confirmation counts after this long.
+        /// Time until the second confirmation.
         again_in: Duration,
     },
 }
 
 impl Brake {
-    /// Holds if more than this share of all routes would go; 1 and more never holds.
+    /// Creates a brake that holds if more than this share of all routes would be deleted. With 1 or more it never holds.
     pub fn new(max_share: f64) -> Brake {
         Brake { max_share, was_empty: false, confirmed: None }
     }
 
-    /// Whether so many routes may go, of so many, with so many Nodes in the cluster. To be asked even if there are none: that
-    /// ends what was confirmed before.
-    pub fn judge(&mut self, routes: usize, of: usize, nodes: usize) -> BrakeDecision {
+    /// Decides whether `routes` of `of` routes may be deleted in a cluster with `nodes` Nodes. Call it even if no route would be
+    /// deleted, which resets earlier confirmations.
+    pub fn check(&mut self, routes: usize, of: usize, nodes: usize) -> BrakeDecision {
         if self.max_share >= 1.0 {
-            return BrakeDecision::Go;
+            return BrakeDecision::Allow;
         }
         if nodes == 0 && routes > 1 {
             (self.was_empty, self.confirmed) = (true, None);
@@ -84,19 +84,19 @@ impl Brake {
         }
         self.was_empty &= routes > 0;
         if self.was_empty || self.is_many(routes, of) {
-            return BrakeDecision::Ask;
+            return BrakeDecision::Confirm;
         }
         self.confirmed = None;
-        BrakeDecision::Go
+        BrakeDecision::Allow
     }
 
-    /// The API server was asked, and so many routes would still go.
+    /// Decides after the Nodes were listed from the API server, if `routes` routes would still be deleted.
     pub fn confirm(&mut self, routes: usize, of: usize, nodes: usize, now: Instant) -> BrakeDecision {
-        let ruling = self.judge(routes, of, nodes);
-        if ruling != BrakeDecision::Ask {
-            return ruling;
+        let decision = self.check(routes, of, nodes);
+        if decision != BrakeDecision::Confirm {
+            return decision;
         }
-        // As long as some of them come back, the others may.
+        // While some Nodes come back, the others may follow.
         let first = self.confirmed.filter(|first| routes >= first.routes).unwrap_or(Confirmation { routes, at: now });
         let again_in = CONFIRM_AFTER.saturating_sub(now.saturating_duration_since(first.at));
         if !again_in.is_zero() {
@@ -104,24 +104,24 @@ impl Brake {
             return BrakeDecision::Hold(HoldReason::Many { routes, of, again_in });
         }
         (self.was_empty, self.confirmed) = (false, None);
-        BrakeDecision::Go
+        BrakeDecision::Allow
     }
 
     fn is_many(&self, routes: usize, of: usize) -> bool {
-        routes > FEW && routes as f64 > self.max_share * of as f64
+        routes > MAX_UNCONFIRMED && routes as f64 > self.max_share * of as f64
     }
 }
 
 impl HoldReason {
-    /// In a word, for metrics and for telling one cause from another.
-    pub fn word(&self) -> &'static str {
+    /// Returns the reason as one word, for metrics and for comparing reasons.
+    pub fn as_str(&self) -> &'static str {
         match self {
             HoldReason::NoNodes { .. } => "no_nodes",
             HoldReason::Many { .. } => "many",
         }
     }
 
-    /// How many routes stay because of it.
+    /// Returns the number of routes that are held back.
     pub fn routes(&self) -> usize {
         match self {
             HoldReason::NoNodes { routes } | HoldReason::Many { routes, .. } => *routes,
@@ -129,19 +129,19 @@ impl HoldReason {
     }
 }
 
-/// What is the matter, and what to do about it.
+/// Formats the problem and its remedy.
 impl fmt::Display for HoldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HoldReason::NoNodes { routes } => write!(
                 f,
-                "{routes} routes lead to nodes that do not exist, and the cluster has no nodes at all: they stay until it \
-                 has; check that this is the right cluster, and if the routes are to go, set --route-deletion-max-share=1"
+                "{routes} routes belong to nodes that do not exist, and the cluster has no nodes at all: they are not deleted until \
+                 it has; check that this is the right cluster, and to delete the routes, set --route-deletion-max-share=1"
             ),
             HoldReason::Many { routes, of, .. } => write!(
                 f,
-                "{routes} of {of} routes lead to nodes that do not exist: they stay until the API server has confirmed \
-                 that twice, {CONFIRM_AFTER:?} apart"
+                "{routes} of {of} routes belong to nodes that do not exist: they are not deleted until the API server has \
+                 confirmed that twice, {CONFIRM_AFTER:?} apart"
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! What one Node needs, and which routes nobody needs.
+//! Route changes of one Node, and orphaned routes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -6,203 +6,205 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::Table;
+use super::RouteTable;
 use crate::{Address, Node, NodeName, ProviderId, Route, RouteSpec, parse_cidr};
 
-/// The Nodes of the cluster.
+/// Lookup of the Nodes of the cluster.
 pub trait Nodes {
-    /// The one of this name.
-    fn named(&self, name: &NodeName) -> Option<Arc<Node>>;
-    /// The one whose machine this is.
-    fn with_id(&self, id: &ProviderId) -> Option<Arc<Node>>;
-    /// The one that has this address, for clouds whose routes lead to addresses.
-    fn with_address(&self, address: IpAddr) -> Option<Arc<Node>> {
+    /// Returns the Node with this name.
+    fn by_name(&self, name: &NodeName) -> Option<Arc<Node>>;
+    /// Returns the Node with this provider ID.
+    fn by_provider_id(&self, id: &ProviderId) -> Option<Arc<Node>>;
+    /// Returns the Node with this address, for clouds whose routes have an address as next hop.
+    fn by_address(&self, address: IpAddr) -> Option<Arc<Node>> {
         let _ = address;
         None
     }
-    /// Its routes are for us to make and remove: its machine is in the cloud that is asked about, and no operator has said
-    /// otherwise.
-    fn is_ours(&self, node: &Node) -> bool;
+    /// Returns whether Bowline manages the routes of the Node: its machine is in the cloud in question, and the Node is not paused.
+    fn is_managed(&self, node: &Node) -> bool;
 }
 
-/// All that a decision is made from.
+/// Input of a decision about routes.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
-    /// The routes of the cloud.
-    pub table: &'a Table,
-    /// The Nodes of the cluster.
+pub struct RouteContext<'a> {
+    /// Routes of the cloud.
+    pub table: &'a RouteTable,
+    /// Nodes of the cluster.
     pub nodes: &'a dyn Nodes,
-    /// `--cluster-cidr`: where pods may live.
+    /// `--cluster-cidr`: the cluster CIDRs.
     pub ranges: &'a [IpNet],
-    /// UID of this cluster, if it is known.
+    /// UID of this cluster, if known.
     pub cluster_uid: Option<&'a str>,
 }
 
-/// What one Node needs. Lanes have nothing to do with each other; in a lane, all that goes is gone before the new one comes.
+/// Route changes of one Node. The changes of different destinations are independent; for one destination, all deletions precede the
+/// creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodePlan {
-    /// One for each range that needs work.
-    pub lanes: Vec<Lane>,
-    /// What stands in `spec.podCIDRs` and is no range.
-    pub unreadable: Vec<String>,
-    /// IDs of the routes that lead to the Node.
-    pub led: Vec<String>,
+    /// Changes, one per destination that needs any.
+    pub changes: Vec<RouteChange>,
+    /// Invalid values in `spec.podCIDRs`.
+    pub invalid_cidrs: Vec<String>,
+    /// IDs of the existing routes to the Node.
+    pub route_ids: Vec<String>,
 }
 
-/// What one range needs (ROUTE-8).
+/// Changes of one destination (ROUTE-8).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lane {
-    /// The range.
+pub struct RouteChange {
+    /// Destination CIDR.
     pub destination: IpNet,
-    /// First, these go.
+    /// Routes to delete first.
     pub remove: Vec<Removal>,
-    /// Then, this one comes.
+    /// Route to create afterwards.
     pub create: Option<RouteSpec>,
 }
 
-/// A route that goes.
+/// A route to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// As it was listed.
+    /// The route, as listed by the cloud.
     pub route: Route,
-    /// Why it goes.
-    pub why: Why,
+    /// Reason for the deletion.
+    pub reason: RemovalReason,
 }
 
-/// Why a route goes.
+/// Reason for the deletion of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// The Node that it leads to does not have this range.
+pub enum RemovalReason {
+    /// The target Node does not have this pod CIDR.
     Unwanted,
-    /// It does not lead to the addresses that the Node has now.
+    /// The route does not lead to the current addresses of the Node.
     Moved,
-    /// It leads nowhere.
+    /// The route drops traffic.
     Blackhole,
-    /// It leads to a Node that does not have this range, and the Node that has it needs the place.
-    InTheWay,
-    /// The Node that it leads to does not exist.
-    Stray,
+    /// The target Node does not have this pod CIDR, and the route blocks that of the Node that has it.
+    Conflict,
+    /// The target Node does not exist.
+    Orphaned,
 }
 
-impl Lane {
-    /// The range is as it should be.
+impl RouteChange {
+    /// Returns whether there is nothing to change.
     fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.create.is_none()
     }
 }
 
 impl NodePlan {
-    /// The routes are as they should be.
+    /// Returns whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        self.changes.is_empty()
     }
 
-    /// Some route leads to the Node.
+    /// Returns whether any route to the Node exists.
     pub fn has_route(&self) -> bool {
-        !self.led.is_empty()
+        !self.route_ids.is_empty()
     }
 
-    /// Every range of the Node is led to it, if all that is in the lanes works.
+    /// Returns whether all pod CIDRs of the Node are routed once the changes are applied.
     pub fn is_complete(&self) -> bool {
-        self.unreadable.is_empty()
+        self.invalid_cidrs.is_empty()
     }
 }
 
-/// What this Node, which is one of ours, needs (ROUTE-5, ROUTE-7).
-pub fn decide(scene: &Scene<'_>, node: &Node) -> NodePlan {
-    let (wanted, unreadable) = ranges_of(node);
-    let led = scene.for_node(node);
+/// Decides the route changes of a managed Node (ROUTE-5, ROUTE-7).
+pub fn decide(context: &RouteContext<'_>, node: &Node) -> NodePlan {
+    let (desired, invalid_cidrs) = pod_cidrs(node);
+    let existing = context.for_node(node);
     let destinations: BTreeSet<IpNet> =
-        led.iter().map(|route| route.destination.trunc()).chain(wanted.iter().copied()).collect();
-    let lanes = destinations.into_iter().map(|destination| {
-        let here = led.iter().copied().filter(|route| route.destination.trunc() == destination);
-        scene.lane(node, destination, wanted.contains(&destination), here.collect())
+        existing.iter().map(|route| route.destination.trunc()).chain(desired.iter().copied()).collect();
+    let changes = destinations.into_iter().map(|destination| {
+        let own = existing.iter().copied().filter(|route| route.destination.trunc() == destination);
+        context.change(node, destination, desired.contains(&destination), own.collect())
     });
     NodePlan {
-        lanes: lanes.filter(|lane| !lane.is_empty()).collect(),
-        unreadable,
-        led: led.iter().map(|route| route.id.clone()).collect(),
+        changes: changes.filter(|change| !change.is_empty()).collect(),
+        invalid_cidrs,
+        route_ids: existing.iter().map(|route| route.id.clone()).collect(),
     }
 }
 
-/// The routes that we are responsible for and that lead to no Node (ROUTE-7).
-pub fn orphans(scene: &Scene<'_>) -> Vec<Removal> {
-    let is_stray = |route: &&Route| scene.target_node(route).is_none() && scene.may_remove(route);
+/// Returns the routes to delete because their target Node does not exist (ROUTE-7).
+pub fn orphans(context: &RouteContext<'_>) -> Vec<Removal> {
+    let is_orphan = |route: &&Route| context.target_node(route).is_none() && context.may_remove(route);
     let removal = |route: &Route| {
-        let why = if route.blackhole { Why::Blackhole } else { Why::Stray };
-        Removal { route: route.clone(), why }
+        let reason = if route.blackhole { RemovalReason::Blackhole } else { RemovalReason::Orphaned };
+        Removal { route: route.clone(), reason }
     };
-    scene.table.iter().filter(is_stray).map(removal).collect()
+    context.table.iter().filter(is_orphan).map(removal).collect()
 }
 
-impl Scene<'_> {
-    /// It is for us to remove (ROUTE-6): we made it, or its first or last address is one that pods may have; and no other cluster
-    /// made it.
+impl RouteContext<'_> {
+    /// Returns whether Bowline is responsible for the route (ROUTE-6): it has the mark of this cluster, or its first or last
+    /// address is in a cluster CIDR; and no other cluster created it.
     pub fn is_responsible(&self, route: &Route) -> bool {
         let ends = [route.destination.network(), route.destination.broadcast()];
         let is_in_range = || ends.iter().any(|end| self.ranges.iter().any(|range| range.contains(end)));
         !self.is_foreign(route) && (route.stamped || is_in_range())
     }
 
-    /// Another cluster made it, and it does not lead to a machine of this one. As long as the UID of this cluster is unknown, any
-    /// route with a UID may be another cluster's.
+    /// Returns whether another cluster created the route, and it does not lead to a machine of this one. While the UID of this
+    /// cluster is unknown, every route with a UID may belong to another cluster.
     // upstream: two clusters with the same name and the same pod CIDRs delete each other's routes.
     pub fn is_foreign(&self, route: &Route) -> bool {
         let is_another = |uid: &String| self.cluster_uid != Some(uid.as_str());
-        // Nodes of two clusters may have the same name, so the machine counts where it is known.
+        // Nodes of two clusters may have the same name, so the machine takes precedence if it is known.
         let leads_here = || match &route.provider_id {
-            Some(id) => self.nodes.with_id(id).is_some(),
+            Some(id) => self.nodes.by_provider_id(id).is_some(),
             None => self.target_node(route).is_some(),
         };
         route.cluster_uid.as_ref().is_some_and(is_another) && !leads_here()
     }
 
-    /// We are responsible for it, and it is known to be this cluster's. A route without a mark that leads to a machine which is
-    /// no Node may be another cluster's, unless it once led to a Node of this one.
+    /// Returns whether the route may be deleted: Bowline is responsible for it, and it is known to belong to this cluster. A route
+    /// without a mark to a machine that is not a Node may belong to another cluster, unless it once led to a Node of this one.
     fn may_remove(&self, route: &Route) -> bool {
         let is_known = || route.stamped || route.node.is_some() || route.blackhole || self.table.was_ours(&route.id);
         self.is_responsible(route) && (is_known() || self.target_node(route).is_some())
     }
 
-    /// How many routes we are responsible for.
-    pub fn responsibilities(&self) -> usize {
+    /// Returns the number of routes that Bowline is responsible for.
+    pub fn responsible_count(&self) -> usize {
         self.table.iter().filter(|route| self.is_responsible(route)).count()
     }
 
-    /// What this range needs, of which the routes `here` lead to the Node.
-    fn lane(&self, node: &Node, destination: IpNet, is_wanted: bool, here: Vec<&Route>) -> Lane {
-        let is_led = is_wanted && here.iter().any(|route| fits(route, node));
-        let wrong = here.iter().filter(|route| !is_wanted || !fits(route, node));
-        let wrong = wrong.map(|route| (*route, why_wrong(route, is_wanted)));
-        let is_another = |route: &&Route| here.iter().all(|own| own.id != route.id);
-        let others = self.table.to(destination).filter(is_another).filter(|route| self.is_in_the_way(route));
-        let in_the_way = others.filter(|_| is_wanted && !is_led).map(|route| (route, Why::InTheWay));
-        let remove = wrong.chain(in_the_way).filter(|(route, _)| self.may_remove(route));
-        Lane {
+    /// Decides the changes of one destination. `own` are its routes to the Node; `is_desired` is true if the Node has the pod CIDR.
+    fn change(&self, node: &Node, destination: IpNet, is_desired: bool, own: Vec<&Route>) -> RouteChange {
+        let is_routed = is_desired && own.iter().any(|route| matches(route, node));
+        let outdated = own.iter().filter(|route| !is_desired || !matches(route, node));
+        let outdated = outdated.map(|route| (*route, removal_reason(route, is_desired)));
+        let is_other = |route: &&Route| own.iter().all(|own| own.id != route.id);
+        let others = self.table.to(destination).filter(is_other).filter(|route| self.is_conflicting(route));
+        let conflicting = others.filter(|_| is_desired && !is_routed).map(|route| (route, RemovalReason::Conflict));
+        let remove = outdated.chain(conflicting).filter(|(route, _)| self.may_remove(route));
+        RouteChange {
             destination,
-            remove: remove.map(|(route, why)| Removal { route: route.clone(), why }).collect(),
-            create: (is_wanted && !is_led).then(|| self.spec(node, destination)),
+            remove: remove.map(|(route, reason)| Removal { route: route.clone(), reason }).collect(),
+            create: (is_desired && !is_routed).then(|| self.spec(node, destination)),
         }
     }
 
-    /// The routes that lead to the Node: by its name, by its machine, or, if that is nobody else's, by its address.
+    /// Returns the routes to the Node: by its name, by its machine, or by its address if no other Node's machine is the target.
     fn for_node(&self, node: &Node) -> Vec<&Route> {
-        let mut led: Vec<&Route> = self.table.for_node(node).filter(|route| !self.is_foreign(route)).collect();
-        let is_led = |route: &Route| self.target_node(route).is_some_and(|target_node| target_node.name == node.name);
+        let mut found: Vec<&Route> = self.table.for_node(node).filter(|route| !self.is_foreign(route)).collect();
+        let leads_to_node =
+            |route: &Route| self.target_node(route).is_some_and(|target_node| target_node.name == node.name);
         for route in self.table.for_addresses(node) {
-            if led.iter().all(|known| known.id != route.id) && is_led(route) {
-                led.push(route);
+            if found.iter().all(|known| known.id != route.id) && leads_to_node(route) {
+                found.push(route);
             }
         }
-        led
+        found
     }
 
-    /// A route to somebody else who has no claim to its range. Two Nodes that claim the same are for people to sort out.
-    fn is_in_the_way(&self, route: &Route) -> bool {
+    /// Returns whether the route leads to a target that does not have its destination as pod CIDR. If two Nodes have the same pod
+    /// CIDR, an operator has to resolve the conflict.
+    fn is_conflicting(&self, route: &Route) -> bool {
         match self.target_node(route) {
             None => true,
-            Some(other) if !self.nodes.is_ours(&other) => false,
-            Some(other) => is_dead(route, &other) || !ranges_of(&other).0.contains(&route.destination.trunc()),
+            Some(other) if !self.nodes.is_managed(&other) => false,
+            Some(other) => is_dead(route, &other) || !pod_cidrs(&other).0.contains(&route.destination.trunc()),
         }
     }
 
@@ -217,46 +219,46 @@ impl Scene<'_> {
         }
     }
 
-    /// The Node that a route leads to, if it is there and anybody can tell.
+    /// Returns the target Node of a route, if it exists and is known.
     pub fn target_node(&self, route: &Route) -> Option<Arc<Node>> {
         if let Some(name) = &route.node {
-            return self.nodes.named(name);
+            return self.nodes.by_name(name);
         }
-        let by_machine = route.provider_id.as_ref().and_then(|id| self.nodes.with_id(id));
-        by_machine.or_else(|| self.nodes.with_address(route.next_hop?))
+        let by_machine = route.provider_id.as_ref().and_then(|id| self.nodes.by_provider_id(id));
+        by_machine.or_else(|| self.nodes.by_address(route.next_hop?))
     }
 }
 
-/// What the Node's pods have addresses in, each range once, and what is no range.
-fn ranges_of(node: &Node) -> (BTreeSet<IpNet>, Vec<String>) {
-    let (mut ranges, mut unreadable) = (BTreeSet::new(), Vec::new());
+/// Returns the pod CIDRs of a Node without duplicates, and the invalid values.
+fn pod_cidrs(node: &Node) -> (BTreeSet<IpNet>, Vec<String>) {
+    let (mut ranges, mut invalid) = (BTreeSet::new(), Vec::new());
     for text in &node.pod_cidrs {
         match parse_cidr(text) {
             Some(range) => drop(ranges.insert(range)),
-            None => unreadable.push(text.clone()),
+            None => invalid.push(text.clone()),
         }
     }
-    (ranges, unreadable)
+    (ranges, invalid)
 }
 
-/// Why a route to a Node goes: that does not have the range, or has it and is led to wrongly.
-fn why_wrong(route: &Route, is_wanted: bool) -> Why {
-    match (route.blackhole, is_wanted) {
-        (true, _) => Why::Blackhole,
-        (false, true) => Why::Moved,
-        (false, false) => Why::Unwanted,
+/// Returns why a route to a Node is deleted. `is_desired` is true if the Node has the destination as pod CIDR.
+fn removal_reason(route: &Route, is_desired: bool) -> RemovalReason {
+    match (route.blackhole, is_desired) {
+        (true, _) => RemovalReason::Blackhole,
+        (false, true) => RemovalReason::Moved,
+        (false, false) => RemovalReason::Unwanted,
     }
 }
 
-/// It leads to the Node as it is now.
-fn fits(route: &Route, node: &Node) -> bool {
+/// Returns whether the route leads to the current machine and addresses of the Node.
+fn matches(route: &Route, node: &Node) -> bool {
     let has_moved = route.next_hop.is_some() && !node.addresses.is_empty() && !has_next_hop(route, node);
     !is_dead(route, node)
         && !has_moved
         && route.node_addresses.as_ref().is_none_or(|target_node| same_addresses(target_node, &node.addresses))
 }
 
-/// It leads nowhere: not even to an address of the Node.
+/// Returns whether the route drops traffic and its next hop is not an address of the Node either.
 fn is_dead(route: &Route, node: &Node) -> bool {
     route.blackhole && !has_next_hop(route, node)
 }
@@ -265,7 +267,7 @@ fn has_next_hop(route: &Route, node: &Node) -> bool {
     route.next_hop.is_some_and(|hop| node.addresses.iter().any(|address| address.ip() == Some(hop)))
 }
 
-/// In any order (ROUTE-5).
+/// Compares addresses in any order (ROUTE-5).
 fn same_addresses(one: &[Address], other: &[Address]) -> bool {
     let set = |addresses: &[Address]| addresses.iter().cloned().collect::<HashSet<_>>();
     one.len() == other.len() && set(one) == set(other)

@@ -1,14 +1,14 @@
-//! Which routes should be there, and what is to be done about those that are (ROUTE-4 to ROUTE-13).
+//! Desired routes, and the changes of the cloud's route table that they require (ROUTE-4 to ROUTE-13).
 //!
 //! ```text
-//!  a listing, then each write ──► Table ─┐
-//!  Node, all other Nodes ────────────────┼─► decide ──► NodePlan: lanes (delete, then create) ──► condition
-//!  the cluster's ranges ─────────────────┤
-//!                                        └─► strays ──► Brake: routes that lead to no Node, and whether they may go
+//!  a listing, then each write ──► RouteTable ─┐
+//!  Node, all other Nodes ─────────────────────┼─► decide ──► NodePlan: changes (delete, then create) ──► condition
+//!  the cluster CIDRs ─────────────────────────┤
+//!                                             └─► orphans ──► Brake: may the routes without a Node be deleted?
 //! ```
 //!
-//! The unit of work is the Node: what one Node needs is decided from its own ranges, the routes that lead to it, and the
-//! routes that stand in their way. So a change of one Node costs what that Node needs, and no listing.
+//! The unit of work is the Node: its plan depends on its own pod CIDRs, the routes to the Node, and conflicting routes. A change of
+//! one Node therefore needs no listing and no work for other Nodes.
 
 mod brake;
 mod decide;
@@ -16,9 +16,9 @@ mod network;
 mod table;
 
 pub use brake::{Brake, BrakeDecision, HoldReason};
-pub use decide::{Lane, NodePlan, Nodes, Removal, Scene, Why, decide, orphans};
-pub use network::{NetworkStatus, network};
-pub use table::Table;
+pub use decide::{NodePlan, Nodes, Removal, RemovalReason, RouteChange, RouteContext, decide, orphans};
+pub use network::{NetworkStatus, network_status};
+pub use table::RouteTable;
 
 #[cfg(test)]
 mod tests;

@@ -1,39 +1,39 @@
-//! What a Node's `NetworkUnavailable` condition should say (ROUTE-11 to ROUTE-13).
+//! `NetworkUnavailable` condition of a Node (ROUTE-11 to ROUTE-13).
 
 use crate::{NetworkCondition, Node, Ready};
 
-/// What is written to the condition (ROUTE-12).
+/// Content of the condition (ROUTE-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkStatus {
-    /// `True` while pods on other nodes cannot be reached.
+    /// `True` while the network of the Node is not set up.
     pub status: &'static str,
-    /// In one word, for programs.
+    /// Machine-readable reason, as one CamelCase word.
     pub reason: &'static str,
-    /// For people.
+    /// Human-readable message.
     pub message: &'static str,
 }
 
 impl NetworkStatus {
-    /// All routes are there.
+    /// All routes of the Node exist.
     pub const CREATED: NetworkStatus =
         NetworkStatus { status: "False", reason: "RouteCreated", message: "RouteController created a route" };
 
-    /// A route is missing.
+    /// A route of the Node is missing.
     pub const NOT_CREATED: NetworkStatus =
         NetworkStatus { status: "True", reason: "NoRouteCreated", message: "RouteController failed to create a route" };
 
-    /// The Node says so already (ROUTE-13): another reason is another one's word, and is written over.
+    /// Returns whether the Node already has this status and reason (ROUTE-13). A reason of another component is overwritten.
     pub fn is_current(&self, condition: Option<&NetworkCondition>) -> bool {
-        condition.is_some_and(|told| told.status == self.status && told.reason == self.reason)
+        condition.is_some_and(|current| current.status == self.status && current.reason == self.reason)
     }
 }
 
-/// What the Node is to be told (ROUTE-11): `all_there` says that each of its ranges is led to it, `has_route` that any route
-/// was. `None` if it has nothing to do with routes, or says so already.
+/// Returns the condition to write to a Node (ROUTE-11); `None` if it needs no route or has the condition already. `all_there` is
+/// true if all its pod CIDRs are routed, `has_route` if any route to the Node existed.
 ///
-/// A Node that is Ready and had its routes keeps its condition while they cannot be created again: the condition would keep new
-/// Pods away from a Node that works, on the word of a cloud that may be wrong.
-pub fn network(node: &Node, all_there: bool, has_route: bool) -> Option<NetworkStatus> {
+/// A Node that is Ready and had its routes keeps its condition while they cannot be created again: the condition would prevent the
+/// scheduling of Pods on a working Node because of a cloud that may be wrong.
+pub fn network_status(node: &Node, all_there: bool, has_route: bool) -> Option<NetworkStatus> {
     let status = match (node.pod_cidrs.is_empty(), has_route) {
         (true, false) => return None,
         (true, true) => NetworkStatus::NOT_CREATED,

@@ -1,82 +1,81 @@
-//! What is written to a Service: a finalizer, the balancer's status, our condition, what a cloud notes in its annotations.
-//! Never its spec.
+//! Changes that are written to a Service: finalizer, load balancer status, condition and annotations. The spec is never changed.
 
 use std::collections::BTreeMap;
 
 use super::{Condition, Service};
 use crate::{Ingress, IpMode, LoadBalancerStatus, PortStatus};
 
-/// What changes, all of it in one request to the `status` subresource (W-6 to W-8).
+/// Changes of a Service, written with a single request to the `status` subresource (W-6 to W-8).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceChange {
-    /// Our finalizer.
+    /// Change of Bowline's finalizer.
     pub finalizer: Option<FinalizerChange>,
-    /// The whole new `status.loadBalancer`.
+    /// New `status.loadBalancer`.
     pub status: Option<LoadBalancerStatus>,
-    /// Our condition.
+    /// Change of Bowline's condition.
     pub condition: Option<ConditionChange>,
-    /// Annotations that become this, or go where it is `None`; all others stay as they are.
+    /// Annotations to set, or to remove if the value is `None`. All others are kept.
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
-/// What happens to our finalizer; those of others stay as they are.
+/// Change of Bowline's finalizer. Other finalizers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinalizerChange {
-    /// It is put last.
+    /// Append it.
     Add,
-    /// It is taken away.
+    /// Remove it.
     Remove,
 }
 
-/// What happens to our condition; those of others stay as they are.
+/// Change of Bowline's condition. Other conditions are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConditionChange {
-    /// It is like this from now on.
+    /// Add or replace the condition.
     Set(Condition),
-    /// The condition of this type is taken away.
+    /// Remove the condition of this type.
     Remove(String),
 }
 
 impl ServiceChange {
-    /// Nothing is to be written.
+    /// Returns whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         *self == ServiceChange::default()
     }
 
-    /// Adds our finalizer, unless the Service has it (S18).
+    /// Returns a change that adds the finalizer, unless the Service has it already (S18).
     pub fn add_finalizer(service: &Service) -> ServiceChange {
         let finalizer = (!service.has_finalizer()).then_some(FinalizerChange::Add);
         ServiceChange { finalizer, ..ServiceChange::default() }
     }
 
-    /// With our finalizer removed, if the Service has it (S19).
+    /// Removes the finalizer, if the Service has it (S19).
     pub fn without_finalizer(mut self, service: &Service) -> ServiceChange {
         self.finalizer = service.has_finalizer().then_some(FinalizerChange::Remove);
         self
     }
 
-    /// With this status, if the Service has another (S20, S21).
+    /// Sets the status, if the Service has a different one (S20, S21).
     pub fn with_status(mut self, service: &Service, status: &LoadBalancerStatus) -> ServiceChange {
         self.status = (!status_equal(&service.status, status)).then(|| status.clone());
         self
     }
 
-    /// With annotations that say this, as far as the Service's say something else.
-    pub fn with_annotations(mut self, service: &Service, noted: &BTreeMap<String, String>) -> ServiceChange {
-        let differing = noted.iter().filter(|(key, value)| service.annotations.get(*key) != Some(*value));
+    /// Sets the annotations whose value on the Service differs.
+    pub fn with_annotations(mut self, service: &Service, annotations: &BTreeMap<String, String>) -> ServiceChange {
+        let differing = annotations.iter().filter(|(key, value)| service.annotations.get(*key) != Some(*value));
         self.annotations.extend(differing.map(|(key, value)| (key.clone(), Some(value.clone()))));
         self
     }
 
-    /// Without the annotations that say this; what somebody else has put in their place stays.
-    pub fn without_annotations(mut self, service: &Service, noted: &BTreeMap<String, String>) -> ServiceChange {
-        let same = noted.iter().filter(|(key, value)| service.annotations.get(*key) == Some(*value));
+    /// Removes the annotations that have exactly these values. Values that another client has set are kept.
+    pub fn without_annotations(mut self, service: &Service, annotations: &BTreeMap<String, String>) -> ServiceChange {
+        let same = annotations.iter().filter(|(key, value)| service.annotations.get(*key) == Some(*value));
         self.annotations.extend(same.map(|(key, _)| (key.clone(), None)));
         self
     }
 
-    /// With this condition, if the Service's differs in more than its time; the time of the last transition is kept if the
-    /// status stays. What was to become of another condition is forgotten: one change is about one of them.
+    /// Sets the condition, if that of the Service differs in more than its time. The last transition time is kept if the status
+    /// does not change. Replaces an earlier condition change: there is at most one per request.
     pub fn with_condition(mut self, service: &Service, mut condition: Condition) -> ServiceChange {
         let now = service.condition(&condition.kind);
         if let Some(now) = now.filter(|now| now.status == condition.status) {
@@ -86,20 +85,20 @@ impl ServiceChange {
         self
     }
 
-    /// Without the condition of this type, if the Service has one. What was to become of another condition is forgotten.
+    /// Removes the condition of this type, if the Service has one. Replaces an earlier condition change.
     pub fn without_condition(mut self, service: &Service, kind: &str) -> ServiceChange {
         self.condition = service.condition(kind).map(|_| ConditionChange::Remove(kind.to_owned()));
         self
     }
 }
 
-/// The same to whoever reads it (H9, SVC-19): an address without mode is one of mode VIP, as the API server has it.
+/// Returns whether two statuses are equivalent (H9, SVC-19): an address without a mode has the mode VIP, as in the API server.
 pub fn status_equal(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
-    one.ingress.iter().map(seen).eq(other.ingress.iter().map(seen))
+    one.ingress.iter().map(normalized).eq(other.ingress.iter().map(normalized))
 }
 
-/// An entry as its readers see it. To them, an empty text is none.
-fn seen(entry: &Ingress) -> (Option<&str>, Option<&str>, Option<IpMode>, &[PortStatus]) {
+/// Normalises an entry for comparison: empty strings are `None`, and the default mode is filled in.
+fn normalized(entry: &Ingress) -> (Option<&str>, Option<&str>, Option<IpMode>, &[PortStatus]) {
     let ip = entry.ip.as_deref().filter(|ip| !ip.is_empty());
     let hostname = entry.hostname.as_deref().filter(|hostname| !hostname.is_empty());
     let mode = entry.ip_mode.or(ip.map(|_| IpMode::Vip));
@@ -125,7 +124,7 @@ mod tests {
     const OURS: &str = "service.kubernetes.io/load-balancer-cleanup";
 
     #[test]
-    fn h08_our_finalizer_is_known_by_its_name() {
+    fn h08_the_finalizer_is_found_by_its_name() {
         let cases: [(&[&str], bool); 5] =
             [(&[], false), (&["foo"], false), (&[OURS], true), (&[OURS, "foo"], true), (&["foo", OURS], true)];
         for (finalizers, expected) in cases {
@@ -156,21 +155,21 @@ mod tests {
             ("S21", status(&[]), status(&["8.8.8.8"]), true),
             ("S21", status(&["8.8.8.8"]), status(&[]), true),
         ];
-        for (case, now, wanted, is_written) in cases {
-            let change = ServiceChange::default().with_status(&Service { status: now, ..web() }, &wanted);
-            assert_eq!(change.status, is_written.then_some(wanted), "{case}");
+        for (case, now, desired, is_written) in cases {
+            let change = ServiceChange::default().with_status(&Service { status: now, ..web() }, &desired);
+            assert_eq!(change.status, is_written.then_some(desired), "{case}");
         }
     }
 
     #[test]
-    fn s04_the_end_of_a_balancer_is_one_change() {
+    fn s04_finalizer_and_status_are_removed_in_one_change() {
         let service = Service { status: status(&["8.8.8.8"]), ..finalized(web()) };
         let change = ServiceChange::default().without_finalizer(&service).with_status(&service, &status(&[]));
         assert_eq!((change.finalizer, change.status), (Some(FinalizerChange::Remove), Some(status(&[]))));
     }
 
     #[test]
-    fn h09_a_status_is_what_its_readers_see() {
+    fn h09_equivalent_statuses_are_equal() {
         let base = || Ingress { ip: Some("1.1.1.1".to_owned()), ..Ingress::default() };
         let ports = |protocol| Ingress { ports: vec![PortStatus { port: 80, protocol, error: None }], ..base() };
         let mode = |mode| Ingress { ip_mode: Some(mode), ..base() };
@@ -200,7 +199,7 @@ mod tests {
         for (case, one, other, expected) in cases {
             let (one, other) = (LoadBalancerStatus { ingress: one }, LoadBalancerStatus { ingress: other });
             assert_eq!(status_equal(&one, &other), expected, "{case}");
-            assert_eq!(status_equal(&other, &one), expected, "{case}, turned round");
+            assert_eq!(status_equal(&other, &one), expected, "{case}, reversed");
         }
     }
 
@@ -215,37 +214,37 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_written_if_more_than_its_time_differs_and_keeps_the_time_of_its_status() {
-        let service = Service { conditions: vec![condition("True", "all well", "t1")], ..web() };
-        let changed = |wanted| ServiceChange::default().with_condition(&service, wanted).condition;
+    fn a_condition_is_written_if_more_than_its_time_differs_and_keeps_its_transition_time() {
+        let service = Service { conditions: vec![condition("True", "ready", "t1")], ..web() };
+        let changed = |desired| ServiceChange::default().with_condition(&service, desired).condition;
         let set = |condition| Some(ConditionChange::Set(condition));
-        assert_eq!(changed(condition("True", "all well", "t2")), None);
-        assert_eq!(changed(condition("True", "still well", "t2")), set(condition("True", "still well", "t1")));
-        assert_eq!(changed(condition("False", "all well", "t2")), set(condition("False", "all well", "t2")));
-        let first = ServiceChange::default().with_condition(&web(), condition("True", "all well", "t2"));
-        assert_eq!(first.condition, set(condition("True", "all well", "t2")));
+        assert_eq!(changed(condition("True", "ready", "t2")), None);
+        assert_eq!(changed(condition("True", "still ready", "t2")), set(condition("True", "still ready", "t1")));
+        assert_eq!(changed(condition("False", "ready", "t2")), set(condition("False", "ready", "t2")));
+        let first = ServiceChange::default().with_condition(&web(), condition("True", "ready", "t2"));
+        assert_eq!(first.condition, set(condition("True", "ready", "t2")));
     }
 
     #[test]
-    fn only_a_condition_that_is_there_is_taken_away() {
-        let service = Service { conditions: vec![condition("True", "all well", "t1")], ..web() };
+    fn only_an_existing_condition_is_removed() {
+        let service = Service { conditions: vec![condition("True", "ready", "t1")], ..web() };
         let without = |kind| ServiceChange::default().without_condition(&service, kind).condition;
         assert_eq!(without("Good"), Some(ConditionChange::Remove("Good".to_owned())));
         assert_eq!(without("Other"), None);
     }
 
     #[test]
-    fn annotations_are_written_if_they_differ_and_taken_away_if_they_do_not() {
+    fn annotations_are_set_if_they_differ_and_removed_if_they_are_equal() {
         let texts =
             |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let annotations: BTreeMap<String, String> = texts(&[("id", "1"), ("place", "here"), ("mine", "x")]);
         let service = Service { annotations: annotations.into(), ..web() };
-        let noted = texts(&[("id", "1"), ("place", "there"), ("new", "y")]);
+        let desired = texts(&[("id", "1"), ("place", "there"), ("new", "y")]);
         let some = |text: &str| Some(text.to_owned());
-        let with = ServiceChange::default().with_annotations(&service, &noted).annotations;
+        let with = ServiceChange::default().with_annotations(&service, &desired).annotations;
         assert_eq!(with, [("new".to_owned(), some("y")), ("place".to_owned(), some("there"))].into());
-        let without = ServiceChange::default().without_annotations(&service, &noted).annotations;
-        assert_eq!(without, [("id".to_owned(), None)].into(), "what says something else is not ours");
+        let without = ServiceChange::default().without_annotations(&service, &desired).annotations;
+        assert_eq!(without, [("id".to_owned(), None)].into(), "values of another client are kept");
         assert!(ServiceChange::default().with_annotations(&service, &texts(&[("mine", "x")])).is_empty());
     }
 
@@ -257,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn being_equal_is_mutual_and_holds_for_oneself(
+        fn status_equality_is_symmetric_and_reflexive(
             one in prop::collection::vec(ingress(), 0..3),
             other in prop::collection::vec(ingress(), 0..3),
         ) {

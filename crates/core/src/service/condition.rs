@@ -8,28 +8,28 @@ use super::Condition;
 use crate::LoadBalancerState;
 use crate::well_known::LOAD_BALANCER_READY;
 
-/// Interval at which a load balancer with failed ports is observed.
+/// Interval at which a load balancer with failed ports is observed again.
 pub const FAILED_PORTS_PERIOD: Duration = Duration::from_secs(30);
 
-/// Reason of the condition and of the Event for ports that do not work although the load balancer is as desired.
+/// Reason of the condition and of the Event for ports that do not work although the load balancer is in the desired state.
 pub const PORTS_FAILED: &str = "PortsFailed";
 
-/// Condition of a Service whose load balancer is as desired; failed ports make it `False` all the same.
+/// Returns the condition of a Service whose load balancer is in the desired state. Failed ports make it `False` nevertheless.
 pub fn ready_condition(failed_ports: &[String], now: Timestamp) -> Condition {
     if failed_ports.is_empty() {
-        condition("True", "Ensured", "The load balancer is as the Service wants it.".to_owned(), now)
+        condition("True", "Ensured", "The load balancer is in the desired state.".to_owned(), now)
     } else {
-        let next = format!("It is looked at again every {} s.", FAILED_PORTS_PERIOD.as_secs());
+        let next = format!("The load balancer is checked again every {} s.", FAILED_PORTS_PERIOD.as_secs());
         condition("False", PORTS_FAILED, format!("{} {next}", failed_ports_message(failed_ports)), now)
     }
 }
 
-/// Condition of a Service whose load balancer is not as desired.
+/// Returns the condition of a Service whose load balancer is not in the desired state.
 pub fn not_ready_condition(reason: &str, message: String, now: Timestamp) -> Condition {
     condition("False", reason, message, now)
 }
 
-/// Message about failed ports.
+/// Returns the message about failed ports.
 pub fn failed_ports_message(failed_ports: &[String]) -> String {
     format!("Not all ports work: {}.", failed_ports.join("; "))
 }
@@ -43,8 +43,8 @@ pub fn failed_ports(state: &LoadBalancerState) -> Vec<String> {
     ports.filter_map(|port| Some(format!("port {}/{}: {}", port.port, port.protocol, port.error.as_ref()?))).collect()
 }
 
-/// The time in whole seconds, as Kubernetes writes it.
-pub fn in_seconds(time: Timestamp) -> String {
+/// Formats a time as Kubernetes does, in whole seconds.
+pub fn format_timestamp(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or_default().to_string()
 }
 
@@ -54,6 +54,6 @@ fn condition(status: &str, reason: &str, message: String, now: Timestamp) -> Con
         status: status.to_owned(),
         reason: reason.to_owned(),
         message,
-        last_transition_time: in_seconds(now),
+        last_transition_time: format_timestamp(now),
     }
 }

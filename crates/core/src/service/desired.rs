@@ -1,63 +1,64 @@
-//! From a Service to what is wished of a cloud.
+//! Desired load balancer of a Service.
 
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::source_ranges::{self, SourceRangeError, leave_everybody_in};
+use super::source_ranges::{self, SourceRangeError, allow_all_clients};
 use super::{Service, ServicePort, ServiceType};
-use crate::annotations::{self, LoadBalancerSettings, Mistake, POLICY, Unknown};
+use crate::annotations::{self, FieldError, LoadBalancerSettings, POLICY, UnknownAnnotation};
 use crate::{
     ClusterName, DesiredLoadBalancer, HealthCheck, LoadBalancerKey, LoadBalancerSpec, PortSpec, TargetSet,
     TrafficPolicy,
 };
 
-/// The characters that a balancer's name may have by default.
-const NAME_LENGTH: usize = 32;
+/// Maximum length of the default name of a load balancer.
+const MAX_NAME_LENGTH: usize = 32;
 
-/// What a Service's annotations say.
+/// Parsed annotations of a Service.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
-    /// The settings, or all that is wrong with them.
-    pub settings: Result<LoadBalancerSettings, Vec<Mistake>>,
-    /// What counts when the balancer is to go. Only a policy that cannot be read holds that back: nobody knows then what
-    /// is to become of the balancer. Whatever else cannot be read is as if it were not there.
-    pub cleanup: Result<LoadBalancerSettings, Vec<Mistake>>,
-    /// Keys with our prefix that mean nothing here: worth a warning each.
-    pub unknown: Vec<Unknown>,
+pub struct ParsedAnnotations {
+    /// Settings, or all errors.
+    pub settings: Result<LoadBalancerSettings, Vec<FieldError>>,
+    /// Settings for the deletion of the load balancer. Only an invalid policy is an error here, because it is unknown then whether
+    /// the load balancer may be deleted. Other invalid values are ignored.
+    pub cleanup: Result<LoadBalancerSettings, Vec<FieldError>>,
+    /// Unknown keys with the prefix of Bowline; each causes a warning.
+    pub unknown: Vec<UnknownAnnotation>,
 }
 
-/// Reads the annotations of a Service and its source ranges.
-pub fn read(service: &Service) -> Reading {
-    let (settings, mut mistakes) = annotations::read_leniently(&service.annotations);
-    let about_policy: Vec<Mistake> = mistakes.iter().filter(|mistake| mistake.place == POLICY.key).cloned().collect();
-    let (_, wrong_ranges) = source_ranges::find(service);
-    // Those of our own annotation are there already.
-    mistakes
-        .extend(wrong_ranges.iter().filter(|wrong| wrong.place != annotations::SOURCE_RANGES.key).map(Mistake::from));
-    Reading {
-        cleanup: unless_any(about_policy, settings.clone()),
-        settings: unless_any(mistakes, settings),
+/// Parses the annotations of a Service and checks its source ranges.
+pub fn read(service: &Service) -> ParsedAnnotations {
+    let (settings, mut errors) = annotations::read_leniently(&service.annotations);
+    let policy_errors: Vec<FieldError> = errors.iter().filter(|error| error.field == POLICY.key).cloned().collect();
+    let (_, range_errors) = source_ranges::find(service);
+    // Errors of Bowline's own annotation are already included.
+    errors.extend(
+        range_errors.iter().filter(|error| error.field != annotations::SOURCE_RANGES.key).map(FieldError::from),
+    );
+    ParsedAnnotations {
+        cleanup: ok_unless(policy_errors, settings.clone()),
+        settings: ok_unless(errors, settings),
         unknown: annotations::COMMON.unknown(&service.annotations),
     }
 }
 
-fn unless_any<T>(mistakes: Vec<Mistake>, value: T) -> Result<T, Vec<Mistake>> {
-    if mistakes.is_empty() { Ok(value) } else { Err(mistakes) }
+fn ok_unless<T>(errors: Vec<FieldError>, value: T) -> Result<T, Vec<FieldError>> {
+    if errors.is_empty() { Ok(value) } else { Err(errors) }
 }
 
-/// What is wished for a Service that wants a balancer, with these settings and targets. Source ranges that leave everybody
-/// in are none. The error says what is wrong with the Service itself.
+/// Returns the desired load balancer of a Service with these settings and targets. Source ranges that allow all clients are
+/// omitted. Returns the errors of the Service's own fields, if it has any.
 pub fn desired(
     cluster: &ClusterName,
     service: &Service,
     settings: &LoadBalancerSettings,
     targets: TargetSet,
-) -> Result<DesiredLoadBalancer, Vec<Mistake>> {
+) -> Result<DesiredLoadBalancer, Vec<FieldError>> {
     let spec = LoadBalancerSpec {
         ports: service.ports.iter().map(port).collect(),
         targets,
-        source_ranges: limited_to(service)?,
+        source_ranges: allowed_clients(service)?,
         requested_address: requested_address(service),
         ip_families: service.ip_families.clone(),
         session_affinity: service.session_affinity,
@@ -77,12 +78,12 @@ fn port(port: &ServicePort) -> PortSpec {
     }
 }
 
-/// Who may connect; empty means everybody.
-fn limited_to(service: &Service) -> Result<Vec<IpNet>, Vec<Mistake>> {
-    let (ranges, wrong) = source_ranges::find(service);
-    let ranges = unless_any(wrong.iter().map(Mistake::from).collect(), ranges)?;
-    let is_limit = !leave_everybody_in(&ranges, &service.ip_families);
-    Ok(ranges.into_iter().filter(|_| is_limit).collect())
+/// Returns the CIDRs from which clients may connect; empty if all clients may.
+fn allowed_clients(service: &Service) -> Result<Vec<IpNet>, Vec<FieldError>> {
+    let (ranges, errors) = source_ranges::find(service);
+    let ranges = ok_unless(errors.iter().map(FieldError::from).collect(), ranges)?;
+    let is_limited = !allow_all_clients(&ranges, &service.ip_families);
+    Ok(ranges.into_iter().filter(|_| is_limited).collect())
 }
 
 fn requested_address(service: &Service) -> Option<String> {
@@ -90,7 +91,7 @@ fn requested_address(service: &Service) -> Option<String> {
     address.filter(|address| !address.is_empty()).map(str::to_owned)
 }
 
-/// What is wished for a Service that is to have no balancer any more.
+/// Returns the desired state of a Service whose load balancer is to be deleted.
 pub fn desired_cleanup(
     cluster: &ClusterName,
     service: &Service,
@@ -109,27 +110,27 @@ pub fn desired_cleanup(
     }
 }
 
-/// The policy is Local, on a Service that has node ports at all (H5, H6).
+/// Returns whether `spec.externalTrafficPolicy` is Local, on a Service of a type that has node ports (H5, H6).
 pub fn wants_only_local_traffic(service: &Service) -> bool {
     let has_node_ports = matches!(service.kind, ServiceType::LoadBalancer | ServiceType::NodePort);
     has_node_ports && service.traffic_policy == TrafficPolicy::Local
 }
 
-/// How a node says whether it wants traffic (H7).
+/// Returns the health check that kube-proxy serves for the Service (H7).
 pub fn health_check(service: &Service) -> Option<HealthCheck> {
     let is_needed = service.kind == ServiceType::LoadBalancer && wants_only_local_traffic(service);
     let port = service.health_check_node_port.filter(|port| is_needed && *port != 0)?;
     Some(HealthCheck { path: "/healthz".to_owned(), port })
 }
 
-/// The name that the Go library gives a balancer by default (H10): `a` and the UID without dashes, cut to 32 characters.
+/// Returns the default name of a load balancer in the Go library (H10): `a` and the UID without dashes, truncated to 32 characters.
 pub fn default_load_balancer_name(uid: &str) -> String {
-    std::iter::once('a').chain(uid.chars().filter(|letter| *letter != '-')).take(NAME_LENGTH).collect()
+    std::iter::once('a').chain(uid.chars().filter(|letter| *letter != '-')).take(MAX_NAME_LENGTH).collect()
 }
 
-impl From<&SourceRangeError> for Mistake {
-    fn from(wrong: &SourceRangeError) -> Mistake {
-        Mistake { place: wrong.place.to_owned(), message: wrong.message() }
+impl From<&SourceRangeError> for FieldError {
+    fn from(error: &SourceRangeError) -> FieldError {
+        FieldError { field: error.field.to_owned(), message: error.message() }
     }
 }
 
@@ -144,7 +145,7 @@ mod tests {
         service("default/web")
     }
 
-    fn wished(service: &Service) -> LoadBalancerSpec {
+    fn spec_of(service: &Service) -> LoadBalancerSpec {
         let desired = desired(
             &"kubernetes".into(),
             service,
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn h10_the_default_name_is_made_of_the_uid() {
+    fn h10_the_default_name_is_derived_from_the_uid() {
         let cases = [
             ("0123abcd-4567-89ab-cdef-0123456789ab", "a0123abcd456789abcdef0123456789a"),
             ("a-b", "aab"),
@@ -196,12 +197,12 @@ mod tests {
         ];
         for (uid, name) in cases {
             assert_eq!(default_load_balancer_name(uid), name, "H10: {uid}");
-            assert!(default_load_balancer_name(uid).chars().count() <= NAME_LENGTH, "H10: {uid}");
+            assert!(default_load_balancer_name(uid).chars().count() <= MAX_NAME_LENGTH, "H10: {uid}");
         }
     }
 
     #[test]
-    fn a_wish_says_all_that_the_service_says() {
+    fn the_desired_state_has_all_fields_of_the_service() {
         let dns = [Protocol::Tcp, Protocol::Udp].map(|protocol| ServicePort {
             name: format!("{protocol:?}"),
             app_protocol: Some("dns".to_owned()),
@@ -234,74 +235,77 @@ mod tests {
             traffic_policy: TrafficPolicy::Local,
             health_check: Some(HealthCheck { path: "/healthz".to_owned(), port: 30123 }),
         };
-        assert_eq!(wished(&service), expected);
+        assert_eq!(spec_of(&service), expected);
     }
 
     #[test]
-    fn ranges_that_leave_everybody_in_are_none() {
+    fn source_ranges_that_allow_all_clients_are_omitted() {
         let ranges = |ranges: &[&str]| {
             let source_ranges = ranges.iter().map(|range| (*range).to_owned()).collect();
-            wished(&Service { source_ranges, ..web() }).source_ranges
+            spec_of(&Service { source_ranges, ..web() }).source_ranges
         };
         assert_eq!(ranges(&[]), []);
         assert_eq!(ranges(&["10.0.0.0/8", "0.0.0.0/0"]), []);
         assert_eq!(ranges(&["0.0.0.0/0", "2001:db8::/32"]).len(), 2);
-        assert_eq!(wished(&annotated(web(), &[(annotations::SOURCE_RANGES.key, "10.0.0.0/8")])).source_ranges.len(), 1);
+        assert_eq!(
+            spec_of(&annotated(web(), &[(annotations::SOURCE_RANGES.key, "10.0.0.0/8")])).source_ranges.len(),
+            1
+        );
     }
 
     #[test]
     fn an_empty_requested_address_is_none() {
         for text in ["", "  "] {
             let service = Service { load_balancer_ip: Some(text.to_owned()), ..web() };
-            assert_eq!(wished(&service).requested_address, None);
+            assert_eq!(spec_of(&service).requested_address, None);
         }
     }
 
     #[test]
-    fn both_wishes_know_whose_they_are_and_what_is_set() {
+    fn the_desired_state_and_the_cleanup_have_the_key_and_the_settings() {
         let service = annotated(web(), &[("bowline.dev/policy", "retain"), ("example.com/flavour", "small")]);
         let settings = read(&service).settings.unwrap();
         let cluster = ClusterName::from("c");
-        let (wanted, over) = (
+        let (wanted, cleanup) = (
             desired(&cluster, &service, &settings, TargetSet::default()).unwrap(),
             desired_cleanup(&cluster, &service, &settings),
         );
-        for desired in [&wanted, &over] {
+        for desired in [&wanted, &cleanup] {
             let LoadBalancerKey { cluster, namespace, service: name, uid } = &desired.key;
             assert_eq!((cluster.as_str(), &**namespace, &**name, &**uid), ("c", "default", "web", "uid-of-web"));
             assert_eq!((&desired.annotations, &*desired.settings), (&service.annotations, &settings));
             assert_eq!(desired.settings.policy, DeletionPolicy::Retain);
         }
-        assert_eq!((wanted.spec.is_some(), over.spec), (true, None));
+        assert_eq!((wanted.spec.is_some(), cleanup.spec), (true, None));
     }
 
-    fn shown(mistakes: &[Mistake]) -> Vec<String> {
-        mistakes.iter().map(|mistake| mistake.place.clone()).collect()
+    fn fields(errors: &[FieldError]) -> Vec<String> {
+        errors.iter().map(|error| error.field.clone()).collect()
     }
 
     #[test]
-    fn all_mistakes_of_annotations_and_field_are_told_at_once() {
+    fn all_errors_of_annotations_and_fields_are_reported_at_once() {
         let bad = Service { source_ranges: vec!["a".to_owned(), "10.0.0.0/8".to_owned(), "b".to_owned()], ..web() };
         let bad = annotated(bad, &[("bowline.dev/internal", "maybe"), ("bowline.dev/source-ranges", "c,d")]);
-        let mistakes = read(&bad).settings.unwrap_err();
+        let errors = read(&bad).settings.unwrap_err();
         let (ours, field) = ("bowline.dev/source-ranges", "spec.loadBalancerSourceRanges");
-        assert_eq!(shown(&mistakes), ["bowline.dev/internal", ours, ours, field, field]);
-        let refused = desired(&"c".into(), &bad, &LoadBalancerSettings::default(), TargetSet::default()).unwrap_err();
-        assert_eq!(shown(&refused), [field, field], "what the Service itself says");
+        assert_eq!(fields(&errors), ["bowline.dev/internal", ours, ours, field, field]);
+        let rejected = desired(&"c".into(), &bad, &LoadBalancerSettings::default(), TargetSet::default()).unwrap_err();
+        assert_eq!(fields(&rejected), [field, field], "errors of the Service's own fields");
     }
 
     #[test]
-    fn a_mistake_in_our_ranges_is_told_once_and_one_in_the_old_annotation_if_it_counts() {
+    fn an_invalid_source_range_is_reported_once_and_that_of_the_legacy_annotation_if_it_is_used() {
         let ours = annotated(web(), &[(annotations::SOURCE_RANGES.key, "a")]);
-        assert_eq!(shown(&read(&ours).settings.unwrap_err()), [annotations::SOURCE_RANGES.key]);
+        assert_eq!(fields(&read(&ours).settings.unwrap_err()), [annotations::SOURCE_RANGES.key]);
         let old = annotated(web(), &[(crate::well_known::SOURCE_RANGES, "a")]);
-        assert_eq!(shown(&read(&old).settings.unwrap_err()), [crate::well_known::SOURCE_RANGES]);
+        assert_eq!(fields(&read(&old).settings.unwrap_err()), [crate::well_known::SOURCE_RANGES]);
         let unused = annotated(old, &[(annotations::SOURCE_RANGES.key, "10.0.0.0/8")]);
         assert!(read(&unused).settings.is_ok());
     }
 
     #[test]
-    fn only_a_policy_that_cannot_be_read_holds_the_end_of_a_balancer_back() {
+    fn only_an_invalid_policy_holds_back_the_deletion_of_a_load_balancer() {
         let bad = Service { source_ranges: vec!["a".to_owned()], ..web() };
         let bad = annotated(bad, &[("bowline.dev/internal", "maybe"), ("bowline.dev/share-group", "g")]);
         let readable = read(&annotated(bad.clone(), &[("bowline.dev/policy", "protect")]));
@@ -310,14 +314,14 @@ mod tests {
         assert_eq!((cleanup.policy, cleanup.share_group.as_deref()), (DeletionPolicy::Protect, Some("g")));
         for value in ["reatin", "", "  ", "delete,retain"] {
             let held = read(&annotated(bad.clone(), &[("bowline.dev/policy", value)])).cleanup.unwrap_err();
-            assert_eq!(shown(&held), ["bowline.dev/policy"], "{value:?}");
+            assert_eq!(fields(&held), ["bowline.dev/policy"], "{value:?}");
         }
     }
 
     #[test]
-    fn nothing_said_is_the_default_without_a_warning() {
+    fn without_annotations_the_defaults_apply_without_a_warning() {
         let nothing = LoadBalancerSettings::default();
-        let expected = Reading { settings: Ok(nothing.clone()), cleanup: Ok(nothing), unknown: vec![] };
+        let expected = ParsedAnnotations { settings: Ok(nothing.clone()), cleanup: Ok(nothing), unknown: vec![] };
         assert_eq!(read(&annotated(web(), &[("example.com/colour", "red")])), expected);
     }
 }

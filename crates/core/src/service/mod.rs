@@ -1,18 +1,18 @@
-//! A Service as far as balancing load cares, and every decision about it.
+//! The part of a Service that load balancing needs, and all decisions about it.
 //!
 //! ```text
-//!  Service ──► scope: is a balancer wanted, or is one to be cleaned up?        (SVC-2, SVC-3, SVC-16)
-//!  Nodes   ──► targets: who is behind it, who is leaving                       (SVC-5, drain)
-//!  Service, targets ──► wish ──► LoadBalancerWish, or what is wrong with the Service
-//!  changes of Nodes ──► node_changes: when the targets are updated
-//!  own writes ──► own_writes: what the watch does not show yet, and what others wrote
-//!  Service, LoadBalancerStatus ──► change ──► ServiceChange ──► one patch      (W-6 to W-8)
+//!  Service ──► scope: does it need a load balancer, or is one to be cleaned up?  (SVC-2, SVC-3, SVC-16)
+//!  Nodes   ──► targets: which Nodes are targets, which are leaving               (SVC-5, drain)
+//!  Service, targets ──► desired ──► DesiredLoadBalancer, or the errors of the Service
+//!  Node changes ──► node_changes: when the targets are updated
+//!  own writes ──► own_writes: writes that the watch has not shown yet, and writes of other controllers
+//!  Service, LoadBalancerStatus ──► change ──► ServiceChange ──► one patch        (W-6 to W-8)
 //! ```
 
 mod change;
 mod condition;
 mod desired;
-mod left_out;
+mod excluded;
 mod node_changes;
 mod own_writes;
 mod scope;
@@ -31,34 +31,38 @@ use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPoli
 
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
 pub use condition::{
-    FAILED_PORTS_PERIOD, PORTS_FAILED, failed_ports, failed_ports_message, in_seconds, not_ready_condition,
+    FAILED_PORTS_PERIOD, PORTS_FAILED, failed_ports, failed_ports_message, format_timestamp, not_ready_condition,
     ready_condition,
 };
 pub use desired::{
-    Reading, default_load_balancer_name, desired, desired_cleanup, health_check, read, wants_only_local_traffic,
+    ParsedAnnotations, default_load_balancer_name, desired, desired_cleanup, health_check, read,
+    wants_only_local_traffic,
 };
-pub use left_out::{Exclusion, LeftOut};
+pub use excluded::{ExcludedNodes, Exclusion};
 pub use node_changes::{NodeChanges, UpdateDue};
 pub use own_writes::{OwnWrites, StatusAction};
 pub use scope::{Scope, needs_cleanup, needs_update, wants_load_balancer};
 pub(crate) use source_ranges::parse_all as parse_ranges;
 pub use source_ranges::{SourceRangeError, is_allow_all, source_ranges};
-pub use targets::{Choice, Leaving, NodeSet, TargetRules, is_excluded, leaving, may_change_targets, targets, triggers};
+pub use targets::{
+    Leaving, NodeSet, TargetRules, TargetSelection, is_excluded, leaving, may_change_targets, needs_target_update,
+    targets,
+};
 
-/// What we know of a Service.
+/// A Service of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Tells it from an earlier or later Service of the same name.
+    /// UID, which distinguishes it from an earlier or later Service of the same name.
     pub uid: String,
-    /// The state that the rest of this value was read from.
+    /// Resource version that this value was read from.
     pub resource_version: String,
-    /// When it was made.
+    /// Creation time.
     pub created: Option<Timestamp>,
-    /// Somebody asked for its deletion.
+    /// Whether the Service has a deletion timestamp.
     pub deleting: bool,
     /// All annotations.
     pub annotations: Arc<BTreeMap<String, String>>,
@@ -90,52 +94,52 @@ pub struct Service {
     pub conditions: Vec<Condition>,
 }
 
-/// Which Service: its namespace and name. Cheap to clone.
+/// Namespace and name of a Service. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceKey {
-    /// The namespace.
+    /// Namespace.
     pub namespace: Arc<str>,
-    /// The name.
+    /// Name.
     pub name: Arc<str>,
 }
 
 /// `spec.type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ServiceType {
-    /// Reached inside the cluster; also what a missing type means.
+    /// Reachable inside the cluster only. The default.
     #[default]
     ClusterIP,
-    /// Reached on a port of every node.
+    /// Reachable on a port of every Node.
     NodePort,
-    /// Reached through a balancer.
+    /// Reachable through a load balancer.
     LoadBalancer,
-    /// An alias of a name.
+    /// Alias of a DNS name.
     ExternalName,
 }
 
 /// One entry of `spec.ports`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServicePort {
-    /// Its name; may be empty.
+    /// Name; may be empty.
     pub name: String,
-    /// What is spoken.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Where clients connect.
+    /// Port that clients connect to.
     pub port: u16,
-    /// Where it is reached on a node; `None` if none is allotted.
+    /// Node port; `None` if none is allocated.
     pub node_port: Option<u16>,
-    /// Where it goes in the pod.
+    /// Port of the Pods.
     pub target_port: TargetPort,
-    /// What is spoken above, if the user said so.
+    /// Application protocol (`appProtocol`), if the user set one.
     pub app_protocol: Option<String>,
 }
 
-/// `targetPort`: the number 80 and the text "80" are not the same.
+/// `targetPort`: the number 80 and the string "80" are different.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetPort {
-    /// A number.
+    /// Port number.
     Number(i64),
-    /// The name of a port of the pod.
+    /// Name of a port of the Pods.
     Name(String),
 }
 
@@ -143,53 +147,53 @@ pub enum TargetPort {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// Condition type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A CamelCase word for programs.
+    /// Machine-readable reason, as one CamelCase word.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// When the status last changed, as Kubernetes writes times; kept as text, so that writing it back changes nothing.
+    /// Time of the last change of the status, kept as text so that it is written back unchanged.
     pub last_transition_time: String,
 }
 
 impl Service {
-    /// Which one it is.
+    /// Returns the namespace and name.
     pub fn key(&self) -> ServiceKey {
         ServiceKey { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
     }
 
-    /// It has our finalizer.
+    /// Returns whether the Service has Bowline's finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == LOAD_BALANCER_CLEANUP)
     }
 
-    /// An operator wants no controller to touch it for now.
+    /// Returns whether an operator has paused the Service with the annotation `bowline.dev/paused`.
     pub fn is_paused(&self) -> bool {
         is_paused(&self.annotations)
     }
 
-    /// The condition of this type.
+    /// Returns the condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 }
 
-/// `namespace/name`, as the store has it.
+/// Formats as `namespace/name`.
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
-/// From `namespace/name` (WQ-4).
+/// Parses `namespace/name` (WQ-4).
 impl std::str::FromStr for ServiceKey {
     type Err = String;
 
-    // upstream: the words of the error.
+    // upstream: the error message.
     fn from_str(text: &str) -> Result<ServiceKey, String> {
         match text.split('/').collect::<Vec<_>>().as_slice() {
             [namespace, name] => Ok(ServiceKey { namespace: (*namespace).into(), name: (*name).into() }),
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_written_as_kubernetes_has_it() {
+    fn a_condition_is_serialised_as_in_kubernetes() {
         let text =
             r#"{"type":"A","status":"True","reason":"B","message":"c","lastTransitionTime":"2026-01-02T03:04:05Z"}"#;
         let condition: Condition = serde_json::from_str(text).unwrap();

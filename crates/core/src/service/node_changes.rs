@@ -6,18 +6,18 @@
 //!  the drain period of a Node ends ──────────────────────────────────┘
 //! ```
 //!
-//! A hundred Nodes that join one after the other are thus one update of each load balancer, not a hundred. A load balancer without
-//! any target does not wait for further Nodes.
+//! A hundred Nodes that join one after the other thus cause one update of each load balancer, not a hundred. A load balancer
+//! without any target does not wait for further Nodes.
 //!
-//! The quiet period is half a second. It is the whole debounce period while another Node is still to be initialised, or if the load
-//! balancers were updated within that period: more Nodes are likely to join.
+//! The quiet period is half a second. It is extended to the whole debounce period while another Node is not initialised yet, or if
+//! the load balancers were updated within that period, because more Nodes are likely to join then.
 //!
 //! The caller passes the time, so that tests need no clock.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::{NodeSet, TargetRules, leaving, triggers};
+use super::{NodeSet, TargetRules, leaving, needs_target_update};
 use crate::Node;
 
 /// Debounce period of Nodes that leave, or the period of those that join, if that is shorter.
@@ -36,9 +36,9 @@ pub struct NodeChanges {
     drain: Duration,
     /// Time of the first and of the last Node that joined since the last update.
     joined: Option<(Instant, Instant)>,
-    /// Deadline of the update for Nodes that left; it covers all others as well.
+    /// Deadline of the update for Nodes that left; that update covers all other changes as well.
     urgent: Option<Instant>,
-    /// Nodes that are not initialised yet, by UID; only where initialisation decides whether they are targets.
+    /// UIDs of Nodes that are not initialised yet, if only initialised Nodes become targets.
     uninitialized: HashSet<String>,
     /// Time of the last update.
     updated: Option<Instant>,
@@ -50,18 +50,18 @@ pub struct NodeChanges {
 #[derive(Debug)]
 struct Drain {
     since: Instant,
-    /// The end of its drain period has led to an update.
+    /// Whether the end of its drain period has caused an update.
     is_over: bool,
 }
 
-/// When the load balancers are to be updated.
+/// Time at which the load balancers are to be updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateDue {
-    /// At once.
+    /// Immediately.
     Now,
-    /// At this time, if no Node changes before.
+    /// At this time, unless a Node changes before.
     At(Instant),
-    /// Not before a Node changes.
+    /// Not until a Node changes.
     AfterChange,
 }
 
@@ -75,7 +75,7 @@ enum Movement {
 }
 
 impl NodeChanges {
-    /// Nodes that join are debounced for `debounce`; Nodes that leave are drained for `drain`.
+    /// Creates a tracker that debounces Nodes that join for `debounce` and drains Nodes that leave for `drain`.
     pub fn new(debounce: Duration, drain: Duration) -> NodeChanges {
         NodeChanges {
             debounce,
@@ -88,8 +88,8 @@ impl NodeChanges {
         }
     }
 
-    /// Records the change of a Node from `old` to `new`; `None` stands for a Node that does not exist. Returns whether it matters to any
-    /// load balancer. `labels` are the label keys in the node selectors of Services.
+    /// Records the change of a Node from `old` to `new`; `None` is a Node that does not exist. Returns whether the change
+    /// affects any load balancer. `labels` are the label keys in the node selectors of Services.
     pub fn on_change(
         &mut self,
         (old, new): (Option<&Node>, Option<&Node>),
@@ -112,8 +112,8 @@ impl NodeChanges {
         true
     }
 
-    /// Shortens the wait of Nodes that have joined: a load balancer has no target at all. Returns whether there are any.
-    pub fn hurry(&mut self, now: Instant) -> bool {
+    /// Shortens the debounce of Nodes that have joined, because a load balancer has no target. Returns whether any Node has joined.
+    pub fn expedite(&mut self, now: Instant) -> bool {
         let is_waiting = self.joined.is_some();
         if is_waiting {
             self.schedule(Movement::Leave, now);
@@ -121,7 +121,7 @@ impl NodeChanges {
         is_waiting
     }
 
-    /// Whether the Node is leaving and its drain period is not over.
+    /// Returns whether the Node is leaving and its drain period is not over.
     pub fn is_draining(&self, node: &Node, now: Instant) -> bool {
         let elapsed = |drain: &Drain| now.saturating_duration_since(drain.since);
         self.leaving.get(&node.uid).is_some_and(|drain| elapsed(drain) < self.drain)
@@ -152,7 +152,7 @@ impl NodeChanges {
         }
     }
 
-    /// End of the quiet period, if the last Node joined at this time.
+    /// Returns the end of the quiet period if the last Node joined at this time.
     fn quiet_at(&self, last: Instant) -> Instant {
         let (soon, latest) = (last + QUIET.min(self.debounce), last + self.debounce);
         if !self.uninitialized.is_empty() {
@@ -162,10 +162,10 @@ impl NodeChanges {
     }
 }
 
-/// Effect of this change on the targets; `None` if it has none.
+/// Returns the effect of a Node change on the targets; `None` if it has none.
 fn movement(old: Option<&Node>, new: Option<&Node>, rules: TargetRules, labels: &BTreeSet<String>) -> Option<Movement> {
     let Some(new) = new else { return Some(Movement::Leave) };
-    let matters = old.is_none_or(|old| triggers(old, new, rules, labels));
+    let matters = old.is_none_or(|old| needs_target_update(old, new, rules, labels));
     matters.then(|| if leaving(new).is_some() { Movement::Leave } else { Movement::Join })
 }
 
@@ -180,7 +180,7 @@ mod tests {
     const DRAIN: Duration = Duration::from_secs(30);
     const RULES: TargetRules = TargetRules { nodes: NodeSet::All, drain: true, max: None };
 
-    /// Node changes with their own time.
+    /// Node changes with a simulated clock.
     struct World {
         changes: NodeChanges,
         now: Instant,
@@ -210,7 +210,7 @@ mod tests {
             self.changes.is_draining(node, self.now)
         }
 
-        /// Waits for the next update, and returns how long that takes; `None` if no change leads to one.
+        /// Waits for the next update and returns how long it takes; `None` if no change causes one.
         fn updated_after(&mut self) -> Option<Duration> {
             let begin = self.now;
             loop {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_join_lead_to_an_update_once_it_is_quiet_and_never_later_than_ten_periods() {
+    fn nodes_that_join_cause_an_update_after_the_quiet_period_and_within_ten_debounce_periods() {
         let mut world = World::new();
         assert_eq!(world.updated_after(), None, "no Node has changed");
         world.join("a");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_leave_lead_to_an_update_within_half_a_second_that_covers_those_that_joined() {
+    fn nodes_that_leave_cause_an_update_within_half_a_second_that_covers_those_that_joined() {
         let mut world = World::new();
         world.join("a");
         world.leave("b");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_drains_for_its_period_and_not_if_it_stays_after_all() {
+    fn a_node_drains_for_its_period_unless_it_stays_after_all() {
         let mut world = World::new();
         let (a, b) = (world.leave("a"), world.leave("b"));
         assert!(world.is_draining(&a) && world.is_draining(&b) && !world.is_draining(&node("c")));
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn a_load_balancer_without_targets_does_not_wait_for_further_nodes() {
         let mut world = World::new();
-        assert!(!world.changes.hurry(world.now));
+        assert!(!world.changes.expedite(world.now));
         assert_eq!(world.updated_after(), None, "no Node joins");
         world.join("a");
-        assert!(world.changes.hurry(world.now));
+        assert!(world.changes.expedite(world.now));
         assert_eq!(world.updated_after(), Some(URGENT));
     }
 }

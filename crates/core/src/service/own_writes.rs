@@ -1,10 +1,10 @@
-//! Writes of this process to a Service, told apart from those of users and of other controllers.
+//! Writes of this process to a Service, distinguished from those of users and of other controllers.
 //!
-//! * The watch lags behind: [`OwnWrites::latest`] returns what this process wrote until the watch shows it.
-//! * An annotation that this process wrote is no change by the user: [`OwnWrites::is_own_annotation`].
-//! * A `status.loadBalancer` that is neither what this process wrote nor what it is about to write comes from another controller. It is
-//!   corrected, with an Event, and less often each time: two controllers that both insist would otherwise write without end. Nothing is
-//!   known of what an earlier process wrote, so that the first sync of a process reports nothing.
+//! * The watch lags behind: [`OwnWrites::latest`] returns the last write of this process until the watch shows it.
+//! * An annotation that this process wrote is not a change by the user: [`OwnWrites::is_own_annotation`].
+//! * A `status.loadBalancer` that this process neither wrote nor is about to write comes from another controller. It is corrected,
+//!   with an Event and with a back-off: two controllers that correct each other would otherwise write without end. The writes of an
+//!   earlier process are unknown, so the first sync of a process reports nothing.
 //!
 //! The caller passes the time, so that tests need no clock.
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::{Service, status_equal};
 use crate::LoadBalancerStatus;
 
-/// Maximum lag of the watch behind a write. What the watch shows after that is the truth, for example after the API server was restored
+/// Maximum lag of the watch behind a write. After that time the watch counts as current, for example if the API server was restored
 /// from a backup.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
@@ -100,8 +100,8 @@ impl OwnWrites {
         self.annotations = change.iter().map(|(name, new)| (name.clone(), (old(name), new.clone()))).collect();
     }
 
-    /// Whether this process changed the annotations of `old` to those of `new`. Each write answers this once: the same change by
-    /// another client, later, is that client's.
+    /// Returns whether this process changed the annotations of `old` to those of `new`. It returns true only once per write: the
+    /// same change later comes from another client.
     pub fn is_own_annotation(&mut self, old: &Service, new: &Service) -> bool {
         let is_own =
             !self.annotations.is_empty() && differences(&old.annotations, &new.annotations) == self.annotations;
@@ -111,7 +111,7 @@ impl OwnWrites {
         is_own
     }
 
-    /// Decides about the status of this Service, which is to become `desired`.
+    /// Decides what to do about the status of a Service whose desired status is `desired`.
     pub fn decide_status(&mut self, service: &Service, desired: &LoadBalancerStatus, now: Instant) -> StatusAction {
         if !self.status.is_foreign(service) || status_equal(&service.status, desired) {
             return StatusAction::Write;
@@ -124,12 +124,12 @@ impl OwnWrites {
         StatusAction::Correct
     }
 
-    /// Time until this status is to be corrected; `None` if no other controller wrote it.
+    /// Returns the time until the status is to be corrected; `None` if no other controller wrote it.
     pub fn correct_status_after(&self, service: &Service, now: Instant) -> Option<Duration> {
         self.status.is_foreign(service).then(|| self.status.pause(now))
     }
 
-    /// Records that this status is about to be written: the outcome of the write may stay unknown.
+    /// Records that this status is about to be written. The outcome of the write may stay unknown.
     pub fn record_status(&mut self, service: &Service, status: &LoadBalancerStatus) {
         if self.status.uid.as_ref() != Some(&service.uid) {
             let written = vec![service.status.clone()];
@@ -140,15 +140,15 @@ impl OwnWrites {
         }
     }
 
-    /// Records that the Service has this status. That of another controller, which is left for now, does not count.
+    /// Records that the Service has this status. Do not call it with the status of another controller that is left for now.
     pub fn confirm_status(&mut self, status: &LoadBalancerStatus) {
         self.status.written.retain(|written| written == status);
     }
 }
 
 impl Write {
-    /// Whether the store shows an older version: one that this write replaced, or one of another client in between. That one was never
-    /// read, and may show a finalizer or a condition which this write removed.
+    /// Returns whether the stored version is older than this write: a version that the write replaced, or one that another client
+    /// wrote in between. The latter was never read, and may have a finalizer or a condition that this write removed.
     fn replaces(&self, stored: &Service) -> bool {
         let is_older = || Some(version(stored)? < version(&self.service)?);
         stored.uid == self.service.uid
@@ -156,13 +156,14 @@ impl Write {
     }
 }
 
-/// Versions can be compared if they are numbers, which they are in all API servers of Kubernetes.
+/// Returns the resource version as a number. Versions are numbers in every Kubernetes API server, and can then be compared.
 fn version(service: &Service) -> Option<u64> {
     service.resource_version.parse().ok()
 }
 
 impl OwnStatus {
-    /// An empty status is no other controller's: the API server clears it when the type of the Service changes.
+    /// Returns whether another controller wrote the status. An empty status does not count: the API server clears it when the
+    /// type of the Service changes.
     fn is_foreign(&self, service: &Service) -> bool {
         let is_own = || self.written.iter().any(|written| status_equal(written, &service.status));
         self.uid.as_ref() == Some(&service.uid) && !service.status.ingress.is_empty() && !is_own()
@@ -172,7 +173,7 @@ impl OwnStatus {
         self.paused_until.map(|until| until.saturating_duration_since(now)).unwrap_or_default()
     }
 
-    /// Counts a correction. A dispute that comes long after the last one is another dispute.
+    /// Counts a correction. Long after the last one, the count starts again.
     fn correct(&mut self, now: Instant) {
         let is_over = self.paused_until.is_some_and(|until| now.saturating_duration_since(until) > MAX_PAUSE);
         self.corrections = if is_over { 1 } else { self.corrections.saturating_add(1) };
@@ -181,7 +182,7 @@ impl OwnStatus {
     }
 }
 
-/// Annotations that differ, each with the old and the new value.
+/// Returns the annotations that differ, each with its old and new value.
 fn differences(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> AnnotationChanges {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differing = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn own_writes_count_until_the_watch_shows_them_and_not_for_ever() {
+    fn own_writes_are_returned_until_the_watch_shows_them_or_the_maximum_lag_is_over() {
         let (mut writes, now) = (OwnWrites::default(), Instant::now());
         writes.record(&at("1"), &at("2"), now);
         writes.record(&at("2"), &at("3"), now);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_another_client_wrote_before_our_write_is_as_outdated_as_the_one_that_we_changed() {
+    fn versions_that_other_clients_wrote_before_an_own_write_are_outdated() {
         let now = Instant::now();
         let latest = |writes: &mut OwnWrites, stored: Arc<Service>| writes.latest(stored, now).resource_version.clone();
         let written = || {
@@ -223,11 +224,7 @@ mod tests {
         let mut writes = written();
         assert_eq!([latest(&mut writes, at("8")), latest(&mut writes, at("9"))], ["10", "10"]);
         assert_eq!(latest(&mut writes, at("11")), "11");
-        assert_eq!(
-            latest(&mut written(), at("other")),
-            "other",
-            "versions that cannot be compared are taken as they come"
-        );
+        assert_eq!(latest(&mut written(), at("other")), "other", "versions that cannot be compared count as current");
         let successor = Service { uid: "another".to_owned(), ..Service::clone(&at("9")) };
         assert_eq!(latest(&mut written(), Arc::new(successor)), "9", "a new Service of the same name");
     }
@@ -238,23 +235,23 @@ mod tests {
         LoadBalancerStatus { ingress: ingress.into_iter().collect() }
     }
 
-    fn showing(ip: &str) -> Service {
+    fn with_status(ip: &str) -> Service {
         Service { status: status(ip), ..service("default/web") }
     }
 
     /// Writes of a controller that wrote the status `a`.
     fn written() -> OwnWrites {
         let mut writes = OwnWrites::default();
-        writes.record_status(&showing(""), &status("a"));
+        writes.record_status(&with_status(""), &status("a"));
         writes.confirm_status(&status("a"));
         writes
     }
 
     #[test]
-    fn only_a_status_that_is_neither_written_nor_desired_is_another_controllers() {
+    fn a_status_that_is_neither_written_nor_desired_comes_from_another_controller() {
         let now = Instant::now();
-        let unknown = OwnWrites::default().decide_status(&showing("x"), &status("a"), now);
-        assert_eq!(unknown, StatusAction::Write, "nothing is known of it");
+        let unknown = OwnWrites::default().decide_status(&with_status("x"), &status("a"), now);
+        assert_eq!(unknown, StatusAction::Write, "the first sync of the process");
         let mut writes = written();
         for (shown, desired, action) in [
             ("a", "b", StatusAction::Write),
@@ -262,26 +259,26 @@ mod tests {
             ("x", "x", StatusAction::Write),
             ("x", "a", StatusAction::Correct),
         ] {
-            assert_eq!(writes.decide_status(&showing(shown), &status(desired), now), action, "{shown} {desired}");
+            assert_eq!(writes.decide_status(&with_status(shown), &status(desired), now), action, "{shown} {desired}");
         }
-        let successor = Service { uid: "other".to_owned(), ..showing("x") };
+        let successor = Service { uid: "other".to_owned(), ..with_status("x") };
         assert_eq!(writes.decide_status(&successor, &status("a"), now), StatusAction::Write);
-        writes.record_status(&showing("a"), &status("b"));
+        writes.record_status(&with_status("a"), &status("b"));
         for shown in ["a", "b"] {
-            let after = writes.correct_status_after(&showing(shown), now);
+            let after = writes.correct_status_after(&with_status(shown), now);
             assert_eq!(after, None, "{shown}: the outcome of the write is unknown");
         }
-        assert_eq!(OwnWrites::default().correct_status_after(&showing("x"), now), None);
+        assert_eq!(OwnWrites::default().correct_status_after(&with_status("x"), now), None);
     }
 
     #[test]
-    fn corrections_come_less_often_each_time_and_begin_again_after_peace() {
+    fn corrections_back_off_and_the_back_off_is_reset_after_a_while() {
         let (mut writes, mut now) = (written(), Instant::now());
-        let decide = |writes: &mut OwnWrites, now| writes.decide_status(&showing("x"), &status("a"), now);
+        let decide = |writes: &mut OwnWrites, now| writes.decide_status(&with_status("x"), &status("a"), now);
         for pause in [60, 120, 240, 480, 960, 1800, 1800].map(Duration::from_secs) {
             assert_eq!(decide(&mut writes, now), StatusAction::Correct);
             assert_eq!(decide(&mut writes, now), StatusAction::LeaveFor(pause));
-            assert_eq!(writes.correct_status_after(&showing("x"), now), Some(pause));
+            assert_eq!(writes.correct_status_after(&with_status("x"), now), Some(pause));
             now += pause;
         }
         now += MAX_PAUSE * 2;

@@ -1,62 +1,61 @@
-//! Which Services are ours, and when something about them has to be done.
+//! Services that Bowline manages, and changes that require an update.
 
 use std::collections::BTreeSet;
 
 use super::{Service, ServiceType};
 
-/// Whose Services these are: by their class.
+/// Services that Bowline manages, selected by `spec.loadBalancerClass`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scope {
-    /// Those without a class.
+    /// Whether Services without a class are managed.
     pub unset: bool,
-    /// Those with one of these classes.
+    /// Classes whose Services are managed.
     pub classes: BTreeSet<String>,
 }
 
 impl Scope {
-    /// Services without a class only, as the Go managers have it.
+    /// Returns the scope of the Go managers: Services without a class only.
     pub fn upstream() -> Scope {
         Scope { unset: true, classes: BTreeSet::new() }
     }
 
-    /// A Service of this class is ours.
-    pub fn takes(&self, class: Option<&str>) -> bool {
+    /// Returns whether Services of this class are managed.
+    pub fn includes(&self, class: Option<&str>) -> bool {
         class.map_or(self.unset, |class| self.classes.contains(class))
     }
 }
 
-/// The Service is to have a balancer of ours: the type is LoadBalancer, and the class is in scope.
+/// Returns whether the Service needs a load balancer of Bowline: its type is LoadBalancer, and its class is in scope.
 pub fn wants_load_balancer(service: &Service, scope: &Scope) -> bool {
-    service.kind == ServiceType::LoadBalancer && scope.takes(service.class.as_deref())
+    service.kind == ServiceType::LoadBalancer && scope.includes(service.class.as_deref())
 }
 
-/// The Service has our finalizer, and is being deleted or has another type. One of a class that is not ours belongs to
-/// somebody else, finalizer or not.
+/// Returns whether the load balancer of the Service is to be deleted: it has the finalizer, and is being deleted or has another
+/// type. A Service whose class is out of scope belongs to another controller, with or without the finalizer.
 pub fn needs_cleanup(service: &Service, scope: &Scope) -> bool {
     let unwanted = service.deleting || service.kind != ServiceType::LoadBalancer;
-    service.has_finalizer() && unwanted && may_have_been_ours(service, scope)
+    service.has_finalizer() && unwanted && may_have_been_in_scope(service, scope)
 }
 
-/// The API server takes the class away together with the type. So one without either may have been of a class of ours,
-/// even where Services without a class are not.
-fn may_have_been_ours(service: &Service, scope: &Scope) -> bool {
+/// Returns whether the Service was in scope before its type changed. The API server clears the class together with the type, so a
+/// Service without both may have been in scope, even if Services without a class are not.
+fn may_have_been_in_scope(service: &Service, scope: &Scope) -> bool {
     let class_is_lost = service.class.is_none() && service.kind != ServiceType::LoadBalancer;
-    class_is_lost || scope.takes(service.class.as_deref())
+    class_is_lost || scope.includes(service.class.as_deref())
 }
 
-/// Something has changed that a balancer is made of (SVC-8, SVC-9).
+/// Returns whether a change of the Service requires an update of its load balancer (SVC-8, SVC-9).
 pub fn needs_update(old: &Service, new: &Service, scope: &Scope) -> bool {
     match (wants_load_balancer(old, scope), wants_load_balancer(new, scope)) {
         (false, false) => false,
-        (true, true) => ingredients(old) != ingredients(new),
+        (true, true) => relevant_fields(old) != relevant_fields(new),
         _ => true,
     }
 }
 
-/// All that a balancer is made of. The class decides in which cloud; it differs between two Services that want a balancer
-/// only where classes of ours are known.
-// upstream: which families there are does not matter, only how many.
-fn ingredients(service: &Service) -> impl PartialEq + '_ {
+/// Returns the fields of a Service that determine its load balancer. The class determines the cloud.
+// upstream: compares only the number of IP families.
+fn relevant_fields(service: &Service) -> impl PartialEq + '_ {
     (
         (&service.uid, &service.class, &service.annotations),
         (&service.ports, service.ip_families.len(), &service.external_ips, &service.load_balancer_ip),
@@ -87,13 +86,13 @@ mod tests {
         Service { class: Some(class.to_owned()), ..web() }
     }
 
-    /// Ours are the classes given, and no Service without one.
+    /// Returns a scope with these classes, without Services that have no class.
     fn only(classes: &[&str]) -> Scope {
         Scope { unset: false, classes: classes.iter().map(|class| (*class).to_owned()).collect() }
     }
 
     #[test]
-    fn a_balancer_is_wanted_by_the_type_and_a_class_in_scope() {
+    fn a_load_balancer_is_needed_for_the_type_and_a_class_in_scope() {
         let both = Scope { unset: true, ..only(&["bowline.dev/local"]) };
         let cases = [
             ("S2", web(), Scope::upstream(), true),
@@ -102,10 +101,10 @@ mod tests {
             ("an alias", of_type(ServiceType::ExternalName), Scope::upstream(), false),
             ("S3", of_class("example.com/x"), Scope::upstream(), false),
             ("S3, an empty class is one", of_class(""), Scope::upstream(), false),
-            ("our class", of_class("bowline.dev/local"), both.clone(), true),
-            ("without class beside ours", web(), both.clone(), true),
-            ("another's class beside ours", of_class("example.com/x"), both, false),
-            ("only ours", web(), only(&["bowline.dev/local"]), false),
+            ("a class in scope", of_class("bowline.dev/local"), both.clone(), true),
+            ("without a class, in scope", web(), both.clone(), true),
+            ("a class out of scope", of_class("example.com/x"), both, false),
+            ("without a class, out of scope", web(), only(&["bowline.dev/local"]), false),
         ];
         for (case, service, scope, expected) in cases {
             assert_eq!(wants_load_balancer(&service, &scope), expected, "{case}");
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_to_s15_clean_up_is_for_those_with_our_finalizer_that_are_leaving() {
+    fn s12_to_s15_services_with_the_finalizer_are_cleaned_up_on_deletion_or_type_change() {
         let deleting = |service: Service| Service { deleting: true, ..service };
         let cases = [
             ("S12", of_type(ServiceType::NodePort), false),
@@ -124,8 +123,8 @@ mod tests {
             ("S15", finalized(deleting(of_type(ServiceType::ClusterIP))), true),
             ("S15", finalized(deleting(of_type(ServiceType::NodePort))), true),
             ("S15", finalized(deleting(of_type(ServiceType::ExternalName))), true),
-            ("a finalizer of somebody else", Service { finalizers: vec!["foo".into()], ..deleting(web()) }, false),
-            ("a class of somebody else", finalized(deleting(of_class("example.com/x"))), false),
+            ("another finalizer", Service { finalizers: vec!["foo".into()], ..deleting(web()) }, false),
+            ("a class out of scope", finalized(deleting(of_class("example.com/x"))), false),
         ];
         for (case, service, expected) in cases {
             assert_eq!(needs_cleanup(&service, &Scope::upstream()), expected, "{case}");
@@ -133,18 +132,21 @@ mod tests {
     }
 
     #[test]
-    fn what_lost_its_class_with_its_type_is_cleaned_up_even_if_only_classes_are_ours() {
+    fn a_service_that_lost_its_class_with_its_type_is_cleaned_up() {
         let ours = only(&["bowline.dev/local"]);
         let deleting = |service: Service| Service { deleting: true, ..service };
         assert!(needs_cleanup(&finalized(of_type(ServiceType::ClusterIP)), &ours));
         assert!(needs_cleanup(&finalized(deleting(of_class("bowline.dev/local"))), &ours));
-        assert!(!needs_cleanup(&finalized(deleting(web())), &ours), "one of the type, without class, is another's");
+        assert!(
+            !needs_cleanup(&finalized(deleting(web())), &ours),
+            "type LoadBalancer without a class is out of scope"
+        );
     }
 
     type Edit = fn(&mut Service);
 
     #[test]
-    fn what_a_balancer_is_made_of_needs_an_update() {
+    fn a_change_of_a_relevant_field_needs_an_update() {
         let cases: [(&str, Edit); 22] = [
             ("U1", |service| service.kind = ServiceType::ClusterIP),
             ("U2", |service| service.ports = [8001, 9001, 10001].map(tcp).to_vec()),
@@ -170,34 +172,34 @@ mod tests {
             ("affinity's time", |service| service.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 2 }),
         ];
         for (case, edit) in cases {
-            let (old, mut new) = (rich(), rich());
+            let (old, mut new) = (full(), full());
             edit(&mut new);
             assert!(needs_update(&old, &new, &Scope::upstream()), "{case}");
-            assert!(needs_update(&new, &old, &Scope::upstream()), "{case}, back again");
+            assert!(needs_update(&new, &old, &Scope::upstream()), "{case}, reverted");
             assert!(!needs_update(&new, &new, &Scope::upstream()), "{case}, resync");
         }
     }
 
     #[test]
-    fn what_a_balancer_is_not_made_of_needs_none() {
+    fn a_change_of_an_irrelevant_field_needs_no_update() {
         let cases: [(&str, Edit); 6] = [
             // U14: labels and selectors are not even read.
             ("U8, U10, U14", |_| ()),
             ("SVC-9, finalizers", |service| *service = finalized(service.clone())),
             ("SVC-9, status", |service| service.status = status(&["192.0.2.1"])),
             ("SVC-9, which family", |service| service.ip_families = vec![IpFamily::IPv6]),
-            ("the version", |service| service.resource_version = "2".into()),
-            ("deletion, which needs clean-up", |service| service.deleting = true),
+            ("resource version", |service| service.resource_version = "2".into()),
+            ("deletion, which needs a cleanup", |service| service.deleting = true),
         ];
         for (case, edit) in cases {
-            let (old, mut new) = (rich(), rich());
+            let (old, mut new) = (full(), full());
             edit(&mut new);
             assert!(!needs_update(&old, &new, &Scope::upstream()), "{case}");
         }
     }
 
     #[test]
-    fn u12_what_wants_no_balancer_before_and_after_needs_no_update() {
+    fn u12_a_service_without_a_load_balancer_before_and_after_needs_no_update() {
         let changed = |service: Service| annotated(Service { ports: vec![], ..service }, &[("example.com/a", "b")]);
         for old in [of_type(ServiceType::ClusterIP), of_class("example.com/x")] {
             assert!(!needs_update(&old, &changed(old.clone()), &Scope::upstream()));
@@ -206,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn another_cloud_is_an_update() {
+    fn a_change_of_the_cloud_needs_an_update() {
         let scope = only(&["bowline.dev/a", "bowline.dev/b"]);
         assert!(needs_update(&of_class("bowline.dev/a"), &of_class("bowline.dev/b"), &scope));
         assert!(needs_update(&of_class("bowline.dev/a"), &of_class("example.com/x"), &scope));
         assert!(!needs_update(&of_class("bowline.dev/a"), &of_class("bowline.dev/a"), &scope));
     }
 
-    /// One that has something everywhere.
-    fn rich() -> Service {
+    /// Returns a Service with a value in every field.
+    fn full() -> Service {
         let http = ServicePort {
             target_port: TargetPort::Number(20),
             app_protocol: Some("http".to_owned()),
@@ -240,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_changed_is_no_update(
+        fn an_unchanged_service_needs_no_update(
             kind in prop::sample::select(vec![ServiceType::ClusterIP, ServiceType::NodePort, ServiceType::LoadBalancer]),
             class in prop::option::of("[a-b]"),
             ports in prop::collection::vec(any::<u16>(), 0..4),

@@ -9,84 +9,86 @@ use super::Service;
 use crate::well_known::SOURCE_RANGES;
 use crate::{IpFamily, annotations, parse_cidr};
 
-/// The name of the field.
+/// Field path in error messages.
 const FIELD: &str = "spec.loadBalancerSourceRanges";
 
-const EVERYBODY: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
+/// All IPv4 addresses.
+const ANY_V4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 
-const EVERYBODY_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
+/// All IPv6 addresses.
+const ANY_V6: IpNet = IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
 
-/// A range that is none.
+/// An invalid source range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {}", said_of(text))]
+#[error("{field}: {}", message(text))]
 pub struct SourceRangeError {
-    /// The field or the annotation.
-    pub place: &'static str,
-    /// What stands there.
+    /// Field path or annotation key.
+    pub field: &'static str,
+    /// Invalid value.
     pub text: String,
 }
 
 impl SourceRangeError {
-    /// What is wrong, and what would be right, without the place.
+    /// Returns the error message without the field: the reason, with the expected value.
     pub fn message(&self) -> String {
-        said_of(&self.text)
+        message(&self.text)
     }
 }
 
-fn said_of(text: &str) -> String {
+fn message(text: &str) -> String {
     match text.parse::<IpAddr>() {
-        Ok(address @ IpAddr::V4(_)) => format!("{text:?} is an address and not a range; write {address}/32"),
-        Ok(address @ IpAddr::V6(_)) => format!("{text:?} is an address and not a range; write {address}/128"),
-        Err(_) => format!("{text:?} is not a range like 10.0.0.0/8 or 2001:db8::/32"),
+        Ok(address @ IpAddr::V4(_)) => format!("{text:?} is an address and not a CIDR; write {address}/32"),
+        Ok(address @ IpAddr::V6(_)) => format!("{text:?} is an address and not a CIDR; write {address}/128"),
+        Err(_) => format!("{text:?} is not a CIDR such as 10.0.0.0/8 or 2001:db8::/32"),
     }
 }
 
-/// The ranges from which clients may connect: those of the field, else of our annotation, else of the old annotation, else
-/// `0.0.0.0/0`. As a set of networks: host bits are cleared, and doubles are one.
+/// Returns the CIDRs from which clients may connect: those of the field, else of Bowline's annotation, else of the legacy
+/// annotation, else `0.0.0.0/0`. Host bits are cleared, and duplicates removed.
 pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, SourceRangeError> {
-    let (ranges, wrong) = find(service);
-    wrong.into_iter().next().map_or(Ok(ranges), Err)
+    let (ranges, errors) = find(service);
+    errors.into_iter().next().map_or(Ok(ranges), Err)
 }
 
-/// Like [`source_ranges`], with all that is wrong.
+/// Like [`source_ranges`], but returns all errors.
 pub(super) fn find(service: &Service) -> (BTreeSet<IpNet>, Vec<SourceRangeError>) {
     if !service.source_ranges.is_empty() {
         return parse_all(FIELD, service.source_ranges.iter().map(String::as_str));
     }
     let annotation = |key| Some((key, service.annotations.get(key)?.trim()));
-    let places = [annotations::SOURCE_RANGES.key, SOURCE_RANGES];
-    match places.into_iter().filter_map(annotation).find(|(_, list)| !list.is_empty()) {
+    let keys = [annotations::SOURCE_RANGES.key, SOURCE_RANGES];
+    match keys.into_iter().filter_map(annotation).find(|(_, list)| !list.is_empty()) {
         Some((key, list)) => parse_all(key, list.split(',')),
-        None => (BTreeSet::from([EVERYBODY]), Vec::new()),
+        None => (BTreeSet::from([ANY_V4]), Vec::new()),
     }
 }
 
-/// The ranges in this list, and what is none.
+/// Parses a list of CIDRs. Returns the valid ones, and an error for each invalid one.
 pub(crate) fn parse_all<'a>(
-    place: &'static str,
+    field: &'static str,
     texts: impl Iterator<Item = &'a str>,
 ) -> (BTreeSet<IpNet>, Vec<SourceRangeError>) {
-    let (mut ranges, mut wrong) = (BTreeSet::new(), Vec::new());
+    let (mut ranges, mut errors) = (BTreeSet::new(), Vec::new());
     for text in texts.map(str::trim) {
         match parse_cidr(text) {
             Some(range) => drop(ranges.insert(range)),
-            None => wrong.push(SourceRangeError { place, text: text.to_owned() }),
+            None => errors.push(SourceRangeError { field, text: text.to_owned() }),
         }
     }
-    (ranges, wrong)
+    (ranges, errors)
 }
 
-/// Everybody may connect: `0.0.0.0/0` is among them.
-// upstream: `::/0` does not count.
+/// Returns whether the ranges contain `0.0.0.0/0`.
+// upstream: ignores `::/0`.
 pub fn is_allow_all(ranges: &BTreeSet<IpNet>) -> bool {
-    ranges.contains(&EVERYBODY)
+    ranges.contains(&ANY_V4)
 }
 
-/// No range keeps anybody out, of the families that a balancer has.
+/// Returns whether the ranges allow all clients of the IP families of a load balancer.
 ///
-/// [`is_allow_all`] alone would let every IPv6 client in where `0.0.0.0/0` stands beside an IPv6 range.
-pub(super) fn leave_everybody_in(ranges: &BTreeSet<IpNet>, families: &[IpFamily]) -> bool {
-    let all_v6 = ranges.contains(&EVERYBODY_V6);
+/// [`is_allow_all`] alone would allow every IPv6 client if the ranges contain `0.0.0.0/0` and an IPv6 CIDR.
+pub(super) fn allow_all_clients(ranges: &BTreeSet<IpNet>, families: &[IpFamily]) -> bool {
+    let all_v6 = ranges.contains(&ANY_V6);
     let some_v6 = ranges.iter().any(|range| matches!(range, IpNet::V6(_)));
     let is_v6_only = !families.is_empty() && families.iter().all(|family| *family == IpFamily::IPv6);
     if is_allow_all(ranges) { all_v6 || !some_v6 } else { all_v6 && is_v6_only }
@@ -108,12 +110,12 @@ mod tests {
         annotated(service("default/web"), &[(key, ranges)])
     }
 
-    fn shown(service: &Service) -> Vec<String> {
+    fn ranges_of(service: &Service) -> Vec<String> {
         source_ranges(service).unwrap().iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn h01_what_is_no_range_is_an_error_in_field_and_annotations() {
+    fn h01_an_invalid_cidr_is_an_error_in_the_field_and_the_annotations() {
         let cases: [&[&str]; 14] = [
             &["10.0.0.1/33"],
             &["foo.bar"],
@@ -136,27 +138,27 @@ mod tests {
                 assert!(source_ranges(&in_annotation(key, &ranges.join(","))).is_err(), "H1, {key}: {ranges:?}");
             }
         }
-        assert!(source_ranges(&in_field(&[""])).is_err(), "an empty text is no range, other than an empty list");
+        assert!(source_ranges(&in_field(&[""])).is_err(), "an empty string is invalid, unlike an empty list");
     }
 
     #[test]
-    fn the_error_names_the_place_and_what_would_be_right() {
-        let said = |service: &Service| source_ranges(service).unwrap_err().to_string();
+    fn the_error_names_the_field_and_the_expected_value() {
+        let error = |service: &Service| source_ranges(service).unwrap_err().to_string();
         assert_eq!(
-            said(&in_field(&["10.0.0.1"])),
-            "spec.loadBalancerSourceRanges: \"10.0.0.1\" is an address and not a range; write 10.0.0.1/32"
+            error(&in_field(&["10.0.0.1"])),
+            "spec.loadBalancerSourceRanges: \"10.0.0.1\" is an address and not a CIDR; write 10.0.0.1/32"
         );
         assert_eq!(
-            said(&in_annotation(annotations::SOURCE_RANGES.key, "10.0.0.0/8,")),
-            "bowline.dev/source-ranges: \"\" is not a range like 10.0.0.0/8 or 2001:db8::/32"
+            error(&in_annotation(annotations::SOURCE_RANGES.key, "10.0.0.0/8,")),
+            "bowline.dev/source-ranges: \"\" is not a CIDR such as 10.0.0.0/8 or 2001:db8::/32"
         );
-        let old = said(&in_annotation(SOURCE_RANGES, "2001:DB8::1"));
-        assert!(old.starts_with("service.beta.kubernetes.io/load-balancer-source-ranges: "), "{old}");
-        assert!(old.ends_with("write 2001:db8::1/128"), "{old}");
+        let legacy = error(&in_annotation(SOURCE_RANGES, "2001:DB8::1"));
+        assert!(legacy.starts_with("service.beta.kubernetes.io/load-balancer-source-ranges: "), "{legacy}");
+        assert!(legacy.ends_with("write 2001:db8::1/128"), "{legacy}");
     }
 
     #[test]
-    fn h02_ranges_are_a_set_of_networks() {
+    fn h02_ranges_are_a_set_of_cidrs() {
         let cases: [(&[&str], &[&str]); 9] = [
             (&["192.168.0.1/32"], &["192.168.0.1/32"]),
             (&["192.168.0.1/32", "192.168.0.2/32"], &["192.168.0.1/32", "192.168.0.2/32"]),
@@ -169,22 +171,26 @@ mod tests {
             (&["::ffff:10.0.0.1/104"], &["10.0.0.0/8"]),
         ];
         for (given, expected) in cases {
-            assert_eq!(shown(&in_field(given)), expected, "H2, field: {given:?}");
-            assert_eq!(shown(&in_annotation(SOURCE_RANGES, &given.join(","))), expected, "H2, annotation: {given:?}");
+            assert_eq!(ranges_of(&in_field(given)), expected, "H2, field: {given:?}");
+            assert_eq!(
+                ranges_of(&in_annotation(SOURCE_RANGES, &given.join(","))),
+                expected,
+                "H2, annotation: {given:?}"
+            );
         }
     }
 
     #[test]
-    fn h03_nothing_said_is_everybody() {
+    fn h03_without_ranges_all_clients_are_allowed() {
         let empty = [in_field(&[]), in_annotation(SOURCE_RANGES, ""), in_annotation(SOURCE_RANGES, " \t")];
         for service in empty {
-            assert_eq!(shown(&service), ["0.0.0.0/0"], "H3");
+            assert_eq!(ranges_of(&service), ["0.0.0.0/0"], "H3");
             assert!(is_allow_all(&source_ranges(&service).unwrap()), "H3");
         }
     }
 
     #[test]
-    fn h04_everybody_is_in_if_the_range_of_all_of_ipv4_is() {
+    fn h04_all_clients_are_allowed_if_the_ranges_contain_all_of_ipv4() {
         let cases: [(&[&str], bool); 7] = [
             (&["10.0.0.1/32"], false),
             (&["0.0.0.0/0"], true),
@@ -201,21 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn the_field_goes_before_our_annotation_and_that_before_the_old_one() {
+    fn the_field_takes_precedence_over_the_annotation_and_that_over_the_legacy_one() {
         let all = annotated(
             in_field(&["10.0.0.0/8"]),
             &[(annotations::SOURCE_RANGES.key, "11.0.0.0/8"), (SOURCE_RANGES, "12.0.0.0/8")],
         );
-        assert_eq!(shown(&all), ["10.0.0.0/8"]);
+        assert_eq!(ranges_of(&all), ["10.0.0.0/8"]);
         let ours = Service { source_ranges: vec![], ..all };
-        assert_eq!(shown(&ours), ["11.0.0.0/8"]);
-        assert_eq!(shown(&annotated(ours, &[(annotations::SOURCE_RANGES.key, " ")])), ["12.0.0.0/8"]);
+        assert_eq!(ranges_of(&ours), ["11.0.0.0/8"]);
+        assert_eq!(ranges_of(&annotated(ours, &[(annotations::SOURCE_RANGES.key, " ")])), ["12.0.0.0/8"]);
         let unused = annotated(in_field(&["10.0.0.0/8"]), &[(SOURCE_RANGES, "rubbish")]);
-        assert_eq!(shown(&unused), ["10.0.0.0/8"], "what does not count is not read");
+        assert_eq!(ranges_of(&unused), ["10.0.0.0/8"], "an unused annotation is not parsed");
     }
 
     #[test]
-    fn ranges_limit_only_if_they_keep_somebody_out() {
+    fn ranges_that_allow_all_clients_are_recognised_by_ip_family() {
         use IpFamily::{IPv4, IPv6};
         let cases: [(&[&str], &[IpFamily], bool); 9] = [
             (&["0.0.0.0/0"], &[IPv4], true),
@@ -230,13 +236,13 @@ mod tests {
         ];
         for (ranges, families, expected) in cases {
             let set = source_ranges(&in_field(ranges)).unwrap();
-            assert_eq!(leave_everybody_in(&set, families), expected, "{ranges:?} {families:?}");
+            assert_eq!(allow_all_clients(&set, families), expected, "{ranges:?} {families:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_reading_panic_and_what_is_read_reads_the_same_again(text in "[0-9a-f:./]{0,24}|.*") {
+        fn parsing_a_cidr_never_panics_and_round_trips(text in "[0-9a-f:./]{0,24}|.*") {
             if let Some(range) = parse_cidr(&text) {
                 prop_assert_eq!(parse_cidr(&range.to_string()), Some(range));
                 prop_assert_eq!(range, range.trunc());
@@ -244,7 +250,7 @@ mod tests {
         }
 
         #[test]
-        fn what_the_library_reads_is_read_the_same(address in any::<[u8; 4]>(), length in 0..=32u8) {
+        fn cidrs_are_parsed_as_by_the_ipnet_library(address in any::<[u8; 4]>(), length in 0..=32u8) {
             let text = format!("{}/{length}", Ipv4Addr::from(address));
             prop_assert_eq!(parse_cidr(&text), text.parse::<IpNet>().ok().map(|range| range.trunc()));
         }

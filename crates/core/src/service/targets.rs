@@ -1,62 +1,62 @@
-//! Which Nodes are behind a balancer, which of those are leaving, and which changes of a Node matter.
+//! Selection of target Nodes, Nodes that are leaving, and Node changes that affect the targets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::annotations::NodeSelector;
-use crate::service::{Exclusion, LeftOut};
+use crate::service::{ExcludedNodes, Exclusion};
 use crate::well_known::{AUTOSCALER_TAINT, EXCLUDE_FROM_LOAD_BALANCERS};
 use crate::{Node, NodeName, TargetNode, TargetSet, parse_bool};
 
-/// Which Nodes become targets.
+/// Nodes that become targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeSet {
-    /// Those that are initialised: their machine is known, and known to be in the balancer's cloud. A Node that is taken
-    /// before costs a second update of every balancer when it has been initialised.
+    /// Nodes that are initialised and whose machine is in the load balancer's cloud. A Node that became a target before its
+    /// initialisation would cause a second update of every load balancer afterwards.
     #[default]
     Initialized,
-    /// All, at once, as the Go managers do.
+    /// All Nodes, initialised or not, as in the Go managers.
     All,
 }
 
-/// How Nodes become targets and leave.
+/// Rules by which Nodes become targets and leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TargetRules {
-    /// Which ones.
+    /// Nodes that become targets.
     pub nodes: NodeSet,
-    /// A Node that is leaving is drained first; else it goes at once, when something else calls for an update.
-    // upstream: neither the autoscaler's taint nor a deletion timestamp makes an update happen.
+    /// Whether a Node that is leaving is drained first. Otherwise it is removed without draining at the next update.
+    // upstream: neither the autoscaler's taint nor a deletion timestamp causes an update.
     pub drain: bool,
     /// Maximum number of targets of a load balancer, if the cloud has one.
     pub max: Option<usize>,
 }
 
-/// Nodes behind a load balancer, and those that are not.
+/// Targets of a load balancer, and the Nodes that are excluded.
 #[derive(Debug, Clone, Default)]
-pub struct Choice {
-    /// The Nodes behind it.
+pub struct TargetSelection {
+    /// Target Nodes.
     pub targets: TargetSet,
-    /// The others, with the reason for each.
-    pub left_out: Arc<LeftOut>,
+    /// Excluded Nodes, with the reason for each.
+    pub excluded: Arc<ExcludedNodes>,
 }
 
-/// Why a Node is leaving.
+/// Reason why a Node is leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leaving {
-    /// Somebody asked for its deletion.
+    /// The Node has a deletion timestamp.
     Deleting,
-    /// The cluster autoscaler is about to remove its machine.
+    /// The cluster autoscaler is about to delete its machine.
     Autoscaler,
-    /// It is labelled as one that balancers leave out.
+    /// The Node has the label that excludes it from load balancers.
     Excluded,
 }
 
-/// The exclusion label is there, and does not say false (B1, B2).
+/// Returns whether the Node has the exclusion label with a value other than false (B1, B2).
 pub fn is_excluded(node: &Node) -> bool {
     node.labels.get(EXCLUDE_FROM_LOAD_BALANCERS).is_some_and(|value| parse_bool(value) != Some(false))
 }
 
-/// Whether the Node is leaving, and why.
+/// Returns the reason why the Node is leaving, or `None` if it is not.
 pub fn leaving(node: &Node) -> Option<Leaving> {
     if node.deleting {
         return Some(Leaving::Deleting);
@@ -67,16 +67,17 @@ pub fn leaving(node: &Node) -> Option<Leaving> {
     is_excluded(node).then_some(Leaving::Excluded)
 }
 
-/// The targets of a balancer among these Nodes, by name.
+/// Selects the targets of a load balancer among these Nodes.
 ///
-/// * `is_local` says whether a Node with a provider ID is in the balancer's cloud; asked only for [`NodeSet::Initialized`].
-/// * `drains` says whether a Node that is leaving is still to be kept, without new connections; `false` once its time is
-///   up, or where there is no draining. Asked only with [`TargetRules::drain`].
-/// * `selector` is the user's own choice.
-/// * `before` is the set that this one succeeds: entries that have not changed are shared with it, and if none has, it is returned.
+/// * `is_local` returns whether a Node with a provider ID is in the load balancer's cloud; called only with
+///   [`NodeSet::Initialized`].
+/// * `drains` returns whether a Node that is leaving is still draining, that is, kept without new connections; called only with
+///   [`TargetRules::drain`].
+/// * `selector` is the label selector of the user.
+/// * `before` is the previous set: unchanged entries are shared with it, and if no entry has changed, it is returned itself.
 ///
-/// If there are more Nodes than the load balancer takes, those of `before` stay, and then the oldest ones are taken: a new process,
-/// which has no `before`, chooses the same ones, and a Node that joins replaces none.
+/// If there are more Nodes than the load balancer supports, those of `before` are kept, followed by the oldest Nodes: a new
+/// process, which has no `before`, selects the same Nodes, and a Node that joins replaces none.
 pub fn targets(
     nodes: &[Arc<Node>],
     rules: TargetRules,
@@ -84,28 +85,28 @@ pub fn targets(
     is_local: impl Fn(&Node) -> bool,
     drains: impl Fn(&Node) -> bool,
     before: &TargetSet,
-) -> Choice {
+) -> TargetSelection {
     let exclusion = |node: &Node| {
         let absent = absence(node, &is_local).filter(|_| rules.nodes == NodeSet::Initialized);
-        let is_chosen = || selector.is_none_or(|selector| selector.matches(&node.labels));
+        let is_selected = || selector.is_none_or(|selector| selector.matches(&node.labels));
         let gone = || leaving(node).filter(|_| !rules.drain || !drains(node)).map(Exclusion::Leaving);
-        absent.or_else(|| (!is_chosen()).then_some(Exclusion::NotSelected)).or_else(gone)
+        absent.or_else(|| (!is_selected()).then_some(Exclusion::NotSelected)).or_else(gone)
     };
-    let (mut taken, mut left_out) = (Vec::new(), Vec::new());
+    let (mut selected, mut excluded) = (Vec::new(), Vec::new());
     for node in nodes {
         match exclusion(node) {
-            None => taken.push(&**node),
-            Some(why) => left_out.push((why, node.name.clone())),
+            None => selected.push(&**node),
+            Some(why) => excluded.push((why, node.name.clone())),
         }
     }
     if let Some(max) = rules.max {
-        left_out.extend(split_off_excess(&mut taken, max, before));
+        excluded.extend(split_off_excess(&mut selected, max, before));
     }
-    let targets = before.updated(taken.into_iter().map(target));
-    Choice { targets, left_out: Arc::new(left_out.into_iter().collect()) }
+    let targets = before.updated(selected.into_iter().map(target));
+    TargetSelection { targets, excluded: Arc::new(excluded.into_iter().collect()) }
 }
 
-/// Why a Node is not known to be a machine of this cloud.
+/// Returns why a Node is not known to be a machine of this cloud.
 fn absence(node: &Node, is_local: impl Fn(&Node) -> bool) -> Option<Exclusion> {
     if node.is_uninitialized() {
         return Some(Exclusion::Uninitialized);
@@ -116,7 +117,7 @@ fn absence(node: &Node, is_local: impl Fn(&Node) -> bool) -> Option<Exclusion> {
     (!is_local(node)).then_some(Exclusion::OtherCloud)
 }
 
-/// Cuts these Nodes down to the number that fits, and returns the others.
+/// Truncates the Nodes to the maximum number of targets, and returns the excess.
 fn split_off_excess(nodes: &mut Vec<&Node>, max: usize, before: &TargetSet) -> Vec<(Exclusion, NodeName)> {
     if nodes.len() <= max {
         return Vec::new();
@@ -126,7 +127,7 @@ fn split_off_excess(nodes: &mut Vec<&Node>, max: usize, before: &TargetSet) -> V
     nodes.split_off(max).into_iter().map(|node| (Exclusion::OverLimit(max), node.name.clone())).collect()
 }
 
-/// The cloud has said what this node is, and which machine.
+/// Returns whether the Node has a provider ID and no uninitialized taint.
 fn is_initialized(node: &Node) -> bool {
     !node.is_uninitialized() && node.provider_id.is_some()
 }
@@ -140,8 +141,7 @@ fn target(node: &Node) -> TargetNode {
     }
 }
 
-/// Whether [`targets`] may choose differently after this change of a Node, or describe the Node differently. Kubelets update
-/// their Nodes all the time in ways that change nothing of this.
+/// Returns whether this change of a Node may change the result of [`targets`]. Most updates by kubelets do not.
 pub fn may_change_targets(old: &Node, new: &Node) -> bool {
     old.provider_id != new.provider_id
         || old.addresses != new.addresses
@@ -150,21 +150,21 @@ pub fn may_change_targets(old: &Node, new: &Node) -> bool {
         || is_initialized(old) != is_initialized(new)
 }
 
-/// Whether this change of a Node may change the targets of any balancer (SVC-5, Y1 to Y12). `labels` are the label keys
-/// that selectors of Services look at ([`NodeSelector::keys`]).
-pub fn triggers(old: &Node, new: &Node, rules: TargetRules, labels: &BTreeSet<String>) -> bool {
+/// Returns whether this change of a Node requires an update of the targets (SVC-5, Y1 to Y12). `labels` are the label keys in the
+/// selectors of Services ([`NodeSelector::keys`]).
+pub fn needs_target_update(old: &Node, new: &Node, rules: TargetRules, labels: &BTreeSet<String>) -> bool {
     is_excluded(old) != is_excluded(new)
         || old.provider_id != new.provider_id
         || (rules.drain && leaving(old).is_some() != leaving(new).is_some())
-        || (rules.nodes == NodeSet::Initialized && is_known_otherwise(old, new))
+        || (rules.nodes == NodeSet::Initialized && is_initialized_or_moved(old, new))
         || labels.iter().any(|key| old.labels.get(key) != new.labels.get(key))
 }
 
-/// The Node was initialised, or is reached elsewhere than before.
-// upstream: neither matters, and a target whose address has changed is dead until something else happens.
-fn is_known_otherwise(old: &Node, new: &Node) -> bool {
-    let is_moved = is_initialized(new) && old.addresses != new.addresses;
-    is_initialized(old) != is_initialized(new) || is_moved
+/// Returns whether the Node was initialised, or has other addresses than before.
+// upstream: ignores both, so that a target with a changed address is unreachable until the next update.
+fn is_initialized_or_moved(old: &Node, new: &Node) -> bool {
+    let has_moved = is_initialized(new) && old.addresses != new.addresses;
+    is_initialized(old) != is_initialized(new) || has_moved
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn b1_and_b2_the_exclusion_label_excludes_unless_it_says_false() {
+    fn b1_and_b2_the_exclusion_label_excludes_unless_its_value_is_false() {
         let cases = [
             ("B1", Some(""), true),
             ("B1", Some("foo"), true),
@@ -206,7 +206,7 @@ mod tests {
             ("B2", Some("0"), false),
             ("B2", Some("F"), false),
             ("B2", Some("True"), true),
-            ("B1, no boolean of Go", Some("fALSE"), true),
+            ("B1, not a boolean in Go", Some("fALSE"), true),
             ("B1, with a space", Some("false "), true),
             ("B3", None, false),
         ];
@@ -219,25 +219,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_leaves_for_the_first_reason_there_is() {
-        assert_eq!(leaving(&after(&[deleting])), Some(Leaving::Deleting));
-        assert_eq!(leaving(&after(&[autoscaler])), Some(Leaving::Autoscaler));
-        let effect = after(&[|node| node.taints.push(taint(AUTOSCALER_TAINT, "PreferNoSchedule"))]);
+    fn a_node_leaves_for_the_first_matching_reason() {
+        assert_eq!(leaving(&edited(&[deleting])), Some(Leaving::Deleting));
+        assert_eq!(leaving(&edited(&[autoscaler])), Some(Leaving::Autoscaler));
+        let effect = edited(&[|node| node.taints.push(taint(AUTOSCALER_TAINT, "PreferNoSchedule"))]);
         assert_eq!(leaving(&effect), Some(Leaving::Autoscaler), "by key alone");
-        assert_eq!(leaving(&after(&[exclude, autoscaler, deleting])), Some(Leaving::Deleting));
+        assert_eq!(leaving(&edited(&[exclude, autoscaler, deleting])), Some(Leaving::Deleting));
     }
 
-    /// Three Nodes with machines, the second of them edited; and who of them becomes a target, `*` if draining.
-    fn chosen(rules: TargetRules, edit: Edit) -> Vec<String> {
-        chosen_by(rules, None, edit)
+    /// Returns which of three Nodes with machines, the second of them edited, become targets; `*` marks draining.
+    fn selected(rules: TargetRules, edit: Edit) -> Vec<String> {
+        selected_by(rules, None, edit)
     }
 
-    fn chosen_by(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Vec<String> {
-        let targets = choice(rules, selector, edit).targets;
+    fn selected_by(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Vec<String> {
+        let targets = select(rules, selector, edit).targets;
         targets.iter().map(|target| format!("{}{}", target.node, if target.draining { "*" } else { "" })).collect()
     }
 
-    fn choice(rules: TargetRules, selector: Option<&str>, edit: Edit) -> Choice {
+    fn select(rules: TargetRules, selector: Option<&str>, edit: Edit) -> TargetSelection {
         let mut nodes = ["n3", "n2", "n1"].map(|name| Node { provider_id: ProviderId::new("a://1"), ..node(name) });
         edit(&mut nodes[1]);
         let selector = selector.map(|text| NodeSelector::parse(text).unwrap());
@@ -246,50 +246,51 @@ mod tests {
     }
 
     #[test]
-    fn the_go_managers_take_all_nodes_that_are_not_leaving_by_name() {
+    fn upstream_selects_all_nodes_that_are_not_leaving() {
         let (all, without) = (["n1", "n2", "n3"], ["n1", "n3"]);
-        assert_eq!(chosen(UPSTREAM, |_| ()), all, "B3");
-        assert_eq!(chosen(UPSTREAM, autoscaler), without, "Q8");
-        assert_eq!(chosen(UPSTREAM, exclude), without, "Q9");
-        assert_eq!(chosen(UPSTREAM, deleting), without);
-        assert_eq!(chosen(UPSTREAM, not_ready), all, "Q7");
-        assert_eq!(chosen(UPSTREAM, other_taint), all, "Q11");
-        assert_eq!(chosen(UPSTREAM, uninitialized), all);
-        assert_eq!(chosen(UPSTREAM, |node| node.provider_id = None), all);
-        assert_eq!(chosen(UPSTREAM, |node| id(node, "b://1")), all);
+        assert_eq!(selected(UPSTREAM, |_| ()), all, "B3");
+        assert_eq!(selected(UPSTREAM, autoscaler), without, "Q8");
+        assert_eq!(selected(UPSTREAM, exclude), without, "Q9");
+        assert_eq!(selected(UPSTREAM, deleting), without);
+        assert_eq!(selected(UPSTREAM, not_ready), all, "Q7");
+        assert_eq!(selected(UPSTREAM, other_taint), all, "Q11");
+        assert_eq!(selected(UPSTREAM, uninitialized), all);
+        assert_eq!(selected(UPSTREAM, |node| node.provider_id = None), all);
+        assert_eq!(selected(UPSTREAM, |node| id(node, "b://1")), all);
     }
 
     #[test]
-    fn only_initialised_nodes_of_the_balancers_cloud_are_taken_if_so_set() {
+    fn only_initialised_nodes_of_the_load_balancers_cloud_are_selected() {
         let without = ["n1", "n3"];
-        assert_eq!(chosen(INITIALIZED, |_| ()), ["n1", "n2", "n3"]);
-        assert_eq!(chosen(INITIALIZED, uninitialized), without);
-        assert_eq!(chosen(INITIALIZED, |node| node.provider_id = None), without);
-        assert_eq!(chosen(INITIALIZED, |node| id(node, "b://1")), without);
-        assert_eq!(chosen(INITIALIZED, autoscaler), without);
+        assert_eq!(selected(INITIALIZED, |_| ()), ["n1", "n2", "n3"]);
+        assert_eq!(selected(INITIALIZED, uninitialized), without);
+        assert_eq!(selected(INITIALIZED, |node| node.provider_id = None), without);
+        assert_eq!(selected(INITIALIZED, |node| id(node, "b://1")), without);
+        assert_eq!(selected(INITIALIZED, autoscaler), without);
     }
 
     #[test]
-    fn a_leaving_node_drains_where_that_is_set_and_as_long_as_it_may() {
+    fn a_leaving_node_drains_for_its_period_if_draining_is_enabled() {
         let leaving: [Edit; 3] = [autoscaler, exclude, deleting];
         for edit in leaving {
-            assert_eq!(chosen(DRAINING, edit), ["n1", "n2*", "n3"]);
-            assert_eq!(chosen(UPSTREAM, edit), ["n1", "n3"], "whatever the clock says");
-            let over = targets(&[Arc::new(after(&[edit]))], DRAINING, None, |_| true, |_| false, &TargetSet::default());
+            assert_eq!(selected(DRAINING, edit), ["n1", "n2*", "n3"]);
+            assert_eq!(selected(UPSTREAM, edit), ["n1", "n3"], "without draining");
+            let over =
+                targets(&[Arc::new(edited(&[edit]))], DRAINING, None, |_| true, |_| false, &TargetSet::default());
             assert!(over.targets.is_empty());
         }
     }
 
     #[test]
-    fn a_selector_narrows_the_choice_and_never_widens_it() {
+    fn a_selector_narrows_the_selection_and_never_widens_it() {
         let spot: Edit = |node| label(node, "spot", "");
-        assert_eq!(chosen_by(UPSTREAM, Some("spot"), spot), ["n2"]);
-        assert_eq!(chosen_by(UPSTREAM, Some("!spot"), spot), ["n1", "n3"]);
+        assert_eq!(selected_by(UPSTREAM, Some("spot"), spot), ["n2"]);
+        assert_eq!(selected_by(UPSTREAM, Some("!spot"), spot), ["n1", "n3"]);
         let both: Edit = |node| {
             label(node, "spot", "");
             exclude(node);
         };
-        assert_eq!(chosen_by(UPSTREAM, Some("spot"), both), [""; 0]);
+        assert_eq!(selected_by(UPSTREAM, Some("spot"), both), [""; 0]);
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_that_is_left_out_has_its_reason() {
+    fn every_excluded_node_has_its_reason() {
         let cases: [(&str, Edit); 7] = [
             ("n2 (not initialized)", uninitialized),
             ("n2 (no provider ID)", |node| node.provider_id = None),
@@ -313,47 +314,49 @@ mod tests {
             ("n2 (label node.kubernetes.io/exclude-from-external-load-balancers)", exclude),
         ];
         for (expected, edit) in cases {
-            assert_eq!(choice(INITIALIZED, Some("!spot"), edit).left_out.to_string(), expected);
+            assert_eq!(select(INITIALIZED, Some("!spot"), edit).excluded.to_string(), expected);
         }
-        assert!(choice(DRAINING, None, exclude).left_out.is_empty(), "it still drains");
+        assert!(select(DRAINING, None, exclude).excluded.is_empty(), "it still drains");
     }
 
     #[test]
-    fn of_more_nodes_than_fit_those_already_there_stay_then_the_oldest_are_taken() {
-        let names = |choice: &Choice| choice.targets.iter().map(|target| target.node.to_string()).collect::<Vec<_>>();
-        let aged = |name: &str, age: i64, edits: &[Edit]| {
-            Arc::new(Node { name: name.into(), created: jiff::Timestamp::from_second(age).ok(), ..after(edits) })
+    fn above_the_maximum_existing_targets_are_kept_and_then_the_oldest_nodes_selected() {
+        let names = |selection: &TargetSelection| {
+            selection.targets.iter().map(|target| target.node.to_string()).collect::<Vec<_>>()
         };
-        let choose = |nodes: &[Arc<Node>], before: &TargetSet| {
+        let aged = |name: &str, age: i64, edits: &[Edit]| {
+            Arc::new(Node { name: name.into(), created: jiff::Timestamp::from_second(age).ok(), ..edited(edits) })
+        };
+        let select = |nodes: &[Arc<Node>], before: &TargetSet| {
             targets(nodes, TargetRules { max: Some(2), ..DRAINING }, None, |_| true, |_| true, before)
         };
         let [a, b, c] = [aged("a", 30, &[]), aged("b", 10, &[]), aged("c", 20, &[])];
         let nodes = [a.clone(), b.clone(), c.clone()];
-        let first = choose(&nodes, &TargetSet::default());
-        assert_eq!(names(&first), ["b", "c"], "a new process takes the oldest");
-        assert_eq!(first.left_out.to_string(), "a (the load balancer takes at most 2 targets)");
-        let kept = choose(&nodes, &choose(&[a.clone(), c.clone()], &TargetSet::default()).targets);
-        assert_eq!((names(&kept), kept.left_out.to_string().starts_with("b (")), (vec!["a".into(), "c".into()], true));
-        let all_fit = choose(&nodes[..2], &kept.targets);
-        assert!(names(&all_fit) == ["a", "b"] && all_fit.left_out.is_empty());
+        let first = select(&nodes, &TargetSet::default());
+        assert_eq!(names(&first), ["b", "c"], "a new process selects the oldest");
+        assert_eq!(first.excluded.to_string(), "a (the load balancer takes at most 2 targets)");
+        let kept = select(&nodes, &select(&[a.clone(), c.clone()], &TargetSet::default()).targets);
+        assert_eq!((names(&kept), kept.excluded.to_string().starts_with("b (")), (vec!["a".into(), "c".into()], true));
+        let all_fit = select(&nodes[..2], &kept.targets);
+        assert!(names(&all_fit) == ["a", "b"] && all_fit.excluded.is_empty());
         let leaving = [a, aged("b", 10, &[deleting]), c];
-        assert_eq!(names(&choose(&leaving, &first.targets)), ["b", "c"], "it drains where it is");
-        assert_eq!(names(&choose(&leaving, &TargetSet::default())), ["a", "c"], "it is not taken in");
+        assert_eq!(names(&select(&leaving, &first.targets)), ["b", "c"], "an existing target drains");
+        assert_eq!(names(&select(&leaving, &TargetSet::default())), ["a", "c"], "a leaving Node is not added");
     }
 
-    /// What happens, the Node before and after, and whether that matters under two sets of rules.
+    /// Description, edits of the Node before and after, and whether the targets need an update under two sets of rules.
     type Case = (&'static str, &'static [Edit], &'static [Edit], bool, bool);
 
-    /// A node after all these edits.
-    fn after(edits: &[Edit]) -> Node {
+    /// Returns a Node with these edits applied.
+    fn edited(edits: &[Edit]) -> Node {
         edits.iter().fold(node("n"), |mut node, edit| {
             edit(&mut node);
             node
         })
     }
 
-    fn is_triggered(rules: TargetRules, old: &[Edit], new: &[Edit]) -> bool {
-        triggers(&after(old), &after(new), rules, &BTreeSet::new())
+    fn needs_update(rules: TargetRules, old: &[Edit], new: &[Edit]) -> bool {
+        needs_target_update(&edited(old), &edited(new), rules, &BTreeSet::new())
     }
 
     fn ready(node: &mut Node) {
@@ -385,15 +388,15 @@ mod tests {
     }
 
     #[test]
-    fn y01_to_y12_whether_a_change_of_a_node_matters() {
-        // The columns: what the Go managers do; with draining. The Nodes have no provider ID unless they get one.
+    fn y01_to_y12_node_changes_that_need_a_target_update() {
+        // Columns: upstream; with draining. The Nodes have no provider ID unless an edit sets one.
         let cases: [Case; 26] = [
             ("Y1", &[], &[|node| node.resource_version = "2".into()], false, false),
             ("Y1, pods", &[], &[|node| node.pod_cidrs = vec!["10.0.0.0/24".into()]], false, false),
             ("Y2, added", &[], &[exclude], true, true),
             ("Y2, removed", &[exclude], &[], true, true),
             ("Y2, kept", &[exclude], &[exclude], false, false),
-            ("Y2, says false", &[], &[|node| label(node, EXCLUDE_FROM_LOAD_BALANCERS, "false")], false, false),
+            ("Y2, value false", &[], &[|node| label(node, EXCLUDE_FROM_LOAD_BALANCERS, "false")], false, false),
             ("Y3, taint added", &[], &[other_taint], false, false),
             ("Y3, taint removed", &[other_taint], &[], false, false),
             ("Y3, label added", &[], &[other_label], false, false),
@@ -404,7 +407,7 @@ mod tests {
             ("Y4, unset to unset", &[], &[], false, false),
             ("Y4, T to F", &[ready], &[not_ready], false, false),
             ("Y4, F to T", &[not_ready], &[ready], false, false),
-            // Y5: other conditions are not even read.
+            // Y5: other conditions are not read at all.
             ("Y6", &[machine], &[machine, deleting], false, true),
             ("Y7, gets one", &[], &[machine], true, true),
             ("Y7, another", &[machine], &[|node| id(node, "a://2")], true, true),
@@ -417,9 +420,9 @@ mod tests {
             ("leaving for one more reason", &[autoscaler], &[autoscaler, deleting], false, false),
         ];
         for (case, old, new, upstream, draining) in cases {
-            assert_eq!(is_triggered(UPSTREAM, old, new), upstream, "{case}");
-            assert_eq!(is_triggered(INITIALIZED, old, new), upstream, "{case}, initialised");
-            assert_eq!(is_triggered(DRAINING, old, new), draining, "{case}, draining");
+            assert_eq!(needs_update(UPSTREAM, old, new), upstream, "{case}");
+            assert_eq!(needs_update(INITIALIZED, old, new), upstream, "{case}, initialised");
+            assert_eq!(needs_update(DRAINING, old, new), draining, "{case}, draining");
         }
     }
 
@@ -432,16 +435,16 @@ mod tests {
     }
 
     #[test]
-    fn becoming_a_target_and_moving_matter_where_only_initialised_nodes_are_taken() {
-        // The columns: what the Go managers do; where only initialised Nodes are taken.
+    fn initialisation_and_new_addresses_need_an_update_if_only_initialised_nodes_are_selected() {
+        // Columns: upstream; with initialised Nodes only.
         let cases: [Case; 6] = [
             ("Y3, is initialised", &[machine, uninitialized], &[machine], false, true),
-            ("Y3, starts anew", &[machine], &[machine, uninitialized], false, true),
-            ("nobody knows the machine", &[uninitialized], &[], false, false),
+            ("Y3, is uninitialised again", &[machine], &[machine, uninitialized], false, true),
+            ("without a provider ID", &[uninitialized], &[], false, false),
             ("Y7, ID and taint at once", &[uninitialized], &[machine], true, true),
             ("moves", &[machine, first_address], &[machine, other_address], false, true),
             (
-                "moves before anybody needs it",
+                "moves before its initialisation",
                 &[uninitialized, first_address],
                 &[uninitialized, other_address],
                 false,
@@ -449,21 +452,21 @@ mod tests {
             ),
         ];
         for (case, old, new, upstream, initialized) in cases {
-            assert_eq!(is_triggered(UPSTREAM, old, new), upstream, "{case}");
-            assert_eq!(is_triggered(INITIALIZED, old, new), initialized, "{case}, initialised");
+            assert_eq!(needs_update(UPSTREAM, old, new), upstream, "{case}");
+            assert_eq!(needs_update(INITIALIZED, old, new), initialized, "{case}, initialised");
         }
     }
 
     #[test]
-    fn a_label_matters_if_a_selector_looks_at_it() {
-        let looked_at = BTreeSet::from(["spot".to_owned(), "zone".to_owned()]);
+    fn a_label_change_needs_an_update_if_a_selector_uses_the_label() {
+        let selected_labels = BTreeSet::from(["spot".to_owned(), "zone".to_owned()]);
         let zone = |zone: &str| Node { labels: [("zone".to_owned(), zone.to_owned())].into(), ..node("n") };
         for rules in ALL_RULES {
-            assert!(triggers(&node("n"), &zone("a"), rules, &looked_at));
-            assert!(triggers(&zone("a"), &zone("b"), rules, &looked_at));
-            assert!(triggers(&zone("a"), &node("n"), rules, &looked_at));
-            assert!(!triggers(&zone("a"), &zone("a"), rules, &looked_at));
-            assert!(!triggers(&node("n"), &after(&[other_label]), rules, &looked_at));
+            assert!(needs_target_update(&node("n"), &zone("a"), rules, &selected_labels));
+            assert!(needs_target_update(&zone("a"), &zone("b"), rules, &selected_labels));
+            assert!(needs_target_update(&zone("a"), &node("n"), rules, &selected_labels));
+            assert!(!needs_target_update(&zone("a"), &zone("a"), rules, &selected_labels));
+            assert!(!needs_target_update(&node("n"), &edited(&[other_label]), rules, &selected_labels));
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The metrics of the whole program: what the process tells of itself, the list of everything that is declared, and the reference
-//! page made from it.
+//! Metrics of the process, the list of all declared metrics, and the reference page generated from it.
 //!
-//! A dashboard, an alert or a page that names a metric is checked against [`declared()`]; a test holds the list to what a
-//! manager registers.
+//! Metrics in dashboards, alerts and pages are checked against [`declared()`]; a test compares the list with what a manager
+//! registers.
 
 mod reference;
 
@@ -15,7 +14,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 pub use reference::page;
 
 metrics! {
-    /// What the program tells of itself.
+    /// Metrics of the program itself.
     pub(crate) METRICS;
     BUILD_INFO = Metric::gauge(
         "kubernetes_build_info",
@@ -32,11 +31,11 @@ metrics! {
     HIDDEN = Metric::counter("hidden_metrics_total", "The count of hidden metrics.").beta();
     FENCE_OPEN = Metric::gauge(
         "bowline_fence_open",
-        "1 while this process may write to the cluster and to clouds: it holds every lease that it needs.",
+        "1 while this process holds all required leases and may write to the cluster and the clouds, otherwise 0.",
     );
 }
 
-/// All metrics that a manager can show under `/metrics`, in the order of the reference page.
+/// All metrics that a manager can expose under `/metrics`, in the order of the reference page.
 pub(crate) fn declared(providers: &bowline_cloud::Registry) -> Vec<Metric> {
     let here = [
         METRICS,
@@ -45,7 +44,7 @@ pub(crate) fn declared(providers: &bowline_cloud::Registry) -> Vec<Metric> {
         bowline_cloud::calls::METRICS,
         bowline_serving::WEBHOOK_METRICS,
     ];
-    let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RENEWAL_METRICS]);
+    let lists = here.iter().chain(&[bowline_runtime::QUEUE_METRICS, bowline_runtime::RELOAD_METRICS]);
     let all = lists.chain(bowline_controllers::METRICS).chain(bowline_kube::METRICS).copied().flatten();
     let mut all: Vec<Metric> = all.copied().collect();
     all.extend(of_providers(providers));
@@ -53,12 +52,12 @@ pub(crate) fn declared(providers: &bowline_cloud::Registry) -> Vec<Metric> {
     all
 }
 
-/// Those that a kind of provider has for itself, and that are there if one of the kind is.
+/// Metrics of single providers, which are registered only if the provider is used.
 fn of_providers(providers: &bowline_cloud::Registry) -> Vec<Metric> {
     providers.iter().flat_map(|factory| factory.metrics).copied().collect()
 }
 
-/// Registers what the process tells of itself; `fence` is what its writes have to pass.
+/// Registers the metrics of the process. All writes pass `fence`.
 pub(crate) fn register(
     registry: &Registry,
     fence: Fence,
@@ -70,7 +69,7 @@ pub(crate) fn register(
     let declared = declared(providers);
     for stability in [Stability::Alpha, Stability::Beta, Stability::Stable] {
         let count = declared.iter().filter(|metric| metric.stability == stability).count();
-        registered.with_label_values(&[stability.word(), ""]).inc_by(count as u64);
+        registered.with_label_values(&[stability.label(), ""]).inc_by(count as u64);
     }
     DISABLED.register::<IntCounter>(registry)?;
     HIDDEN.register::<IntCounter>(registry)?;
@@ -78,7 +77,7 @@ pub(crate) fn register(
     process::register(registry)
 }
 
-/// In the order of the labels. The version is this program's: what a label of upstream's asks that has no answer here is empty.
+/// Label values of the build info, in the order of the labels. The version is this program's; labels that do not apply are empty.
 fn build_info() -> [&'static str; 9] {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => "linux/amd64",
@@ -98,7 +97,7 @@ fn build_info() -> [&'static str; 9] {
     ]
 }
 
-/// Whether the fence is open, at the moment of asking.
+/// Collector of the state of the fence.
 struct FenceOpen {
     fence: Fence,
     gauge: IntGauge,

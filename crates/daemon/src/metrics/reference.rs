@@ -1,4 +1,4 @@
-//! The reference page of the metrics, from their declarations.
+//! Reference page of the metrics, generated from their declarations.
 
 use std::fmt::Write as _;
 
@@ -12,31 +12,30 @@ const HEAD: &str = "\
 
 <!-- Made by `cargo xtask generate` from the declarations in the code; change those instead. -->
 
-What `/metrics` tells. Names, types, labels and buckets of the first list are those of the Go managers, so that dashboards and \
-alerts for them go on working; those that start with `bowline_` are ours. A metric with labels is absent until something has \
-happened that it tells of, and the metrics of a controller that is switched off, or of webhooks where there are none, are absent, \
-too.
+Metrics that `/metrics` exposes. Names, types, labels and buckets in the first table are those of the Go managers, so that existing \
+dashboards and alerts keep working; metrics that start with `bowline_` are Bowline's own. A metric with labels is absent until it is \
+first recorded. The metrics of disabled controllers, and of webhooks if there are none, are absent, too.
 
-Of queues (`workqueue_*`, label `name`) there are `Nodes`, `service`, `Routes` and `cidrallocator_node`. There is no `node`: \
-the Go service controller has a second queue of that name, with one key for all Services; here Nodes that come and go put the \
-Services concerned into the queue `service`, and a series that is 0 for ever would tell nothing. With several clouds, there is a \
-queue of routes for each, and one series for all of them: of their work the sum, of their ages the largest.
+Work queues (`workqueue_*`, label `name`) are `Nodes`, `service`, `Routes` and `cidrallocator_node`. There is no queue `node`: \
+the Go service controller has a second queue of that name, with one key for all Services; here, a new or deleted Node adds the \
+affected Services to the queue `service`, and the series would always be 0. With several clouds, each has its own queue of routes, \
+and one series covers all of them: counts are summed up, and ages are the maximum.
 
-`rest_client_*` counts requests to the API server; `kubernetes_build_info` has the version of this program, and leaves \
-`go_version` empty. `registered_metrics_total` counts the metrics on this page.
+`rest_client_*` counts requests to the API server; `kubernetes_build_info` has the version of this program, with an empty \
+`go_version`. `registered_metrics_total` counts the metrics on this page.
 
-`deploy/grafana/bowline.json` is a dashboard made of these metrics, and `deploy/prometheus/alerts.yaml` has alerts; a test holds \
-both to this page.
+`deploy/grafana/bowline.json` is a dashboard with these metrics, and `deploy/prometheus/alerts.yaml` has alerts; a test checks both \
+against this page.
 ";
 
-/// The reference page of all metrics, with those of these providers.
+/// Renders the reference page of all metrics, including those of these providers.
 pub fn page(providers: &Registry) -> String {
     let (ours, known): (Vec<_>, Vec<_>) =
         declared(providers).into_iter().partition(|metric| metric.name.starts_with("bowline_"));
     let mut page = HEAD.to_owned();
-    section(&mut page, "Known from the Go managers", &known);
-    section(&mut page, "Ours", &ours);
-    section(&mut page, "Of health checks, under `/metrics/slis`", bowline_serving::CHECK_METRICS);
+    section(&mut page, "Metrics of the Go managers", &known);
+    section(&mut page, "Bowline metrics", &ours);
+    section(&mut page, "Health check metrics, under `/metrics/slis`", bowline_serving::CHECK_METRICS);
     page
 }
 
@@ -49,8 +48,8 @@ fn section(page: &mut String, title: &str, metrics: &[Metric]) {
 }
 
 fn row(page: &mut String, metric: &Metric) {
-    let labels: Vec<_> = metric.owner.iter().chain(metric.labels).map(|label| format!("`{label}`")).collect();
-    let stability = if metric.stability == Stability::Unsaid { "–" } else { metric.stability.word() };
+    let labels: Vec<_> = metric.const_label.iter().chain(metric.labels).map(|label| format!("`{label}`")).collect();
+    let stability = if metric.stability == Stability::Unspecified { "–" } else { metric.stability.label() };
     let (kind, buckets) = match metric.shape {
         Shape::Counter => ("counter", String::new()),
         Shape::Gauge => ("gauge", String::new()),

@@ -1,14 +1,14 @@
-//! The list of metrics, held to what is registered; dashboard and alerts, held to the list.
+//! Compares the declared metrics with the registered ones, and dashboard and alerts with the declared ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use bowline_runtime::{Bounds, Shape};
+use bowline_runtime::{Buckets, Shape};
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec};
 
 use super::*;
 
-/// Providers that have metrics of their own or that dashboards name.
+/// Providers with metrics of their own, or that dashboards use.
 fn providers() -> bowline_cloud::Registry {
     bowline_cloud::Registry::default().with(bowline_local::factory())
 }
@@ -19,7 +19,7 @@ fn file(path: &str) -> String {
 }
 
 #[test]
-fn names_are_told_once_and_keep_to_the_rules_of_names() {
+fn metric_names_are_unique_and_follow_the_naming_conventions() {
     let declared = declared(&providers());
     let names: BTreeSet<_> = declared.iter().map(|metric| metric.name).collect();
     assert_eq!(names.len(), declared.len(), "declared twice");
@@ -27,8 +27,8 @@ fn names_are_told_once_and_keep_to_the_rules_of_names() {
         let is_counter = metric.shape == Shape::Counter;
         let is_total = metric.name.ends_with("_total");
         assert_eq!(is_counter, is_total, "{}", metric.name);
-        if metric.stability == Stability::Unsaid {
-            assert!(metric.name.starts_with("process_"), "{} says nothing of its stability", metric.name);
+        if metric.stability == Stability::Unspecified {
+            assert!(metric.name.starts_with("process_"), "{} has no stability level", metric.name);
         }
         if let Shape::Histogram(bounds) = metric.shape {
             let values = bounds.values();
@@ -37,20 +37,20 @@ fn names_are_told_once_and_keep_to_the_rules_of_names() {
     }
 }
 
-/// Framework 6.4, as far as it is this program's and not free.
+/// Metrics of the Go managers that exist here.
 #[test]
-fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
+fn the_metrics_of_the_go_managers_are_declared_with_the_same_properties() {
     const A: Stability = Stability::Alpha;
     const B: Stability = Stability::Beta;
-    let histogram = |bounds: &'static [f64]| Shape::Histogram(Bounds::Listed(bounds));
+    let histogram = |bounds: &'static [f64]| Shape::Histogram(Buckets::Listed(bounds));
     let delays = histogram(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]);
-    let powers = Shape::Histogram(Bounds::Powers { first: 1.0, factor: 2.0, count: 15 });
-    let queue = Shape::Histogram(Bounds::Powers { first: 1e-8, factor: 10.0, count: 10 });
+    let powers = Shape::Histogram(Buckets::Exponential { first: 1.0, factor: 2.0, count: 15 });
+    let queue = Shape::Histogram(Buckets::Exponential { first: 1e-8, factor: 10.0, count: 10 });
     let rest = histogram(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
     let sizes =
         histogram(&[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0]);
-    let pass = Shape::Histogram(Bounds::Powers { first: 0.001, factor: 2.0, count: 15 });
-    let tries = Shape::Histogram(Bounds::Powers { first: 1.0, factor: 5.0, count: 5 });
+    let pass = Shape::Histogram(Buckets::Exponential { first: 0.001, factor: 2.0, count: 15 });
+    let tries = Shape::Histogram(Buckets::Exponential { first: 1.0, factor: 5.0, count: 5 });
     let hooks = histogram(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
     let build = "major minor git_version git_commit git_tree_state build_date go_version compiler platform";
     let (counter, gauge) = (Shape::Counter, Shape::Gauge);
@@ -99,14 +99,14 @@ fn the_metrics_of_the_go_managers_are_declared_as_they_are_there() {
     for (name, shape, labels, stability) in table {
         let metric = declared.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is missing"));
         assert_eq!(metric.labels.join(" "), labels, "{name}");
-        assert_eq!((metric.shape, metric.stability, metric.owner), (shape, stability, None), "{name}");
-        let prefix = format!("[{}] ", stability.word());
+        assert_eq!((metric.shape, metric.stability, metric.const_label), (shape, stability, None), "{name}");
+        let prefix = format!("[{}] ", stability.label());
         assert!(metric.help().starts_with(&prefix), "{name}: {}", metric.help());
     }
 }
 
-/// A metric with labels is not told before something has happened, so what is registered is found out by trying to register it
-/// once more.
+/// Checks whether a metric is registered by registering it a second time: a metric with labels is not exposed before it is first
+/// recorded.
 fn is_registered(metric: &Metric, registry: &Registry, owner: &str) -> bool {
     let again: Box<dyn Collector> = match (metric.shape, metric.labels.is_empty()) {
         (Shape::Counter, true) => Box::new(Counter::make(metric, Some(owner)).unwrap()),
@@ -126,7 +126,7 @@ mod live {
     use bowline_apiserver::ApiServer;
     use bowline_cloud::layers::LayerOptions;
     use bowline_cloud::{CloudProvider, Clouds};
-    use bowline_controllers::manager::{self, ManagerOptions, Surroundings};
+    use bowline_controllers::manager::{self, Dependencies, ManagerOptions};
     use bowline_controllers::{node_ipam, provider_loops, route};
     use bowline_core::ipam::ClusterCidr;
     use bowline_kube::{ElectionMetrics, RestMetrics};
@@ -135,7 +135,7 @@ mod live {
 
     use super::*;
 
-    /// All controllers, and all that stands around them in a manager.
+    /// Registry of a manager with all controllers.
     async fn registry() -> Registry {
         let (registry, shutdown) = (Registry::new(), Shutdown::new());
         register(&registry, Fence::open(), &providers()).unwrap();
@@ -146,13 +146,13 @@ mod live {
         let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
         let config = Config { tag_machines: true, ..Config::default() };
         let provider: Arc<dyn CloudProvider> = Arc::new(LocalProvider::in_process(cloud, &config));
-        let clouds = Clouds::around([provider], &LayerOptions::default(), &registry);
+        let clouds = Clouds::with_layers([provider], &LayerOptions::default(), &registry);
         let range = "10.120.0.0/16".parse().unwrap();
         let options = ManagerOptions {
             route: Some(route::Options::new("kubernetes".into(), vec![range])),
             node_ipam: Some(node_ipam::Options {
-                ranges: vec![ClusterCidr::new(range, 24).unwrap()],
-                services: Vec::new(),
+                cluster_cidrs: vec![ClusterCidr::new(range, 24).unwrap()],
+                service_cidrs: Vec::new(),
                 allocator: node_ipam::AllocatorType::Range,
             }),
             provider_loops: Some(provider_loops::Options { cluster: "kubernetes".into() }),
@@ -160,9 +160,9 @@ mod live {
         };
         let server = ApiServer::start(bowline_apiserver::Options::default()).await.unwrap();
         let client = server.in_process_client();
-        let surroundings = Surroundings::new(client, clouds, Clock::system(), registry.clone());
-        let running = tokio::spawn(manager::run(surroundings, options, shutdown.clone()));
-        // Each controller is among those that run once it has registered what it counts.
+        let dependencies = Dependencies::new(client, clouds, Clock::system(), registry.clone());
+        let running = tokio::spawn(manager::run(dependencies, options, shutdown.clone()));
+        // A controller counts as running once it has registered its metrics.
         for _ in 0..600 {
             let families = registry.gather();
             let running = families.iter().find(|family| family.name() == "running_managed_controllers");
@@ -177,10 +177,10 @@ mod live {
     }
 
     #[tokio::test]
-    async fn what_a_manager_registers_is_what_is_declared() {
+    async fn a_manager_registers_the_declared_metrics() {
         let (registry, declared) = (registry().await, declared(&providers()));
-        let of_others = of_providers(&providers());
-        let own = declared.iter().filter(|metric| !of_others.contains(metric));
+        let provider_metrics = of_providers(&providers());
+        let own = declared.iter().filter(|metric| !provider_metrics.contains(metric));
         let missing: Vec<_> = own.filter(|metric| !is_registered(metric, &registry, "local")).collect();
         assert!(missing.is_empty(), "declared and not registered: {missing:#?}");
         for family in registry.gather() {
@@ -193,14 +193,14 @@ mod live {
 
 // ---- dashboard and alerts
 
-/// The names in an expression that can be nothing but metrics: not functions, labels, or words of the language.
+/// Returns the metric names in a PromQL expression, without functions, labels and keywords.
 fn metrics_in(expression: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut rest = expression;
     while let Some(letter) = rest.chars().next() {
         let (word, behind) = split_word(rest);
         rest = match (letter, word) {
-            // Labels, ranges, texts and variables have no metrics in them.
+            // Labels, ranges, strings and variables contain no metrics.
             ('{', _) => after(rest, '}'),
             ('[', _) => after(rest, ']'),
             ('"', _) => after(rest.trim_start_matches('"'), '"'),
@@ -208,7 +208,7 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
             (_, "") => after(rest, letter),
             (_, "by" | "without" | "on" | "ignoring" | "group_left" | "group_right") => after(behind, ')'),
             (_, "or" | "and" | "unless" | "bool" | "offset") => behind,
-            // Aggregations may have their grouping first: sum by (x) (…).
+            // The grouping of an aggregation may come first: sum by (x) (…).
             (_, "sum" | "max" | "min" | "avg" | "count" | "topk") => behind,
             ('0'..='9', _) => behind,
             _ if behind.trim_start().starts_with('(') => behind,
@@ -231,7 +231,7 @@ fn after(text: &str, end: char) -> &str {
 }
 
 #[test]
-fn metrics_are_found_in_expressions_and_nothing_else_is() {
+fn only_metric_names_are_found_in_expressions() {
     let found = |expression: &str| metrics_in(expression).into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(found("sum by (a, b) (rate(x_total{c=~\"y_total|$z\"}[5m])) > 0.5"), "x_total");
     assert_eq!(found("histogram_quantile(0.9, sum by (le) (rate(x_bucket[$__rate_interval]))) > 1e3"), "x_bucket");
@@ -243,22 +243,22 @@ fn check(place: &str, expression: &str, also: &[&str]) {
     let (declared, checks) = (declared(&providers()), bowline_serving::CHECK_METRICS);
     let known: BTreeSet<String> = declared.iter().chain(checks).flat_map(Metric::sample_names).collect();
     let used = metrics_in(expression);
-    assert!(!used.is_empty(), "{place}: {expression:?} asks for nothing");
+    assert!(!used.is_empty(), "{place}: {expression:?} has no metric");
     for name in used.iter().filter(|name| !also.contains(&name.as_str())) {
         assert!(known.contains(name), "{place}: there is no metric {name}: {expression}");
     }
 }
 
 #[test]
-fn the_dashboard_asks_only_for_metrics_that_there_are() {
+fn the_dashboard_uses_declared_metrics_only() {
     let dashboard: serde_json::Value = serde_json::from_str(&file("deploy/grafana/bowline.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
-    let asking = panels.iter().filter(|panel| panel["type"] != "row");
-    let mut asked = 0;
-    for panel in asking {
+    let with_queries = panels.iter().filter(|panel| panel["type"] != "row");
+    let mut queries = 0;
+    for panel in with_queries {
         for target in panel["targets"].as_array().unwrap() {
             check(panel["title"].as_str().unwrap(), target["expr"].as_str().unwrap(), &[]);
-            asked += 1;
+            queries += 1;
         }
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
@@ -266,13 +266,13 @@ fn the_dashboard_asks_only_for_metrics_that_there_are() {
             check("variable", query, &["job", "instance"]);
         }
     }
-    assert!(asked > 20, "{asked}");
+    assert!(queries > 20, "{queries}");
     let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64()).collect();
-    assert_eq!(ids.len(), panels.len(), "two panels have one ID");
+    assert_eq!(ids.len(), panels.len(), "two panels have the same ID");
 }
 
 #[test]
-fn the_alerts_ask_only_for_metrics_that_there_are_and_say_what_to_do() {
+fn alerts_use_declared_metrics_only_and_link_to_a_runbook() {
     let path = "deploy/prometheus/alerts.yaml";
     let alerts: serde_json::Value = bowline_config::ConfigFile::from_text(path, file(path)).yaml().unwrap();
     let rules = alerts["groups"][0]["rules"].as_array().unwrap();
@@ -280,8 +280,8 @@ fn the_alerts_ask_only_for_metrics_that_there_are_and_say_what_to_do() {
     for rule in rules {
         let name = rule["alert"].as_str().unwrap();
         check(name, rule["expr"].as_str().unwrap(), &[]);
-        for said in ["summary", "description"] {
-            assert!(rule["annotations"][said].as_str().is_some_and(|text| text.len() > 20), "{name}: {said}");
+        for key in ["summary", "description"] {
+            assert!(rule["annotations"][key].as_str().is_some_and(|text| text.len() > 20), "{name}: {key}");
         }
         let runbook = format!("docs/guides/alerts.md#{}", name.to_lowercase());
         assert_eq!(rule["annotations"]["runbook_url"], runbook, "{name}");

@@ -1,4 +1,4 @@
-//! The credentials of calls.
+//! Credentials of calls.
 
 use async_trait::async_trait;
 use bowline_cloud::{Error, ErrorKind, Result};
@@ -9,30 +9,36 @@ use http::{HeaderValue, Request, header};
 /// Adds credentials to calls: a token, or a signature.
 #[async_trait]
 pub trait Authorize: Send + Sync {
-    /// Base URL of the service, where only the credentials say it (a catalog); `None` for that of the [`Api`](crate::Api).
+    /// Returns the base URL of the service if the credentials determine it (a catalog); `None` for that of the [`Api`](crate::Api).
     async fn base(&self) -> Result<Option<String>> {
         Ok(None)
     }
 
-    /// Adds the credentials to a request that is complete but for them. Called for every attempt.
+    /// Adds the credentials to an otherwise complete request. Called for every attempt.
     async fn authorize(&self, request: &mut Request<Bytes>) -> Result<()>;
 
-    /// The cloud answered 401 to `refused`. Returns whether there are new credentials to repeat it with, once.
-    async fn renew(&self, _refused: &Request<Bytes>) -> Result<bool> {
+    /// Renews the credentials after the cloud answered 401 to `rejected`. Returns whether to repeat the call once with new
+    /// credentials.
+    async fn renew(&self, _rejected: &Request<Bytes>) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// A token that stays the same: `Authorization: Bearer TOKEN`.
+/// A constant token: `Authorization: Bearer TOKEN`.
 pub struct Bearer(HeaderValue);
 
 impl Bearer {
-    /// Fails if the token cannot stand in a header.
+    /// Fails if the token is not a valid header value.
     pub fn new(token: &Secret) -> Result<Bearer> {
         let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
-        let unusable =
-            |_| Error::new(ErrorKind::InvalidConfig, "read the token", "it has characters that a header cannot have");
-        let mut value = value.map_err(unusable)?;
+        let invalid = |_| {
+            Error::new(
+                ErrorKind::InvalidConfig,
+                "read the token",
+                "the token has characters that are not allowed in a header",
+            )
+        };
+        let mut value = value.map_err(invalid)?;
         value.set_sensitive(true);
         Ok(Bearer(value))
     }

@@ -1,4 +1,4 @@
-//! One call: built, sent as often as the gate lets it, and answered.
+//! Builder of one call, with its attempts.
 
 use bowline_cloud::calls::Effect;
 use bowline_cloud::{Call, Error, ErrorKind, Result, Retry};
@@ -9,14 +9,14 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
-use super::answer::ApiResponse;
-use super::decode::{ErrorResponse, by_failure};
+use super::decode::{ErrorResponse, without_response};
+use super::response::ApiResponse;
 use super::{Api, retry_after};
 
-/// Characters of a path segment that are escaped.
+/// Characters of a path segment that are percent-encoded.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A call that has not been made yet.
+/// A call that has not been sent.
 #[must_use = "a call is made only when it is sent"]
 #[derive(Clone)]
 pub struct CallBuilder<'a> {
@@ -38,81 +38,81 @@ impl<'a> CallBuilder<'a> {
             _ => Effect::Write,
         };
         let call = Call { service: api.service, name, effect, limited: false };
-        let (path, query, headers) = (joined(name, path), String::new(), api.headers.clone());
+        let (path, query, headers) = (join(name, path), String::new(), api.headers.clone());
         let call = CallBuilder { api, call, method, path, query, headers, body: Bytes::new(), accepted: None };
         call.header(header::ACCEPT, HeaderValue::from_static("application/json"))
     }
 
-    /// With an effect other than that of its method: a POST that only reads, a PUT that must not be made twice.
+    /// Overrides the effect of the HTTP method: a POST that only reads, a PUT that must not be repeated.
     pub fn effect(mut self, effect: Effect) -> CallBuilder<'a> {
         self.call.effect = effect;
         self
     }
 
-    /// As one of which the cloud does not take many at once: as many are under way as it answers well, four at first.
+    /// Enables the adaptive concurrency limit for this call, which starts at four.
     pub fn limited(mut self) -> CallBuilder<'a> {
         self.call.limited = true;
         self
     }
 
-    /// With these pairs, in this order, behind those that are there.
+    /// Appends query parameters.
     pub fn query<K: AsRef<str>, V: AsRef<str>>(mut self, pairs: &[(K, V)]) -> CallBuilder<'a> {
         self.query = form_urlencoded::Serializer::new(self.query).extend_pairs(pairs).finish();
         self
     }
 
-    /// With a query that is encoded already.
+    /// Sets an already encoded query.
     pub fn raw_query(mut self, query: &str) -> CallBuilder<'a> {
         self.query = query.to_owned();
         self
     }
 
-    /// The encoded query.
+    /// Returns the encoded query.
     pub fn encoded_query(&self) -> &str {
         &self.query
     }
 
-    /// With this header, in place of another of the same name.
+    /// Sets a header, and replaces one of the same name.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> CallBuilder<'a> {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value));
         self
     }
 
-    /// With this body as JSON.
+    /// Sets a JSON body.
     pub fn json(self, body: &impl Serialize) -> CallBuilder<'a> {
         match serde_json::to_vec(body) {
             Ok(bytes) => self.body("application/json", bytes.into()),
-            Err(error) => self.broken(format!("the body cannot be written as JSON: {error}")),
+            Err(error) => self.invalid(format!("cannot encode the body as JSON: {error}")),
         }
     }
 
-    /// With these pairs as a form.
+    /// Sets a form body.
     pub fn form<K: AsRef<str>, V: AsRef<str>>(self, pairs: &[(K, V)]) -> CallBuilder<'a> {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         self.body("application/x-www-form-urlencoded", body.into())
     }
 
-    /// With this body as it is.
+    /// Sets a raw body.
     pub fn body(mut self, content_type: &'static str, body: Bytes) -> CallBuilder<'a> {
         self.body = body;
         self.header(header::CONTENT_TYPE, HeaderValue::from_static(content_type))
     }
 
-    /// Takes this status for a success, too.
-    pub fn accepting(mut self, status: StatusCode) -> CallBuilder<'a> {
+    /// Treats this status as a success, too.
+    pub fn accept(mut self, status: StatusCode) -> CallBuilder<'a> {
         self.accepted = Some(status);
         self
     }
 
-    fn broken(mut self, why: String) -> CallBuilder<'a> {
-        self.path = Err(Error::new(ErrorKind::InvalidConfig, self.call.name, why));
+    fn invalid(mut self, message: String) -> CallBuilder<'a> {
+        self.path = Err(Error::new(ErrorKind::InvalidConfig, self.call.name, message));
         self
     }
 
-    /// Makes the call. A 401 is answered with new credentials once, if there are any.
+    /// Sends the call. After a 401 it is repeated once with renewed credentials, if there are any.
     ///
-    /// Boxed, because the futures of providers hold many of these, each of which is several KiB.
+    /// Boxed, because the futures of providers contain many of these, each several KiB in size.
     pub fn send(&self) -> BoxFuture<'_, Result<ApiResponse>> {
         self.attempts().boxed()
     }
@@ -123,7 +123,7 @@ impl<'a> CallBuilder<'a> {
         loop {
             let request = self.request().await?;
             match attempts.attempt(self.exchange(request.clone())).await {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(error) if error.status() == Some(401) && !is_renewed => {
                     if !self.renew(&request).await? {
                         return Err(error);
@@ -135,14 +135,14 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
-    async fn renew(&self, refused: &Request<Bytes>) -> Result<bool> {
+    async fn renew(&self, rejected: &Request<Bytes>) -> Result<bool> {
         match &self.api.authorize {
-            Some(authorize) => authorize.renew(refused).await,
+            Some(authorize) => authorize.renew(rejected).await,
             None => Ok(false),
         }
     }
 
-    /// The request with its credentials.
+    /// Builds the request with its credentials.
     async fn request(&self) -> Result<Request<Bytes>> {
         let base = match &self.api.authorize {
             Some(authorize) => authorize.base().await?,
@@ -150,11 +150,11 @@ impl<'a> CallBuilder<'a> {
         };
         let url = self.url(base.as_deref().unwrap_or(&self.api.base))?;
         let request = Request::builder().method(&self.method).uri(&url).body(self.body.clone());
-        let unusable = |error: http::Error| {
-            let message = format!("{} {}: {error}", self.method, shown(&url));
+        let invalid = |error: http::Error| {
+            let message = format!("{} {}: {error}", self.method, for_message(&url));
             Error::new(ErrorKind::InvalidConfig, self.call.name, message).retry(Retry::Backoff)
         };
-        let mut request = request.map_err(unusable)?;
+        let mut request = request.map_err(invalid)?;
         request.headers_mut().extend(self.headers.iter().cloned());
         request.extensions_mut().insert(self.call.effect);
         if let Some(authorize) = &self.api.authorize {
@@ -165,42 +165,42 @@ impl<'a> CallBuilder<'a> {
 
     fn url(&self, base: &str) -> Result<String> {
         let (base, path) = (base.trim_end_matches('/'), self.path.clone()?);
-        let mark = if self.query.is_empty() { "" } else { "?" };
-        Ok(format!("{base}/{path}{mark}{}", self.query))
+        let separator = if self.query.is_empty() { "" } else { "?" };
+        Ok(format!("{base}/{path}{separator}{}", self.query))
     }
 
-    /// One request and its answer, which is an error unless it is a success.
+    /// Sends one request. A response that is not a success is an error.
     async fn exchange(&self, request: Request<Bytes>) -> Result<ApiResponse> {
-        let (name, method, url) = (self.call.name, self.method.clone(), shown(&request.uri().to_string()));
+        let (name, method, url) = (self.call.name, self.method.clone(), for_message(&request.uri().to_string()));
         let decoder = &self.api.decoder;
         let response = self.api.client.send(request).await;
-        let response = response.map_err(|failure| by_failure(name, &method, &url, &failure, decoder.tls_advice()))?;
+        let response = response.map_err(|error| without_response(name, &method, &url, &error, decoder.tls_advice()))?;
         let status = response.status();
         if status.is_success() || self.accepted == Some(status) {
             return Ok(ApiResponse { name, method, url, response });
         }
         let retry_after = retry_after(response.headers());
-        let refusal = ErrorResponse::new(name, &method, &url, &response, retry_after);
-        Err(decoder.decode(&refusal).with_status(status.as_u16()))
+        let error_response = ErrorResponse::new(name, &method, &url, &response, retry_after);
+        Err(decoder.decode(&error_response).with_status(status.as_u16()))
     }
 }
 
-/// The segments of a path, of which some are IDs that people have written. `.` and `..` would lead elsewhere.
-fn joined(name: &'static str, segments: &[&str]) -> Result<String> {
+/// Joins path segments, some of which are IDs from user input. `.` and `..` are rejected: they would lead to another path.
+fn join(name: &'static str, segments: &[&str]) -> Result<String> {
     match segments.iter().find(|segment| segment.chars().all(|c| c == '.')) {
-        Some(bad) => Err(Error::new(ErrorKind::InvalidConfig, name, format!("{bad:?} is no ID"))),
+        Some(bad) => Err(Error::new(ErrorKind::InvalidConfig, name, format!("{bad:?} is not a valid ID"))),
         None => Ok(segments.iter().map(|s| utf8_percent_encode(s, SEGMENT).to_string()).collect::<Vec<_>>().join("/")),
     }
 }
 
-/// Longest part of a URL in a message: a call about a hundred servers names each of them, and its outcome matters more.
-const SHOWN: usize = 200;
+/// Maximum length of a URL in a message: a lookup of a hundred servers has all their IDs in the URL, and its outcome matters more.
+const MAX_URL: usize = 200;
 
-/// The URL as messages have it: without user and password, and cut.
-pub(crate) fn shown(url: &str) -> String {
+/// Returns the URL for messages: without user and password, and truncated.
+pub(crate) fn for_message(url: &str) -> String {
     let url = without_user(url);
-    match url.len() > SHOWN {
-        true => format!("{}…", url.get(..url.floor_char_boundary(SHOWN)).unwrap_or_default()),
+    match url.len() > MAX_URL {
+        true => format!("{}…", url.get(..url.floor_char_boundary(MAX_URL)).unwrap_or_default()),
         false => url,
     }
 }

@@ -1,4 +1,4 @@
-//! Errors: from an answer that is no success, or from none at all.
+//! Errors from error responses and from requests without a response.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, header};
 use serde::de::DeserializeOwned;
 
-use crate::{Failure, TlsFailure};
+use crate::{RequestError, TlsHandshakeError};
 
-/// Reads the errors of a service.
+/// Decodes the error responses of a service.
 pub trait ErrorDecoder: Send + Sync {
-    /// The error that this answer means. The default goes by the status alone.
-    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        refusal.to_error()
+    /// Decodes an error response. The default uses only the status.
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        response.to_error()
     }
 
-    /// Where to look if TLS fails, such as the names of configuration keys; stands behind the error.
+    /// Returns advice for TLS errors, such as the names of configuration keys, which is appended to the message.
     fn tls_advice(&self) -> &'static str {
         ""
     }
 }
 
-/// Reads errors by their status alone.
+/// Decodes errors by their status only.
 pub struct ByStatus;
 
 impl ErrorDecoder for ByStatus {}
 
-/// An answer that is no success.
+/// A response that is not a success.
 pub struct ErrorResponse<'a> {
     name: &'static str,
     method: &'a Method,
@@ -36,7 +36,7 @@ pub struct ErrorResponse<'a> {
     retry_after: Option<Duration>,
 }
 
-/// Headers in which clouds send the ID of a request.
+/// Headers with the request ID, by cloud.
 const REQUEST_IDS: [&str; 8] = [
     "x-openstack-request-id",
     "x-amzn-requestid",
@@ -59,52 +59,52 @@ impl<'a> ErrorResponse<'a> {
         ErrorResponse { name, method, url, response, retry_after }
     }
 
-    /// HTTP status.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// Headers.
+    /// Returns the headers.
     pub fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
 
-    /// `Retry-After`.
+    /// Returns the delay of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The body as one line of text, cut.
+    /// Returns the body as one line of text, truncated.
     pub fn text(&self) -> String {
         line(&String::from_utf8_lossy(self.response.body()))
     }
 
-    /// The body as JSON, if it is that.
+    /// Decodes the body as JSON; `None` if it is not valid.
     pub fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.response.body()).ok()
     }
 
-    /// The body as XML, if it is that.
+    /// Decodes the body as XML; `None` if it is not valid.
     pub fn xml<T: DeserializeOwned>(&self) -> Option<T> {
         quick_xml::de::from_str(std::str::from_utf8(self.response.body()).ok()?).ok()
     }
 
-    /// The error that the status means.
+    /// Returns the error for the status.
     pub fn to_error(&self) -> Error {
         let by_status = Error::from_status(self.name, self.status(), "", self.retry_after);
         let error = Error::new(by_status.kind(), self.name, self.message()).retry(by_status.retry_advice());
         let error = if by_status.is_outcome_unknown() { error.outcome_unknown() } else { error };
-        self.with_facts(error)
+        self.with_context(error)
     }
 
-    /// An error of this kind with the usual message. Whether the call has an outcome is as the status says: where the body shows
-    /// that the cloud itself has answered, and not a gateway, add [`answered`](Error::answered).
+    /// Returns an error of this kind with the usual message. The status determines whether the outcome is unknown. If the body
+    /// shows that the cloud itself responded and not a gateway, add [`outcome_known`](Error::outcome_known).
     pub fn to_error_of(&self, kind: ErrorKind) -> Error {
         let error = Error::new(kind, self.name, self.message());
-        self.with_facts(if self.to_error().is_outcome_unknown() { error.outcome_unknown() } else { error })
+        self.with_context(if self.to_error().is_outcome_unknown() { error.outcome_unknown() } else { error })
     }
 
-    /// Call, status and body. A redirect is not followed: it would take the credentials elsewhere.
+    /// Returns the message with call, status and body. Redirects are not followed: they would send the credentials to another host.
     fn message(&self) -> String {
         let (method, url, status) = (self.method, self.url, self.status());
         match self.redirect() {
@@ -115,7 +115,7 @@ impl<'a> ErrorResponse<'a> {
         }
     }
 
-    /// Host that a redirect leads to.
+    /// Returns the target host of a redirect.
     fn redirect(&self) -> Option<String> {
         let location = self.headers().get(header::LOCATION).filter(|_| self.response.status().is_redirection())?;
         let location = String::from_utf8_lossy(location.as_bytes()).into_owned();
@@ -123,7 +123,7 @@ impl<'a> ErrorResponse<'a> {
         Some(host.unwrap_or_else(|| "the same host".to_owned()))
     }
 
-    fn with_facts(&self, error: Error) -> Error {
+    fn with_context(&self, error: Error) -> Error {
         let error = error.with_status(self.status());
         let id = REQUEST_IDS.iter().find_map(|name| self.headers().get(*name)?.to_str().ok());
         match id {
@@ -133,37 +133,37 @@ impl<'a> ErrorResponse<'a> {
     }
 }
 
-/// The error for a call without an answer.
-pub(super) fn by_failure(
+/// Returns the error for a call without a response.
+pub(super) fn without_response(
     name: &'static str,
     method: &Method,
     url: &str,
-    failure: &Failure,
+    cause: &RequestError,
     tls_advice: &'static str,
 ) -> Error {
-    let error = |kind, advice: &str| Error::new(kind, name, format!("{method} {url}: {failure}{advice}"));
-    match failure {
-        Failure::Tls(why) if !matches!(why, TlsFailure::Other(_)) => {
-            error(ErrorKind::InvalidConfig, tls_advice).retry(Retry::Backoff)
+    let new = |kind, advice: &str| Error::new(kind, name, format!("{method} {url}: {cause}{advice}"));
+    match cause {
+        RequestError::Tls(error) if !matches!(error, TlsHandshakeError::Other(_)) => {
+            new(ErrorKind::InvalidConfig, tls_advice).retry(Retry::Backoff)
         }
-        Failure::Connect(_) | Failure::Tls(_) => error(ErrorKind::Unavailable, ""),
-        Failure::Request(_) => error(ErrorKind::InvalidConfig, "").retry(Retry::Backoff),
-        Failure::Timeout(_) | Failure::Broken(_) => error(ErrorKind::Unavailable, "").outcome_unknown(),
-        Failure::Crowded(_) => error(ErrorKind::Unavailable, "").outcome_unknown().too_large(),
-        Failure::TooLarge(_) => error(ErrorKind::Unexpected, "").outcome_unknown().too_large(),
-        Failure::Encoded(_) => error(ErrorKind::Unexpected, "").outcome_unknown(),
+        RequestError::Connect(_) | RequestError::Tls(_) => new(ErrorKind::Unavailable, ""),
+        RequestError::Request(_) => new(ErrorKind::InvalidConfig, "").retry(Retry::Backoff),
+        RequestError::Timeout(_) | RequestError::Broken(_) => new(ErrorKind::Unavailable, "").outcome_unknown(),
+        RequestError::OverBudget(_) => new(ErrorKind::Unavailable, "").outcome_unknown().too_large(),
+        RequestError::TooLarge(_) => new(ErrorKind::Unexpected, "").outcome_unknown().too_large(),
+        RequestError::Encoded(_) => new(ErrorKind::Unexpected, "").outcome_unknown(),
     }
 }
 
-/// Longest part of a body in a message.
-const LONGEST: usize = 2000;
+/// Maximum length of a body in a message.
+const MAX_BODY: usize = 2000;
 
-/// On one line, and cut.
+/// Joins the text to one line, truncated.
 fn line(text: &str) -> String {
     let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     let mut line = words.join(" ");
-    if line.len() > LONGEST {
-        line.truncate(line.floor_char_boundary(LONGEST));
+    if line.len() > MAX_BODY {
+        line.truncate(line.floor_char_boundary(MAX_BODY));
         line.push('…');
     }
     line

@@ -1,18 +1,18 @@
-//! One service of a cloud: its address, credentials and errors, and the calls that are made to it.
+//! Client for one service of a cloud: base URL, credentials, error decoder and calls.
 //!
 //! ```text
 //!  Api::call(name, method, path) ──► CallBuilder: query, headers, body ──► send
 //!                                                                          │
 //!     credentials (Authorize) ──► Calls: pauses, rate, fence, retries ──► Client ──► the cloud
 //!        ▲ once, after a 401                                              │
-//!        └────────────── Error (ErrorDecoder) ◄── no success ◄────────────┴──► Answer: JSON, XML, text
+//!        └────────────── Error (ErrorDecoder) ◄── error status ◄──────────┴──► ApiResponse: JSON, XML, text
 //! ```
 
-mod answer;
 mod authorize;
 mod builder;
 mod decode;
 mod pages;
+mod response;
 mod retry_after;
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ use std::time::Duration;
 use bowline_cloud::Calls;
 use http::{HeaderName, HeaderValue, Method};
 
-pub use answer::ApiResponse;
 pub use authorize::{Authorize, Bearer};
 pub use builder::CallBuilder;
 pub use decode::{ByStatus, ErrorDecoder, ErrorResponse};
 pub use pages::{Page, all_pages};
+pub use response::ApiResponse;
 pub use retry_after::retry_after;
 
 use crate::Client;
 
-/// The client gives up before the gate does, and says more in its error.
+/// The client times out before the call layer does, because its error has more details.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// One service of a cloud. Cheap to clone.
@@ -48,38 +48,38 @@ pub struct Api {
 }
 
 impl Api {
-    /// The service of this name, called through `client` past the gate `calls`. Services are paused one by one.
+    /// Creates a client for the service of this name. All calls pass through `calls`, which pauses each service on its own.
     pub fn new(client: Client, calls: &Calls, service: &'static str) -> Api {
         let calls = calls.with_timeout(client.timeout().saturating_add(MARGIN));
         let decoder = Arc::new(ByStatus);
         Api { client, calls, service, base: "".into(), authorize: None, decoder, headers: Vec::new() }
     }
 
-    /// With this base URL; paths are appended to it.
+    /// Sets the base URL, to which paths are appended.
     pub fn base(mut self, url: &str) -> Api {
         self.base = url.into();
         self
     }
 
-    /// With these credentials.
+    /// Sets the credentials.
     pub fn authorize(mut self, authorize: impl Authorize + 'static) -> Api {
         self.authorize = Some(Arc::new(authorize));
         self
     }
 
-    /// With errors that are read by `decoder`.
+    /// Sets the decoder of error responses.
     pub fn errors(mut self, decoder: impl ErrorDecoder + 'static) -> Api {
         self.decoder = Arc::new(decoder);
         self
     }
 
-    /// With this header on every call.
+    /// Adds a header to every call.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Api {
         self.headers.push((name, value));
         self
     }
 
-    /// A call that is counted under `name`. Each segment of the path is escaped.
+    /// Creates a call; `name` is its name in metrics. Each segment of the path is escaped.
     pub fn call(&self, name: &'static str, method: Method, path: &[&str]) -> CallBuilder<'_> {
         CallBuilder::new(self, name, method, path)
     }

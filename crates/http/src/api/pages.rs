@@ -1,10 +1,10 @@
-//! Lists that come in pages.
+//! Paged lists.
 
 use std::future::Future;
 
 use bowline_cloud::{Error, ErrorKind, PageGuard, Result};
 
-/// A page of a list.
+/// One page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     /// Items of this page.
@@ -13,8 +13,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// Reads all pages of a list, one after the other; `page` reads the one behind a token. A list that does not end is an error
-/// of `operation`.
+/// Reads all pages of a list sequentially; `page` reads the page of a token. A list that does not end is an error of `operation`.
 pub async fn all_pages<T, F>(operation: &str, mut page: impl FnMut(Option<String>) -> F) -> Result<Vec<T>>
 where
     F: Future<Output = Result<Page<T>>>,
@@ -26,7 +25,7 @@ where
         items.append(&mut read.items);
         let Some(next) = read.next else { return Ok(items) };
         let endless = |why| Error::new(ErrorKind::Unexpected, operation, format!("the list {why}"));
-        guard.on(&next, new).map_err(endless)?;
+        guard.check(&next, new).map_err(endless)?;
         token = Some(next);
     }
 }

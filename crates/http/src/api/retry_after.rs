@@ -1,10 +1,10 @@
-//! The header `Retry-After`.
+//! The `Retry-After` header.
 
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, header};
 
-/// How long the cloud asks to wait: it says so in seconds or with a date.
+/// Returns the delay of the `Retry-After` header, which is a number of seconds or a date.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
@@ -25,10 +25,10 @@ mod tests {
     }
 
     #[test]
-    fn seconds_and_dates_are_read_and_nothing_else() {
+    fn only_seconds_and_dates_are_accepted() {
         assert_eq!(read(" 120 "), Some(Duration::from_secs(120)));
         assert_eq!(read("0"), Some(Duration::ZERO));
-        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "it is over");
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO), "in the past");
         let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
         assert!(read(&soon).is_some_and(|pause| (88..=90).contains(&pause.as_secs())), "{soon}");
         for text in ["", "-1", "1.5", "soon", "99999999999999999999"] {

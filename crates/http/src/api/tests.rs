@@ -1,4 +1,4 @@
-//! Calls against a cloud in this process.
+//! Tests of calls against an in-process cloud.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,27 +12,29 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Failure, Handler};
+use crate::{Handler, RequestError};
 
-/// Answers in turn, and remembers what was asked.
+/// Returns prepared responses in order, and records requests.
 #[derive(Default)]
 struct Cloud {
-    answers: Mutex<Vec<std::result::Result<Response<Bytes>, Failure>>>,
-    asked: Mutex<Vec<Request<Bytes>>>,
+    responses: Mutex<Vec<std::result::Result<Response<Bytes>, RequestError>>>,
+    requests: Mutex<Vec<Request<Bytes>>>,
 }
 
 #[async_trait]
 impl Handler for Cloud {
-    async fn handle(&self, request: Request<Bytes>) -> std::result::Result<Response<Bytes>, Failure> {
-        self.asked.lock().unwrap().push(request);
-        let mut answers = self.answers.lock().unwrap();
-        if answers.is_empty() { Ok(Response::new(Bytes::from_static(b"{}"))) } else { answers.remove(0) }
+    async fn handle(&self, request: Request<Bytes>) -> std::result::Result<Response<Bytes>, RequestError> {
+        self.requests.lock().unwrap().push(request);
+        let mut responses = self.responses.lock().unwrap();
+        if responses.is_empty() { Ok(Response::new(Bytes::from_static(b"{}"))) } else { responses.remove(0) }
     }
 }
 
 impl Cloud {
-    fn answering(answers: impl IntoIterator<Item = std::result::Result<Response<Bytes>, Failure>>) -> Arc<Cloud> {
-        Arc::new(Cloud { answers: Mutex::new(answers.into_iter().collect()), asked: Mutex::default() })
+    fn responding(
+        responses: impl IntoIterator<Item = std::result::Result<Response<Bytes>, RequestError>>,
+    ) -> Arc<Cloud> {
+        Arc::new(Cloud { responses: Mutex::new(responses.into_iter().collect()), requests: Mutex::default() })
     }
 
     fn api(self: &Arc<Cloud>) -> Api {
@@ -41,27 +43,27 @@ impl Cloud {
     }
 
     fn urls(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|asked| asked.uri().to_string()).collect()
+        self.requests.lock().unwrap().iter().map(|request| request.uri().to_string()).collect()
     }
 
-    fn asked(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    fn request_count(&self) -> usize {
+        self.requests.lock().unwrap().len()
     }
 
     fn headers(&self, name: &str) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        asked
+        let requests = self.requests.lock().unwrap();
+        requests
             .iter()
-            .map(|asked| asked.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned())
+            .map(|request| request.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned())
             .collect()
     }
 }
 
-fn answer(status: u16, body: &str) -> std::result::Result<Response<Bytes>, Failure> {
+fn response(status: u16, body: &str) -> std::result::Result<Response<Bytes>, RequestError> {
     Ok(Response::builder().status(status).body(body.to_owned().into()).unwrap())
 }
 
-fn with_header(status: u16, name: &str, value: &str) -> std::result::Result<Response<Bytes>, Failure> {
+fn with_header(status: u16, name: &str, value: &str) -> std::result::Result<Response<Bytes>, RequestError> {
     Ok(Response::builder().status(status).header(name, value).body(Bytes::from_static(b"why")).unwrap())
 }
 
@@ -69,11 +71,11 @@ async fn get(api: &Api) -> Result<ApiResponse> {
     api.call("server_get", Method::GET, &["servers"]).send().await
 }
 
-// ---- what is sent
+// ---- requests
 
 #[tokio::test(start_paused = true)]
 async fn paths_and_queries_are_escaped() {
-    let cloud = Cloud::answering([]);
+    let cloud = Cloud::responding([]);
     let call = cloud.api();
     let call = call.call("server_get", Method::GET, &["servers", "a/b c?ä"]);
     call.query(&[("name", "a&b"), ("x", "1 2")]).query(&[("y", "")]).send().await.unwrap();
@@ -81,31 +83,31 @@ async fn paths_and_queries_are_escaped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_segment_that_would_lead_elsewhere_is_not_sent() {
-    let cloud = Cloud::answering([]);
+async fn a_dot_segment_is_rejected() {
+    let cloud = Cloud::responding([]);
     for bad in ["", ".", ".."] {
         let error = cloud.api().call("server_get", Method::GET, &["servers", bad]).send().await.unwrap_err();
-        assert_eq!(error.to_string(), format!("server_get: {bad:?} is no ID"));
+        assert_eq!(error.to_string(), format!("server_get: {bad:?} is not a valid ID"));
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     }
-    assert_eq!(cloud.asked(), 0);
+    assert_eq!(cloud.request_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_say_what_they_are() {
-    let cloud = Cloud::answering([]);
+async fn bodies_have_a_content_type() {
+    let cloud = Cloud::responding([]);
     let api = cloud.api();
     let post = || api.call("server_create", Method::POST, &["servers"]);
     post().json(&json!({"a": 1})).send().await.unwrap();
     post().form(&[("Action", "a b")]).send().await.unwrap();
     post().send().await.unwrap();
-    let bodies: Vec<_> = cloud.asked.lock().unwrap().iter().map(|asked| asked.body().clone()).collect();
+    let bodies: Vec<_> = cloud.requests.lock().unwrap().iter().map(|request| request.body().clone()).collect();
     assert_eq!(bodies, [&b"{\"a\":1}"[..], b"Action=a+b", b""]);
     assert_eq!(cloud.headers("content-type"), ["application/json", "application/x-www-form-urlencoded", ""]);
-    assert_eq!(cloud.headers("accept-encoding"), [""; 3], "an answer that is compressed could unpack to any size");
+    assert_eq!(cloud.headers("accept-encoding"), [""; 3], "a compressed response could unpack to any size");
 }
 
-// ---- what comes back
+// ---- responses
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Item {
@@ -113,15 +115,15 @@ struct Item {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_read_as_json_and_as_xml() {
-    let cloud = Cloud::answering([answer(200, r#"{"id": "a"}"#), answer(200, "<Item><id>b</id></Item>")]);
+async fn responses_are_decoded_as_json_and_xml() {
+    let cloud = Cloud::responding([response(200, r#"{"id": "a"}"#), response(200, "<Item><id>b</id></Item>")]);
     let api = cloud.api();
     assert_eq!(get(&api).await.unwrap().json::<Item>().unwrap(), Item { id: "a".to_owned() });
     assert_eq!(get(&api).await.unwrap().xml::<Item>().unwrap(), Item { id: "b".to_owned() });
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_makes_no_sense_is_an_error_whose_outcome_is_unknown() {
+async fn an_invalid_response_is_an_error_with_an_unknown_outcome() {
     for body in [
         &b"{\"id\": \"\xff\"}"[..],
         b"",
@@ -132,32 +134,29 @@ async fn an_answer_that_makes_no_sense_is_an_error_whose_outcome_is_unknown() {
         &b"[".repeat(100_000),
     ] {
         let body = Bytes::copy_from_slice(body);
-        let cloud = Cloud::answering([Ok(Response::new(body.clone())), Ok(Response::new(body))]);
+        let cloud = Cloud::responding([Ok(Response::new(body.clone())), Ok(Response::new(body))]);
         let api = cloud.api();
         for error in
             [get(&api).await.unwrap().json::<Item>().unwrap_err(), get(&api).await.unwrap().xml::<Item>().unwrap_err()]
         {
             assert_eq!((error.kind(), error.is_outcome_unknown()), (ErrorKind::Unexpected, true));
-            assert!(
-                error.message().starts_with("GET http://cloud.example/v2/servers: the answer is not understood: "),
-                "{error}"
-            );
+            assert!(error.message().starts_with("GET http://cloud.example/v2/servers: invalid response: "), "{error}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_type_in_xml_is_not_expanded() {
+async fn xml_entities_are_not_expanded() {
     let bomb = r#"<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><Item><id>&b;</id></Item>"#;
-    let cloud = Cloud::answering([answer(200, bomb)]);
+    let cloud = Cloud::responding([response(200, bomb)]);
     assert!(get(&cloud.api()).await.unwrap().xml::<Item>().is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_names_call_status_body_and_request() {
-    let answers =
-        [with_header(409, "x-openstack-request-id", "req-7"), answer(404, "{\n \"a\":\t1 }"), answer(404, "")];
-    let cloud = Cloud::answering(answers);
+async fn an_error_contains_call_status_body_and_request_id() {
+    let responses =
+        [with_header(409, "x-openstack-request-id", "req-7"), response(404, "{\n \"a\":\t1 }"), response(404, "")];
+    let cloud = Cloud::responding(responses);
     let api = cloud.api();
     let mut texts = Vec::new();
     for _ in 0..3 {
@@ -175,7 +174,7 @@ async fn an_error_names_call_status_body_and_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_redirect_is_not_followed_and_its_host_is_named() {
-    let cloud = Cloud::answering([
+    let cloud = Cloud::responding([
         with_header(302, "location", "https://sailor:s3cret@elsewhere.example/x?token=1"),
         with_header(307, "location", "/x"),
     ]);
@@ -185,22 +184,22 @@ async fn a_redirect_is_not_followed_and_its_host_is_named() {
         assert_eq!(error.kind(), ErrorKind::Unexpected);
         assert!(error.message().ends_with(&format!("redirects are not followed; this one leads to {host}")), "{error}");
     }
-    assert_eq!(cloud.asked(), 2);
+    assert_eq!(cloud.request_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_in_the_base_is_not_shown_and_a_long_url_is_cut() {
-    let cloud = Cloud::answering([answer(404, "")]);
+async fn url_credentials_are_hidden_and_long_urls_are_truncated() {
+    let cloud = Cloud::responding([response(404, "")]);
     let api = cloud.api().base("http://sailor:s3cret@cloud.example");
     let long = "x".repeat(1000);
     let error = api.call("server_get", Method::GET, &[&long]).send().await.unwrap_err();
     assert!(!error.to_string().contains("s3cret") && error.message().len() < 300, "{error}");
 }
 
-// ---- when a call is repeated
+// ---- retries
 
 #[tokio::test(start_paused = true)]
-async fn the_effect_of_the_method_decides_what_is_repeated() {
+async fn the_effect_determines_whether_a_call_is_retried() {
     let table = [
         (Method::GET, None, 2),
         (Method::PUT, None, 2),
@@ -211,39 +210,44 @@ async fn the_effect_of_the_method_decides_what_is_repeated() {
         (Method::PUT, Some(Effect::Write), 1),
     ];
     for (method, effect, attempts) in table {
-        for failure in [
-            answer(502, "bad gateway"),
-            Err(Failure::Timeout(Duration::from_secs(5))),
-            Err(Failure::Broken(String::new())),
+        for error in [
+            response(502, "bad gateway"),
+            Err(RequestError::Timeout(Duration::from_secs(5))),
+            Err(RequestError::Broken(String::new())),
         ] {
-            let cloud = Cloud::answering([failure]);
+            let cloud = Cloud::responding([error]);
             let api = cloud.api();
             let call = api.call("server_x", method.clone(), &["servers"]);
             let call = match effect {
                 Some(effect) => call.effect(effect),
                 None => call,
             };
-            assert_eq!((call.send().await.is_ok(), cloud.asked()), (attempts == 2, attempts), "{method} {effect:?}");
+            assert_eq!(
+                (call.send().await.is_ok(), cloud.request_count()),
+                (attempts == 2, attempts),
+                "{method} {effect:?}"
+            );
         }
-        let cloud = Cloud::answering([Err(Failure::Connect("no".to_owned())), with_header(429, "retry-after", "1")]);
+        let cloud =
+            Cloud::responding([Err(RequestError::Connect("no".to_owned())), with_header(429, "retry-after", "1")]);
         let api = cloud.api();
         assert!(api.call("server_x", method, &["servers"]).send().await.is_ok(), "neither was executed");
-        assert_eq!(cloud.asked(), 3);
+        assert_eq!(cloud.request_count(), 3);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_too_large_or_encoded_is_not_asked_for_again() {
-    for failure in [Failure::TooLarge(64 << 20), Failure::Encoded("gzip".to_owned())] {
-        let cloud = Cloud::answering([Err(failure)]);
+async fn a_response_that_is_too_large_or_encoded_is_not_retried() {
+    for error in [RequestError::TooLarge(64 << 20), RequestError::Encoded("gzip".to_owned())] {
+        let cloud = Cloud::responding([Err(error)]);
         assert_eq!(get(&cloud.api()).await.unwrap_err().kind(), ErrorKind::Unexpected);
-        assert_eq!(cloud.asked(), 1);
+        assert_eq!(cloud.request_count(), 1);
     }
 }
 
-// ---- credentials and errors of a cloud
+// ---- credentials and error decoders
 
-/// A token that can be renewed this many times.
+/// Current token, and the number of times that it can be renewed.
 struct Tokens(AtomicUsize, usize);
 
 #[async_trait]
@@ -257,19 +261,19 @@ impl Authorize for Tokens {
         Ok(())
     }
 
-    async fn renew(&self, refused: &Request<Bytes>) -> Result<bool> {
-        assert!(refused.headers().contains_key("x-token"));
+    async fn renew(&self, rejected: &Request<Bytes>) -> Result<bool> {
+        assert!(rejected.headers().contains_key("x-token"));
         Ok(self.0.fetch_add(1, SeqCst) < self.1)
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_401_a_call_is_made_once_more_with_new_credentials() {
-    for (refusals, renewals, tokens) in [(1, 9, vec!["0", "1"]), (9, 9, vec!["0", "1"]), (9, 0, vec!["0"])] {
-        let cloud = Cloud::answering((0..refusals).map(|_| answer(401, "")));
+async fn after_a_401_a_call_is_repeated_once_with_renewed_credentials() {
+    for (rejections, renewals, tokens) in [(1, 9, vec!["0", "1"]), (9, 9, vec!["0", "1"]), (9, 0, vec!["0"])] {
+        let cloud = Cloud::responding((0..rejections).map(|_| response(401, "")));
         let api = cloud.api().authorize(Tokens(AtomicUsize::new(0), renewals));
         let outcome = api.call("server_create", Method::POST, &["servers"]).send().await;
-        assert_eq!(outcome.is_ok(), refusals == 1);
+        assert_eq!(outcome.is_ok(), rejections == 1);
         assert_eq!(cloud.headers("x-token"), tokens);
         assert_eq!(cloud.urls()[0], "http://catalog.example/servers");
     }
@@ -278,10 +282,10 @@ async fn after_a_401_a_call_is_made_once_more_with_new_credentials() {
 struct Codes;
 
 impl ErrorDecoder for Codes {
-    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        match refusal.json::<Value>().and_then(|body| Some(body.get("code")?.as_str()?.to_owned())).as_deref() {
-            Some("quota") => refusal.to_error_of(ErrorKind::QuotaExceeded),
-            _ => refusal.to_error(),
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        match response.json::<Value>().and_then(|body| Some(body.get("code")?.as_str()?.to_owned())).as_deref() {
+            Some("quota") => response.to_error_of(ErrorKind::QuotaExceeded),
+            _ => response.to_error(),
         }
     }
 
@@ -291,17 +295,17 @@ impl ErrorDecoder for Codes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_decoder_that_says_so_gives_a_fault_of_a_gateway_an_outcome() {
+async fn only_a_decoder_can_mark_the_outcome_of_a_gateway_error_as_known() {
     struct Known(bool);
     impl ErrorDecoder for Known {
-        fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-            let error = refusal.to_error_of(ErrorKind::QuotaExceeded);
-            if self.0 { error.answered() } else { error }
+        fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+            let error = response.to_error_of(ErrorKind::QuotaExceeded);
+            if self.0 { error.outcome_known() } else { error }
         }
     }
-    for (is_answered, status, is_outcome_unknown) in [(false, 502, true), (true, 502, false), (false, 403, false)] {
-        let cloud = Cloud::answering([answer(status, "full")]);
-        let api = cloud.api().errors(Known(is_answered));
+    for (is_known, status, is_outcome_unknown) in [(false, 502, true), (true, 502, false), (false, 403, false)] {
+        let cloud = Cloud::responding([response(status, "full")]);
+        let api = cloud.api().errors(Known(is_known));
         let error = api.call("server_create", Method::POST, &["servers"]).send().await.unwrap_err();
         assert_eq!(
             (error.kind(), error.is_outcome_unknown()),
@@ -312,21 +316,21 @@ async fn only_a_decoder_that_says_so_gives_a_fault_of_a_gateway_an_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_decodes_its_own_errors() {
-    let cloud = Cloud::answering([
-        answer(403, r#"{"code": "quota"}"#),
-        answer(403, "no"),
-        Err(Failure::Tls(crate::TlsFailure::Expired)),
+async fn an_error_decoder_overrides_the_status() {
+    let cloud = Cloud::responding([
+        response(403, r#"{"code": "quota"}"#),
+        response(403, "no"),
+        Err(RequestError::Tls(crate::TlsHandshakeError::Expired)),
     ]);
     let api = cloud.api().errors(Codes);
-    let mut seen = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..3 {
         let error = get(&api).await.unwrap_err();
-        seen.push((error.kind(), error.status(), error.retry_advice()));
-        assert!(seen.len() < 3 || error.message().ends_with("the certificate has expired; see ca-file"), "{error}");
+        errors.push((error.kind(), error.status(), error.retry_advice()));
+        assert!(errors.len() < 3 || error.message().ends_with("the certificate has expired; see ca-file"), "{error}");
     }
     assert_eq!(
-        seen,
+        errors,
         [
             (ErrorKind::QuotaExceeded, Some(403), Retry::Backoff),
             (ErrorKind::PermissionDenied, Some(403), Retry::Backoff),
@@ -336,19 +340,19 @@ async fn a_cloud_decodes_its_own_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_sent_and_never_printed() {
-    let cloud = Cloud::answering([answer(300, "")]);
+async fn a_token_is_sent_but_not_in_debug_output() {
+    let cloud = Cloud::responding([response(300, "")]);
     let api = cloud.api().authorize(Bearer::new(&"s3cret".into()).unwrap());
-    api.call("version_list", Method::GET, &[]).accepting(StatusCode::MULTIPLE_CHOICES).send().await.unwrap();
+    api.call("version_list", Method::GET, &[]).accept(StatusCode::MULTIPLE_CHOICES).send().await.unwrap();
     assert_eq!(
         (cloud.headers("authorization"), cloud.urls()),
         (vec!["Bearer s3cret".to_owned()], vec!["http://cloud.example/v2/".to_owned()])
     );
-    assert!(!format!("{:?}", cloud.asked.lock().unwrap()[0].headers()[header::AUTHORIZATION]).contains("s3cret"));
+    assert!(!format!("{:?}", cloud.requests.lock().unwrap()[0].headers()[header::AUTHORIZATION]).contains("s3cret"));
     assert!(!Bearer::new(&"s3\ncret".into()).err().unwrap().to_string().contains("cret"));
 }
 
-// ---- lists
+// ---- paged lists
 
 #[tokio::test(start_paused = true)]
 async fn all_pages_are_read_and_an_endless_list_is_an_error() {
@@ -362,6 +366,6 @@ async fn all_pages_are_read_and_an_endless_list_is_an_error() {
     };
     assert_eq!(read(3, 1).await.unwrap(), [0, 1, 2, 3]);
     let error = read(3, 0).await.unwrap_err();
-    assert_eq!(error.to_string(), "list servers: the list leads back to a page that was read already");
+    assert_eq!(error.to_string(), "list servers: the list repeats a page token");
     assert_eq!(error.kind(), ErrorKind::Unexpected);
 }

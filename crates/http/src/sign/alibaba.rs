@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn acs3_signs_as_the_vendor_shows() {
+    fn acs3_matches_the_vendors_example() {
         let expected = "ACS3-HMAC-SHA256 Credential=YourAccessKeyId,\
             SignedHeaders=host;x-acs-action;x-acs-content-sha256;x-acs-date;x-acs-signature-nonce;x-acs-version,\
             Signature=06563a9e1b43f5dfe96b81484da74bceab24a1d853912eee15083a6f0f3283c0";
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn rpc_signs_as_the_vendor_shows() {
+    fn rpc_matches_the_vendors_example() {
         let expected = "AccessKeyId=testid&Action=DescribeRegions&Format=XML&SignatureMethod=HMAC-SHA1\
             &SignatureNonce=3ee8c1b8-83d3-44af-a94f-4e0ad82fd6cf&SignatureVersion=1.0\
             &Timestamp=2016-02-23T12%3A46%3A24Z&Version=2014-05-26&Signature=OLeaidS1JvxuMvnyHOwuJ%2BuX5qY%3D";

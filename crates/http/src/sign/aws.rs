@@ -16,7 +16,7 @@ const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 
-/// Headers that the transport or a proxy may add or change on the way.
+/// Headers that the transport or a proxy may add or change.
 const UNSIGNED: [HeaderName; 6] = [AUTHORIZATION, CONNECTION, EXPECT, TRANSFER_ENCODING, USER_AGENT, TRACE];
 
 /// Access key, with a session token if it is temporary.
@@ -53,8 +53,8 @@ pub enum PathRule {
 
 /// Headers that sign the request: `authorization`, `x-amz-date`, and `x-amz-security-token` for temporary credentials.
 ///
-/// All headers of the request are signed but those that change on the way (`user-agent` and a few of HTTP's own), so that
-/// none may be added or changed afterwards.
+/// All headers of the request are signed except those that may change in transit (`user-agent` and some of HTTP's own), so no
+/// header may be added or changed afterwards.
 pub fn headers(
     request: &Request<Bytes>,
     credentials: &Credentials,
@@ -79,8 +79,8 @@ pub fn headers(
     Ok(added)
 }
 
-/// Query that signs the request for the time `valid`: the request's own parameters and those of the signature.
-/// It replaces the query of the URL.
+/// Query that signs the request for the duration `valid`: the parameters of the request and those of the signature. It replaces the
+/// query of the URL.
 pub fn presigned_query(
     request: &Request<Bytes>,
     credentials: &Credentials,

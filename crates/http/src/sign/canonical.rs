@@ -1,4 +1,4 @@
-//! Canonical forms, digests and encodings that several schemes share.
+//! Canonical forms, digests and encodings shared by several schemes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ pub(super) fn sensitive(name: &HeaderName, text: &str) -> Result<HeaderValue, Si
     Ok(value)
 }
 
-/// Canonical request of Signature Version 4, which ACS3 has in common with it.
+/// Canonical request of Signature Version 4, which ACS3 shares.
 pub(super) fn request(method: &Method, path: &str, query: &str, headers: &Headers, body_digest: &str) -> String {
     let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     format!("{method}\n{path}\n{query}\n{lines}\n{}\n{body_digest}", names(headers))

@@ -6,14 +6,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::canonical;
 
-/// Every character but those that the server's own encoder (Java's `URLEncoder`) leaves. The server encodes the values that
-/// it received once more before it compares signatures, so that `*` must stay as it is, and `~` must not.
+/// Every character except those that the server's encoder (Java's `URLEncoder`) leaves unchanged. The server encodes the received
+/// values again before it compares signatures, so `*` must not be encoded and `~` must be.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
 
 /// Keys of an account.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// API key. The server logs it, and it is part of the URL: URLs are not to be logged.
+    /// API key. It is part of the URL, so URLs must not be logged.
     pub api_key: Secret,
     /// Secret key.
     pub secret_key: Secret,
@@ -33,7 +33,7 @@ pub fn query<N: AsRef<str>, V: AsRef<str>>(
         all.extend([("signatureVersion", "3"), ("expires", expires)]);
     }
     all.sort_unstable();
-    // Names are signed as they are, and encoded only to be sent.
+    // Names are signed unencoded, and encoded only for sending.
     let signed = joined(&all, str::to_owned).to_ascii_lowercase();
     let signature = encode(&canonical::hmac_sha1(&credentials.secret_key, &signed));
     format!("{}&signature={signature}", joined(&all, encode))
@@ -58,7 +58,7 @@ mod tests {
 
     /// The example of CloudStack's developer guide.
     #[test]
-    fn a_query_is_signed_as_the_developer_guide_shows() {
+    fn the_signature_matches_the_developer_guide() {
         let credentials = credentials(
             "plgWJfZK4gyS3mOMTVmjUVg-X-jlWlnfaUJ9GAbBbf9EdM-kAYMmAiLqzzq1ElZLYq_u38zCm0bewzGUdP66mg",
             "VDaACYb0LV9eNjTetIOElcVQkvJck_J_QljX_FcHRj87ZKiy0z0ty0ZsYBkoXkY9b7eq1EhwJaw7FF3akA3KBQ",
@@ -71,7 +71,7 @@ mod tests {
 
     /// Signatures of the tests of the client `cs` for Python.
     #[test]
-    fn other_clients_make_the_same_signatures() {
+    fn signatures_match_other_clients() {
         let list = [("command", "listVirtualMachines"), ("response", "json")];
         let accents = [list[0], list[1], ("listall", "1"), ("unicode_param", "éèààû")];
         let nested = [
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_encoded_as_the_server_does() {
+    fn values_are_encoded_like_the_server() {
         let signed = query(&[("a", "x y+z*~/")], &credentials("foo", "bar"), None);
         assert!(signed.starts_with("a=x%20y%2Bz*%7E%2F&"), "{signed}");
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn header_and_claims_are_those_of_the_documentation() {
+    fn header_and_claims_match_the_documentation() {
         let account = account("761326798069-r5mljlln1rd4lrbhg75efgigp36m78j5@developer.gserviceaccount.com", None);
         let at = Timestamp::from_second(1_328_550_785).unwrap();
         let (scope, audience) =
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_stays_json() {
+    fn special_characters_are_escaped() {
         let account = account("a\"b\\c", Some("key \"1\""));
         let header: Value = serde_json::from_str(&header(&account)).unwrap();
         assert_eq!(header["kid"], "key \"1\"");

@@ -1,8 +1,8 @@
 //! Request signatures of the clouds that require one.
 //!
-//! A signer is a pure function: it takes a whole request (or its parameters), credentials, and the time at which the
-//! request is sent, and returns the headers or the query to send with it. It reads no clock, no file and no environment,
-//! and it sends nothing. A request that is retried has to be signed again: every scheme limits the age of a signature.
+//! A signer is a pure function: it takes a whole request (or its parameters), credentials and the time of the request, and returns
+//! the headers or the query to add. It reads no clock, file or environment variable, and sends nothing. Sign a request again before
+//! a retry: every scheme limits the age of a signature.
 //!
 //! | module | scheme | returns |
 //! |---|---|---|
@@ -54,7 +54,7 @@ pub enum SignError {
     /// A header that is part of the signature is not ASCII text.
     #[error("header {0} cannot be signed: its value is not ASCII text")]
     Header(HeaderName),
-    /// A text of the credentials, or another argument, does not fit into the header to add.
+    /// A value for a header to add, from the credentials or another argument, is not allowed in a header.
     #[error("header {0} cannot be added: its value has characters that headers do not allow")]
     Value(HeaderName),
     /// The RSA operation itself failed.

@@ -11,7 +11,7 @@ use super::{RsaKey, SignError};
 
 const BODY_DIGEST: HeaderName = HeaderName::from_static("x-content-sha256");
 
-/// Key pair that the cloud knows.
+/// Registered key pair.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     /// Key ID: [`api_key_id`], or `ST$` and the session token of an instance or a workload.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_signatures_are_over_what_is_signed_here() {
+    fn the_signing_string_matches_the_published_signatures() {
         let key = STANDARD.decode(PUBLISHED_KEY).unwrap();
         let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, key);
         for (request, signature) in [(get_example(), GET_SIGNATURE), (post_example(), POST_SIGNATURE)] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_made_with_the_key_and_named_after_it() {
+    fn the_authorization_header_has_key_id_and_signature() {
         let request = get_example();
         let added = sign(&request, &credentials(), PUBLISHED_DATE).unwrap();
         let (_, lines) = signing_lines(&request, PUBLISHED_DATE).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_described_even_if_it_is_empty() {
+    fn body_headers_are_signed_even_if_the_body_is_empty() {
         let request = Request::put("https://localhost:7000/api").body(Bytes::new()).unwrap();
         let added = headers(&request, &credentials(), Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(added[DATE], "Thu, 01 Jan 1970 00:00:00 GMT");

@@ -19,7 +19,7 @@ pub struct RsaKey(Arc<RsaKeyPair>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is not PEM, or it has no private key in it.
-    #[error("no private key found; fix: give it as PEM, from BEGIN to END PRIVATE KEY")]
+    #[error("no private key found; fix: use PEM text from BEGIN to END PRIVATE KEY")]
     NotFound,
     /// The key is protected with a pass phrase.
     #[error("the private key is encrypted; fix: store it without a pass phrase (openssl rsa -in KEY -out NEW)")]
@@ -99,14 +99,14 @@ N/XMHSkOplankp6z+Ekm3NVBtYu2boUv2ZBBDs+AtIpXxW33/3Ek7yQS
     }
 
     #[test]
-    fn both_forms_of_a_key_sign_as_rfc_7515_shows() {
+    fn pkcs1_and_pkcs8_keys_match_rfc_7515() {
         for pem in [PKCS1, PKCS8, &PKCS8.replace('\n', "\r\n")] {
             assert_eq!(URL_SAFE_NO_PAD.encode(key(pem).unwrap().sign(INPUT.as_bytes()).unwrap()), SIGNATURE);
         }
     }
 
     #[test]
-    fn a_key_that_cannot_be_used_says_why() {
+    fn an_unusable_key_is_an_error_with_the_reason() {
         let cut = &PKCS8[..PKCS8.len() / 2];
         let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n";
         let broken = PKCS1.replace("MIIE", "MIIF");
@@ -125,7 +125,7 @@ N/XMHSkOplankp6z+Ekm3NVBtYu2boUv2ZBBDs+AtIpXxW33/3Ek7yQS
     }
 
     #[test]
-    fn debug_output_shows_nothing_of_the_key() {
+    fn debug_output_hides_the_key() {
         assert_eq!(format!("{:?}", key(PKCS1).unwrap()), "RsaKey(..)");
     }
 }

@@ -1,4 +1,4 @@
-//! A call that changes something is not sent once the lease is over, whichever task holds it.
+//! A write is not sent after the lease has expired, whichever task holds it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use bowline_http::{Client, Options, Proxies, Tls};
 use bowline_runtime::Fence;
-use bowline_runtime::testing::stand_still_within;
+use bowline_runtime::testing::block_thread_during;
 use bytes::Bytes;
 use http::Request;
 
-/// How long the lease is held, and how long the process then stands still.
+/// Duration of the lease, and of the pause of the process after it.
 const TERM: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A server in a thread of its own, which goes on while the runtime of the client stands still, and reports requests.
+/// A server in a thread of its own, which runs while the runtime of the client is blocked, and reports requests.
 fn server() -> (u16, mpsc::Receiver<Instant>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -32,7 +32,7 @@ fn server() -> (u16, mpsc::Receiver<Instant>) {
 }
 
 #[tokio::test]
-async fn a_write_that_any_task_holds_is_not_sent_after_the_lease_is_over() {
+async fn a_write_is_not_sent_after_the_lease_has_expired() {
     let (port, arrivals) = server();
     let options = Options { tls: Tls::default(), proxies: Proxies::default(), timeout: Duration::from_secs(10) };
     let client = Client::new(options).unwrap();
@@ -41,13 +41,13 @@ async fn a_write_that_any_task_holds_is_not_sent_after_the_lease_is_over() {
         let fence = Fence::open();
         let _term = fence.term_until("main", tokio::time::Instant::now() + TERM);
         let request = Request::post(format!("http://127.0.0.1:{port}/")).body(Bytes::from("x")).unwrap();
-        let stopped = stand_still_within(fence.guard(client.send(request)), hops, PAUSE).await;
-        // The server has a moment to read what is on its way.
+        let blocked_at = block_thread_during(fence.guard(client.send(request)), hops, PAUSE).await;
+        // Gives the server time to read requests in transit.
         std::thread::sleep(TERM / 4);
         for arrival in arrivals.try_iter() {
-            assert!(arrival < stopped + TERM, "sent too late, after {hops} hops");
+            assert!(arrival < blocked_at + TERM, "sent too late, after {hops} hops");
             sent += 1;
         }
     }
-    assert!(sent > 0, "no request was sent in time either: the hops are too few");
+    assert!(sent > 0, "no request was sent in time: there are too few hops");
 }

@@ -1,33 +1,33 @@
-//! Through proxies. Their exceptions have their tests beside them.
+//! Tests of proxies. The exceptions have unit tests.
 
 use std::sync::{Arc, Mutex};
 
 use bowline_config::Environment;
-use bowline_http::{Failure, Proxies, Tls};
+use bowline_http::{Proxies, RequestError, Tls};
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::server::{Behaviour, Server, read_request};
-use super::tls::{acceptor, authority, for_names, signed, trusting};
+use super::tls::{acceptor, for_names, new_ca, signed, trusting};
 use super::{client, get};
 
-/// A proxy that wants a password, and knows every name as this machine.
+/// A proxy that requires a password, and resolves every name to this machine.
 struct Proxy {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-/// `sailor:s3cret` as it is sent.
-const PROOF: &str = "Basic c2FpbG9yOnMzY3JldA==";
+/// Header value of `sailor:s3cret`.
+const CREDENTIALS: &str = "Basic c2FpbG9yOnMzY3JldA==";
 
 impl Proxy {
     async fn start() -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, heads) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
-        let seen = heads.clone();
+        let recorded = heads.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(pass(stream, seen.clone()));
+                tokio::spawn(forward(stream, recorded.clone()));
             }
         });
         Proxy { port, heads }
@@ -44,10 +44,10 @@ impl Proxy {
     }
 }
 
-async fn pass(mut client: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
+async fn forward(mut client: TcpStream, recorded: Arc<Mutex<Vec<String>>>) {
     let Some(head) = read_request(&mut client).await else { return };
-    seen.lock().unwrap().push(head.clone());
-    if !head.to_ascii_lowercase().contains(&format!("proxy-authorization: {PROOF}").to_ascii_lowercase()) {
+    recorded.lock().unwrap().push(head.clone());
+    if !head.to_ascii_lowercase().contains(&format!("proxy-authorization: {CREDENTIALS}").to_ascii_lowercase()) {
         let _ = client.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n").await;
         return;
     }
@@ -63,10 +63,10 @@ async fn pass(mut client: TcpStream, seen: Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test]
-async fn what_is_encrypted_goes_through_a_tunnel_under_its_own_name() {
-    let (authority, proxy) = (authority(), Proxy::start().await);
-    let server = Server::secure(acceptor(&signed(for_names(&["keystone.example.com"]), &authority), None)).await;
-    let client = client(trusting(authority.pem()), proxy.environment("sailor:s3%63ret@", ""));
+async fn https_uses_a_tunnel_and_the_name_of_the_server() {
+    let (ca, proxy) = (new_ca(), Proxy::start().await);
+    let server = Server::secure(acceptor(&signed(for_names(&["keystone.example.com"]), &ca), None)).await;
+    let client = client(trusting(ca.pem()), proxy.environment("sailor:s3%63ret@", ""));
     let (_, body) = get(&client, &server.at("keystone.example.com", "/v3")).await.unwrap();
     assert_eq!(body, "GET /v3 HTTP/1.1");
     assert_eq!(proxy.lines(), [format!("CONNECT keystone.example.com:{} HTTP/1.1", server.port())]);
@@ -74,8 +74,8 @@ async fn what_is_encrypted_goes_through_a_tunnel_under_its_own_name() {
 }
 
 #[tokio::test]
-async fn what_is_not_encrypted_is_read_by_the_proxy() {
-    let (server, proxy) = (Server::start(Behaviour::Keeps).await, Proxy::start().await);
+async fn http_is_forwarded_by_the_proxy() {
+    let (server, proxy) = (Server::start(Behaviour::KeepAlive).await, Proxy::start().await);
     let client = client(Tls::default(), proxy.environment("sailor:s3cret@", ""));
     let url = server.at("keystone.example.com", "/");
     let (_, body) = get(&client, &url).await.unwrap();
@@ -84,8 +84,8 @@ async fn what_is_not_encrypted_is_read_by_the_proxy() {
 }
 
 #[tokio::test]
-async fn exceptions_and_this_machine_itself_are_asked_without_a_proxy() {
-    let (server, proxy) = (Server::start(Behaviour::Keeps).await, Proxy::start().await);
+async fn exceptions_and_localhost_bypass_the_proxy() {
+    let (server, proxy) = (Server::start(Behaviour::KeepAlive).await, Proxy::start().await);
     let client = client(Tls::default(), proxy.environment("", "localhost.localdomain,10.0.0.0/8"));
     for host in ["127.0.0.1", "localhost"] {
         assert!(get(&client, &server.at(host, "/")).await.is_ok(), "{host}");
@@ -94,22 +94,22 @@ async fn exceptions_and_this_machine_itself_are_asked_without_a_proxy() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_told_by_its_place_and_not_by_its_password() {
+async fn a_rejecting_proxy_is_reported_by_address_without_its_password() {
     let proxy = Proxy::start().await;
     let client = client(Tls::default(), proxy.environment("sailor:wrong@", ""));
-    let failure = get(&client, "https://keystone.example.com/v3").await.unwrap_err();
+    let error = get(&client, "https://keystone.example.com/v3").await.unwrap_err();
     let expected = format!(
-        "cannot connect: the proxy 127.0.0.1:{}: it does not connect to keystone.example.com:443: \
+        "cannot connect: proxy 127.0.0.1:{}: CONNECT keystone.example.com:443 failed: \
          HTTP/1.1 407 Proxy Authentication Required",
         proxy.port
     );
-    assert_eq!(failure.to_string(), expected);
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_not_there_is_told_as_such() {
-    let url = Server::nobody().await;
+async fn an_unreachable_proxy_is_reported() {
+    let url = Server::closed_port().await;
     let proxies = Proxies::from_environment(&Environment::from_iter([("HTTPS_PROXY", url.as_str())])).unwrap();
-    let failure = get(&client(Tls::default(), proxies), "https://keystone.example.com/v3").await.unwrap_err();
-    assert!(matches!(&failure, Failure::Connect(why) if why.starts_with("the proxy 127.0.0.1:")), "{failure:?}");
+    let error = get(&client(Tls::default(), proxies), "https://keystone.example.com/v3").await.unwrap_err();
+    assert!(matches!(&error, RequestError::Connect(why) if why.starts_with("proxy 127.0.0.1:")), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! A small server that can be told to behave badly.
+//! A small test server with configurable misbehaviour.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,34 +9,34 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// What it does with a connection.
+/// Behaviour of the server on a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// Answers each request with its first line.
-    Keeps,
-    /// Likewise, and ends the connection without a word.
+    /// Responds to each request with its request line.
+    KeepAlive,
+    /// The same, and closes the connection without announcing it.
     ClosesAfterEach,
-    /// Likewise for the first of a connection; reads the second and ends the connection.
-    ClosesOnTheSecond,
-    /// Reads, and ends the connection.
-    Hangs,
-    /// Ends the connection in the middle of an answer.
-    EndsEarly,
-    /// Answers something else.
-    SpeaksNonsense,
-    /// Reads, and says nothing.
-    IsSilent,
+    /// The same for the first request of a connection; reads the second request and closes the connection.
+    ClosesOnSecond,
+    /// Reads the request, and closes the connection.
+    ClosesWithoutResponse,
+    /// Closes the connection in the middle of a response.
+    Truncates,
+    /// Responds with another protocol.
+    NotHttp,
+    /// Reads the request, and never responds.
+    NoResponse,
 }
 
 pub(crate) struct Server {
     port: u16,
     scheme: &'static str,
-    seen: Arc<Seen>,
+    recorded: Arc<Recorded>,
     task: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Recorded {
     connections: AtomicUsize,
     requests: Mutex<Vec<String>>,
 }
@@ -53,44 +53,44 @@ impl Server {
     }
 
     pub(crate) async fn secure(acceptor: TlsAcceptor) -> Server {
-        Server::listen("https", Behaviour::Keeps, Some(acceptor)).await
+        Server::listen("https", Behaviour::KeepAlive, Some(acceptor)).await
     }
 
-    /// A URL at which nobody listens any more.
-    pub(crate) async fn nobody() -> String {
+    /// Returns the URL of a closed port.
+    pub(crate) async fn closed_port() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         format!("http://{}/", listener.local_addr().unwrap())
     }
 
     async fn listen(scheme: &'static str, behaviour: Behaviour, tls: Option<TlsAcceptor>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (port, seen) = (listener.local_addr().unwrap().port(), Arc::new(Seen::default()));
-        let told = seen.clone();
+        let (port, recorded) = (listener.local_addr().unwrap().port(), Arc::new(Recorded::default()));
+        let shared = recorded.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                told.connections.fetch_add(1, Ordering::SeqCst);
-                let (seen, tls) = (told.clone(), tls.clone());
+                shared.connections.fetch_add(1, Ordering::SeqCst);
+                let (recorded, tls) = (shared.clone(), tls.clone());
                 tokio::spawn(async move {
                     match tls {
-                        None => serve(stream, behaviour, &seen).await,
-                        // A client that does not like us has gone by now.
+                        None => serve(stream, behaviour, &recorded).await,
+                        // A client that rejects the certificate has disconnected.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                serve(stream, behaviour, &seen).await;
+                                serve(stream, behaviour, &recorded).await;
                             }
                         }
                     }
                 });
             }
         });
-        Server { port, scheme, seen, task }
+        Server { port, scheme, recorded, task }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         self.at("127.0.0.1", path)
     }
 
-    /// Under another name for the same machine.
+    /// Returns the URL with another host name.
     pub(crate) fn at(&self, host: &str, path: &str) -> String {
         format!("{}://{host}:{}{path}", self.scheme, self.port)
     }
@@ -100,44 +100,44 @@ impl Server {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::SeqCst)
+        self.recorded.connections.load(Ordering::SeqCst)
     }
 
-    /// The first lines of all requests.
+    /// Returns the request lines of all requests.
     pub(crate) fn requests(&self) -> Vec<String> {
-        self.seen.requests.lock().unwrap().clone()
+        self.recorded.requests.lock().unwrap().clone()
     }
 }
 
-async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, behaviour: Behaviour, seen: &Seen) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, behaviour: Behaviour, recorded: &Recorded) {
     let mut count = 0;
     while let Some(head) = read_request(&mut stream).await {
         count += 1;
         let line = head.lines().next().unwrap_or_default().to_owned();
-        seen.requests.lock().unwrap().push(line.clone());
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{line}", line.len());
-        let said = match behaviour {
-            Behaviour::ClosesOnTheSecond if count == 2 => return,
-            Behaviour::Keeps | Behaviour::ClosesAfterEach | Behaviour::ClosesOnTheSecond => answer,
-            Behaviour::Hangs => return,
-            Behaviour::EndsEarly => answer[..answer.len() - 3].to_owned(),
-            Behaviour::SpeaksNonsense => "220 mail.example.com ESMTP\r\n".to_owned(),
-            Behaviour::IsSilent => {
+        recorded.requests.lock().unwrap().push(line.clone());
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{line}", line.len());
+        let sent = match behaviour {
+            Behaviour::ClosesOnSecond if count == 2 => return,
+            Behaviour::KeepAlive | Behaviour::ClosesAfterEach | Behaviour::ClosesOnSecond => response,
+            Behaviour::ClosesWithoutResponse => return,
+            Behaviour::Truncates => response[..response.len() - 3].to_owned(),
+            Behaviour::NotHttp => "220 mail.example.com ESMTP\r\n".to_owned(),
+            Behaviour::NoResponse => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 return;
             }
         };
-        if stream.write_all(said.as_bytes()).await.is_err() || stream.flush().await.is_err() {
+        if stream.write_all(sent.as_bytes()).await.is_err() || stream.flush().await.is_err() {
             return;
         }
-        if !matches!(behaviour, Behaviour::Keeps | Behaviour::ClosesOnTheSecond) {
+        if !matches!(behaviour, Behaviour::KeepAlive | Behaviour::ClosesOnSecond) {
             let _ = stream.shutdown().await;
             return;
         }
     }
 }
 
-/// The head of a request, whose body has been read too; nothing if the connection ends.
+/// Reads a request and returns its head; `None` if the connection ends.
 pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {

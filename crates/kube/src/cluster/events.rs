@@ -1,4 +1,4 @@
-//! Reading Events about one object, for people.
+//! Reads the Events about one object.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -6,35 +6,35 @@ use kube::Resource as _;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::{Cluster, WriteError, unsendable};
+use super::{Cluster, WriteError, invalid_request};
 
 /// Maximum number of Events that are returned.
 const LAST: usize = 10;
 
-/// An Event about an object.
+/// Event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenEvent {
-    /// When it last occurred.
+    /// Time of the last occurrence.
     pub time: Option<Timestamp>,
     /// `Normal` or `Warning`.
     pub kind: String,
-    /// Reason in one word.
+    /// Machine-readable reason.
     pub reason: String,
-    /// Message for people.
+    /// Human-readable message.
     pub message: String,
-    /// The component that reported it.
+    /// Component that reported the Event.
     pub source: String,
-    /// How often it occurred.
+    /// Number of occurrences.
     pub count: u64,
 }
 
 impl Cluster {
-    /// The last Events about an object, the latest first. Those of an object without a namespace may be in any.
+    /// Returns the last Events about an object, newest first. Events about cluster-scoped objects may be in any namespace.
     pub async fn events(&self, kind: &str, namespace: Option<&str>, name: &str) -> Result<Vec<SeenEvent>, WriteError> {
         let events = kube::core::Request::new(Event::url_path(&(), namespace));
         let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
-        let request = events.list(&ListParams::default().fields(&about)).map_err(unsendable)?;
-        let list: Value = serde_json::from_slice(&self.ask(&request).await?).unwrap_or_default();
+        let request = events.list(&ListParams::default().fields(&about)).map_err(invalid_request)?;
+        let list: Value = serde_json::from_slice(&self.send_read(&request).await?).unwrap_or_default();
         let mut seen: Vec<_> = list["items"].as_array().into_iter().flatten().map(SeenEvent::read).collect();
         seen.sort_by_key(|event| std::cmp::Reverse(event.time));
         seen.truncate(LAST);
@@ -43,7 +43,7 @@ impl Cluster {
 }
 
 impl SeenEvent {
-    /// Of either form: Events of today have a series and a controller, those of before a count and a source.
+    /// Reads both formats: events.k8s.io/v1 has a series and a reporting controller, core/v1 a count and a source.
     fn read(event: &Value) -> SeenEvent {
         let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let first = |pointers: &[&str]| pointers.iter().find_map(|pointer| text(pointer)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reading once, without a watch: for commands that look, tell and end, and for controllers that have to be sure.
+//! Reads without a watch: for one-shot commands, and for controllers that must not act on a stale store.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kube::Resource;
 use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 
-use super::{Cluster, WriteError, read, unsendable};
+use super::{Cluster, WriteError, invalid_request, parse};
 use crate::permissions::{Permission, Scope};
 use crate::wire::{Wire, WireNode, WireService};
 
@@ -19,10 +19,10 @@ const KUBE_SYSTEM: &str = "kube-system";
 /// Objects per page.
 const PAGE: u32 = 500;
 
-/// How often a list is begun again because the API server has forgotten where it stood.
-const BEGINNINGS: u32 = 3;
+/// Maximum number of times a list is started, because its continue token has expired.
+const MAX_LISTS: u32 = 3;
 
-/// A page of a list.
+/// Page of a list.
 #[derive(Deserialize)]
 struct Page<W> {
     #[serde(default)]
@@ -36,7 +36,7 @@ struct PageMetadata {
     next: Option<String>,
 }
 
-/// An object with its UID.
+/// Object of which only the UID is read.
 #[derive(Deserialize)]
 struct Identified {
     metadata: IdentifiedMetadata,
@@ -48,103 +48,102 @@ struct IdentifiedMetadata {
 }
 
 impl Cluster {
-    /// For [`Cluster::list_nodes`].
-    pub const LIST_NODES: Permission =
-        Permission::core("nodes", &["list"], "to make sure of Nodes that seem to be gone");
+    /// Permission for [`Cluster::list_nodes`].
+    pub const LIST_NODES: Permission = Permission::core("nodes", &["list"], "confirm that Nodes are gone");
 
-    /// All Nodes, as they are now.
+    /// Lists all Nodes.
     pub async fn list_nodes(&self) -> Result<Vec<Arc<Node>>, WriteError> {
         self.list::<WireNode>().await
     }
 
-    /// All Services, as they are now.
+    /// Lists all Services.
     pub async fn list_services(&self) -> Result<Vec<Arc<Service>>, WriteError> {
         self.list::<WireService>().await
     }
 
-    /// For [`Cluster::service`].
-    pub const READ_SERVICE: Permission = Permission::core(
-        "services",
-        &["get"],
-        "to read a Service again before something is done that cannot be undone",
-    )
-    .without("the Service is read by a list");
+    /// Permission for [`Cluster::service`].
+    pub const READ_SERVICE: Permission =
+        Permission::core("services", &["get"], "read a Service again before an irreversible step")
+            .without("the Service is read with a list request");
 
-    /// The Service as it is now; `None` if there is none.
+    /// Reads the Service from the API server; `None` if there is none.
     pub async fn service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {
         let services = kube::core::Request::new(WireService::url_path(&(), Some(&key.namespace)));
-        let request = services.get(&key.name, &GetParams::default()).map_err(unsendable)?;
-        match self.ask(&request).await {
-            Ok(body) => read::<WireService>(&body).map(Some),
+        let request = services.get(&key.name, &GetParams::default()).map_err(invalid_request)?;
+        match self.send_read(&request).await {
+            Ok(body) => parse::<WireService>(&body).map(Some),
             Err(WriteError::NotFound(_)) => Ok(None),
-            // The usual role of a Go manager may list Services, and not get one.
+            // The default role of Go managers allows list and watch of Services, but not get.
             Err(WriteError::Rejected { code, .. }) if code == StatusCode::FORBIDDEN => self.listed_service(key).await,
             Err(error) => Err(error),
         }
     }
 
-    /// The Service as a list shows it.
+    /// Reads the Service with a list request and a field selector.
     async fn listed_service(&self, key: &ServiceKey) -> Result<Option<Service>, WriteError> {
         let services = kube::core::Request::new(WireService::url_path(&(), Some(&key.namespace)));
         let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
         let page: Page<WireService> = self.page(&services, &named).await?;
-        Ok(page.items.into_iter().filter_map(WireService::kept).find(|service| service.key() == *key))
+        Ok(page.items.into_iter().filter_map(WireService::into_domain).find(|service| service.key() == *key))
     }
 
-    /// For [`Cluster::uid`].
-    // The API server takes a namespace to be in itself, so that a Role can allow this.
+    /// Permission for [`Cluster::uid`].
+    // For authorization, the API server treats a Namespace as an object in itself, so a Role can grant this.
     pub const READ_UID: Permission = Permission {
         group: "",
         resource: "namespaces",
         verbs: &["get"],
         scope: Scope::Named(Cow::Borrowed(KUBE_SYSTEM), Cow::Borrowed(KUBE_SYSTEM)),
-        why: "to mark routes with the UID of the cluster",
+        why: "mark routes with the UID of the cluster",
         without: Some("routes carry the name of the cluster only, which another cluster may have"),
     };
 
-    /// UID of the cluster, which is that of its namespace kube-system; `None` if there is no such namespace.
+    /// UID of the cluster: the UID of the Namespace kube-system; `None` if it does not exist.
     pub async fn uid(&self) -> Result<Option<String>, WriteError> {
         let namespaces = kube::core::Request::new(Namespace::url_path(&(), None));
-        let request = namespaces.get(KUBE_SYSTEM, &GetParams::default()).map_err(unsendable)?;
-        match self.ask(&request).await {
-            Ok(body) => serde_json::from_slice::<Identified>(&body).map(|it| Some(it.metadata.uid)).map_err(|error| {
-                WriteError::Unavailable(format!("the API server's answer is not a Namespace: {error}"))
-            }),
+        let request = namespaces.get(KUBE_SYSTEM, &GetParams::default()).map_err(invalid_request)?;
+        match self.send_read(&request).await {
+            Ok(body) => {
+                serde_json::from_slice::<Identified>(&body).map(|namespace| Some(namespace.metadata.uid)).map_err(
+                    |error| WriteError::Unavailable(format!("the API server returned an invalid Namespace: {error}")),
+                )
+            }
             Err(WriteError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn list<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {
-        let mut beginning = 1;
+    async fn list<W: Wire>(&self) -> Result<Vec<Arc<W::Domain>>, WriteError> {
+        let mut attempt = 1;
         loop {
             match self.pages::<W>().await {
-                Err(WriteError::Rejected { code, .. }) if code == StatusCode::GONE && beginning < BEGINNINGS => {
-                    beginning += 1;
+                Err(WriteError::Rejected { code, .. }) if code == StatusCode::GONE && attempt < MAX_LISTS => {
+                    attempt += 1;
                 }
                 listed => return listed,
             }
         }
     }
 
-    /// All pages, or nothing: half a list must not be taken for a whole one.
-    async fn pages<W: Wire>(&self) -> Result<Vec<Arc<W::Kept>>, WriteError> {
+    /// Reads all pages, or fails: a partial list must not pass for a complete one.
+    async fn pages<W: Wire>(&self) -> Result<Vec<Arc<W::Domain>>, WriteError> {
         let requests = kube::core::Request::new(W::url_path(&(), None));
         let (mut objects, mut next) = (Vec::new(), None);
         loop {
             let params = ListParams { limit: Some(PAGE), continue_token: next, ..ListParams::default() };
             let page: Page<W> = self.page(&requests, &params).await?;
-            objects.extend(page.items.into_iter().filter_map(W::kept).map(Arc::new));
+            objects.extend(page.items.into_iter().filter_map(W::into_domain).map(Arc::new));
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
                 return Ok(objects);
             }
         }
     }
+
     async fn page<W: Wire>(&self, requests: &kube::core::Request, params: &ListParams) -> Result<Page<W>, WriteError> {
-        let body = self.ask(&requests.list(params).map_err(unsendable)?).await?;
+        let body = self.send_read(&requests.list(params).map_err(invalid_request)?).await?;
         serde_json::from_slice(&body).map_err(|error| {
-            WriteError::Unavailable(format!("the API server's answer is not a list of {}s: {error}", W::kind(&())))
+            WriteError::Unavailable(format!("the API server returned an invalid list of {}s: {error}", W::kind(&())))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What the writes say.
+//! Bodies of the patches.
 
 use bowline_core::initialize::NodeChange;
 use bowline_core::routes::NetworkStatus;
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// W-1: all of it in one request, tied to the version that it was decided on.
+/// W-1: everything in one patch, with the resource version of the Node that the decision is based on.
 pub(super) fn initialization(change: &NodeChange) -> Value {
     let mut metadata = json!({"uid": change.uid, "resourceVersion": change.resource_version});
     let mut spec = json!({"taints": change.taints});
@@ -25,20 +25,19 @@ pub(super) fn initialization(change: &NodeChange) -> Value {
     json!({"metadata": metadata, "spec": spec})
 }
 
-/// W-2: addresses are merged by type, so several of one type would be lost if this did not ask for the list as it is.
+/// W-2: a strategic merge patch merges addresses by type and would lose several of one type, so the list is replaced.
 pub(super) fn addresses(addresses: &[Address]) -> Value {
     let elements = std::iter::once(json!({"$patch": "replace"})).chain(addresses.iter().map(|address| json!(address)));
     json!({"status": {"addresses": elements.collect::<Vec<_>>()}})
 }
 
-/// W-9: both fields, of which the first is the first element of the second. A Node of the same name that is another one is
-/// not meant.
-pub(super) fn pod_cidrs(node: &Node, ranges: &[IpNet]) -> Value {
-    let first = ranges.first();
-    json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": first, "podCIDRs": ranges}})
+/// W-9: `podCIDR` is the first element of `podCIDRs`. The UID makes the patch fail for another Node of the same name.
+pub(super) fn pod_cidrs(node: &Node, pod_cidrs: &[IpNet]) -> Value {
+    let first = pod_cidrs.first();
+    json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": first, "podCIDRs": pod_cidrs}})
 }
 
-/// W-5: conditions are merged by type, so those of others need not be said.
+/// W-5: conditions are merged by type, so the patch has this one only.
 pub(super) fn network(node: &Node, network: &NetworkStatus, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = json!({
@@ -48,7 +47,7 @@ pub(super) fn network(node: &Node, network: &NetworkStatus, now: Timestamp) -> V
     json!({"metadata": {"uid": node.uid}, "status": {"conditions": [condition]}})
 }
 
-/// W-6 to W-8: only what changes, tied to the object and not to its version.
+/// W-6 to W-8: only the changed fields, with the UID and without a resource version.
 pub(super) fn service(service: &Service, change: &ServiceChange) -> Value {
     let mut metadata = Map::from_iter([("uid".to_owned(), json!(service.uid))]);
     metadata.extend(change.finalizer.map(|change| finalizers(service, change)).into_iter().flatten());
@@ -67,7 +66,7 @@ pub(super) fn service(service: &Service, change: &ServiceChange) -> Value {
 
 fn finalizers(service: &Service, change: FinalizerChange) -> Vec<(String, Value)> {
     match change {
-        // The order puts ours behind those that we know of; without it the API server would put it before all others.
+        // The element order puts this finalizer after the known ones; without it, the API server puts it first.
         FinalizerChange::Add => {
             let others = service.finalizers.iter().map(String::as_str).filter(|one| *one != LOAD_BALANCER_CLEANUP);
             let order: Vec<&str> = others.chain([LOAD_BALANCER_CLEANUP]).collect();
@@ -76,19 +75,19 @@ fn finalizers(service: &Service, change: FinalizerChange) -> Vec<(String, Value)
                 ("finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP])),
             ]
         }
-        // upstream: `finalizers: null` if ours is the only one known, which takes one with it that was added meanwhile.
+        // upstream: `finalizers: null` if this is the only known finalizer, which also removes one that was added meanwhile.
         FinalizerChange::Remove => {
             vec![("$deleteFromPrimitiveList/finalizers".to_owned(), json!([LOAD_BALANCER_CLEANUP]))]
         }
     }
 }
 
-/// The list of addresses is replaced as a whole by whatever stands in a patch.
+/// `ingress` is an atomic list: the patch replaces it.
 fn load_balancer(status: &LoadBalancerStatus) -> Value {
     if status.ingress.is_empty() { json!({"ingress": null}) } else { json!({"ingress": status.ingress}) }
 }
 
-/// Conditions are merged by type, so those of others need not be said.
+/// Conditions are merged by type, so the patch has this one only.
 fn conditions(change: &ConditionChange) -> Value {
     match change {
         ConditionChange::Set(condition) => json!([condition]),
@@ -106,7 +105,7 @@ mod tests {
 
     fn with_finalizers(finalizers: &[&str]) -> Service {
         let metadata = json!({"namespace": "default", "name": "web", "uid": "u1", "finalizers": finalizers});
-        serde_json::from_value::<WireService>(json!({"metadata": metadata})).unwrap().kept().unwrap()
+        serde_json::from_value::<WireService>(json!({"metadata": metadata})).unwrap().into_domain().unwrap()
     }
 
     fn change(finalizer: FinalizerChange) -> ServiceChange {
@@ -114,7 +113,10 @@ mod tests {
     }
 
     fn node() -> Node {
-        serde_json::from_value::<WireNode>(json!({"metadata": {"name": "n", "uid": "u1"}})).unwrap().kept().unwrap()
+        serde_json::from_value::<WireNode>(json!({"metadata": {"name": "n", "uid": "u1"}}))
+            .unwrap()
+            .into_domain()
+            .unwrap()
     }
 
     #[test]
@@ -124,20 +126,20 @@ mod tests {
             "message": "RouteController created a route",
             "lastHeartbeatTime": "2026-01-02T03:04:05Z", "lastTransitionTime": "2026-01-02T03:04:05Z",
         });
-        // The API server has no fractions of seconds there.
+        // These times have no fractional seconds.
         let patch = network(&node(), &NetworkStatus::CREATED, "2026-01-02T03:04:05.999999999Z".parse().unwrap());
         assert_eq!(patch, json!({"metadata": {"uid": "u1"}, "status": {"conditions": [condition]}}));
     }
 
     #[test]
-    fn w9_the_first_range_stands_in_both_fields() {
-        let ranges = ["10.244.3.0/24".parse().unwrap(), "fd00:10:244:3::/64".parse().unwrap()];
+    fn w9_the_first_pod_cidr_is_in_both_fields() {
+        let cidrs = ["10.244.3.0/24".parse().unwrap(), "fd00:10:244:3::/64".parse().unwrap()];
         let spec = json!({"podCIDR": "10.244.3.0/24", "podCIDRs": ["10.244.3.0/24", "fd00:10:244:3::/64"]});
-        assert_eq!(pod_cidrs(&node(), &ranges), json!({"metadata": {"uid": "u1"}, "spec": spec}));
+        assert_eq!(pod_cidrs(&node(), &cidrs), json!({"metadata": {"uid": "u1"}, "spec": spec}));
     }
 
     #[test]
-    fn s23_a_finalizer_is_added_alone_with_the_order_that_puts_it_last() {
+    fn s23_adding_a_finalizer_patches_it_alone_with_an_element_order_that_puts_it_last() {
         for (known, order) in [
             (&["foo"][..], json!(["foo", LOAD_BALANCER_CLEANUP])),
             (&[], json!([LOAD_BALANCER_CLEANUP])),
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn w7_a_finalizer_is_removed_alone_whatever_others_are_known() {
+    fn w7_removing_a_finalizer_patches_it_alone_whatever_others_are_known() {
         for known in [&[LOAD_BALANCER_CLEANUP][..], &["foo", LOAD_BALANCER_CLEANUP], &[]] {
             let metadata = json!({"uid": "u1", "$deleteFromPrimitiveList/finalizers": [LOAD_BALANCER_CLEANUP]});
             let patch = service(&with_finalizers(known), &change(FinalizerChange::Remove));
@@ -161,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_named_one_by_one_and_null_takes_one_away() {
+    fn annotations_are_patched_one_by_one_and_null_removes_one() {
         let annotations = [("a".to_owned(), Some("b".to_owned())), ("c".to_owned(), None)].into();
         let patch = service(&with_finalizers(&[]), &ServiceChange { annotations, ..ServiceChange::default() });
         assert_eq!(patch, json!({"metadata": {"uid": "u1", "annotations": {"a": "b", "c": null}}}));
     }
 
     #[test]
-    fn w8_an_empty_status_is_cleared_and_conditions_are_named_by_type() {
+    fn w8_an_empty_status_is_cleared_and_conditions_are_patched_by_type() {
         let change = ServiceChange {
             status: Some(LoadBalancerStatus::default()),
             condition: Some(ConditionChange::Remove("Mine".to_owned())),

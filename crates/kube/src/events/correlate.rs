@@ -1,6 +1,6 @@
-//! Which of the things that happen become Events, and which raise the count of one that is there (EV-2 to EV-4).
+//! Event correlator: decides which occurrences become new Events and which update the count of an existing one (EV-2 to EV-4).
 //!
-//! Pure: what is the time is said by whoever calls.
+//! Pure code: the caller passes the time.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,23 +8,23 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::recent::Recent;
+use super::lru::LruMap;
 use super::{EventType, ObjectRef};
 
-/// Entries of each memory.
-const REMEMBERED: usize = 4096;
-/// So many different messages, and they are combined.
-const DIFFERENT: usize = 10;
-/// Messages further apart than this are not similar any more.
-const APART_SECONDS: f64 = 600.0;
-/// What stands before a message that stands for several.
-const COMBINED: &str = "(combined from similar events): ";
-/// So many Events of a type about an object at once.
+/// Capacity of each LRU map.
+const MAX_LRU_ENTRIES: usize = 4096;
+/// Number of different messages from which on similar Events are aggregated.
+const AGGREGATE_MAX_EVENTS: usize = 10;
+/// Maximum time between two similar messages, in seconds.
+const AGGREGATE_INTERVAL_SECONDS: f64 = 600.0;
+/// Prefix of the message of an aggregated Event.
+const AGGREGATE_PREFIX: &str = "(combined from similar events): ";
+/// Burst of the spam filter: Events of one type about one object.
 const BURST: f64 = 25.0;
-/// And one more in so many seconds.
+/// Time in which the spam filter refills one token, in seconds.
 const REFILL_SECONDS: f64 = 300.0;
 
-/// Something that happened.
+/// Occurrence that a component reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
     pub(super) component: &'static str,
@@ -34,103 +34,104 @@ pub(super) struct Occurrence {
     pub(super) message: String,
 }
 
-/// An Event as it is to be in the cluster: to be created if `count` is 1, and else to be brought up to date.
+/// Event to write: created if `count` is 1, otherwise updated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) what: Occurrence,
+    pub(super) occurrence: Occurrence,
     pub(super) name: String,
     pub(super) count: i32,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
 }
 
-/// Who speaks about what, and how it is meant: what the spam filter goes by.
+/// Key of the spam filter: component, object and type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Speaker(&'static str, ObjectRef, EventType);
+struct SpamKey(&'static str, ObjectRef, EventType);
 
-/// What is similar: all but the message.
+/// Key of similar Events: everything except the message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Similar(Speaker, Cow<'static, str>);
+struct AggregateKey(SpamKey, Cow<'static, str>);
 
-/// What is the same Event: similar, and with this message; `None` is the one that stands for several.
+/// Key of identical Events: similar, with the same message; `None` for the aggregated Event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Same(Similar, Option<String>);
+struct EventKey(AggregateKey, Option<String>);
 
-/// Different messages that were similar, and when the last one was.
+/// Different messages of similar Events, and the time of the last one.
 struct Messages(HashSet<String>, Timestamp);
 
-/// An Event that is there: its name, its count, and since when.
+/// Existing Event: name, count and time of the first occurrence.
 struct Counted(String, i32, Timestamp);
 
-/// The spam filter's tokens, and as of when.
+/// Tokens of the spam filter, and the time of the last update.
 struct Tokens(f64, Timestamp);
 
-/// Remembers what happened of late.
+/// Correlates an occurrence with recent ones.
 pub(super) struct Correlator {
-    messages: Recent<Similar, Messages>,
-    counts: Recent<Same, Counted>,
-    tokens: Recent<Speaker, Tokens>,
-    /// The number in the latest name; names are never given twice.
+    messages: LruMap<AggregateKey, Messages>,
+    counts: LruMap<EventKey, Counted>,
+    tokens: LruMap<SpamKey, Tokens>,
+    /// Number in the latest name, so that names are unique.
     latest: i128,
 }
 
 impl Correlator {
     pub(super) fn new() -> Correlator {
         Correlator {
-            messages: Recent::new(REMEMBERED),
-            counts: Recent::new(REMEMBERED),
-            tokens: Recent::new(REMEMBERED),
+            messages: LruMap::new(MAX_LRU_ENTRIES),
+            counts: LruMap::new(MAX_LRU_ENTRIES),
+            tokens: LruMap::new(MAX_LRU_ENTRIES),
             latest: 0,
         }
     }
 
-    /// What is to be in the cluster now that this has happened; `None` if there are too many of the kind.
-    pub(super) fn correlate(&mut self, mut what: Occurrence, now: Timestamp) -> Option<Record> {
-        let speaker = Speaker(what.component, what.object.identity(), what.kind);
-        let similar = Similar(speaker.clone(), what.reason.clone());
-        let same = if self.is_one_of_many(&similar, &what.message, now) {
-            what.message = format!("{COMBINED}{}", what.message);
-            Same(similar, None)
+    /// Returns the Event to write; `None` if the spam filter drops it.
+    pub(super) fn correlate(&mut self, mut occurrence: Occurrence, now: Timestamp) -> Option<Record> {
+        let spam_key = SpamKey(occurrence.component, occurrence.object.identity(), occurrence.kind);
+        let aggregate_key = AggregateKey(spam_key.clone(), occurrence.reason.clone());
+        let event_key = if self.is_aggregated(&aggregate_key, &occurrence.message, now) {
+            occurrence.message = format!("{AGGREGATE_PREFIX}{}", occurrence.message);
+            EventKey(aggregate_key, None)
         } else {
-            Same(similar, Some(what.message.clone()))
+            EventKey(aggregate_key, Some(occurrence.message.clone()))
         };
-        // upstream: counted before it is filtered, so the count that is seen later includes what was not sent.
-        let record = self.count(same, what, now);
-        self.is_let_through(speaker, now).then_some(record)
+        // upstream: counted before it is filtered, so later counts include dropped Events.
+        let record = self.count(event_key, occurrence, now);
+        self.passes_spam_filter(spam_key, now).then_some(record)
     }
 
-    /// EV-3. Of many similar messages, the first nine keep Events of their own.
-    fn is_one_of_many(&mut self, similar: &Similar, message: &str, now: Timestamp) -> bool {
-        let known = self.messages.take(similar).filter(|Messages(_, last)| seconds(*last, now) <= APART_SECONDS);
+    /// EV-3: of many similar messages, the first nine have separate Events.
+    fn is_aggregated(&mut self, key: &AggregateKey, message: &str, now: Timestamp) -> bool {
+        let known =
+            self.messages.take(key).filter(|Messages(_, last)| seconds(*last, now) <= AGGREGATE_INTERVAL_SECONDS);
         let mut messages = known.map_or_else(HashSet::new, |Messages(messages, _)| messages);
-        let many = messages.len() + 1 >= DIFFERENT && !messages.contains(message);
-        if !many {
+        let is_aggregated = messages.len() + 1 >= AGGREGATE_MAX_EVENTS && !messages.contains(message);
+        if !is_aggregated {
             messages.insert(message.to_owned());
         }
-        self.messages.put(similar.clone(), Messages(messages, now));
-        many
+        self.messages.put(key.clone(), Messages(messages, now));
+        is_aggregated
     }
 
-    /// EV-2.
-    fn count(&mut self, same: Same, what: Occurrence, now: Timestamp) -> Record {
-        let Counted(name, count, first) = match self.counts.take(&same) {
+    /// EV-2: identical Events share a name and a count.
+    fn count(&mut self, key: EventKey, occurrence: Occurrence, now: Timestamp) -> Record {
+        let Counted(name, count, first) = match self.counts.take(&key) {
             Some(Counted(name, count, first)) => Counted(name, count.saturating_add(1), first),
-            None => Counted(self.new_name(&what.object.name, now), 1, now),
+            None => Counted(self.new_name(&occurrence.object.name, now), 1, now),
         };
-        self.counts.put(same, Counted(name.clone(), count, first));
-        Record { what, name, count, first, last: now }
+        self.counts.put(key, Counted(name.clone(), count, first));
+        Record { occurrence, name, count, first, last: now }
     }
 
-    /// EV-4.
-    fn is_let_through(&mut self, speaker: Speaker, now: Timestamp) -> bool {
-        let Tokens(left, last) = self.tokens.take(&speaker).unwrap_or(Tokens(BURST, now));
+    /// EV-4: token bucket per component, object and type.
+    fn passes_spam_filter(&mut self, key: SpamKey, now: Timestamp) -> bool {
+        let Tokens(left, last) = self.tokens.take(&key).unwrap_or(Tokens(BURST, now));
         let left = (left + seconds(last, now) / REFILL_SECONDS).min(BURST);
         let passes = left >= 1.0;
-        self.tokens.put(speaker, Tokens(if passes { left - 1.0 } else { left }, now));
+        self.tokens.put(key, Tokens(if passes { left - 1.0 } else { left }, now));
         passes
     }
 
-    /// EV-1.
+    /// EV-1: object name and time in hexadecimal, or a UUID if that is not a valid name.
     fn new_name(&mut self, object: &str, now: Timestamp) -> String {
         self.latest = now.as_nanosecond().max(self.latest + 1);
         let name = format!("{object}.{:x}", self.latest);
@@ -138,12 +139,12 @@ impl Correlator {
     }
 }
 
-/// The time passed; none if the clock went back.
+/// Elapsed seconds; zero if the clock went back.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }
 
-/// The form of the names of most objects: labels of lower-case letters, digits and inner hyphens, joined by dots.
+/// RFC 1123 subdomain: labels of lower-case letters, digits and inner hyphens, joined by dots.
 fn is_subdomain(name: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_label = |label: &str| {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn ev1_names_are_the_objects_and_the_time_in_hex_and_never_given_twice() {
+    fn ev1_names_are_object_name_and_time_in_hex_and_unique() {
         let mut correlator = Correlator::new();
         let first = correlator.correlate(about("n", "a"), at(0)).unwrap();
         let second = correlator.correlate(about("n", "b"), at(0)).unwrap();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ev1_a_name_that_would_not_be_valid_is_a_uuid() {
+    fn ev1_an_invalid_name_is_replaced_by_a_uuid() {
         for object in ["n".repeat(240), "N".into(), "-n".into(), "a..b".into(), String::new()] {
             let record = Correlator::new().correlate(about(&object, "a"), at(0)).unwrap();
             assert!(Uuid::parse_str(&record.name).is_ok(), "{}", record.name);
@@ -198,16 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn ev2_the_same_about_a_later_state_of_the_object_is_the_same() {
+    fn ev2_events_that_differ_only_in_resource_version_are_identical() {
         let mut correlator = Correlator::new();
-        let what = about("n", "a");
-        let later = Occurrence { object: what.object.clone().at("7"), ..what.clone() };
-        correlator.correlate(what, at(0)).unwrap();
+        let first = about("n", "a");
+        let later = Occurrence { object: first.object.clone().at("7"), ..first.clone() };
+        correlator.correlate(first, at(0)).unwrap();
         assert_eq!(correlator.correlate(later, at(1)).unwrap().count, 2);
     }
 
     #[test]
-    fn ev2_the_same_again_raises_the_count_of_the_first() {
+    fn ev2_an_identical_event_increments_the_count_of_the_first() {
         let mut correlator = Correlator::new();
         let first = correlator.correlate(about("n", "a"), at(0)).unwrap();
         assert_eq!((first.count, first.first, first.last), (1, at(0), at(0)));
@@ -218,18 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn ev3_the_tenth_different_message_and_those_after_it_are_one_event() {
+    fn ev3_the_tenth_different_message_and_later_ones_are_aggregated() {
         let mut correlator = Correlator::new();
         let records: Vec<Record> =
             (0..12).map(|i| correlator.correlate(about("n", &format!("message {i}")), at(i * 600)).unwrap()).collect();
-        let (own, combined) = records.split_at(9);
-        assert!(own.iter().all(|record| record.count == 1 && record.what.message.starts_with("message ")));
+        let (separate, combined) = records.split_at(9);
+        assert!(separate.iter().all(|record| record.count == 1 && record.occurrence.message.starts_with("message ")));
         let counts: Vec<i32> = combined.iter().map(|record| record.count).collect();
         assert_eq!(counts, [1, 2, 3]);
         assert!(combined.iter().all(|record| record.name == combined[0].name));
-        assert_eq!(combined[2].what.message, "(combined from similar events): message 11");
+        assert_eq!(combined[2].occurrence.message, "(combined from similar events): message 11");
         let known = correlator.correlate(about("n", "message 3"), at(11 * 600)).unwrap();
-        assert_eq!((known.what.message.as_str(), known.count), ("message 3", 2));
+        assert_eq!((known.occurrence.message.as_str(), known.count), ("message 3", 2));
     }
 
     #[test]
@@ -239,7 +240,7 @@ mod tests {
             correlator.correlate(about("n", &format!("message {i}")), at(i)).unwrap();
         }
         let late = correlator.correlate(about("n", "message 9"), at(8 + 601)).unwrap();
-        assert_eq!(late.what.message, "message 9");
+        assert_eq!(late.occurrence.message, "message 9");
     }
 
     #[test]
@@ -250,12 +251,12 @@ mod tests {
         assert!(correlator.correlate(about("m", "a"), at(0)).is_some(), "another object has its own burst");
         assert!(correlator.correlate(about("n", "a"), at(299)).is_none());
         let record = correlator.correlate(about("n", "a"), at(301)).unwrap();
-        assert_eq!(record.count, 32, "those that were not sent are counted");
+        assert_eq!(record.count, 32, "dropped Events are counted");
         assert!(correlator.correlate(about("n", "a"), at(302)).is_none());
     }
 
     #[test]
-    fn ev4_a_clock_that_goes_back_gives_no_tokens_and_takes_none() {
+    fn ev4_a_clock_that_goes_back_neither_adds_nor_removes_tokens() {
         let mut correlator = Correlator::new();
         assert!(correlator.correlate(about("n", "a"), at(1000)).is_some());
         assert_eq!((0..30).filter(|_| correlator.correlate(about("n", "a"), at(0)).is_some()).count(), 24);

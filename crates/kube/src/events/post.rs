@@ -1,4 +1,4 @@
-//! Writing Events to the API server.
+//! Writes Events to the API server.
 
 use std::time::Duration;
 
@@ -12,30 +12,31 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::correlate::Record;
-use super::{Dropped, EventType, Letter};
-use crate::exchange::{Failure, exchange};
+use super::{Dropped, EventType, QueuedEvent};
+use crate::retry::{Failure, send_with_retry};
 
-/// How often an Event is tried while the API server is away (EV-5).
-const TRIES: u32 = 12;
-/// The time between tries; the first is a random part of it, so that not all come at once when the API server is back.
-const BETWEEN_TRIES: Duration = Duration::from_secs(10);
-/// After the wish to end, so much silence means that there is nothing more to come.
-const SILENCE: Duration = Duration::from_millis(200);
-/// Where Events about objects without a namespace live.
+/// Maximum number of attempts per Event while the API server is unavailable (EV-5).
+const MAX_ATTEMPTS: u32 = 12;
+/// Pause between two attempts. The first pause is a random fraction of it, so that Events are spread out when the API server is
+/// back.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// After shutdown is requested, a queue that is empty for this long is done.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Namespace of Events about cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Writes the records in their order until there will be no more.
-pub(super) async fn post_all(mut letters: mpsc::Receiver<Letter>, dropped: Dropped, shutdown: Shutdown) {
-    while let Some(Letter { record, client }) = next(&mut letters, &shutdown).await {
+/// Writes the Events of a queue in order until the queue is done.
+pub(super) async fn post_all(mut queue: mpsc::Receiver<QueuedEvent>, dropped: Dropped, shutdown: Shutdown) {
+    while let Some(QueuedEvent { record, client }) = next(&mut queue, &shutdown).await {
         post(&client, &record, &dropped).await;
     }
 }
 
-/// The next record. Whoever ends on shutdown may still say so; after that there is silence.
-async fn next(letters: &mut mpsc::Receiver<Letter>, shutdown: &Shutdown) -> Option<Letter> {
-    match shutdown.or(letters.recv()).await {
-        Some(letter) => letter,
-        None => tokio::time::timeout(SILENCE, letters.recv()).await.ok().flatten(),
+/// Returns the next Event. After shutdown is requested, components may still emit Events for a moment.
+async fn next(queue: &mut mpsc::Receiver<QueuedEvent>, shutdown: &Shutdown) -> Option<QueuedEvent> {
+    match shutdown.or(queue.recv()).await {
+        Some(event) => event,
+        None => tokio::time::timeout(IDLE_TIMEOUT, queue.recv()).await.ok().flatten(),
     }
 }
 
@@ -43,65 +44,66 @@ async fn post(client: &kube::Client, record: &Record, dropped: &Dropped) {
     let mut attempt = 0;
     while let Err(failure) = write(client, record).await {
         attempt += 1;
-        let key = record.what.object.key();
+        let key = record.occurrence.object.key();
         match failure {
             Failure::Answered { code, message, .. } if !is_transient(code) => {
-                tracing::warn!(%key, event = record.name, %code, error = message, "the API server refuses an Event");
+                tracing::warn!(%key, event = record.name, %code, error = message, "the API server rejected an Event; dropping it");
                 return dropped.count("rejected");
             }
-            _ if attempt >= TRIES => {
-                tracing::warn!(%key, event = record.name, error = ?failure, attempt, "an Event cannot be written");
+            _ if attempt >= MAX_ATTEMPTS => {
+                tracing::warn!(%key, event = record.name, error = ?failure, attempt, "cannot write an Event; dropping it");
                 return dropped.count("unavailable");
             }
             _ => {
-                tracing::debug!(%key, event = record.name, error = ?failure, attempt, "an Event is tried again");
+                tracing::debug!(%key, event = record.name, error = ?failure, attempt, "cannot write an Event; retrying");
                 tokio::time::sleep(pause(attempt)).await;
             }
         }
     }
 }
 
-/// Writes a record, unless there is trouble.
+/// Writes an Event once, without further attempts by the recorder.
 pub(super) async fn announce(client: &kube::Client, record: &Record) {
     if let Err(failure) = write(client, record).await {
-        tracing::warn!(key = %record.what.object.key(), event = record.name, error = ?failure, "an Event cannot be written");
+        tracing::warn!(key = %record.occurrence.object.key(), event = record.name, error = ?failure, "cannot write an Event");
     }
 }
 
-/// The same request may succeed later.
+/// Whether a retry may succeed.
 fn is_transient(code: StatusCode) -> bool {
     code.is_server_error() || code == StatusCode::TOO_MANY_REQUESTS
 }
 
 fn pause(attempt: u32) -> Duration {
-    if attempt == 1 { BETWEEN_TRIES.mul_f64(fastrand::f64()) } else { BETWEEN_TRIES }
+    if attempt == 1 { RETRY_PAUSE.mul_f64(fastrand::f64()) } else { RETRY_PAUSE }
 }
 
-/// Brings an Event up to date, or creates it if it is new or has been removed meanwhile (EV-2).
+/// Updates an Event, or creates it if it is new or was deleted (EV-2).
 async fn write(client: &kube::Client, record: &Record) -> Result<(), Failure> {
     if record.count > 1 {
         match update(client, record).await {
             Err(Failure::Answered { code: StatusCode::NOT_FOUND, .. }) => {}
-            done => return done,
+            result => return result,
         }
     }
     match create(client, record).await {
-        // An earlier try has landed although we did not hear of it: names are never given twice.
+        // Names are unique, so an earlier attempt succeeded although its answer was lost.
         Err(Failure::Answered { code: StatusCode::CONFLICT, .. }) => Ok(()),
-        done => done,
+        result => result,
     }
 }
 
 async fn update(client: &kube::Client, record: &Record) -> Result<(), Failure> {
-    let news = json!({"count": record.count, "lastTimestamp": Time(record.last), "message": record.what.message});
-    let request = events(record).patch(&record.name, &PatchParams::default(), &Patch::Strategic(news));
-    exchange(client, &request.map_err(unsendable)?, &Shutdown::new()).await.map(drop)
+    let patch =
+        json!({"count": record.count, "lastTimestamp": Time(record.last), "message": record.occurrence.message});
+    let request = events(record).patch(&record.name, &PatchParams::default(), &Patch::Strategic(patch));
+    send_with_retry(client, &request.map_err(invalid_request)?, &Shutdown::new()).await.map(drop)
 }
 
 async fn create(client: &kube::Client, record: &Record) -> Result<(), Failure> {
-    let body = serde_json::to_vec(&event(record)).map_err(unsendable)?;
-    let request = events(record).create(&PostParams::default(), body).map_err(unsendable)?;
-    exchange(client, &request, &Shutdown::new()).await.map(drop)
+    let body = serde_json::to_vec(&event(record)).map_err(invalid_request)?;
+    let request = events(record).create(&PostParams::default(), body).map_err(invalid_request)?;
+    send_with_retry(client, &request, &Shutdown::new()).await.map(drop)
 }
 
 fn events(record: &Record) -> kube::core::Request {
@@ -109,16 +111,21 @@ fn events(record: &Record) -> kube::core::Request {
 }
 
 fn namespace(record: &Record) -> &str {
-    record.what.object.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+    record.occurrence.object.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
 }
 
-fn unsendable(error: impl std::fmt::Display) -> Failure {
-    Failure::Answered { code: StatusCode::BAD_REQUEST, message: error.to_string(), fields: Vec::new(), in_doubt: false }
+fn invalid_request(error: impl std::fmt::Display) -> Failure {
+    Failure::Answered {
+        code: StatusCode::BAD_REQUEST,
+        message: error.to_string(),
+        fields: Vec::new(),
+        outcome_unknown: false,
+    }
 }
 
-/// EV-1.
+/// Builds a core/v1 Event (EV-1).
 fn event(record: &Record) -> Event {
-    let (what, object) = (&record.what, &record.what.object);
+    let (occurrence, object) = (&record.occurrence, &record.occurrence.object);
     Event {
         metadata: ObjectMeta {
             name: Some(record.name.clone()),
@@ -134,15 +141,15 @@ fn event(record: &Record) -> Event {
             resource_version: object.resource_version.clone(),
             ..ObjectReference::default()
         },
-        type_: Some(type_name(what.kind).to_owned()),
-        reason: Some(what.reason.to_string()),
-        message: Some(what.message.clone()),
+        type_: Some(type_name(occurrence.kind).to_owned()),
+        reason: Some(occurrence.reason.to_string()),
+        message: Some(occurrence.message.clone()),
         count: Some(record.count),
         first_timestamp: Some(Time(record.first)),
         last_timestamp: Some(Time(record.last)),
-        source: Some(Source { component: Some(what.component.to_owned()), host: None }),
-        // upstream: missing on Events that stand for several; there is no reason for that.
-        reporting_component: Some(what.component.to_owned()),
+        source: Some(Source { component: Some(occurrence.component.to_owned()), host: None }),
+        // upstream: missing on aggregated Events, for no apparent reason.
+        reporting_component: Some(occurrence.component.to_owned()),
         ..Event::default()
     }
 }

@@ -1,17 +1,17 @@
-//! Getting a lease.
+//! Acquires a lease.
 
-use bowline_runtime::{Clock, Part, Shutdown};
+use bowline_runtime::{Clock, Component, Shutdown};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::held::Held;
-use super::record::{Lease, Seen};
-use super::request::{Failure, LeaseApi, News};
+use super::record::{Lease, ObservedLease};
+use super::request::{Failure, LeaseApi, LeaseEvent};
 use super::status::{ElectionMetrics, Status};
 use super::{Identity, LeaseOptions};
 
-/// Stands for election.
+/// Candidate in a leader election.
 pub struct Elector {
     pub(super) api: LeaseApi,
     pub(super) options: LeaseOptions,
@@ -20,15 +20,16 @@ pub struct Elector {
     pub(super) status: Status,
 }
 
-/// A lease that was written by this process.
+/// Lease written by this process.
 pub(super) struct Written {
     pub(super) lease: Lease,
-    /// Just before the request was sent: from then on it counts.
+    /// Time just before the request was sent, from which the renew deadline counts.
     pub(super) sent: Instant,
 }
 
 impl Elector {
-    /// For this lease. The client should have connections of its own: what the controllers send must not hold a renewal up.
+    /// Creates a candidate for this lease. The client needs its own connections, so that requests of the controllers do not delay a
+    /// renewal.
     pub fn new(
         client: kube::Client,
         options: LeaseOptions,
@@ -40,22 +41,21 @@ impl Elector {
         Elector { api: LeaseApi::new(client, &options), options, identity, clock, status }
     }
 
-    /// How the election stands, for the board.
-    pub fn part(&self) -> Arc<dyn Part> {
+    /// State of the election, for the board.
+    pub fn component(&self) -> Arc<dyn Component> {
         Arc::new(self.status.clone())
     }
 
-    /// Waits until the lease is held by this process; `None` if shutdown is requested before that. A free lease is taken
-    /// without a pause.
+    /// Waits until this process holds the lease; `None` if shutdown is requested first. A free lease is acquired at once.
     ///
-    /// A request that takes the lease is not given up for a shutdown: nobody would know that it is to be given back.
+    /// Shutdown does not cancel a request that acquires the lease: the process could not release a lease it does not know of.
     pub async fn acquire(self, shutdown: &Shutdown) -> Option<Held> {
         let Lock(namespace, name) = self.lock();
         tracing::info!("attempting to acquire leader lease {namespace}/{name}...");
-        let (sender, news) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let written = async {
             tokio::select! {
-                written = self.stand(news, shutdown) => written,
+                written = self.campaign(events, shutdown) => written,
                 never = async { self.api.watch(sender).await; std::future::pending().await } => never,
             }
         };
@@ -64,52 +64,52 @@ impl Elector {
         Some(Held::new(self, written))
     }
 
-    /// Tries until it works, or nobody wants it any more.
-    async fn stand(&self, mut news: mpsc::UnboundedReceiver<News>, shutdown: &Shutdown) -> Option<Written> {
-        let mut seen = None;
+    /// Tries to acquire the lease until it succeeds or shutdown is requested.
+    async fn campaign(&self, mut events: mpsc::UnboundedReceiver<LeaseEvent>, shutdown: &Shutdown) -> Option<Written> {
+        let mut observed = None;
         loop {
             let found = shutdown.or(self.api.get()).await?;
-            match self.attempt(found, &mut seen).await {
+            match self.attempt(found, &mut observed).await {
                 Ok(Some(written)) => return Some(written),
                 Ok(None) => {}
-                Err(error) => self.complain(&error),
+                Err(error) => self.log_failure(&error),
             }
-            shutdown.or(self.wait(&mut seen, &mut news)).await?;
+            shutdown.or(self.wait(&mut observed, &mut events)).await?;
         }
     }
 
-    /// One try; `None` if somebody else holds the lease.
+    /// Makes one attempt; `None` if another process holds the lease.
     async fn attempt(
         &self,
         found: Result<Option<Lease>, Failure>,
-        seen: &mut Option<Seen>,
+        observed: &mut Option<ObservedLease>,
     ) -> Result<Option<Written>, Failure> {
         let Some(found) = found? else { return self.create().await.map(Some) };
-        let seen = self.see(seen, found);
-        if Instant::now() < seen.may_be_taken_at(&self.identity) {
+        let observed = self.observe(observed, found);
+        if Instant::now() < observed.may_be_acquired_at(&self.identity) {
             tracing::debug!(
                 lease = self.options.name,
-                holder = seen.lease.holder(),
-                "the lease is held by somebody else"
+                holder = observed.lease.holder(),
+                "another process holds the lease"
             );
             return Ok(None);
         }
-        self.write(&seen.lease).await.map(Some)
+        self.write(&observed.lease).await.map(Some)
     }
 
-    /// Waits until another try is worthwhile: the usual pause has passed, the lease runs out, or it was given back.
-    async fn wait(&self, seen: &mut Option<Seen>, news: &mut mpsc::UnboundedReceiver<News>) {
+    /// Waits until the next attempt: after the retry period with jitter, or when the lease expires or is released.
+    async fn wait(&self, observed: &mut Option<ObservedLease>, events: &mut mpsc::UnboundedReceiver<LeaseEvent>) {
         let next = Instant::now() + self.options.pause();
         loop {
-            let until = self.runs_out(seen).map_or(next, |runs_out| runs_out.min(next));
+            let until = self.expiry(observed).map_or(next, |expiry| expiry.min(next));
             tokio::select! {
                 () = sleep_until(until) => return,
-                Some(news) = news.recv() => match news {
-                    News::Deleted if seen.take().is_some() => return,
-                    News::Deleted => {}
-                    News::Changed(lease) => {
-                        let was_free = seen.as_ref().is_some_and(|seen| seen.lease.is_free());
-                        if self.see(seen, lease).lease.is_free() && !was_free {
+                Some(event) = events.recv() => match event {
+                    LeaseEvent::Deleted if observed.take().is_some() => return,
+                    LeaseEvent::Deleted => {}
+                    LeaseEvent::Changed(lease) => {
+                        let was_free = observed.as_ref().is_some_and(|observed| observed.lease.is_free());
+                        if self.observe(observed, lease).lease.is_free() && !was_free {
                             return;
                         }
                     }
@@ -118,21 +118,21 @@ impl Elector {
         }
     }
 
-    /// When another one's lease will run out. One that could be taken already was just tried for: no reason to hurry.
-    fn runs_out(&self, seen: &Option<Seen>) -> Option<Instant> {
-        let runs_out = seen.as_ref()?.may_be_taken_at(&self.identity);
-        (runs_out > Instant::now()).then_some(runs_out)
+    /// Time at which the lease of another process expires. `None` if it has expired: an attempt was just made.
+    fn expiry(&self, observed: &Option<ObservedLease>) -> Option<Instant> {
+        let expiry = observed.as_ref()?.may_be_acquired_at(&self.identity);
+        (expiry > Instant::now()).then_some(expiry)
     }
 
-    fn see<'a>(&self, seen: &'a mut Option<Seen>, lease: Lease) -> &'a Seen {
-        self.status.seen(&lease);
+    fn observe<'a>(&self, observed: &'a mut Option<ObservedLease>, lease: Lease) -> &'a ObservedLease {
+        self.status.observe(&lease);
         let now = Instant::now();
-        match seen {
-            Some(seen) => {
-                seen.again(lease, now);
-                seen
+        match observed {
+            Some(observed) => {
+                observed.update(lease, now);
+                observed
             }
-            none => none.insert(Seen::new(lease, now)),
+            none => none.insert(ObservedLease::new(lease, now)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Elector {
         Ok(Written { lease, sent })
     }
 
-    /// Takes or renews it.
+    /// Acquires or renews the lease.
     pub(super) async fn write(&self, lease: &Lease) -> Result<Written, Failure> {
         let sent = Instant::now();
         let lease = self.api.replace(&lease.held_by(&self.identity, &self.options, self.clock.now())).await?;
@@ -153,13 +153,13 @@ impl Elector {
         Lock(self.options.namespace.clone(), self.options.name.clone())
     }
 
-    fn complain(&self, error: &Failure) {
+    fn log_failure(&self, error: &Failure) {
         match error {
-            Failure::Conflict => tracing::debug!(lease = self.options.name, "somebody else was faster"),
-            error => tracing::error!(lease = self.options.name, %error, "cannot get the lease; trying again"),
+            Failure::Conflict => tracing::debug!(lease = self.options.name, "another process acquired the lease first"),
+            error => tracing::error!(lease = self.options.name, %error, "failed to acquire the lease; retrying"),
         }
     }
 }
 
-/// Namespace and name.
+/// Namespace and name of the lease.
 pub(super) struct Lock(pub(super) String, pub(super) String);

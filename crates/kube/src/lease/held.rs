@@ -1,4 +1,4 @@
-//! Keeping a lease, and giving it back.
+//! Renews and releases a lease.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -13,55 +13,56 @@ use super::record::Lease;
 use super::request::Failure;
 use crate::events::announce;
 
-/// The name under which the process speaks of its leases.
+/// `source.component` of the Events about leases.
 const COMPONENT: &str = "cloud-controller-manager";
 const REASON: &str = "LeaderElection";
-/// The pause before a lease that could not be given back is tried again.
-const BETWEEN_RELEASES: Duration = Duration::from_millis(200);
-/// How long that may go on: somebody waits for the process to end.
-const RELEASE_WITHIN: Duration = Duration::from_secs(3);
-/// How long the end of the process may be held up by saying so.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Pause between two attempts to release the lease.
+const RELEASE_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Maximum time to release the lease, because it delays the exit of the process.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum time to write the `stopped leading` Event.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The lease is held by this process, as long as this is [kept](Held::keep).
+/// Lease that this process holds as long as it [renews](Held::keep) it.
 pub struct Held {
     elector: Elector,
     lease: Lease,
-    /// When the last renewal was sent.
+    /// Time at which the last renewal was sent.
     renewed: Instant,
     term: Option<Term>,
-    /// Ends with this: what is yet unsaid then would be no longer true.
+    /// Writes the `became leader` Event; aborted on drop, when it is no longer true.
     _announcement: tokio::task::JoinSet<()>,
 }
 
-/// The lease is lost, and whatever it protects must end at once.
+/// Reason why the lease is lost. Everything it protects must stop at once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// It could not be renewed in time.
-    #[error("the lease {0} could not be renewed within {1:?}")]
+    /// The process did not renew the lease in time.
+    #[error("failed to renew the lease {0} within {1:?}")]
     Deadline(String, Duration),
-    /// Somebody else holds it.
-    #[error("the lease {0} was taken by {1}")]
+    /// Another process holds the lease.
+    #[error("the lease {0} was acquired by {1}")]
     Taken(String, String),
 }
 
-/// Why one try to renew did not work.
-enum Trouble {
-    /// And will not.
+/// Reason why a renewal failed.
+enum RenewError {
+    /// Permanent: the lease is lost.
     Lost(Lost),
+    /// Transient.
     Failed(Failure),
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble::Failed(failure)
+impl From<Failure> for RenewError {
+    fn from(failure: Failure) -> RenewError {
+        RenewError::Failed(failure)
     }
 }
 
 impl Held {
     pub(super) fn new(elector: Elector, written: Written) -> Held {
         let mut announcement = tokio::task::JoinSet::new();
-        announcement.spawn(say(&elector, &written.lease, "became leader"));
+        announcement.spawn(emit_event(&elector, &written.lease, "became leader"));
         let mut held = Held {
             elector,
             lease: written.lease.clone(),
@@ -69,103 +70,106 @@ impl Held {
             term: None,
             _announcement: announcement,
         };
-        held.hold(written);
+        held.record_renewal(written);
         held
     }
 
-    /// Until when nobody else may hold the lease, and this process may write.
+    /// Time until which no other process may acquire the lease and this process may write.
     pub fn until(&self) -> Instant {
         self.renewed + self.elector.options.renew_deadline
     }
 
-    /// From now on the term lasts as long as the lease is renewed.
+    /// Extends this term of the fence with every renewal.
     pub fn open(&mut self, term: Term) {
         term.extend(self.until());
         self.term = Some(term);
     }
 
-    /// Renews the lease for as long as this is polled, and ends when it is lost. May be dropped at any time.
+    /// Renews the lease until it is lost. The future may be dropped at any time.
     pub async fn keep(&mut self) -> Lost {
-        let Err(lost) = self.keep_on().await;
+        let Err(lost) = self.renew_until_lost().await;
         self.end();
         lost
     }
 
-    async fn keep_on(&mut self) -> Result<Infallible, Lost> {
+    async fn renew_until_lost(&mut self) -> Result<Infallible, Lost> {
         loop {
             let options = &self.elector.options;
             sleep_until(self.renewed + options.retry_period).await;
             let lost = Lost::Deadline(options.name.clone(), options.renew_deadline);
-            let written = before(self.until(), self.renew_until_it_works()).await.ok_or(lost)??;
-            self.hold(written);
+            let written = run_until(self.until(), self.renew_with_retry()).await.ok_or(lost)??;
+            self.record_renewal(written);
         }
     }
 
-    async fn renew_until_it_works(&self) -> Result<Written, Lost> {
+    async fn renew_with_retry(&self) -> Result<Written, Lost> {
         loop {
             match self.renew().await {
                 Ok(written) => return Ok(written),
-                Err(Trouble::Lost(lost)) => return Err(lost),
-                Err(Trouble::Failed(error)) => {
-                    tracing::error!(lease = self.elector.options.name, %error, "cannot renew the lease; trying again");
+                Err(RenewError::Lost(lost)) => return Err(lost),
+                Err(RenewError::Failed(error)) => {
+                    tracing::error!(lease = self.elector.options.name, %error, "failed to renew the lease; retrying");
                     sleep(self.elector.options.retry_period).await;
                 }
             }
         }
     }
 
-    /// Writes it as it was last seen; if that does not work, looks first (LE-4).
-    async fn renew(&self) -> Result<Written, Trouble> {
+    /// Updates the lease from the last known version; if that fails, reads it first (LE-4).
+    async fn renew(&self) -> Result<Written, RenewError> {
         match self.elector.write(&self.lease).await {
             Ok(written) => return Ok(written),
             Err(error) => tracing::debug!(lease = self.elector.options.name, %error, "reading the lease to renew it"),
         }
         let Some(found) = self.elector.api.get().await? else {
-            // upstream: whoever deletes the lease of a leader does not depose it.
+            // upstream: deleting the lease does not depose the leader.
             return Ok(self.elector.create().await?);
         };
         if !found.is_free() && !found.is_held_by(&self.elector.identity) {
             let (name, holder) = (self.elector.options.name.clone(), found.holder().to_owned());
-            return Err(Trouble::Lost(Lost::Taken(name, holder)));
+            return Err(RenewError::Lost(Lost::Taken(name, holder)));
         }
-        self.elector.status.was_slow();
+        self.elector.status.record_slow_path();
         Ok(self.elector.write(&found).await?)
     }
 
-    fn hold(&mut self, written: Written) {
-        self.elector.status.renewed(&written.lease, written.sent);
+    fn record_renewal(&mut self, written: Written) {
+        self.elector.status.record_renewal(&written.lease, written.sent);
         (self.lease, self.renewed) = (written.lease, written.sent);
         if let Some(term) = &self.term {
             term.extend(self.renewed + self.elector.options.renew_deadline);
         }
     }
 
-    /// Gives the lease back, so that a successor need not wait (LE-7). To be called when all that it protects has ended:
-    /// nothing can be written any more from here on. If it cannot be given back, it runs out.
+    /// Releases the lease, so that a successor need not wait (LE-7). Call it after everything the lease protects has stopped: it
+    /// closes the fence. If the release fails, the lease expires.
     pub async fn release(mut self) {
-        let until = self.until().min(Instant::now() + RELEASE_WITHIN);
+        let until = self.until().min(Instant::now() + RELEASE_TIMEOUT);
         self.end();
-        match before(until, self.give_back()).await {
-            Some(()) => tracing::info!(lease = self.elector.options.name, "the lease is given back"),
+        match run_until(until, self.release_with_retry()).await {
+            Some(()) => tracing::info!(lease = self.elector.options.name, "released the lease"),
             None => {
-                tracing::warn!(lease = self.elector.options.name, "the lease could not be given back, and runs out")
+                tracing::warn!(
+                    lease = self.elector.options.name,
+                    "failed to release the lease; it expires after its duration"
+                )
             }
         }
-        let last_words = say(&self.elector, &self.lease, "stopped leading");
-        let _ = timeout(LAST_WORDS, last_words).await;
+        let event = emit_event(&self.elector, &self.lease, "stopped leading");
+        let _ = timeout(EVENT_TIMEOUT, event).await;
     }
 
-    async fn give_back(&self) {
+    async fn release_with_retry(&self) {
         let mut lease = self.lease.clone();
         loop {
-            let Err(error) = self.elector.api.replace(&lease.given_back(self.elector.clock.now())).await else {
+            let Err(error) = self.elector.api.replace(&lease.released(self.elector.clock.now())).await else {
                 return;
             };
-            tracing::debug!(lease = self.elector.options.name, %error, "reading the lease to give it back");
+            tracing::debug!(lease = self.elector.options.name, %error, "reading the lease to release it");
             if !matches!(error, Failure::Conflict) {
-                sleep(BETWEEN_RELEASES).await;
+                sleep(RELEASE_RETRY_PAUSE).await;
             }
-            // A renewal that was under way may have changed it.
+            // A renewal in flight may have changed the lease.
             match self.elector.api.get().await {
                 Ok(Some(found)) if found.is_held_by(&self.elector.identity) => lease = found,
                 Ok(_) => return,
@@ -176,13 +180,13 @@ impl Held {
 
     fn end(&mut self) {
         self.term = None;
-        self.elector.status.ended();
+        self.elector.status.record_end();
     }
 }
 
-/// Runs `work` up to `deadline`, which is looked at each time before it goes on: a process that stood still must not go on
-/// with what it was about to do.
-async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
+/// Runs `work` until `deadline`. The deadline is checked before every poll, so that a process that was paused does not continue
+/// with work that is too late.
+async fn run_until<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let in_time = std::future::poll_fn(|context| match Instant::now() < deadline {
         true => work.as_mut().poll(context).map(Some),
@@ -191,8 +195,8 @@ async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Option<T
     timeout_at(deadline, in_time).await.ok().flatten()
 }
 
-/// Says in an Event on the lease what has become of this process (LE-6).
-fn say(elector: &Elector, lease: &Lease, what: &str) -> impl Future<Output = ()> + Send + use<> {
+/// Emits an Event about the lease (LE-6).
+fn emit_event(elector: &Elector, lease: &Lease, what: &str) -> impl Future<Output = ()> + Send + use<> {
     let (client, now) = (elector.api.client().clone(), elector.clock.now());
     let (object, message) = (lease.reference(), format!("{} {what}", elector.identity));
     async move { announce(&client, COMPONENT, object, REASON, message, now).await }

@@ -1,19 +1,19 @@
 //! Leader election on a `coordination.k8s.io/v1` Lease, by the rules of client-go (LE-1 to LE-8).
 //!
 //! ```text
-//!  Elector::acquire ── looks, waits, takes ──► Held ── Held::keep: renews ──► Lost: the process must end
-//!                                               │       (dropped when the controllers have ended)
-//!                                               └── Held::release: empty holder, one second
+//!  Elector::acquire ── reads, waits, acquires ──► Held ── Held::keep: renews ──► Lost: the process must exit
+//!                                                  │       (dropped when the controllers have stopped)
+//!                                                  └── Held::release: empty holder, one second
 //! ```
 //!
-//! Whether somebody else's lease is still valid is judged by when *this* process last saw its record change, never by the
-//! times written in it: clocks differ (LE-3). Each renewal extends a [`Term`](bowline_runtime::Term) of the process's fence
-//! by the renew deadline, counted from before the request was sent, so that this process stops writing before another one
+//! A lease of another process is valid for its duration after *this* process last observed a change of its record. The times in
+//! the record are never compared, because clocks differ (LE-3). Each renewal extends a [`Term`](bowline_runtime::Term) of the
+//! fence by the renew deadline, counted from before the request was sent, so that this process stops writing before another one
 //! may start.
 //!
-//! What upstream does not do, and this does: a standby watches the lease beside asking for it, so that it knows to the
-//! moment when the holder last renewed it, and takes a lease that was given back at once; it wakes up when the lease runs
-//! out; and a holder that finds somebody else's name in the lease knows that it has lost, and does not try to win it back.
+//! Differences from upstream: a standby watches the lease in addition to polling it, so it knows when the holder last renewed the
+//! lease and acquires a released lease at once; it wakes up when the lease expires; and a holder that finds another identity
+//! in the lease has lost it and does not try to get it back.
 
 mod elector;
 mod held;
@@ -31,21 +31,21 @@ pub use status::ElectionMetrics;
 pub(crate) use status::METRICS;
 use uuid::Uuid;
 
-/// How much longer than the retry period a standby may wait before it tries again, as a share of it.
+/// Maximum jitter that a standby adds to the retry period, as a fraction of it.
 const JITTER: f64 = 1.2;
 
-/// Which lease, and how it is held.
+/// Options of a leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseOptions {
     /// `--leader-elect-resource-namespace`.
     pub namespace: String,
     /// `--leader-elect-resource-name`.
     pub name: String,
-    /// `--leader-elect-lease-duration`: how long others wait before they take it from a holder that is silent.
+    /// `--leader-elect-lease-duration`: time without a renewal after which another process may acquire the lease.
     pub lease_duration: Duration,
-    /// `--leader-elect-renew-deadline`: how long the holder tries to renew it before it gives up.
+    /// `--leader-elect-renew-deadline`: time for which the holder tries to renew the lease before it gives up.
     pub renew_deadline: Duration,
-    /// `--leader-elect-retry-period`: the pause between two tries of either.
+    /// `--leader-elect-retry-period`: pause between two attempts to acquire or renew.
     pub retry_period: Duration,
 }
 
@@ -61,28 +61,28 @@ impl Default for LeaseOptions {
     }
 }
 
-/// Why a lease cannot be held like this (LE-2). The words are upstream's.
+/// Invalid lease options (LE-2), with the messages of upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseOptionsError {
-    /// Another process would take over while this one still tries.
+    /// Another process would acquire the lease while this one still tries to renew it.
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseNotLongerThanDeadline,
-    /// There would be time for one try only.
+    /// There would be time for one attempt only.
     #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
     DeadlineNotLongerThanRetry,
-    /// It would be over as soon as it is held.
+    /// The lease would expire at once.
     #[error("leaseDuration must be greater than zero")]
     NoLease,
-    /// There would be no time to renew it.
+    /// There would be no time to renew the lease.
     #[error("renewDeadline must be greater than zero")]
     NoDeadline,
-    /// It would be tried without a pause.
+    /// There would be no pause between attempts.
     #[error("retryPeriod must be greater than zero")]
     NoRetry,
 }
 
 impl LeaseOptions {
-    /// Whether a lease can be held like this (LE-2).
+    /// Validates the options (LE-2).
     ///
     /// ```
     /// # use bowline_kube::{LeaseOptions, LeaseOptionsError};
@@ -91,7 +91,7 @@ impl LeaseOptions {
     /// assert_eq!(options.check(), Err(LeaseOptionsError::LeaseNotLongerThanDeadline));
     /// ```
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
-        // The most telling first: with zeros, several are true.
+        // The most specific error first: with zeros, several apply.
         let errors = [
             (self.lease_duration.is_zero(), LeaseOptionsError::NoLease),
             (self.renew_deadline.is_zero(), LeaseOptionsError::NoDeadline),
@@ -102,41 +102,41 @@ impl LeaseOptions {
                 LeaseOptionsError::DeadlineNotLongerThanRetry,
             ),
         ];
-        errors.into_iter().find(|(is_wrong, _)| *is_wrong).map_or(Ok(()), |(_, problem)| Err(problem))
+        errors.into_iter().find(|(is_invalid, _)| *is_invalid).map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// What stands in the record. Parts of a second count as a whole one: to let others in early would be wrong.
+    /// `leaseDurationSeconds`, rounded up so that no other process acquires the lease early.
     fn whole_seconds(&self) -> u64 {
         self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0)
     }
 
-    /// How long one request may take: there must be time for another one before the deadline.
+    /// Timeout of one request, which leaves time for another one before the deadline.
     fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// The pause between two tries to get the lease.
+    /// Pause between two attempts to acquire the lease, with jitter.
     fn pause(&self) -> Duration {
         self.retry_period.mul_f64(1.0 + JITTER * fastrand::f64())
     }
 }
 
-/// Who holds a lease: `<host name>_<random>`, so that a process that is started again is somebody else (LE-1).
+/// Identity of a lease holder: `<host name>_<UUID>`, so that a restarted process has a new identity (LE-1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity(String);
 
 impl Identity {
-    /// A new one, for a process on this host.
+    /// Creates an identity for a process on this host.
     pub fn new(host: &str) -> Identity {
         Identity(format!("{host}_{}", Uuid::new_v4()))
     }
 
-    /// A new one, for this process.
+    /// Creates an identity for this process.
     pub fn of_this_process() -> Identity {
         Identity::new(&host_name())
     }
 
-    /// As it stands in the lease.
+    /// `holderIdentity` of the lease.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -148,9 +148,9 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The kernel's word, which in a pod is the pod's name or, on the host's network, the node's.
+/// Host name from the kernel: in a pod the name of the pod or, on the host network, of the node.
 fn host_name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let told = kernel.or_else(|| std::env::var("HOSTNAME").ok()).map(|name| name.trim().to_owned());
-    told.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
+    let name = kernel.or_else(|| std::env::var("HOSTNAME").ok()).map(|name| name.trim().to_owned());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }

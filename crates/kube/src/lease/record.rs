@@ -1,7 +1,7 @@
-//! A Lease as it came from the API server, and what is written into it.
+//! Lease object, and the changes that an election makes to it.
 //!
-//! The whole object is kept as it is, with all that others have put into it: labels, annotations, fields of versions to
-//! come. Only what an election is about is read and changed.
+//! The object is kept as received, with labels, annotations and unknown fields of later API versions. Only the fields of the
+//! election are read and changed.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::events::ObjectRef;
 
 pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// A Lease.
+/// Lease object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lease(Value);
 
 impl Lease {
-    /// As the API server sent it.
+    /// Wraps an object from the API server.
     pub(super) fn received(object: Value) -> Lease {
         Lease(object)
     }
 
-    /// One that is not there yet.
+    /// Creates a Lease held by `identity`.
     pub(super) fn new(options: &LeaseOptions, identity: &Identity, now: Timestamp) -> Lease {
         let LeaseOptions { namespace, name, .. } = options;
         let empty = json!({
@@ -42,9 +42,9 @@ impl Lease {
         }))
     }
 
-    /// The same, held by `identity` as of now: renewed if it is so already, and taken over if not (LE-1).
+    /// Returns the Lease held by `identity` as of now: renewed if it is the holder, acquired if not (LE-1).
     ///
-    /// upstream: a lease that was given back counts as taken over from somebody, too.
+    /// upstream: acquiring a released lease also counts as a transition.
     pub(super) fn held_by(&self, identity: &Identity, options: &LeaseOptions, now: Timestamp) -> Lease {
         let renewed = json!({
             "holderIdentity": identity.as_str(),
@@ -54,13 +54,13 @@ impl Lease {
         if self.is_held_by(identity) {
             return self.clone().with(renewed);
         }
-        let taken =
+        let acquired =
             json!({ "acquireTime": micro_time(now), "leaseTransitions": self.transitions().saturating_add(1).max(1) });
-        self.clone().with(renewed).with(taken)
+        self.clone().with(renewed).with(acquired)
     }
 
-    /// The same, given back (LE-7).
-    pub(super) fn given_back(&self, now: Timestamp) -> Lease {
+    /// Returns the Lease without a holder (LE-7).
+    pub(super) fn released(&self, now: Timestamp) -> Lease {
         self.clone().with(json!({
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
@@ -69,20 +69,20 @@ impl Lease {
         }))
     }
 
-    fn with(mut self, news: Value) -> Lease {
-        // Nobody but a person with an editor makes a Lease without one.
+    fn with(mut self, changes: Value) -> Lease {
+        // Only a manual edit leaves a Lease without a spec.
         if !self.spec().is_object()
             && let Some(object) = self.0.as_object_mut()
         {
             object.insert("spec".to_owned(), json!({}));
         }
-        if let (Some(Value::Object(spec)), Value::Object(news)) = (self.0.get_mut("spec"), news) {
-            spec.extend(news);
+        if let (Some(Value::Object(spec)), Value::Object(changes)) = (self.0.get_mut("spec"), changes) {
+            spec.extend(changes);
         }
         self
     }
 
-    /// For the API server.
+    /// Serializes the object.
     pub(super) fn to_json(&self) -> Vec<u8> {
         self.0.to_string().into_bytes()
     }
@@ -111,10 +111,10 @@ impl Lease {
         self.0.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// How long it is good for after it was last renewed, by its own word.
+    /// `leaseDurationSeconds`.
     fn duration(&self) -> Duration {
         let seconds = self.0.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
-        // The API server lets only positive 32-bit numbers in; an instant must not overflow for any other.
+        // The API server accepts positive 32-bit numbers only; the limit keeps an `Instant` from overflowing.
         Duration::from_secs(seconds.unwrap_or_default().min(u64::from(u32::MAX)))
     }
 
@@ -138,33 +138,33 @@ impl Lease {
     }
 }
 
-/// Microseconds, always all of them.
+/// Formats a `MicroTime`, always with six fractional digits.
 fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A Lease, and when its record was first seen to be what it is (LE-3).
+/// Lease, with the time at which this process observed its current record first (LE-3).
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ObservedLease {
     pub(super) lease: Lease,
     since: Instant,
 }
 
-impl Seen {
-    pub(super) fn new(lease: Lease, now: Instant) -> Seen {
-        Seen { lease, since: now }
+impl ObservedLease {
+    pub(super) fn new(lease: Lease, now: Instant) -> ObservedLease {
+        ObservedLease { lease, since: now }
     }
 
-    /// It looks like this now.
-    pub(super) fn again(&mut self, lease: Lease, now: Instant) {
+    /// Records the current state of the Lease.
+    pub(super) fn update(&mut self, lease: Lease, now: Instant) {
         if self.lease.spec() != lease.spec() {
             self.since = now;
         }
         self.lease = lease;
     }
 
-    /// From when on `identity` may take it.
-    pub(super) fn may_be_taken_at(&self, identity: &Identity) -> Instant {
+    /// Time from which `identity` may acquire the Lease.
+    pub(super) fn may_be_acquired_at(&self, identity: &Identity) -> Instant {
         if self.lease.is_free() || self.lease.is_held_by(identity) {
             return self.since;
         }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn le1_whoever_takes_it_over_counts_and_whoever_renews_it_does_not() {
+    fn le1_acquiring_increments_transitions_and_renewing_does_not() {
         let (options, me) = (LeaseOptions::default(), Identity::new("host"));
         let now = at("2024-02-29T12:00:00Z");
         let cases = [
@@ -227,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_a_lease_stays() {
+    fn unknown_fields_of_a_lease_are_preserved() {
         let (me, now) = (Identity::new("host"), at("2024-02-29T12:00:00Z"));
         let spec = json!({ "holderIdentity": "other", "strategy": "OldestEmulationVersion", "new": { "a": 1 } });
         let held = lease(spec).held_by(&me, &LeaseOptions::default(), now);
-        for Lease(object) in [held.clone(), held.given_back(now)] {
+        for Lease(object) in [held.clone(), held.released(now)] {
             assert_eq!(object["metadata"]["labels"], json!({ "mine": "1" }));
             assert_eq!((&object["metadata"]["later"], &object["future"]), (&json!([1]), &json!(true)));
             assert_eq!(object["spec"]["strategy"], "OldestEmulationVersion");
@@ -240,33 +240,33 @@ mod tests {
     }
 
     #[test]
-    fn le7_a_lease_that_is_given_back_has_no_holder_for_a_second() {
-        let given =
-            lease(json!({ "holderIdentity": "me", "leaseTransitions": 2 })).given_back(at("2024-02-29T12:00:00Z"));
+    fn le7_a_released_lease_has_no_holder_and_lasts_one_second() {
+        let released =
+            lease(json!({ "holderIdentity": "me", "leaseTransitions": 2 })).released(at("2024-02-29T12:00:00Z"));
         let now = "2024-02-29T12:00:00.000000Z";
         let expected = json!({
             "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now, "leaseTransitions": 2,
         });
-        assert_eq!(given.spec(), &expected);
+        assert_eq!(released.spec(), &expected);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn le3_only_a_change_of_the_record_makes_a_lease_last_longer() {
+    async fn le3_only_a_change_of_the_record_extends_a_lease() {
         let me = Identity::new("host");
         let held = |renewed: &str| {
             lease(json!({ "holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": renewed }))
         };
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut seen = Seen::new(held("1970-01-01T00:00:00.000000Z"), start);
-        assert_eq!(seen.may_be_taken_at(&me), start + 15 * second, "its times are of no interest");
-        seen.again(held("1970-01-01T00:00:00.000000Z"), start + 5 * second);
-        assert_eq!(seen.may_be_taken_at(&me), start + 15 * second);
-        seen.again(held("2999-01-01T00:00:00.000000Z"), start + 6 * second);
-        assert_eq!(seen.may_be_taken_at(&me), start + 21 * second);
-        seen.again(lease(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })), start + 7 * second);
-        assert_eq!(seen.may_be_taken_at(&me), start + 7 * second, "free at once");
-        seen.again(lease(json!({ "holderIdentity": "x", "leaseDurationSeconds": u64::MAX })), start);
-        assert!(seen.may_be_taken_at(&me) > start + 15 * second, "no number is too large");
+        let mut observed = ObservedLease::new(held("1970-01-01T00:00:00.000000Z"), start);
+        assert_eq!(observed.may_be_acquired_at(&me), start + 15 * second, "its timestamps are ignored");
+        observed.update(held("1970-01-01T00:00:00.000000Z"), start + 5 * second);
+        assert_eq!(observed.may_be_acquired_at(&me), start + 15 * second);
+        observed.update(held("2999-01-01T00:00:00.000000Z"), start + 6 * second);
+        assert_eq!(observed.may_be_acquired_at(&me), start + 21 * second);
+        observed.update(lease(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })), start + 7 * second);
+        assert_eq!(observed.may_be_acquired_at(&me), start + 7 * second, "free at once");
+        observed.update(lease(json!({ "holderIdentity": "x", "leaseDurationSeconds": u64::MAX })), start);
+        assert!(observed.may_be_acquired_at(&me) > start + 15 * second, "the largest duration does not overflow");
     }
 }

@@ -1,4 +1,4 @@
-//! The requests of an election: each is sent once, and has a bounded time. Whoever sends one knows when to try again.
+//! Requests of an election. Each is sent once, with a timeout; the caller decides when to retry.
 
 use std::time::Duration;
 
@@ -16,39 +16,39 @@ use tokio::time::{sleep, timeout};
 use super::LeaseOptions;
 use super::record::Lease;
 
-/// The longest that a watch runs before it is begun anew, in seconds.
+/// Timeout of a watch before it is restarted, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// Why there is no good answer.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The lease was written by somebody else since it was read, or was made by somebody else.
-    #[error("the lease has changed meanwhile")]
+    /// Another process has updated or created the lease since it was read.
+    #[error("another process has changed the lease")]
     Conflict,
-    /// It is not there.
-    #[error("there is no such lease")]
+    /// The lease does not exist.
+    #[error("the lease does not exist")]
     NotFound,
-    /// Nor is there a place for it.
-    #[error("there is no namespace {0}; create it, or name another one with --leader-elect-resource-namespace")]
+    /// The namespace of the lease does not exist.
+    #[error("namespace {0} does not exist; create it, or set --leader-elect-resource-namespace")]
     NoNamespace(String),
-    /// This process may not do that.
+    /// The permission is missing.
     #[error("{0}")]
     Forbidden(String),
-    /// All else.
+    /// Any other error.
     #[error("{0}")]
-    Broken(String),
+    Other(String),
 }
 
-/// What a watch tells.
+/// Watch event.
 #[derive(Debug)]
-pub(super) enum News {
-    /// The lease looks like this.
+pub(super) enum LeaseEvent {
+    /// The lease was created or changed.
     Changed(Lease),
-    /// It is gone.
+    /// The lease was deleted.
     Deleted,
 }
 
-/// One Lease of the API server.
+/// API of one Lease.
 #[derive(Clone)]
 pub(super) struct LeaseApi {
     client: kube::Client,
@@ -75,9 +75,9 @@ impl LeaseApi {
         &self.client
     }
 
-    /// The lease, or `None` if there is none.
+    /// Reads the lease; `None` if it does not exist.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
-        match self.ask(self.request().get(&self.name, &GetParams::default())).await {
+        match self.send(self.request().get(&self.name, &GetParams::default())).await {
             Ok(lease) => Ok(Some(lease)),
             Err(Failure::NotFound) => Ok(None),
             Err(failure) => Err(failure),
@@ -85,27 +85,23 @@ impl LeaseApi {
     }
 
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, Failure> {
-        match self.ask(self.request().create(&PostParams::default(), lease.to_json())).await {
+        match self.send(self.request().create(&PostParams::default(), lease.to_json())).await {
             Err(Failure::NotFound) => Err(Failure::NoNamespace(self.namespace.clone())),
-            answer => answer,
+            result => result,
         }
     }
 
-    /// Writes it, if it is as it was when it was read.
+    /// Replaces the lease, if its resource version has not changed.
     pub(super) async fn replace(&self, lease: &Lease) -> Result<Lease, Failure> {
-        self.ask(self.request().replace(&self.name, &PostParams::default(), lease.to_json())).await
+        self.send(self.request().replace(&self.name, &PostParams::default(), lease.to_json())).await
     }
 
-    /// Tells of every change for as long as it is polled. Where this is not allowed, it says so once, and no more.
-    pub(super) async fn watch(&self, news: mpsc::UnboundedSender<News>) {
+    /// Sends every change of the lease, until dropped. Without the permission to watch, it logs that once and sends nothing.
+    pub(super) async fn watch(&self, sender: mpsc::UnboundedSender<LeaseEvent>) {
         loop {
-            match self.watch_once(&news).await {
+            match self.watch_once(&sender).await {
                 Err(Failure::Forbidden(message)) => {
-                    tracing::debug!(
-                        lease = self.name,
-                        error = message,
-                        "the lease cannot be watched, and is asked for instead"
-                    );
+                    tracing::debug!(lease = self.name, error = message, "cannot watch the lease; polling it instead");
                     return future::pending().await;
                 }
                 Err(error) => tracing::debug!(lease = self.name, %error, "the watch of the lease failed"),
@@ -115,50 +111,53 @@ impl LeaseApi {
         }
     }
 
-    async fn watch_once(&self, news: &mpsc::UnboundedSender<News>) -> Result<(), Failure> {
+    async fn watch_once(&self, sender: &mpsc::UnboundedSender<LeaseEvent>) -> Result<(), Failure> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).timeout(WATCH_SECONDS);
-        // From "0": what there is comes first.
-        let request = self.request().watch(&params, "0").map_err(|error| Failure::Broken(with_causes(&error)))?;
+        // Resource version "0" starts with the current object.
+        let request = self.request().watch(&params, "0").map_err(|error| Failure::Other(with_causes(&error)))?;
         let events = timeout(self.timeout, self.client.request_events::<Value>(request));
-        let events = events.await.map_err(|_| self.outcome_unknown())?.map_err(failure)?;
+        let events = events.await.map_err(|_| self.timed_out())?.map_err(to_failure)?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
-            let event = match event.map_err(failure)? {
-                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => News::Changed(Lease::received(lease)),
-                WatchEvent::Deleted(_) => News::Deleted,
+            let event = match event.map_err(to_failure)? {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => LeaseEvent::Changed(Lease::received(lease)),
+                WatchEvent::Deleted(_) => LeaseEvent::Deleted,
                 WatchEvent::Bookmark(_) => continue,
-                WatchEvent::Error(status) => return Err(Failure::Broken(status.message)),
+                WatchEvent::Error(status) => return Err(Failure::Other(status.message)),
             };
-            if news.send(event).is_err() {
+            if sender.send(event).is_err() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    async fn ask(&self, request: Result<http::Request<Vec<u8>>, kube::core::request::Error>) -> Result<Lease, Failure> {
-        let request = request.map_err(|error| Failure::Broken(with_causes(&error)))?;
-        let answer = timeout(self.timeout, self.client.request::<Value>(request)).await;
-        answer.map_err(|_| self.outcome_unknown())?.map(Lease::received).map_err(failure)
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Lease, Failure> {
+        let request = request.map_err(|error| Failure::Other(with_causes(&error)))?;
+        let result = timeout(self.timeout, self.client.request::<Value>(request)).await;
+        result.map_err(|_| self.timed_out())?.map(Lease::received).map_err(to_failure)
     }
 
     fn request(&self) -> Request {
         Request::new(&self.url)
     }
 
-    fn outcome_unknown(&self) -> Failure {
-        Failure::Broken(format!("there is no answer within {:?}", self.timeout))
+    fn timed_out(&self) -> Failure {
+        Failure::Other(format!("no answer within {:?}", self.timeout))
     }
 }
 
-fn failure(error: kube::Error) -> Failure {
+fn to_failure(error: kube::Error) -> Failure {
     match &error {
         kube::Error::Api(status) => match StatusCode::from_u16(status.code) {
             Ok(StatusCode::CONFLICT) => Failure::Conflict,
             Ok(StatusCode::NOT_FOUND) => Failure::NotFound,
             Ok(StatusCode::FORBIDDEN) => Failure::Forbidden(status.message.clone()),
-            _ => Failure::Broken(status.message.clone()),
+            _ => Failure::Other(status.message.clone()),
         },
-        other => Failure::Broken(with_causes(other)),
+        other => Failure::Other(with_causes(other)),
     }
 }

@@ -1,9 +1,9 @@
-//! What can be seen of an election: its metrics, and its part on the board.
+//! Metrics and status of an election.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_runtime::{Metric, Part, metrics};
+use bowline_runtime::{Component, Metric, metrics};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::record::Lease;
 use super::{Identity, LeaseOptions};
 
-/// How long after a lease should have been lost a process may believe that it holds it (5.2).
-const TOLERATED: Duration = Duration::from_secs(20);
+/// Time after the lease duration without a renewal from which on a leader is unhealthy (5.2).
+const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
 metrics! {
-    /// What elections tell.
+    /// Metrics of elections.
     pub(crate) METRICS;
     LEADS = Metric::gauge(
         "leader_election_master_status",
@@ -23,11 +23,11 @@ metrics! {
     ).labels(&["name"]);
     SLOW = Metric::counter(
         "leader_election_slowpath_total",
-        "Renewals of the lease of this name for which it had to be read first.",
+        "Renewals of the lease of this name that had to read it first.",
     ).labels(&["name"]);
 }
 
-/// The metrics of all elections of the process.
+/// Metrics of all elections of the process.
 #[derive(Debug, Clone)]
 pub struct ElectionMetrics {
     leads: IntGaugeVec,
@@ -35,13 +35,13 @@ pub struct ElectionMetrics {
 }
 
 impl ElectionMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<ElectionMetrics> {
         Ok(ElectionMetrics { leads: LEADS.register(registry)?, slow: SLOW.register(registry)? })
     }
 }
 
-/// How an election stands, for whoever looks. Clones are the same.
+/// Status of an election. Clones share it.
 #[derive(Clone)]
 pub(super) struct Status(Arc<Inner>);
 
@@ -50,13 +50,13 @@ struct Inner {
     identity: Identity,
     lease_duration: Duration,
     metrics: ElectionMetrics,
-    now: Mutex<Now>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Now {
+struct State {
     lease: Option<Lease>,
-    /// When this process last renewed it, as long as it believes that it leads.
+    /// Time of the last renewal while this process is the leader.
     leads: Option<Instant>,
 }
 
@@ -64,49 +64,49 @@ impl Status {
     pub(super) fn new(options: &LeaseOptions, identity: Identity, metrics: ElectionMetrics) -> Status {
         let (name, lease_duration) = (options.name.clone(), options.lease_duration);
         metrics.leads.with_label_values(&[&name]).set(0);
-        Status(Arc::new(Inner { name, identity, lease_duration, metrics, now: Mutex::default() }))
+        Status(Arc::new(Inner { name, identity, lease_duration, metrics, state: Mutex::default() }))
     }
 
-    /// The lease looks like this. Tells who holds it, if that is news.
-    pub(super) fn seen(&self, lease: &Lease) {
-        let mut now = self.now();
-        let is_new = now.lease.as_ref().is_none_or(|known| known.holder() != lease.holder());
+    /// Records the observed lease, and logs a new holder.
+    pub(super) fn observe(&self, lease: &Lease) {
+        let mut state = self.state();
+        let is_new = state.lease.as_ref().is_none_or(|known| known.holder() != lease.holder());
         if is_new && !lease.is_free() {
             tracing::info!(lease = self.0.name, holder = lease.holder(), "new leader elected");
         }
-        now.lease = Some(lease.clone());
+        state.lease = Some(lease.clone());
     }
 
-    /// It was written by this process, which leads as of `sent`.
-    pub(super) fn renewed(&self, lease: &Lease, sent: Instant) {
-        self.seen(lease);
-        self.now().leads = Some(sent);
+    /// Records that this process acquired or renewed the lease at `sent`.
+    pub(super) fn record_renewal(&self, lease: &Lease, sent: Instant) {
+        self.observe(lease);
+        self.state().leads = Some(sent);
         self.0.metrics.leads.with_label_values(&[&self.0.name]).set(1);
     }
 
-    /// This process leads no longer.
-    pub(super) fn ended(&self) {
-        self.now().leads = None;
+    /// Records that this process is no longer the leader.
+    pub(super) fn record_end(&self) {
+        self.state().leads = None;
         self.0.metrics.leads.with_label_values(&[&self.0.name]).set(0);
     }
 
-    /// It had to be read before it was renewed.
-    pub(super) fn was_slow(&self) {
+    /// Counts a renewal that had to read the lease first.
+    pub(super) fn record_slow_path(&self) {
         self.0.metrics.slow.with_label_values(&[&self.0.name]).inc();
     }
 
-    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
-        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Part for Status {
+impl Component for Status {
     fn status(&self) -> Value {
-        let now = self.now();
-        let lease = now.lease.as_ref();
+        let state = self.state();
+        let lease = state.lease.as_ref();
         json!({
             "identity": self.0.identity.as_str(),
-            "leads": now.leads.is_some(),
+            "leads": state.leads.is_some(),
             "holder": lease.map(Lease::holder),
             "since": lease.map(Lease::acquired),
             "renewed": lease.map(Lease::renewed),
@@ -114,10 +114,10 @@ impl Part for Status {
         })
     }
 
-    /// Only whoever believes that it leads can be unwell (5.2).
+    /// Only a leader can be unhealthy (5.2).
     fn health(&self) -> Result<(), String> {
-        match self.now().leads {
-            Some(renewed) if renewed.elapsed() > self.0.lease_duration + TOLERATED => {
+        match self.state().leads {
+            Some(renewed) if renewed.elapsed() > self.0.lease_duration + HEALTH_TOLERANCE => {
                 Err(format!("failed election to renew leadership on lease {}", self.0.name))
             }
             _ => Ok(()),

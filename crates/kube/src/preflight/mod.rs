@@ -1,9 +1,7 @@
-//! A look at a cluster before anything is done in it: whether it can be reached, what is allowed, and who else is at work.
-//!
-//! Nothing here changes anything.
+//! Preflight checks of a cluster: connection, permissions, and other managers. Read-only.
 
 mod objects;
-mod reach;
+mod server;
 
 use bowline_core::with_causes;
 use http::{Request, StatusCode};
@@ -14,49 +12,49 @@ use crate::accounts::NAMESPACE as ACCOUNTS;
 use crate::permissions::{Permission, Scope};
 
 pub use objects::{SeenLease, SeenNode, SeenService, Writer};
-pub use reach::{ConnectFailure, Server};
+pub use server::{ConnectFailure, Server};
 
-/// How many objects a page of a list has.
+/// Objects per page of a list.
 const PAGE: usize = 500;
 
-/// Looks at the cluster that this leads to.
+/// Reads the state of a cluster for preflight checks.
 pub struct Preflight {
     access: Access,
     client: kube::Client,
 }
 
-/// Why something could not be seen.
+/// Reason why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// That is not allowed.
+    /// The permission is missing.
     #[error("{0}")]
     Forbidden(String),
-    /// Something went wrong.
+    /// Any other error.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Preflight {
-    /// On this way.
+    /// Uses this access to the API server.
     pub fn new(access: Access) -> Preflight {
         Preflight { client: access.client(), access }
     }
 
-    /// Whether the API server answers, and who it takes this process for.
+    /// Reads the version of the API server and the user it authenticates this process as.
     pub async fn server(&self) -> Result<Server, ConnectFailure> {
-        reach::server(&self.access.address(), &self.client).await
+        server::query(&self.access.address(), &self.client).await
     }
 
-    /// Whether this process may do this: the answer for each verb.
+    /// Whether this process has the permission for this verb.
     pub async fn may(&self, permission: &Permission, verb: &str) -> Result<bool, ReadError> {
         self.review("selfsubjectaccessreviews", "SelfSubjectAccessReview", json!({}), permission, verb).await
     }
 
-    /// Whether the controller of this name may do this with its own service account.
+    /// Whether the service account of this controller has the permission for this verb.
     pub async fn controller_may(&self, name: &str, permission: &Permission, verb: &str) -> Result<bool, ReadError> {
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{ACCOUNTS}"), "system:authenticated"];
-        let who = json!({"user": format!("system:serviceaccount:{ACCOUNTS}:{name}"), "groups": groups});
-        self.review("subjectaccessreviews", "SubjectAccessReview", who, permission, verb).await
+        let subject = json!({"user": format!("system:serviceaccount:{ACCOUNTS}:{name}"), "groups": groups});
+        self.review("subjectaccessreviews", "SubjectAccessReview", subject, permission, verb).await
     }
 
     async fn review(
@@ -74,34 +72,34 @@ impl Preflight {
         let request = Request::post(format!("/apis/authorization.k8s.io/v1/{resource}"))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(review.to_string().into_bytes());
-        let answer = self.ask(request).await?;
-        Ok(answer.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
+        let review = self.send(request).await?;
+        Ok(review.pointer("/status/allowed").and_then(Value::as_bool).unwrap_or(false))
     }
 
-    /// All nodes.
+    /// Lists all Nodes.
     pub async fn nodes(&self) -> Result<Vec<SeenNode>, ReadError> {
         Ok(self.list("/api/v1/nodes").await?.iter().map(SeenNode::read).collect())
     }
 
-    /// All Services of type LoadBalancer.
+    /// Lists all Services of type LoadBalancer.
     pub async fn load_balancer_services(&self) -> Result<Vec<SeenService>, ReadError> {
         Ok(self.list("/api/v1/services").await?.iter().filter_map(SeenService::read).collect())
     }
 
-    /// All leases of a namespace.
+    /// Lists all Leases of a namespace.
     pub async fn leases(&self, namespace: &str) -> Result<Vec<SeenLease>, ReadError> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         Ok(self.list(&path).await?.iter().map(SeenLease::read).collect())
     }
 
-    /// The lease of this name, which may be allowed where a list is not.
+    /// Reads one Lease, which RBAC may allow where it denies a list.
     pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<SeenLease>, ReadError> {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
         let request = Request::get(path).body(Vec::new());
         match self.client.request::<Value>(request.map_err(|error| ReadError::Failed(error.to_string()))?).await {
             Ok(lease) => Ok(Some(SeenLease::read(&lease))),
             Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => Ok(None),
-            Err(error) => Err(unseen(&error)),
+            Err(error) => Err(to_read_error(&error)),
         }
     }
 
@@ -109,7 +107,7 @@ impl Preflight {
         let (mut items, mut token) = (Vec::new(), String::new());
         loop {
             let uri = format!("{path}?limit={PAGE}&continue={token}");
-            let mut page = self.ask(Request::get(uri).body(Vec::new())).await?;
+            let mut page = self.send(Request::get(uri).body(Vec::new())).await?;
             if let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) {
                 items.extend(found);
             }
@@ -120,13 +118,13 @@ impl Preflight {
         }
     }
 
-    async fn ask(&self, request: http::Result<Request<Vec<u8>>>) -> Result<Value, ReadError> {
+    async fn send(&self, request: http::Result<Request<Vec<u8>>>) -> Result<Value, ReadError> {
         let request = request.map_err(|error| ReadError::Failed(error.to_string()))?;
-        self.client.request(request).await.map_err(|error| unseen(&error))
+        self.client.request(request).await.map_err(|error| to_read_error(&error))
     }
 }
 
-fn unseen(error: &kube::Error) -> ReadError {
+fn to_read_error(error: &kube::Error) -> ReadError {
     match error {
         kube::Error::Api(status) if status.code == StatusCode::FORBIDDEN.as_u16() => {
             ReadError::Forbidden(status.message.clone())

@@ -1,63 +1,63 @@
-//! What is looked at in the objects of a cluster.
+//! Objects of a cluster, reduced to the fields that preflight checks read.
 
 use bowline_core::ProviderId;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The taint of a node that waits for a cloud controller manager.
+/// Taint of a Node that waits for a cloud controller manager.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// The finalizer of a Service that has a load balancer.
+/// Finalizer of a Service that has a load balancer.
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// A node, as far as its kubelet's flags show in it.
+/// Node, with the fields that depend on kubelet flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenNode {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// `spec.providerID`.
     pub provider_id: Option<ProviderId>,
-    /// As the kubelet reports it.
+    /// `status.nodeInfo.systemUUID`.
     pub system_uuid: Option<String>,
-    /// It waits for a cloud controller manager.
+    /// The Node waits for a cloud controller manager.
     pub is_uninitialized: bool,
-    /// A manager has written to it what only a cloud knows.
+    /// A manager has set the instance type, zone or region label.
     pub has_cloud_labels: bool,
-    /// The kubelet's version, such as `v1.36.1`.
+    /// Version of the kubelet, such as `v1.36.1`.
     pub kubelet: String,
 }
 
-/// A Service of type `LoadBalancer`.
+/// Service of type `LoadBalancer`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenService {
-    /// Its namespace and name.
+    /// `namespace/name`.
     pub name: String,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
-    /// Who wrote its addresses or its finalizer, and when last.
+    /// Field managers that wrote its addresses or finalizer.
     pub writers: Vec<Writer>,
 }
 
-/// Somebody who wrote to an object.
+/// Field manager of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
-    /// The name in the managed fields.
+    /// Name in the managed fields.
     pub name: String,
-    /// When last.
+    /// Time of the last write.
     pub time: Option<Timestamp>,
 }
 
-/// A lease.
+/// Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenLease {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Who holds it; empty if nobody does.
+    /// Holder; empty if the lease is free.
     pub holder: String,
-    /// When it was renewed last.
+    /// Time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// How long it holds, in seconds.
+    /// Lease duration in seconds.
     pub seconds: i64,
-    /// The program that wrote it last.
+    /// Field manager that wrote the lease last.
     pub writer: Option<String>,
 }
 
@@ -79,20 +79,20 @@ impl SeenNode {
 }
 
 impl SeenService {
-    /// `None` unless it is to have a load balancer.
+    /// `None` if the Service is not of type `LoadBalancer`.
     pub(super) fn read(service: &Value) -> Option<SeenService> {
         if service.pointer("/spec/type").and_then(Value::as_str) != Some("LoadBalancer") {
             return None;
         }
         let class = service.pointer("/spec/loadBalancerClass").and_then(Value::as_str).map(str::to_owned);
         let name = format!("{}/{}", text(service, "/metadata/namespace"), text(service, "/metadata/name"));
-        let entries = managed(service).filter(|entry| is_about_balancer(&entry["fieldsV1"]));
+        let entries = managed(service).filter(|entry| is_load_balancer_field(&entry["fieldsV1"]));
         Some(SeenService { name, class, writers: entries.map(Writer::read).collect() })
     }
 }
 
-/// The fields are the addresses, or the finalizer.
-fn is_about_balancer(fields: &Value) -> bool {
+/// Whether the fields include the addresses or the finalizer.
+fn is_load_balancer_field(fields: &Value) -> bool {
     let finalizer = format!("v:\"{CLEANUP}\"");
     !fields["f:status"]["f:loadBalancer"].is_null() || !fields["f:metadata"]["f:finalizers"][&finalizer].is_null()
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_without_anything_is_read_as_such() {
+    fn an_empty_node_is_read() {
         let node = SeenNode::read(&json!({"metadata": {"name": "n"}, "spec": {"providerID": ""}}));
         let empty = SeenNode {
             name: "n".into(),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_a_load_balancer_is_who_wrote_its_addresses_or_its_finalizer() {
+    fn writers_are_the_field_managers_of_addresses_and_finalizer() {
         let fields = |fields: Value, manager: &str| json!({"manager": manager, "time": "2026-01-01T00:00:00Z", "fieldsV1": fields});
         let service = json!({
             "metadata": {"namespace": "a", "name": "b", "managedFields": [

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Wire type of Nodes.
 
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
 use bowline_core::{Address, AddressType, NetworkCondition, Node, NodeName, ProviderId, Ready, Taint};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::Wire;
 use super::shapes::{List, Record, Text, Texts};
 
-/// A Node, as far as we read it.
+/// Node, with the fields that the manager reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WireNode {
@@ -71,7 +71,7 @@ struct NodeInfo {
     system_uuid: Text,
 }
 
-/// Metadata without what takes most of its room.
+/// Metadata without the managed fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SlimMetadata {
@@ -85,7 +85,7 @@ struct SlimMetadata {
     annotations: Texts,
 }
 
-/// kube asks for an `ObjectMeta`; this one never had managed fields.
+/// Parses an `ObjectMeta`, which kube requires, without managed fields.
 fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let Record(slim) = Record::<SlimMetadata>::deserialize(from)?;
     Ok(ObjectMeta {
@@ -104,9 +104,9 @@ fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
 core_resource!(WireNode, "Node", "nodes", k8s_openapi::ClusterResourceScope);
 
 impl Wire for WireNode {
-    type Kept = Node;
+    type Domain = Node;
 
-    fn kept(self) -> Option<Node> {
+    fn into_domain(self) -> Option<Node> {
         let WireNode { metadata, spec: Record(spec), status: Record(status) } = self;
         Some(Node {
             name: NodeName::from(metadata.name?),
@@ -121,16 +121,16 @@ impl Wire for WireNode {
             pod_cidrs: pod_cidrs(spec.pod_cidrs, spec.pod_cidr),
             ready: ready(&status.conditions),
             network: network(&status.conditions),
-            addresses: status.addresses.0.into_iter().filter_map(|Record(address)| address.known()).collect(),
-            system_uuid: status.node_info.0.system_uuid.filled(),
+            addresses: status.addresses.0.into_iter().filter_map(|Record(address)| address.into_address()).collect(),
+            system_uuid: status.node_info.0.system_uuid.non_empty(),
         })
     }
 }
 
-/// The list; the single field is its first element, and all there is on objects of long ago.
+/// `podCIDRs`, or `podCIDR` on Nodes from before dual-stack.
 fn pod_cidrs(list: List<Text>, single: Text) -> Vec<String> {
     let listed = list.texts();
-    if listed.is_empty() { single.filled().into_iter().collect() } else { listed }
+    if listed.is_empty() { single.non_empty().into_iter().collect() } else { listed }
 }
 
 fn ready(conditions: &List<Record<Condition>>) -> Ready {
@@ -160,8 +160,8 @@ impl From<WireTaint> for Taint {
 }
 
 impl WireAddress {
-    /// The address, unless it is of a type that we know nothing of.
-    fn known(self) -> Option<Address> {
+    /// Converts the address; `None` for an unknown type.
+    fn into_address(self) -> Option<Address> {
         let kind = match self.kind.0.as_deref()? {
             "Hostname" => AddressType::Hostname,
             "InternalIP" => AddressType::InternalIP,
@@ -184,11 +184,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn read(object: Value) -> Option<Node> {
-        serde_json::from_str::<WireNode>(&object.to_string()).unwrap().kept()
+        serde_json::from_str::<WireNode>(&object.to_string()).unwrap().into_domain()
     }
 
     #[test]
-    fn a_node_is_read_with_everything_that_matters_in_its_order() {
+    fn a_node_is_parsed_with_all_fields_in_order() {
         let node = read(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -220,7 +220,7 @@ mod tests {
             effect: effect.into(),
             time_added: time.map(str::to_owned),
         };
-        let wanted = Node {
+        let expected = Node {
             name: "n1".into(),
             uid: "u1".into(),
             resource_version: "7".into(),
@@ -240,7 +240,7 @@ mod tests {
             network: None,
             system_uuid: Some("uuid".into()),
         };
-        assert_eq!(node, wanted);
+        assert_eq!(node, expected);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_an_odd_shape_reads_as_missing_and_leaves_the_others() {
+    fn a_field_of_an_unexpected_type_counts_as_missing() {
         for odd in [json!(null), json!(1), json!(-1.5), json!(true), json!([[1]]), json!({"x": {"y": 1}})] {
             let node = read(json!({
                 "metadata": {"name": "n", "uid": odd, "labels": {"good": "1", "bad": odd}, "deletionTimestamp": odd},
@@ -267,12 +267,12 @@ mod tests {
 
     fn network(conditions: Value) -> Option<(String, String)> {
         let node = read(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}})).unwrap();
-        node.network.map(|told| (told.status, told.reason))
+        node.network.map(|condition| (condition.status, condition.reason))
     }
 
     #[test]
-    fn what_is_said_about_the_network_is_read_beside_other_conditions() {
-        let told = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
+    fn the_network_condition_is_parsed_among_other_conditions() {
+        let condition = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
         let full = json!({
             "type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated", "message": "none",
             "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -280,8 +280,8 @@ mod tests {
         let cases = [
             (json!([]), None),
             (json!([{"type": "Ready", "status": "True", "reason": "KubeletReady"}]), None),
-            (json!([{"type": "Ready", "status": "True"}, full]), told("True", "NoRouteCreated")),
-            (json!([{"type": "NetworkUnavailable", "status": "False"}]), told("False", "")),
+            (json!([{"type": "Ready", "status": "True"}, full]), condition("True", "NoRouteCreated")),
+            (json!([{"type": "NetworkUnavailable", "status": "False"}]), condition("False", "")),
             (json!([{"type": "networkunavailable", "status": "False"}]), None),
         ];
         for (conditions, expected) in cases {
@@ -290,15 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_network_condition_is_one_that_says_nothing() {
+    fn a_network_condition_of_unexpected_type_is_empty() {
         for odd in [json!(null), json!(1), json!(-1.5), json!(true), json!([[1]]), json!({"x": {"y": 1}})] {
-            // Nothing is what no status of ours equals, so it is written over.
-            let nothing = Some((String::new(), String::new()));
-            assert_eq!(
-                network(json!([{"type": "NetworkUnavailable", "status": odd, "reason": odd}])),
-                nothing,
-                "{odd}"
-            );
+            // An empty condition equals no status of the manager, so it is overwritten.
+            let empty = Some((String::new(), String::new()));
+            assert_eq!(network(json!([{"type": "NetworkUnavailable", "status": odd, "reason": odd}])), empty, "{odd}");
             let good = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"});
             let read = Some(("False".to_owned(), "RouteCreated".to_owned()));
             assert_eq!(network(json!([odd, {"type": odd, "status": "True"}, good])), read, "{odd}");
@@ -314,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_pod_range_of_long_ago_counts() {
+    fn the_single_pod_cidr_field_is_read() {
         let node = read(json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}})).unwrap();
         assert_eq!(node.pod_cidrs, ["10.0.0.0/24"]);
     }
@@ -323,7 +319,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_json_object_fails_to_be_read(
+        fn any_json_object_is_parsed(
             metadata in any_json(KEYS), spec in any_json(KEYS), status in any_json(KEYS),
         ) {
             let text = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();

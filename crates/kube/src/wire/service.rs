@@ -1,4 +1,4 @@
-//! Services.
+//! Wire type of Services.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer};
 use super::Wire;
 use super::shapes::{List, Number, NumberOrText, Record, Text, Texts};
 
-/// How long connections of one client stay together if the Service does not say: what the API server writes there itself.
+/// Default session affinity timeout of the API server.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
-/// A Service, as far as we read it.
+/// Service, with the fields that the manager reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WireService {
@@ -109,7 +109,7 @@ struct WireCondition {
     last_transition_time: Text,
 }
 
-/// What is read of the metadata; nobody asks for the labels of a Service.
+/// Metadata without labels and managed fields, which are not used.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SlimMetadata {
@@ -123,7 +123,7 @@ struct SlimMetadata {
     finalizers: List<Text>,
 }
 
-/// kube asks for an `ObjectMeta`; this one never had managed fields.
+/// Parses an `ObjectMeta`, which kube requires, without managed fields.
 fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let Record(slim) = Record::<SlimMetadata>::deserialize(from)?;
     Ok(ObjectMeta {
@@ -142,9 +142,9 @@ fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
 core_resource!(WireService, "Service", "services", k8s_openapi::NamespaceResourceScope);
 
 impl Wire for WireService {
-    type Kept = Service;
+    type Domain = Service;
 
-    fn kept(self) -> Option<Service> {
+    fn into_domain(self) -> Option<Service> {
         let WireService { metadata, spec: Record(spec), status: Record(status) } = self;
         Some(Service {
             namespace: metadata.namespace?,
@@ -156,17 +156,22 @@ impl Wire for WireService {
             annotations: Arc::new(metadata.annotations.unwrap_or_default()),
             finalizers: metadata.finalizers.unwrap_or_default(),
             kind: service_type(&spec.kind),
-            class: spec.load_balancer_class.filled(),
-            ports: spec.ports.0.into_iter().filter_map(|Record(port)| port.known()).collect(),
+            class: spec.load_balancer_class.non_empty(),
+            ports: spec.ports.0.into_iter().filter_map(|Record(port)| port.into_port()).collect(),
             source_ranges: spec.load_balancer_source_ranges.texts(),
             external_ips: spec.external_ips.texts(),
-            load_balancer_ip: spec.load_balancer_ip.filled(),
+            load_balancer_ip: spec.load_balancer_ip.non_empty(),
             session_affinity: affinity(&spec.session_affinity, &spec.session_affinity_config),
             traffic_policy: traffic_policy(&spec.external_traffic_policy),
             health_check_node_port: spec.health_check_node_port.port(),
             ip_families: spec.ip_families.0.iter().filter_map(ip_family).collect(),
             status: status.load_balancer.0.into(),
-            conditions: status.conditions.0.into_iter().filter_map(|Record(condition)| condition.known()).collect(),
+            conditions: status
+                .conditions
+                .0
+                .into_iter()
+                .filter_map(|Record(condition)| condition.into_condition())
+                .collect(),
         })
     }
 }
@@ -200,7 +205,7 @@ fn ip_family(family: &Text) -> Option<IpFamily> {
     }
 }
 
-/// `None` for one that we know nothing of: to take it for another would open a port that nobody wished for.
+/// Parses the protocol; `None` for an unknown one, because a default would open a port that the Service does not specify.
 fn protocol(protocol: &Text) -> Option<Protocol> {
     match protocol.0.as_deref() {
         None | Some("" | "TCP") => Some(Protocol::Tcp),
@@ -211,8 +216,8 @@ fn protocol(protocol: &Text) -> Option<Protocol> {
 }
 
 impl WirePort {
-    /// The port, unless it has no number or a protocol that we know nothing of.
-    fn known(self) -> Option<ServicePort> {
+    /// Converts the port; `None` without a valid number or with an unknown protocol.
+    fn into_port(self) -> Option<ServicePort> {
         let port = self.port.port()?;
         Some(ServicePort {
             name: self.name.0.unwrap_or_default(),
@@ -238,27 +243,27 @@ impl From<WireStatus> for LoadBalancerStatus {
 impl From<WireIngress> for Ingress {
     fn from(ingress: WireIngress) -> Ingress {
         Ingress {
-            ip: ingress.ip.filled(),
-            hostname: ingress.hostname.filled(),
+            ip: ingress.ip.non_empty(),
+            hostname: ingress.hostname.non_empty(),
             ip_mode: match ingress.ip_mode.0.as_deref() {
                 Some("VIP") => Some(IpMode::Vip),
                 Some("Proxy") => Some(IpMode::Proxy),
                 _ => None,
             },
-            ports: ingress.ports.0.into_iter().filter_map(|Record(port)| port.known()).collect(),
+            ports: ingress.ports.0.into_iter().filter_map(|Record(port)| port.into_port()).collect(),
         }
     }
 }
 
 impl WirePortStatus {
-    fn known(self) -> Option<PortStatus> {
+    fn into_port(self) -> Option<PortStatus> {
         Some(PortStatus { port: self.port.port()?, protocol: protocol(&self.protocol)?, error: self.error.0 })
     }
 }
 
 impl WireCondition {
-    /// The condition, unless it does not say what it is about.
-    fn known(self) -> Option<Condition> {
+    /// Converts the condition; `None` without a type.
+    fn into_condition(self) -> Option<Condition> {
         Some(Condition {
             kind: self.kind.0?,
             status: self.status.0.unwrap_or_default(),
@@ -279,11 +284,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn read(object: &Value) -> Option<Service> {
-        serde_json::from_str::<WireService>(&object.to_string()).unwrap().kept()
+        serde_json::from_str::<WireService>(&object.to_string()).unwrap().into_domain()
     }
 
     #[test]
-    fn a_service_is_read_with_everything_that_matters_in_its_order() {
+    fn a_service_is_parsed_with_all_fields_in_order() {
         let service = read(&json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {
@@ -323,7 +328,7 @@ mod tests {
             app_protocol: app_protocol.map(str::to_owned),
         };
         let taken = PortStatus { port: 80, protocol: Protocol::Tcp, error: Some("Taken".into()) };
-        let wanted = Service {
+        let expected = Service {
             namespace: "default".into(),
             name: "web".into(),
             uid: "u1".into(),
@@ -365,11 +370,11 @@ mod tests {
                 last_transition_time: "2026-01-02T03:04:05Z".into(),
             }],
         };
-        assert_eq!(service, Some(wanted));
+        assert_eq!(service, Some(expected));
     }
 
     #[test]
-    fn what_is_not_said_reads_as_the_default_of_the_api() {
+    fn missing_fields_have_the_defaults_of_the_api() {
         let service = read(&json!({"metadata": {"namespace": "default", "name": "web"}})).unwrap();
         assert_eq!((service.kind, service.class), (ServiceType::ClusterIP, None));
         assert_eq!((service.session_affinity, service.traffic_policy), (SessionAffinity::None, TrafficPolicy::Cluster));
@@ -389,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_none_are_left_out() {
+    fn invalid_ports_are_skipped() {
         let ports = json!([
             {"port": 0}, {"port": 65536}, {"port": -1}, {"port": "80"}, {"port": 80.5}, {"name": "none"}, 80,
             {"port": 80, "protocol": "QUIC"}, {"port": 443, "nodePort": 65536},
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_an_odd_shape_reads_as_missing_and_leaves_the_others() {
+    fn a_field_of_an_unexpected_type_counts_as_missing() {
         for odd in [json!(null), json!(1), json!(-1.5), json!(true), json!([[1]]), json!({"x": {"y": 1}})] {
             let service = read(&json!({
                 "metadata": {"namespace": "default", "name": "web", "uid": odd, "finalizers": [odd, "f"],
@@ -434,7 +439,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_json_object_fails_to_be_read(
+        fn any_json_object_is_parsed(
             metadata in any_json(KEYS), spec in any_json(KEYS), status in any_json(KEYS),
         ) {
             let text = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();

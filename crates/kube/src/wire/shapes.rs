@@ -1,4 +1,4 @@
-//! Shapes that no JSON value fails to be read as.
+//! Lenient types: any JSON value parses as any of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A text; anything else reads as none.
+/// String; any other value parses as none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Text(pub(super) Option<String>);
 
-/// A whole number; anything else reads as none.
+/// Integer; any other value parses as none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Number(pub(super) Option<i64>);
 
-/// A whole number or a text; anything else reads as none.
+/// Integer or string; any other value parses as `Neither`.
 #[derive(Debug, Clone, Default)]
 pub(super) enum NumberOrText {
     #[default]
@@ -27,43 +27,43 @@ pub(super) enum NumberOrText {
     Text(String),
 }
 
-/// The texts of an object by key; other values are left out, and anything but an object reads as empty.
+/// Map of strings; values of other types are skipped, and anything but an object parses as empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts(pub(super) BTreeMap<String, String>);
 
-/// The elements of an array; anything else reads as empty.
+/// Array; any other value parses as empty.
 #[derive(Debug, Clone)]
 pub(super) struct List<T>(pub(super) Vec<T>);
 
-/// The fields of an object; anything else reads as an object without fields.
+/// Object; any other value parses as an object without fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record<T>(pub(super) T);
 
 impl Text {
-    pub(super) fn is(&self, wanted: &str) -> bool {
-        self.0.as_deref() == Some(wanted)
+    pub(super) fn is(&self, expected: &str) -> bool {
+        self.0.as_deref() == Some(expected)
     }
 
-    /// The text, unless it is empty: the API server leaves empty ones out, and nobody means anything by them.
-    pub(super) fn filled(self) -> Option<String> {
+    /// The string, if not empty. In the API, an empty optional string means unset.
+    pub(super) fn non_empty(self) -> Option<String> {
         self.0.filter(|text| !text.is_empty())
     }
 
-    /// The time that it spells, if it does.
+    /// Parses an RFC 3339 time.
     pub(super) fn time(&self) -> Option<Time> {
         self.0.as_deref()?.parse::<Timestamp>().ok().map(Time)
     }
 }
 
 impl Number {
-    /// The port that it is, if it is one.
+    /// The number as a port, if it is a valid one.
     pub(super) fn port(self) -> Option<u16> {
         self.0.and_then(|number| u16::try_from(number).ok()).filter(|port| *port != 0)
     }
 }
 
 impl List<Text> {
-    /// Those elements that are texts.
+    /// The elements that are strings.
     pub(super) fn texts(self) -> Vec<String> {
         self.0.into_iter().filter_map(|text| text.0).collect()
     }
@@ -75,7 +75,7 @@ impl<T> Default for List<T> {
     }
 }
 
-/// What to make of the JSON value that is found; what is not overridden reads as `T::default()`.
+/// Conversion from each JSON type. Types without an override parse as `Self::default()`.
 trait Shape<'de>: Default + Sized {
     fn of_text(_: String) -> Self {
         Self::default()
@@ -124,7 +124,7 @@ impl<'de> Shape<'de> for Texts {
         while let Some((key, value)) = object.next_entry::<String, Text>()? {
             texts.extend(value.0.map(|value| (key, value)));
         }
-        // Made of all at once, a map is packed; grown by keys in their order, as they arrive, it is half empty.
+        // Built at once, the B-tree is packed; grown by keys in sorted order, as they arrive, its nodes are half empty.
         Ok(Texts(texts.into_iter().collect()))
     }
 }
@@ -227,7 +227,7 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Record<T> {
     }
 }
 
-/// Any JSON value, with objects that have these keys, `a|b|c`.
+/// Any JSON value, with objects that have the keys of the pattern `a|b|c`.
 #[cfg(test)]
 pub(super) fn any_json(keys: &'static str) -> impl proptest::strategy::Strategy<Value = serde_json::Value> {
     use proptest::prelude::*;

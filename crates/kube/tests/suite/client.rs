@@ -1,4 +1,4 @@
-//! Connecting to the embedded API server with a kubeconfig.
+//! Clients from a kubeconfig.
 
 use crate::fixture::file::Scratch;
 use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
@@ -8,7 +8,7 @@ use futures::future::join_all;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::test]
-async fn cl1_a_kubeconfig_leads_to_the_server_and_64_requests_run_side_by_side() -> Result<(), Failure> {
+async fn cl1_a_kubeconfig_is_used_and_64_requests_run_concurrently() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let file = Scratch::write(&server.kubeconfig())?;
     let options = ClientOptions { kubeconfig: Some(file.0.clone()), ..ClientOptions::default() };
@@ -20,7 +20,7 @@ async fn cl1_a_kubeconfig_leads_to_the_server_and_64_requests_run_side_by_side()
 }
 
 #[tokio::test]
-async fn cl1_a_master_overrides_the_address_of_the_kubeconfig() -> Result<(), Failure> {
+async fn cl1_master_overrides_the_address_of_the_kubeconfig() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let file = Scratch::write(&server.kubeconfig().replace(&server.url(), "https://127.0.0.1:1"))?;
     let options =
@@ -30,7 +30,7 @@ async fn cl1_a_master_overrides_the_address_of_the_kubeconfig() -> Result<(), Fa
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_none_is_an_error_that_names_it() -> Result<(), Failure> {
+async fn the_error_names_an_invalid_kubeconfig() -> Result<(), Failure> {
     let file = Scratch::write("not: [a, kubeconfig")?;
     let options = ClientOptions { kubeconfig: Some(file.0.clone()), ..ClientOptions::default() };
     let error = connect(&options).await.err().ok_or("expected an error")?.to_string();
@@ -39,7 +39,7 @@ async fn a_kubeconfig_that_is_none_is_an_error_that_names_it() -> Result<(), Fai
 }
 
 #[tokio::test]
-async fn requests_are_counted_under_the_names_of_the_go_client() -> Result<(), Failure> {
+async fn requests_are_counted_under_the_names_of_client_go() -> Result<(), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let file = Scratch::write(&server.kubeconfig())?;
     let registry = prometheus::Registry::new();
@@ -47,14 +47,14 @@ async fn requests_are_counted_under_the_names_of_the_go_client() -> Result<(), F
     let options = ClientOptions { kubeconfig: Some(file.0.clone()), metrics, ..ClientOptions::default() };
     server.faults().add(FaultRule {
         verb: Some("get".to_owned()),
-        effect: Effect::Status { code: 500.try_into()?, message: "on order".to_owned(), retry_after: None },
+        effect: Effect::Status { code: 500.try_into()?, message: "injected".to_owned(), retry_after: None },
         times: Some(1),
         ..FaultRule::default()
     });
     let cluster = Cluster::new(connect(&options).await?);
     assert_eq!(cluster.node(&"none".into()).await?, None);
     let host = server.url().trim_start_matches("https://").to_owned();
-    let told = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
+    let metrics_text = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
     for line in [
         format!("rest_client_requests_total{{code=\"404\",host=\"{host}\",method=\"GET\"}} 1"),
         format!("rest_client_requests_total{{code=\"500\",host=\"{host}\",method=\"GET\"}} 1"),
@@ -64,11 +64,11 @@ async fn requests_are_counted_under_the_names_of_the_go_client() -> Result<(), F
         format!("rest_client_request_size_bytes_sum{{host=\"{host}\",verb=\"GET\"}} 0"),
         format!("rest_client_response_size_bytes_count{{host=\"{host}\",verb=\"GET\"}} 2"),
     ] {
-        assert!(told.contains(&line), "{line}\n{told}");
+        assert!(metrics_text.contains(&line), "{line}\n{metrics_text}");
     }
     server.shutdown().await;
     assert!(cluster.node(&"none".into()).await.is_err());
-    let told = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
-    assert!(told.contains("rest_client_requests_total{code=\"<error>\","), "{told}");
+    let metrics_text = prometheus::TextEncoder::new().encode_to_string(&registry.gather())?;
+    assert!(metrics_text.contains("rest_client_requests_total{code=\"<error>\","), "{metrics_text}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Writes against the embedded API server: what each one sends, and what becomes of it when the server is unwell.
+//! Writes to Nodes, and their behaviour when the API server fails.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::fixture::{Failure, Fixture, fixture};
 
 impl Fixture {
-    /// Something else changes about the Node, so that versions seen before are out of date.
+    /// Changes the Node, so that earlier resource versions are stale.
     async fn touch(&self) -> Result<(), Failure> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         self.nodes.patch("n", &PatchParams::default(), &patch).await?;
@@ -56,7 +56,7 @@ fn own_taint() -> Taint {
 }
 
 #[tokio::test]
-async fn w1_initialising_lands_in_one_write_and_leaves_the_rest() -> Result<(), Failure> {
+async fn w1_initialising_is_one_write_and_leaves_the_rest() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     let after = f.cluster.initialize(&change(&before, vec![own_taint()])).await?;
@@ -77,12 +77,12 @@ async fn w1_the_last_taint_can_be_removed() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn w1_a_node_that_has_changed_since_is_a_conflict_and_stays_as_it_is() -> Result<(), Failure> {
+async fn w1_a_changed_node_is_a_conflict_and_is_not_written() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     f.touch().await?;
-    let refused = f.cluster.initialize(&change(&before, Vec::new())).await;
-    assert!(matches!(refused, Err(WriteError::Conflict(_))), "{refused:?}");
+    let result = f.cluster.initialize(&change(&before, Vec::new())).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
     let after = f.node().await?;
     assert!(after.is_uninitialized() && after.provider_id.is_none());
     Ok(())
@@ -93,14 +93,14 @@ async fn w1_another_node_of_the_same_name_is_not_initialised() -> Result<(), Fai
     let f = fixture().await?;
     let before = f.node().await?;
     f.recreate().await?;
-    let refused = f.cluster.initialize(&change(&before, Vec::new())).await;
-    assert!(matches!(refused, Err(WriteError::Conflict(_))), "{refused:?}");
+    let result = f.cluster.initialize(&change(&before, Vec::new())).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
     assert!(f.node().await?.is_uninitialized());
     Ok(())
 }
 
 #[tokio::test]
-async fn w2_addresses_are_replaced_with_their_order_and_several_of_a_type() -> Result<(), Failure> {
+async fn w2_addresses_are_replaced_in_order_with_several_of_a_type() -> Result<(), Failure> {
     let f = fixture().await?;
     use AddressType::{ExternalIP, Hostname, InternalIP};
     let first =
@@ -131,7 +131,7 @@ async fn w2_the_same_addresses_again_change_nothing() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn w3_labels_are_set_and_others_stay() -> Result<(), Failure> {
+async fn w3_labels_are_set_and_others_are_kept() -> Result<(), Failure> {
     let f = fixture().await?;
     let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
     let after = f.cluster.set_labels(&f.name, &labels).await?;
@@ -145,14 +145,14 @@ async fn w4_taints_are_replaced_unless_the_node_has_changed() -> Result<(), Fail
     let before = f.node().await?;
     let after = f.cluster.set_taints(&f.name, &before.resource_version, &[own_taint(), Taint::shutdown()]).await?;
     assert_eq!(after.taints, [own_taint(), Taint::shutdown()]);
-    let refused = f.cluster.set_taints(&f.name, &before.resource_version, &[]).await;
-    assert!(matches!(refused, Err(WriteError::Conflict(_))), "{refused:?}");
+    let result = f.cluster.set_taints(&f.name, &before.resource_version, &[]).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
     assert_eq!(f.cluster.set_taints(&f.name, &after.resource_version, &[]).await?.taints, []);
     Ok(())
 }
 
 #[tokio::test]
-async fn w10_a_node_is_deleted_and_once_more_does_no_harm() -> Result<(), Failure> {
+async fn w10_deleting_a_node_is_idempotent() -> Result<(), Failure> {
     let f = fixture().await?;
     let uid = f.node().await?.uid;
     f.cluster.delete_node(&f.name, &uid).await?;
@@ -166,14 +166,14 @@ async fn w10_another_node_of_the_same_name_is_not_deleted() -> Result<(), Failur
     let f = fixture().await?;
     let uid = f.node().await?.uid;
     f.recreate().await?;
-    let refused = f.cluster.delete_node(&f.name, &uid).await;
-    assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+    let result = f.cluster.delete_node(&f.name, &uid).await;
+    assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     assert_ne!(f.node().await?.uid, uid);
     Ok(())
 }
 
 #[tokio::test]
-async fn writes_to_a_node_that_is_gone_are_not_found() -> Result<(), Failure> {
+async fn writes_to_a_missing_node_return_not_found() -> Result<(), Failure> {
     let f = fixture().await?;
     let gone = NodeName::from("gone");
     assert!(matches!(f.cluster.set_addresses(&gone, &[]).await, Err(WriteError::NotFound(_))));
@@ -184,7 +184,7 @@ async fn writes_to_a_node_that_is_gone_are_not_found() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cl2_a_busy_server_is_asked_again_after_the_time_it_names() -> Result<(), Failure> {
+async fn cl2_a_throttled_request_is_retried_after_retry_after() -> Result<(), Failure> {
     let f = fixture().await?;
     f.fail("patch", status(StatusCode::TOO_MANY_REQUESTS, Some(7)), 10);
     let begin = Instant::now();
@@ -194,19 +194,19 @@ async fn cl2_a_busy_server_is_asked_again_after_the_time_it_names() -> Result<()
 }
 
 #[tokio::test(start_paused = true)]
-async fn cl2_a_busy_server_is_given_up_on_after_ten_returns() -> Result<(), Failure> {
+async fn cl2_a_throttled_request_fails_after_ten_retries() -> Result<(), Failure> {
     let f = fixture().await?;
     f.fail("delete", status(StatusCode::TOO_MANY_REQUESTS, Some(1)), 11);
     let uid = f.node().await?.uid;
-    let refused = f.cluster.delete_node(&f.name, &uid).await;
-    assert!(matches!(refused, Err(WriteError::Unavailable(_))), "{refused:?}");
+    let result = f.cluster.delete_node(&f.name, &uid).await;
+    assert!(matches!(result, Err(WriteError::Unavailable(_))), "{result:?}");
     assert!(f.server.faults().list().is_empty(), "eleven requests were sent");
     f.cluster.delete_node(&f.name, &uid).await?;
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_server_and_broken_connections_are_asked_again_a_few_times() -> Result<(), Failure> {
+async fn server_errors_and_connection_errors_are_retried() -> Result<(), Failure> {
     for effect in [status(StatusCode::INTERNAL_SERVER_ERROR, None), Effect::Reset] {
         let f = fixture().await?;
         f.fail("patch", effect.clone(), 3);
@@ -214,37 +214,37 @@ async fn a_broken_server_and_broken_connections_are_asked_again_a_few_times() ->
         let after = f.cluster.initialize(&change(&before, Vec::new())).await?;
         assert!(!after.is_uninitialized());
         f.fail("patch", effect, 4);
-        let refused = f.cluster.set_addresses(&f.name, &[]).await;
-        assert!(matches!(refused, Err(WriteError::Unavailable(_))), "{refused:?}");
+        let result = f.cluster.set_addresses(&f.name, &[]).await;
+        assert!(matches!(result, Err(WriteError::Unavailable(_))), "{result:?}");
         assert!(f.server.faults().list().is_empty());
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hung_server_does_not_hold_up_a_write_for_ever() -> Result<(), Failure> {
+async fn a_write_to_a_hung_server_times_out() -> Result<(), Failure> {
     let f = fixture().await?;
     f.fail("patch", Effect::Latency(Duration::from_secs(3600)), 1);
     let begin = Instant::now();
-    let refused = f.cluster.set_labels(&f.name, &BTreeMap::new()).await;
-    assert!(matches!(refused, Err(WriteError::Unavailable(_))), "{refused:?}");
+    let result = f.cluster.set_labels(&f.name, &BTreeMap::new()).await;
+    assert!(matches!(result, Err(WriteError::Unavailable(_))), "{result:?}");
     assert_eq!(begin.elapsed().as_secs(), 30);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_repeated_and_says_why() -> Result<(), Failure> {
+async fn a_rejection_is_not_retried_and_has_the_message_of_the_api_server() -> Result<(), Failure> {
     let f = fixture().await?;
-    let refused = f.cluster.set_labels(&f.name, &BTreeMap::from([("a b".into(), "1".into())])).await;
-    match refused {
+    let result = f.cluster.set_labels(&f.name, &BTreeMap::from([("a b".into(), "1".into())])).await;
+    match result {
         Err(WriteError::Rejected { code: 422, message }) => assert!(message.contains("a b"), "{message}"),
-        other => return Err(format!("expected a refusal, got {other:?}").into()),
+        other => return Err(format!("expected a rejection, got {other:?}").into()),
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn writes_are_counted_by_how_they_ended() -> Result<(), Failure> {
+async fn writes_are_counted_by_result() -> Result<(), Failure> {
     let f = fixture().await?;
     let registry = prometheus::Registry::new();
     let cluster = Cluster::with_metrics(f.server.in_process_client(), &registry)?;

@@ -1,4 +1,4 @@
-//! A dry run against the embedded API server: all is checked and told, and nothing is written.
+//! Dry run: everything is validated and logged, nothing is written.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is logged on this thread from its start on.
+/// Log output of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -30,7 +30,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    /// The lines about the dry run, from these words on.
+    /// Log lines of the dry run, from `dry run` on.
     fn lines(&self) -> Vec<String> {
         let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -51,7 +51,7 @@ impl Write for Log {
 struct Fixture {
     server: ApiServer,
     registry: Registry,
-    /// Writes nothing.
+    /// In dry-run mode.
     cluster: Cluster,
     node: Node,
     service: Service,
@@ -83,7 +83,7 @@ async fn service(server: &ApiServer) -> Result<Service, Failure> {
 }
 
 impl Fixture {
-    /// How far the versions of the server have come; every write that changes anything takes it further.
+    /// Latest resource version of the server; every effective write increments it.
     async fn version(&self) -> Result<String, Failure> {
         let events: Api<Event> = Api::all(self.server.in_process_client());
         Ok(events.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default())
@@ -113,7 +113,7 @@ fn service_change() -> ServiceChange {
 }
 
 #[tokio::test]
-async fn no_write_changes_anything_and_each_returns_what_would_be() -> Result<(), Failure> {
+async fn writes_change_nothing_and_return_the_resulting_object() -> Result<(), Failure> {
     let f = fixture().await?;
     let start = f.version().await?;
     let (name, version) = (&f.node.name, &f.node.resource_version);
@@ -141,21 +141,21 @@ async fn no_write_changes_anything_and_each_returns_what_would_be() -> Result<()
 }
 
 #[tokio::test]
-async fn what_the_api_server_would_refuse_is_refused() -> Result<(), Failure> {
+async fn rejections_of_the_api_server_are_returned() -> Result<(), Failure> {
     let f = fixture().await?;
-    let refused = f.cluster.set_taints(&f.node.name, "1", &[]).await;
-    assert!(matches!(refused, Err(WriteError::Conflict(_))), "{refused:?}");
-    let refused = f.cluster.set_labels(&f.node.name, &BTreeMap::from([("a b".into(), "1".into())])).await;
-    assert!(matches!(refused, Err(WriteError::Rejected { code: 422, .. })), "{refused:?}");
-    let refused = f.cluster.delete_node(&f.node.name, "another").await;
-    assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+    let result = f.cluster.set_taints(&f.node.name, "1", &[]).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
+    let result = f.cluster.set_labels(&f.node.name, &BTreeMap::from([("a b".into(), "1".into())])).await;
+    assert!(matches!(result, Err(WriteError::Rejected { code: 422, .. })), "{result:?}");
+    let result = f.cluster.delete_node(&f.node.name, "another").await;
+    assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     let gone = f.cluster.set_addresses(&NodeName::from("gone"), &[]).await;
     assert!(matches!(gone, Err(WriteError::NotFound(_))), "{gone:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn each_write_is_logged_with_what_it_says() -> Result<(), Failure> {
+async fn each_write_is_logged_with_its_body() -> Result<(), Failure> {
     let f = fixture().await?;
     let (log, _guard) = Log::start();
     f.cluster.set_taints(&f.node.name, &f.node.resource_version, &[]).await?;

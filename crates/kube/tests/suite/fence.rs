@@ -1,6 +1,5 @@
-//! Nothing leaves through a controller's client without the lease.
+//! Controllers write only while the process holds the lease.
 
-#[allow(dead_code, reason = "nothing is made anew here")]
 use std::time::Duration;
 
 use bowline_apiserver::{Effect, FaultRule};
@@ -15,7 +14,7 @@ use crate::fixture::{Failure, fixture};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn without_a_lease_a_controller_reads_and_does_not_write() -> Result<(), Failure> {
+async fn without_the_lease_a_controller_reads_and_does_not_write() -> Result<(), Failure> {
     let fixture = fixture().await?;
     let fence = Fence::open();
     let clients = Clients::shared(fixture.server.in_process_client()).fenced(fence.clone());
@@ -23,37 +22,37 @@ async fn without_a_lease_a_controller_reads_and_does_not_write() -> Result<(), F
     let term = fence.term("main");
     assert!(cluster.node(&fixture.name).await?.is_some());
     let start = Instant::now();
-    let refused = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
-    let Err(WriteError::Unavailable(message)) = refused else { return Err("it was written".into()) };
+    let result = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
+    let Err(WriteError::Unavailable(message)) = result else { return Err("the write succeeded".into()) };
     assert!(message.contains("does not hold the lease main"), "{message}");
-    assert_eq!(start.elapsed(), Duration::ZERO, "there is no second try");
+    assert_eq!(start.elapsed(), Duration::ZERO, "the write is not retried");
     term.extend(Instant::now() + SECOND);
     cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await?;
-    // The process itself may write what it likes: leases, above all.
+    // The process itself may always write, for instance leases.
     drop(term);
     Cluster::new(clients.process()).set_labels(&fixture.name, &[("a".to_owned(), "c".to_owned())].into()).await?;
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waits_for_its_next_try_is_given_up_when_the_lease_is_over() -> Result<(), Failure> {
+async fn a_write_in_back_off_is_dropped_when_the_lease_expires() -> Result<(), Failure> {
     let fixture = fixture().await?;
     let fence = Fence::open();
     let term = fence.term("main");
     term.extend(Instant::now() + SECOND / 4);
-    // The second try is 100 ms after the first, the third 200 ms after that: too late.
+    // The second attempt is 100 ms after the first, the third 200 ms after that: too late.
     fixture.server.faults().add(FaultRule { verb: Some("patch".into()), times: Some(2), ..FaultRule::default() });
     let clients = Clients::shared(fixture.server.in_process_client()).fenced(fence);
     let cluster = Cluster::new(clients.controller("node-controller"));
-    let refused = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
-    assert!(refused.is_err());
-    assert!(fixture.server.faults().list().is_empty(), "two tries were made");
+    let result = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
+    assert!(result.is_err());
+    assert!(fixture.server.faults().list().is_empty(), "two attempts were made");
     assert!(!fixture.node().await?.labels.contains_key("a"));
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_has_no_answer_yet_is_given_up_when_the_lease_is_over() -> Result<(), Failure> {
+async fn a_write_in_flight_is_dropped_when_the_lease_expires() -> Result<(), Failure> {
     let fixture = fixture().await?;
     let fence = Fence::open();
     let term = fence.term("main");
@@ -62,13 +61,13 @@ async fn a_write_that_has_no_answer_yet_is_given_up_when_the_lease_is_over() -> 
     fixture.server.faults().add(FaultRule { verb: Some("patch".into()), effect: slow, ..FaultRule::default() });
     let clients = Clients::shared(fixture.server.in_process_client()).fenced(fence);
     let cluster = Cluster::new(clients.controller("node-controller"));
-    let refused = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
-    assert!(refused.is_err());
+    let result = cluster.set_labels(&fixture.name, &[("a".to_owned(), "b".to_owned())].into()).await;
+    assert!(result.is_err());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_a_controller_go_through_its_client_and_so_through_the_fence() -> Result<(), Failure> {
+async fn events_of_a_controller_use_its_client_and_the_fence() -> Result<(), Failure> {
     let fixture = fixture().await?;
     let fence = Fence::open();
     let process = fixture.server.in_process_client();
@@ -79,9 +78,9 @@ async fn events_of_a_controller_go_through_its_client_and_so_through_the_fence()
     let term = fence.term("main");
     let node = ObjectRef::node(&fixture.node().await?);
     let lease = ObjectRef { kind: "Lease".to_owned(), ..node.clone() };
-    // First, because the two objects may share a queue, where the other Event would hold it up.
+    // Emitted first, because the objects may share a queue, where the fenced Event would block it.
     sink.source("process").emit(&lease, EventType::Normal, "Written", "at once");
-    let controller = sink.clone().through(clients.controller("node-controller")).source("controller");
+    let controller = sink.clone().with_client(clients.controller("node-controller")).source("controller");
     controller.emit(&node, EventType::Normal, "Held", "back");
     let events: Api<k8s_openapi::api::core::v1::Event> = Api::all(process);
     let reasons = async || -> Result<Vec<String>, Failure> {

@@ -1,10 +1,10 @@
-//! Leader election on the embedded API server, in virtual time (LE-1 to LE-8).
+//! Leader election in virtual time (LE-1 to LE-8).
 
 use std::time::Duration;
 
 use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
 use bowline_kube::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
-use bowline_runtime::{Clock, Fence, Part, Shutdown};
+use bowline_runtime::{Clock, Component, Fence, Shutdown};
 use http::StatusCode;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
@@ -26,11 +26,11 @@ struct World {
     metrics: Registry,
 }
 
-/// A process that stands for election.
+/// Process that takes part in the election.
 struct Candidate {
     elector: Elector,
     identity: Identity,
-    part: Arc<dyn Part>,
+    component: Arc<dyn Component>,
 }
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         let identity = Identity::new("host");
         let client = self.server.in_process_client();
         let elector = Elector::new(client, LeaseOptions::default(), identity.clone(), clock, &metrics);
-        Ok(Candidate { part: elector.part(), elector, identity })
+        Ok(Candidate { component: elector.component(), elector, identity })
     }
 
     async fn spec(&self) -> Result<Value, Failure> {
@@ -80,13 +80,13 @@ impl World {
         self.server.faults().add(FaultRule { verb, resource, effect, times, ..FaultRule::default() });
     }
 
-    async fn said(&self) -> Result<Vec<Event>, Failure> {
+    async fn events(&self) -> Result<Vec<Event>, Failure> {
         let events: Api<Event> = Api::namespaced(self.server.in_process_client(), "kube-system");
         Ok(events.list(&ListParams::default()).await?.items)
     }
 
-    /// How many requests about leases there were, but for watches.
-    fn asked(&self) -> u64 {
+    /// Number of requests for leases, without watches.
+    fn requests(&self) -> u64 {
         let requests = self.server.requests().into_iter();
         requests.filter(|(kind, _)| kind.resource == "leases" && kind.verb != "watch").map(|(_, count)| count).sum()
     }
@@ -100,10 +100,10 @@ impl World {
 }
 
 impl Candidate {
-    /// The lease, which must come within this time.
-    async fn within(self, patience: Duration) -> Result<Held, Failure> {
+    /// Acquires the lease within this time.
+    async fn within(self, limit: Duration) -> Result<Held, Failure> {
         let shutdown = Shutdown::new();
-        Ok(timeout(patience, self.elector.acquire(&shutdown)).await?.ok_or("nobody asked to end")?)
+        Ok(timeout(limit, self.elector.acquire(&shutdown)).await?.ok_or("no shutdown was requested")?)
     }
 
     async fn at_once(self) -> Result<Held, Failure> {
@@ -119,10 +119,10 @@ fn status(code: StatusCode) -> Effect {
     Effect::Status { code, message: "no".into(), retry_after: None }
 }
 
-// ---- getting it
+// ---- acquiring
 
 #[tokio::test(start_paused = true)]
-async fn le1_a_lease_that_is_not_there_is_made_at_once() -> Result<(), Failure> {
+async fn le1_a_missing_lease_is_created_at_once() -> Result<(), Failure> {
     let world = World::new().await?;
     let candidate = world.candidate()?;
     let identity = candidate.identity.clone();
@@ -137,9 +137,9 @@ async fn le1_a_lease_that_is_not_there_is_made_at_once() -> Result<(), Failure> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn le3_a_lease_of_a_go_manager_is_taken_over_when_it_has_been_silent_long_enough() -> Result<(), Failure> {
+async fn le3_a_lease_of_a_go_manager_is_acquired_after_its_duration() -> Result<(), Failure> {
     let world = World::new().await?;
-    // Its clock is an hour ahead, which must not matter; nor must that it is short of it.
+    // Its clock is an hour ahead and its lease duration is short, neither of which may matter.
     let spec = json!({
         "holderIdentity": "master-0_4711", "leaseDurationSeconds": 7, "leaseTransitions": 4,
         "acquireTime": "2024-02-29T13:00:00.000000Z", "renewTime": "2024-02-29T13:00:00.000000Z",
@@ -149,7 +149,7 @@ async fn le3_a_lease_of_a_go_manager_is_taken_over_when_it_has_been_silent_long_
     let start = Instant::now();
     let _held = world.candidate()?.within(60 * SECOND).await?;
     let waited = start.elapsed();
-    assert!(waited >= 7 * SECOND && waited < 8 * SECOND, "its own duration counts, and no longer: {waited:?}");
+    assert!(waited >= 7 * SECOND && waited < 8 * SECOND, "the duration in the lease counts: {waited:?}");
     let lease = world.leases.get(NAME).await?;
     assert_eq!(lease.metadata.labels.unwrap_or_default()["team"], "harbour");
     assert_eq!(lease.metadata.annotations.unwrap_or_default()["note"], "keep");
@@ -159,7 +159,7 @@ async fn le3_a_lease_of_a_go_manager_is_taken_over_when_it_has_been_silent_long_
 }
 
 #[tokio::test(start_paused = true)]
-async fn le3_a_holder_that_renews_keeps_it_and_one_that_dies_is_followed_after_the_lease() -> Result<(), Failure> {
+async fn le3_a_holder_that_renews_keeps_the_lease_and_a_dead_one_loses_it_after_its_duration() -> Result<(), Failure> {
     let world = World::new().await?;
     let (first, second) = (world.candidate()?, world.candidate_at("1999-01-01T00:00:00Z")?);
     let (leader, standby) = (first.identity.clone(), second.identity.clone());
@@ -173,14 +173,14 @@ async fn le3_a_holder_that_renews_keeps_it_and_one_that_dies_is_followed_after_t
     let died = Instant::now();
     let _held = waiting.await??;
     let waited = died.elapsed();
-    assert!(waited > 12 * SECOND && waited <= 15 * SECOND, "a lease since the last renewal: {waited:?}");
+    assert!(waited > 12 * SECOND && waited <= 15 * SECOND, "one lease duration since the last renewal: {waited:?}");
     assert_eq!(world.holder().await?, standby.as_str());
     assert_eq!(world.spec().await?["leaseTransitions"], 1);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn le7_a_lease_that_is_given_back_has_a_new_holder_at_once() -> Result<(), Failure> {
+async fn le7_a_released_lease_has_a_new_holder_at_once() -> Result<(), Failure> {
     let world = World::new().await?;
     let (first, second) = (world.candidate()?, world.candidate_at("2024-02-29T12:00:00.5Z")?);
     let (leader, standby) = (first.identity.clone(), second.identity.clone());
@@ -192,14 +192,15 @@ async fn le7_a_lease_that_is_given_back_has_a_new_holder_at_once() -> Result<(),
     let _held = waiting.await??;
     assert!(freed.elapsed() < SECOND, "{:?}", freed.elapsed());
     assert_eq!(world.holder().await?, standby.as_str());
-    assert_eq!(world.spec().await?["leaseTransitions"], 1, "upstream counts this, too");
+    assert_eq!(world.spec().await?["leaseTransitions"], 1, "upstream counts this transition, too");
     sleep(SECOND).await;
-    let mut said: Vec<_> = world.said().await?.into_iter().map(|event| event.message.unwrap_or_default()).collect();
-    said.sort();
+    let mut messages: Vec<_> =
+        world.events().await?.into_iter().map(|event| event.message.unwrap_or_default()).collect();
+    messages.sort();
     let mut expected =
         [format!("{leader} became leader"), format!("{leader} stopped leading"), format!("{standby} became leader")];
     expected.sort();
-    assert_eq!(said, expected);
+    assert_eq!(messages, expected);
     Ok(())
 }
 
@@ -208,7 +209,7 @@ async fn le6_the_events_are_about_the_lease() -> Result<(), Failure> {
     let world = World::new().await?;
     let _held = world.candidate()?.at_once().await?;
     sleep(SECOND).await;
-    let event = world.said().await?.pop().ok_or("nothing was said")?;
+    let event = world.events().await?.pop().ok_or("no Event")?;
     let about = serde_json::to_value(&event.involved_object)?;
     assert_eq!((&about["apiVersion"], &about["kind"]), (&json!("coordination.k8s.io/v1"), &json!("Lease")));
     assert_eq!((&about["name"], &about["namespace"]), (&json!(NAME), &json!("kube-system")));
@@ -219,10 +220,10 @@ async fn le6_the_events_are_about_the_lease() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn le7_what_is_given_back_has_no_holder_and_lasts_a_second() -> Result<(), Failure> {
+async fn le7_a_released_lease_has_no_holder_and_lasts_a_second() -> Result<(), Failure> {
     let world = World::new().await?;
     let held = world.candidate()?.at_once().await?;
-    // A renewal that was under way when the controllers ended.
+    // A renewal in flight when the controllers stopped.
     world.patch(json!({ "renewTime": "2024-02-29T12:00:01.000000Z" })).await?;
     held.release().await;
     let spec = world.spec().await?;
@@ -233,7 +234,7 @@ async fn le7_what_is_given_back_has_no_holder_and_lasts_a_second() -> Result<(),
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_has_by_now_is_not_given_back() -> Result<(), Failure> {
+async fn a_lease_of_another_holder_is_not_released() -> Result<(), Failure> {
     let world = World::new().await?;
     let held = world.candidate()?.at_once().await?;
     world.patch(json!({ "holderIdentity": "other" })).await?;
@@ -243,12 +244,12 @@ async fn a_lease_that_somebody_else_has_by_now_is_not_given_back() -> Result<(),
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_lease_can_be_told_to_end() -> Result<(), Failure> {
+async fn shutdown_cancels_waiting_for_a_lease() -> Result<(), Failure> {
     let world = World::new().await?;
     let _held = world.candidate()?.at_once().await?;
     let (shutdown, waiting) = (Shutdown::new(), world.candidate()?.elector);
-    let desired = shutdown.clone();
-    let ended = tokio::spawn(async move { waiting.acquire(&desired).await.is_none() });
+    let requested = shutdown.clone();
+    let ended = tokio::spawn(async move { waiting.acquire(&requested).await.is_none() });
     sleep(5 * SECOND).await;
     shutdown.request();
     assert!(timeout(SECOND, ended).await??);
@@ -256,7 +257,7 @@ async fn whoever_waits_for_a_lease_can_be_told_to_end() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_just_being_taken_is_taken_so_that_it_can_be_given_back() -> Result<(), Failure> {
+async fn shutdown_does_not_cancel_a_request_that_acquires_the_lease() -> Result<(), Failure> {
     let world = World::new().await?;
     let (candidate, shutdown) = (world.candidate()?, Shutdown::new());
     world.fault("create", Effect::Latency(2 * SECOND), None);
@@ -265,7 +266,7 @@ async fn a_lease_that_is_just_being_taken_is_taken_so_that_it_can_be_given_back(
         shutdown.request();
     };
     let (held, ()) = tokio::join!(candidate.elector.acquire(&shutdown), ending);
-    let held = held.ok_or("nobody knows of it")?;
+    let held = held.ok_or("the lease was not acquired")?;
     assert_eq!(world.holder().await?, candidate.identity.as_str());
     held.release().await;
     assert_eq!(world.holder().await?, "");
@@ -273,7 +274,7 @@ async fn a_lease_that_is_just_being_taken_is_taken_so_that_it_can_be_given_back(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_may_not_watch_asks_instead() -> Result<(), Failure> {
+async fn a_standby_without_watch_permission_polls() -> Result<(), Failure> {
     let world = World::new().await?;
     world.fault("watch", status(StatusCode::FORBIDDEN), None);
     let (first, second) = (world.candidate()?, world.candidate()?);
@@ -288,7 +289,7 @@ async fn a_standby_that_may_not_watch_asks_instead() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_on_the_way_to_a_lease_is_survived() -> Result<(), Failure> {
+async fn errors_while_acquiring_a_lease_are_retried() -> Result<(), Failure> {
     let world = World::new().await?;
     world.fault("get", broken(), Some(2));
     world.fault("create", Effect::AnswerLost, Some(1));
@@ -296,12 +297,12 @@ async fn trouble_on_the_way_to_a_lease_is_survived() -> Result<(), Failure> {
     let identity = candidate.identity.clone();
     let _held = candidate.within(30 * SECOND).await?;
     assert_eq!(world.holder().await?, identity.as_str());
-    assert_eq!(world.spec().await?["leaseTransitions"], 0, "it was its own, although nobody had told it");
+    assert_eq!(world.spec().await?["leaseTransitions"], 0, "its first request had succeeded");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_held_by_one_of_many_that_want_it() -> Result<(), Failure> {
+async fn one_of_many_candidates_holds_the_lease() -> Result<(), Failure> {
     let world = World::new().await?;
     world.create(json!({}), json!({ "holderIdentity": "" })).await?;
     let mut waiting = tokio::task::JoinSet::new();
@@ -313,13 +314,13 @@ async fn a_lease_is_held_by_one_of_many_that_want_it() -> Result<(), Failure> {
         });
     }
     sleep(600 * SECOND).await;
-    assert!(waiting.try_join_next().is_none(), "nobody lost it, and only one has it");
+    assert!(waiting.try_join_next().is_none(), "one candidate holds the lease and keeps it");
     assert_eq!(world.spec().await?["leaseTransitions"], 1);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_want_a_lease_that_is_given_back_do_not_storm_the_server() -> Result<(), Failure> {
+async fn a_release_causes_few_requests_of_many_standbys() -> Result<(), Failure> {
     let world = World::new().await?;
     let mut held = world.candidate()?.at_once().await?;
     let mut waiting = tokio::task::JoinSet::new();
@@ -328,18 +329,18 @@ async fn many_that_want_a_lease_that_is_given_back_do_not_storm_the_server() -> 
         waiting.spawn(async move { candidate.within(3600 * SECOND).await });
     }
     let _: Result<Lost, _> = timeout(30 * SECOND, held.keep()).await;
-    let before = world.asked();
+    let before = world.requests();
     held.release().await;
-    let _next = waiting.join_next().await.ok_or("nobody waits")???;
+    let _next = waiting.join_next().await.ok_or("no candidate waits")???;
     sleep(SECOND).await;
-    // Each looks and tries once, beside the one that gives it back.
-    let asked = world.asked() - before;
-    assert!(asked <= 2 * 5 + 2, "{asked} requests");
+    // Each standby reads and tries once, in addition to the release.
+    let requests = world.requests() - before;
+    assert!(requests <= 2 * 5 + 2, "{requests} requests");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_its_namespace_a_lease_is_waited_for() -> Result<(), Failure> {
+async fn a_missing_namespace_of_the_lease_is_retried() -> Result<(), Failure> {
     let world = World::new().await?;
     world.fault("create", status(StatusCode::NOT_FOUND), Some(2));
     let _held = world.candidate()?.within(10 * SECOND).await?;
@@ -347,10 +348,10 @@ async fn without_its_namespace_a_lease_is_waited_for() -> Result<(), Failure> {
     Ok(())
 }
 
-// ---- keeping it
+// ---- renewing
 
 #[tokio::test(start_paused = true)]
-async fn le4_a_renewal_is_one_request_unless_somebody_touched_the_lease() -> Result<(), Failure> {
+async fn le4_a_renewal_is_one_request_unless_the_lease_was_changed() -> Result<(), Failure> {
     let world = World::new().await?;
     let mut held = world.candidate()?.at_once().await?;
     let acquired = world.spec().await?["acquireTime"].clone();
@@ -368,14 +369,13 @@ async fn le4_a_renewal_is_one_request_unless_somebody_touched_the_lease() -> Res
     Ok(())
 }
 
-/// What ends a leadership, and when: with what happens to the lease, and the seconds after which it must be over.
 #[tokio::test(start_paused = true)]
 async fn le4_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline() -> Result<(), Failure> {
     let slow = Effect::Latency(60 * SECOND);
     for effect in [broken(), slow, Effect::Reset, status(StatusCode::TOO_MANY_REQUESTS), status(StatusCode::CONFLICT)] {
         let world = World::new().await?;
         let (candidate, fence) = (world.candidate()?, Fence::open());
-        let (part, term) = (Arc::clone(&candidate.part), fence.term(NAME));
+        let (component, term) = (Arc::clone(&candidate.component), fence.term(NAME));
         assert!(fence.check().is_err());
         let mut held = candidate.at_once().await?;
         held.open(term);
@@ -388,14 +388,14 @@ async fn le4_a_lease_that_cannot_be_renewed_is_lost_at_the_deadline() -> Result<
         assert_eq!(start.elapsed().as_secs(), 10, "{effect:?}");
         assert!(fence.check().is_err());
         assert_eq!(world.metric("leader_election_master_status"), Some(0.0));
-        assert_eq!((part.status()["leads"].clone(), part.health()), (json!(false), Ok(())));
+        assert_eq!((component.status()["leads"].clone(), component.health()), (json!(false), Ok(())));
         writing.abort();
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_that_passes_before_the_deadline_is_survived() -> Result<(), Failure> {
+async fn errors_before_the_renew_deadline_are_retried() -> Result<(), Failure> {
     let world = World::new().await?;
     let fence = Fence::open();
     let term = fence.term(NAME);
@@ -410,7 +410,7 @@ async fn trouble_that_passes_before_the_deadline_is_survived() -> Result<(), Fai
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_under_its_holder_is_made_again() -> Result<(), Failure> {
+async fn a_deleted_lease_is_recreated_by_its_holder() -> Result<(), Failure> {
     let world = World::new().await?;
     let candidate = world.candidate()?;
     let identity = candidate.identity.clone();
@@ -422,7 +422,7 @@ async fn a_lease_that_is_deleted_under_its_holder_is_made_again() -> Result<(), 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_finds_another_name_in_the_lease_has_lost_it_at_once() -> Result<(), Failure> {
+async fn a_holder_that_finds_another_identity_loses_the_lease_at_once() -> Result<(), Failure> {
     let world = World::new().await?;
     let fence = Fence::open();
     let term = fence.term(NAME);
@@ -438,7 +438,7 @@ async fn a_holder_that_finds_another_name_in_the_lease_has_lost_it_at_once() -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stood_still_beyond_the_deadline_does_not_touch_the_lease() -> Result<(), Failure> {
+async fn a_process_paused_beyond_the_deadline_does_not_write_the_lease() -> Result<(), Failure> {
     let world = World::new().await?;
     let mut held = world.candidate()?.at_once().await?;
     let before = world.leases.get(NAME).await?.metadata.resource_version;
@@ -448,19 +448,19 @@ async fn a_process_that_stood_still_beyond_the_deadline_does_not_touch_the_lease
     Ok(())
 }
 
-// ---- what can be seen of it
+// ---- status
 
 #[tokio::test(start_paused = true)]
-async fn the_board_shows_the_lease_and_only_a_deaf_holder_is_unwell() -> Result<(), Failure> {
+async fn status_shows_the_lease_and_only_a_holder_without_renewals_is_unhealthy() -> Result<(), Failure> {
     let world = World::new().await?;
     let (first, second) = (world.candidate()?, world.candidate()?);
-    let (leader, standby) = (Arc::clone(&first.part), Arc::clone(&second.part));
+    let (leader, standby) = (Arc::clone(&first.component), Arc::clone(&second.component));
     let identity = first.identity.clone();
     let _held = first.at_once().await?;
     let waiting = tokio::spawn(second.within(3600 * SECOND));
     sleep(SECOND).await;
-    for (part, leads) in [(&leader, true), (&standby, false)] {
-        let status = part.status();
+    for (component, leads) in [(&leader, true), (&standby, false)] {
+        let status = component.status();
         assert_eq!((&status["leads"], &status["holder"]), (&json!(leads), &json!(identity.as_str())));
         assert_eq!((&status["since"], &status["renewed"]), (&json!("2024-02-29T12:00:00.000000Z"), &status["since"]));
         assert_eq!(status["transitions"], 0);
@@ -475,7 +475,7 @@ async fn the_board_shows_the_lease_and_only_a_deaf_holder_is_unwell() -> Result<
 }
 
 #[test]
-fn le2_the_times_must_fit_together() {
+fn le2_inconsistent_durations_are_rejected() {
     let options = |lease, deadline, retry| LeaseOptions {
         lease_duration: Duration::from_millis(lease),
         renew_deadline: Duration::from_millis(deadline),

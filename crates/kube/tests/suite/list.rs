@@ -1,4 +1,4 @@
-//! Reading once: all pages or nothing, and one Service as it is now.
+//! Lists, and reads of one Service.
 
 use bowline_apiserver::{ApiServer, Effect, FaultRule, Options};
 use bowline_core::ServiceKey;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// More than one page of them.
+/// Number of Nodes, more than one page.
 const NODES: usize = 501;
 
 async fn server() -> Result<(ApiServer, Cluster), Failure> {
@@ -35,7 +35,7 @@ fn fail_lists(server: &ApiServer, code: StatusCode, times: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_has_all_pages_and_begins_again_when_the_server_lost_its_place() -> Result<(), Failure> {
+async fn a_list_has_all_pages_and_restarts_when_the_continue_token_expires() -> Result<(), Failure> {
     let (server, cluster) = server().await?;
     assert_eq!(cluster.list_nodes().await?.len(), NODES);
     fail_lists(&server, StatusCode::GONE, 1);
@@ -44,7 +44,7 @@ async fn a_list_has_all_pages_and_begins_again_when_the_server_lost_its_place() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_no_list() -> Result<(), Failure> {
+async fn a_failed_list_is_an_error() -> Result<(), Failure> {
     let (server, cluster) = server().await?;
     fail_lists(&server, StatusCode::FORBIDDEN, 1);
     assert!(matches!(cluster.list_services().await, Err(WriteError::Rejected { code: 403, .. })));
@@ -54,7 +54,7 @@ async fn a_list_that_fails_is_no_list() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_service_is_read_as_it_is_now() -> Result<(), Failure> {
+async fn one_service_is_read() -> Result<(), Failure> {
     let (_server, cluster) = server().await?;
     let key = |text: &str| text.parse::<ServiceKey>();
     assert!(cluster.service(&key("default/web")?).await?.is_some_and(|service| service.name == "web"));

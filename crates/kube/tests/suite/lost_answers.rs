@@ -1,4 +1,4 @@
-//! Requests that are carried out although their answer never arrives: asking again must not write twice.
+//! Requests that the API server executes although the answer is lost: a retry must not write twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ use tower::{BoxError, Service};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Passes requests on, and loses the answers to the first few writes.
+/// Client that loses the answers to the first few writes.
 #[derive(Clone)]
 struct Lossy {
     inner: Client,
@@ -53,7 +53,7 @@ impl Service<Request<Body>> for Lossy {
     }
 }
 
-/// A server with one Node, and a client that loses the answers to its first two writes.
+/// Server with one Node, and a client that loses the answers to its first two writes.
 async fn fixture() -> Result<(ApiServer, Client, NodeName), Failure> {
     let server = ApiServer::start(Options::default()).await?;
     let nodes: Api<FullNode> = Api::all(server.in_process_client());
@@ -66,7 +66,7 @@ async fn node(server: &ApiServer) -> Result<Option<Node>, WriteError> {
     Cluster::new(server.in_process_client()).node(&"n".into()).await
 }
 
-/// How far the versions of a server have come; a write that changes something takes it further by one.
+/// Latest resource version of the server; every effective write increments it by one.
 async fn version(server: &ApiServer) -> Result<u64, Failure> {
     let events: Api<Event> = Api::all(server.in_process_client());
     let list = events.list(&ListParams::default()).await?;
@@ -74,7 +74,7 @@ async fn version(server: &ApiServer) -> Result<u64, Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w1_a_node_that_was_initialised_unheard_is_a_conflict_and_not_a_second_write() -> Result<(), Failure> {
+async fn w1_a_lost_answer_to_an_initialisation_is_a_conflict_and_not_a_second_write() -> Result<(), Failure> {
     let (server, client, name) = fixture().await?;
     let before = node(&server).await?.ok_or("no node")?;
     let start = version(&server).await?;
@@ -88,15 +88,15 @@ async fn w1_a_node_that_was_initialised_unheard_is_a_conflict_and_not_a_second_w
         taints: Vec::new(),
         warnings: Vec::new(),
     };
-    let refused = Cluster::new(client).initialize(&change).await;
-    assert!(matches!(refused, Err(WriteError::Conflict(_))), "{refused:?}");
+    let result = Cluster::new(client).initialize(&change).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
     assert_eq!(node(&server).await?.and_then(|node| node.provider_id), ProviderId::new("cloud:///1"));
     assert_eq!(version(&server).await? - start, 1);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn w2_addresses_that_were_set_unheard_are_set_once() -> Result<(), Failure> {
+async fn w2_a_lost_answer_to_an_address_update_writes_once() -> Result<(), Failure> {
     let (server, client, name) = fixture().await?;
     let start = version(&server).await?;
     let addresses =
@@ -107,7 +107,7 @@ async fn w2_addresses_that_were_set_unheard_are_set_once() -> Result<(), Failure
 }
 
 #[tokio::test(start_paused = true)]
-async fn w10_a_node_that_was_deleted_unheard_counts_as_deleted() -> Result<(), Failure> {
+async fn w10_a_lost_answer_to_a_deletion_counts_as_deleted() -> Result<(), Failure> {
     let (server, client, name) = fixture().await?;
     let uid = node(&server).await?.ok_or("no node")?.uid;
     Cluster::new(client).delete_node(&name, &uid).await?;
@@ -116,7 +116,7 @@ async fn w10_a_node_that_was_deleted_unheard_counts_as_deleted() -> Result<(), F
 }
 
 #[tokio::test(start_paused = true)]
-async fn w6_a_service_that_was_changed_unheard_is_changed_once() -> Result<(), Failure> {
+async fn w6_a_lost_answer_to_a_service_change_writes_once() -> Result<(), Failure> {
     let (server, client, _) = fixture().await?;
     let web = json!({"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
     let services: Api<FullService> = Api::namespaced(server.in_process_client(), "default");
@@ -140,7 +140,7 @@ async fn w6_a_service_that_was_changed_unheard_is_changed_once() -> Result<(), F
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev1_an_event_that_was_created_unheard_is_there_once() -> Result<(), Failure> {
+async fn ev1_a_lost_answer_to_an_event_creation_creates_one_event() -> Result<(), Failure> {
     let (server, client, _) = fixture().await?;
     let object = ObjectRef::node(&node(&server).await?.ok_or("no node")?);
     let (registry, shutdown) = (prometheus::Registry::new(), Shutdown::new());

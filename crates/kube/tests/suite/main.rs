@@ -1,4 +1,4 @@
-//! Tests against the embedded API server, as one program: each program links everything again.
+//! Tests against the embedded API server, in one test binary to save link time.
 
 mod accounts;
 mod client;

@@ -1,4 +1,4 @@
-//! Pod ranges and the network condition, written against the embedded API server.
+//! Writes of pod CIDRs and the NetworkUnavailable condition.
 
 use bowline_apiserver::{Effect, FaultRule};
 use bowline_core::NetworkCondition;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::fixture::{Failure, Fixture, fixture};
 
 impl Fixture {
-    /// The Node with all its fields, as the API server has it.
+    /// The complete Node.
     async fn object(&self) -> Result<Value, Failure> {
         Ok(serde_json::to_value(self.nodes.get_status("n").await?)?)
     }
 
-    /// What others say about the Node.
+    /// Sets conditions as another client.
     async fn set_conditions(&self, conditions: Value) -> Result<(), Failure> {
         let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
         self.nodes.patch_status("n", &PatchParams::default(), &patch).await?;
@@ -38,7 +38,7 @@ impl Fixture {
     }
 }
 
-fn ranges(texts: &[&str]) -> Result<Vec<IpNet>, Failure> {
+fn cidrs(texts: &[&str]) -> Result<Vec<IpNet>, Failure> {
     Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
@@ -53,11 +53,11 @@ fn unavailable() -> Effect {
 // ---- W-9
 
 #[tokio::test]
-async fn w9_both_fields_are_written_in_one_go_and_the_rest_stays() -> Result<(), Failure> {
+async fn w9_both_fields_are_written_in_one_request_and_the_rest_is_kept() -> Result<(), Failure> {
     for texts in [&["10.244.3.0/24"][..], &["10.244.3.0/24", "fd00:10:244:3::/64"], &["fd00:10:244:3::/64"]] {
         let f = fixture().await?;
         let before = f.node().await?;
-        let after = f.cluster.set_pod_cidrs(&before, &ranges(texts)?).await?;
+        let after = f.cluster.set_pod_cidrs(&before, &cidrs(texts)?).await?;
         assert_eq!(after.pod_cidrs, texts);
         assert_eq!(after, f.node().await?, "the answer is the Node as it is now, after no further write");
         assert_eq!((&after.labels, &after.taints), (&before.labels, &before.taints));
@@ -69,12 +69,12 @@ async fn w9_both_fields_are_written_in_one_go_and_the_rest_stays() -> Result<(),
 }
 
 #[tokio::test]
-async fn w9_another_node_of_the_same_name_gets_no_range() -> Result<(), Failure> {
+async fn w9_another_node_of_the_same_name_gets_no_pod_cidr() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     f.recreate().await?;
-    let refused = f.cluster.set_pod_cidrs(&before, &ranges(&["10.244.3.0/24"])?).await;
-    assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+    let result = f.cluster.set_pod_cidrs(&before, &cidrs(&["10.244.3.0/24"])?).await;
+    assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     assert_eq!(f.node().await?.pod_cidrs, [""; 0]);
     Ok(())
 }
@@ -84,54 +84,54 @@ async fn w9_a_node_that_is_gone_is_not_found() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     f.nodes.delete("n", &DeleteParams::default()).await?;
-    let refused = f.cluster.set_pod_cidrs(&before, &ranges(&["10.244.3.0/24"])?).await;
-    assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+    let result = f.cluster.set_pod_cidrs(&before, &cidrs(&["10.244.3.0/24"])?).await;
+    assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn w9_a_change_of_something_else_does_not_stand_in_the_way() -> Result<(), Failure> {
+async fn w9_an_unrelated_change_of_the_node_is_no_conflict() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     f.set_conditions(json!([{"type": "Ready", "status": "True"}])).await?;
-    assert_eq!(f.cluster.set_pod_cidrs(&before, &ranges(&["10.244.3.0/24"])?).await?.pod_cidrs, ["10.244.3.0/24"]);
+    assert_eq!(f.cluster.set_pod_cidrs(&before, &cidrs(&["10.244.3.0/24"])?).await?.pod_cidrs, ["10.244.3.0/24"]);
     Ok(())
 }
 
-/// Whether a block may be handed out again hangs on this difference (IPAM-9).
+/// Whether a block may be allocated again depends on this difference (IPAM-9).
 #[tokio::test(start_paused = true)]
-async fn w9_a_refusal_can_be_told_from_a_server_that_is_unwell() -> Result<(), Failure> {
+async fn w9_a_rejection_differs_from_an_unavailable_server() -> Result<(), Failure> {
     let f = fixture().await?;
     let node = f.node().await?;
     f.fail_patch("", unavailable(), 100);
-    let unclear = f.cluster.set_pod_cidrs(&node, &ranges(&["10.244.3.0/24"])?).await;
-    assert!(matches!(unclear, Err(WriteError::Unavailable(_))), "{unclear:?}");
+    let unavailable = f.cluster.set_pod_cidrs(&node, &cidrs(&["10.244.3.0/24"])?).await;
+    assert!(matches!(unavailable, Err(WriteError::Unavailable(_))), "{unavailable:?}");
     f.server.faults().clear();
     let forbidden = Effect::Status { code: StatusCode::FORBIDDEN, message: "no".into(), retry_after: None };
     f.fail_patch("", forbidden, 1);
-    let refused = f.cluster.set_pod_cidrs(&node, &ranges(&["10.244.3.0/24"])?).await;
-    assert!(matches!(refused, Err(WriteError::Rejected { code: 403, .. })), "{refused:?}");
+    let result = f.cluster.set_pod_cidrs(&node, &cidrs(&["10.244.3.0/24"])?).await;
+    assert!(matches!(result, Err(WriteError::Rejected { code: 403, .. })), "{result:?}");
     assert_eq!(f.node().await?.pod_cidrs, [""; 0]);
     Ok(())
 }
 
-/// What became of the first try is not known, and the second try is refused: the first may land all the same.
+/// The outcome of the first attempt is unknown and the second is rejected: the first may still be executed.
 #[tokio::test(start_paused = true)]
-async fn w9_a_refusal_says_nothing_of_an_earlier_try_without_an_answer() -> Result<(), Failure> {
+async fn w9_a_rejection_after_an_attempt_without_an_answer_is_unavailable() -> Result<(), Failure> {
     let f = fixture().await?;
     let node = f.node().await?;
     f.fail_patch("", unavailable(), 1);
     let forbidden = Effect::Status { code: StatusCode::FORBIDDEN, message: "no".into(), retry_after: None };
     f.fail_patch("", forbidden, 1);
-    let unclear = f.cluster.set_pod_cidrs(&node, &ranges(&["10.244.3.0/24"])?).await;
-    assert!(matches!(unclear, Err(WriteError::Unavailable(_))), "{unclear:?}");
+    let unavailable = f.cluster.set_pod_cidrs(&node, &cidrs(&["10.244.3.0/24"])?).await;
+    assert!(matches!(unavailable, Err(WriteError::Unavailable(_))), "{unavailable:?}");
     Ok(())
 }
 
 // ---- W-5
 
 #[tokio::test]
-async fn w5_the_condition_is_set_with_both_times_and_the_others_stay() -> Result<(), Failure> {
+async fn w5_the_condition_is_set_with_both_times_and_others_are_kept() -> Result<(), Failure> {
     let f = fixture().await?;
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
@@ -145,8 +145,8 @@ async fn w5_the_condition_is_set_with_both_times_and_the_others_stay() -> Result
     ];
     for (written, status, reason, message) in cases {
         let after = f.cluster.set_network(&f.node().await?, &written, now()?).await?;
-        let told = NetworkCondition { status: status.to_owned(), reason: reason.to_owned() };
-        assert_eq!(after.network, Some(told));
+        let expected = NetworkCondition { status: status.to_owned(), reason: reason.to_owned() };
+        assert_eq!(after.network, Some(expected));
         assert_eq!(after, f.node().await?, "the answer is the Node as it is now, after no further write");
         let object = f.object().await?;
         let conditions = object["status"]["conditions"].as_array().ok_or("no conditions")?;
@@ -156,7 +156,7 @@ async fn w5_the_condition_is_set_with_both_times_and_the_others_stay() -> Result
             "lastHeartbeatTime": "2026-01-02T03:04:05Z", "lastTransitionTime": "2026-01-02T03:04:05Z",
         });
         assert_eq!(of("NetworkUnavailable"), Some(&network));
-        assert_eq!(of("Ready"), Some(&ready), "a merge by type leaves the words of others alone");
+        assert_eq!(of("Ready"), Some(&ready), "a merge by type leaves other conditions alone");
         assert_eq!(of("MemoryPressure").and_then(|condition| condition["status"].as_str()), Some("False"));
         assert_eq!(conditions.len(), 3, "{conditions:#?}");
     }
@@ -164,47 +164,47 @@ async fn w5_the_condition_is_set_with_both_times_and_the_others_stay() -> Result
 }
 
 #[tokio::test]
-async fn w5_r18_what_another_network_says_is_written_over() -> Result<(), Failure> {
+async fn w5_r18_the_condition_of_another_network_is_overwritten() -> Result<(), Failure> {
     let f = fixture().await?;
     let calico = json!({"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp", "message": "up"});
     f.set_conditions(json!([calico])).await?;
     let before = f.node().await?;
-    assert_eq!(before.network.as_ref().map(|told| told.reason.as_str()), Some("CalicoIsUp"));
+    assert_eq!(before.network.as_ref().map(|condition| condition.reason.as_str()), Some("CalicoIsUp"));
     let after = f.cluster.set_network(&before, &NetworkStatus::CREATED, now()?).await?;
-    assert_eq!(after.network.map(|told| told.reason).as_deref(), Some("RouteCreated"));
+    assert_eq!(after.network.map(|condition| condition.reason).as_deref(), Some("RouteCreated"));
     let object = f.object().await?;
     assert_eq!(object["status"]["conditions"].as_array().map(Vec::len), Some(1), "{object:#}");
     Ok(())
 }
 
 #[tokio::test]
-async fn w5_another_node_of_the_same_name_is_told_nothing() -> Result<(), Failure> {
+async fn w5_another_node_of_the_same_name_gets_no_condition() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.node().await?;
     f.recreate().await?;
-    let refused = f.cluster.set_network(&before, &NetworkStatus::CREATED, now()?).await;
-    assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+    let result = f.cluster.set_network(&before, &NetworkStatus::CREATED, now()?).await;
+    assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     assert_eq!(f.node().await?.network, None);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn w5_a_server_that_is_unwell_for_a_moment_is_asked_again() -> Result<(), Failure> {
+async fn w5_a_write_is_retried_when_the_server_is_unavailable() -> Result<(), Failure> {
     let f = fixture().await?;
     f.fail_patch("status", unavailable(), 2);
     let after = f.cluster.set_network(&f.node().await?, &NetworkStatus::CREATED, now()?).await?;
-    assert_eq!(after.network.map(|told| told.status).as_deref(), Some("False"));
+    assert_eq!(after.network.map(|condition| condition.status).as_deref(), Some("False"));
     Ok(())
 }
 
 // ---- both
 
 #[tokio::test]
-async fn a_dry_run_writes_neither() -> Result<(), Failure> {
+async fn a_dry_run_writes_nothing() -> Result<(), Failure> {
     let f = fixture().await?;
     let dry = f.cluster.clone().dry_run(true);
     let before = f.node().await?;
-    dry.set_pod_cidrs(&before, &ranges(&["10.244.3.0/24"])?).await?;
+    dry.set_pod_cidrs(&before, &cidrs(&["10.244.3.0/24"])?).await?;
     dry.set_network(&before, &NetworkStatus::CREATED, now()?).await?;
     assert_eq!(f.node().await?, before);
     Ok(())

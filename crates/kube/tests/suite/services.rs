@@ -1,4 +1,4 @@
-//! Services of the embedded API server: what the watch tells of them, and what each write makes of them (W-6 to W-8).
+//! Services: watch events and the result of each write (W-6 to W-8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// The Service as the watch tells it.
+    /// Reads the Service with a watch.
     async fn read(&self) -> Result<Arc<Service>, Failure> {
         let (store, shutdown) = (Store::new(), Shutdown::new());
         let task = tokio::spawn(watch_services(self.server.in_process_client(), store.clone(), shutdown.clone()));
@@ -49,7 +49,7 @@ impl Fixture {
         Ok(store.get("default/web").ok_or("the Service is gone")?)
     }
 
-    /// The Service as everybody else sees it, without what changes with every write.
+    /// The complete Service without the fields that change with every write.
     async fn full(&self) -> Result<Value, Failure> {
         let mut service = serde_json::to_value(self.services.get("web").await?)?;
         for field in ["managedFields", "resourceVersion"] {
@@ -58,14 +58,14 @@ impl Fixture {
         Ok(service)
     }
 
-    /// Somebody else writes.
-    async fn meanwhile(&self, patch: Value) -> Result<(), Failure> {
+    /// Writes as another client.
+    async fn patch_externally(&self, patch: Value) -> Result<(), Failure> {
         self.services.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     async fn recreate(&self) -> Result<(), Failure> {
-        self.meanwhile(json!({"metadata": {"finalizers": null}})).await?;
+        self.patch_externally(json!({"metadata": {"finalizers": null}})).await?;
         self.services.delete("web", &DeleteParams::default()).await?;
         self.create(&[]).await
     }
@@ -98,34 +98,35 @@ fn ready(status: &str) -> Condition {
 }
 
 #[tokio::test]
-async fn changes_of_services_arrive_with_their_namespace_in_the_key() -> Result<(), Failure> {
+async fn changes_of_services_have_the_namespace_in_the_key() -> Result<(), Failure> {
     let f = fixture().await?;
     let (store, shutdown) = (Store::<Service>::new(), Shutdown::new());
-    let (heard, mut changes) = tokio::sync::mpsc::unbounded_channel();
-    store.listen(move |change| drop(heard.send(format!("{change:?}").chars().take(7).collect::<String>())));
+    let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    store.listen(move |change| drop(sender.send(format!("{change:?}").chars().take(7).collect::<String>())));
     let task = tokio::spawn(watch_services(f.server.client().await?, store.clone(), shutdown.clone()));
     store.synced().await;
     let read = store.get("default/web").ok_or("the Service is not there")?;
     assert_eq!((read.kind, read.ports.len(), read.has_finalizer()), (ServiceType::LoadBalancer, 1, false));
-    f.meanwhile(json!({"metadata": {"finalizers": null}})).await?;
+    f.patch_externally(json!({"metadata": {"finalizers": null}})).await?;
     f.services.delete("web", &DeleteParams::default()).await?;
-    let mut told = Vec::new();
-    while told.last().is_none_or(|last| last != "Deleted") {
-        told.extend(tokio::time::timeout(Duration::from_secs(30), changes.recv()).await?);
+    let mut received = Vec::new();
+    while received.last().is_none_or(|last| last != "Deleted") {
+        received.extend(tokio::time::timeout(Duration::from_secs(30), changes.recv()).await?);
     }
-    assert!(told.contains(&"Updated".to_owned()), "{told:?}");
+    assert!(received.contains(&"Updated".to_owned()), "{received:?}");
     assert_eq!(store.get("default/web"), None);
     shutdown.request();
     Ok(task.await?)
 }
 
 #[tokio::test]
-async fn s22_a_change_from_a_stale_copy_lands_and_what_others_wrote_meanwhile_survives() -> Result<(), Failure> {
+async fn s22_a_change_from_a_stale_copy_succeeds_and_keeps_writes_of_other_clients() -> Result<(), Failure> {
     let f = fixture().await?;
     let mut stale = Service::clone(&*f.read().await?);
     stale.ports.clear();
     stale.kind = ServiceType::ClusterIP;
-    f.meanwhile(json!({"metadata": {"annotations": {"theirs": "1"}, "finalizers": ["example.com/bar"]}})).await?;
+    f.patch_externally(json!({"metadata": {"annotations": {"theirs": "1"}, "finalizers": ["example.com/bar"]}}))
+        .await?;
     let before = f.full().await?;
     let change = ServiceChange { finalizer: Some(FinalizerChange::Add), ..status(vec![ip("1.2.3.4")]) };
     let after = f.cluster.change_service(&stale, &change).await?;
@@ -134,30 +135,30 @@ async fn s22_a_change_from_a_stale_copy_lands_and_what_others_wrote_meanwhile_su
     assert_eq!(now["spec"], before["spec"]);
     assert_eq!(now["metadata"]["annotations"], json!({"theirs": "1"}));
     let finalizers: Vec<&str> = after.finalizers.iter().map(String::as_str).collect();
-    assert_eq!(finalizers, [LOAD_BALANCER_CLEANUP, "example.com/bar"], "those that we did not know of are kept");
+    assert_eq!(finalizers, [LOAD_BALANCER_CLEANUP, "example.com/bar"], "unknown finalizers are kept");
     assert_eq!(after.status.ingress, [ip("1.2.3.4")]);
     Ok(())
 }
 
 #[tokio::test]
-async fn s23_a_finalizer_is_put_last_and_once() -> Result<(), Failure> {
+async fn s23_a_finalizer_is_added_last_and_once() -> Result<(), Failure> {
     let f = fixture().await?;
     let before = f.read().await?;
     let after = f.cluster.change_service(&before, &finalizer(FinalizerChange::Add)).await?;
     assert_eq!(after.finalizers, ["example.com/foo", LOAD_BALANCER_CLEANUP]);
     for copy in [&before, &after.clone().into()] {
         let again = f.cluster.change_service(copy, &finalizer(FinalizerChange::Add)).await?;
-        assert_eq!(again, after, "nothing changes the second time, not even the version");
+        assert_eq!(again, after, "the second write changes nothing, not even the resource version");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn w7_our_finalizer_goes_and_one_that_was_added_meanwhile_stays() -> Result<(), Failure> {
+async fn w7_only_the_load_balancer_finalizer_is_removed() -> Result<(), Failure> {
     let f = fixture().await?;
-    f.meanwhile(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP]}})).await?;
+    f.patch_externally(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP]}})).await?;
     let stale = f.read().await?;
-    f.meanwhile(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP, "example.com/bar"]}})).await?;
+    f.patch_externally(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP, "example.com/bar"]}})).await?;
     let after = f.cluster.change_service(&stale, &finalizer(FinalizerChange::Remove)).await?;
     assert_eq!(after.finalizers, ["example.com/bar"]);
     let again = f.cluster.change_service(&stale, &finalizer(FinalizerChange::Remove)).await?;
@@ -166,9 +167,9 @@ async fn w7_our_finalizer_goes_and_one_that_was_added_meanwhile_stays() -> Resul
 }
 
 #[tokio::test]
-async fn w7_the_last_finalizer_lets_a_deleted_service_go() -> Result<(), Failure> {
+async fn w7_removing_the_last_finalizer_completes_the_deletion() -> Result<(), Failure> {
     let f = fixture().await?;
-    f.meanwhile(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP]}})).await?;
+    f.patch_externally(json!({"metadata": {"finalizers": [LOAD_BALANCER_CLEANUP]}})).await?;
     f.services.delete("web", &DeleteParams::default()).await?;
     let stale = f.read().await?;
     assert!(stale.deleting);
@@ -182,13 +183,13 @@ async fn w7_the_last_finalizer_lets_a_deleted_service_go() -> Result<(), Failure
 }
 
 #[tokio::test]
-async fn w8_the_status_is_replaced_as_a_whole_and_cleared() -> Result<(), Failure> {
+async fn w8_the_status_is_replaced_and_cleared() -> Result<(), Failure> {
     let f = fixture().await?;
     let stale = f.read().await?;
     let named = Ingress { hostname: Some("lb.example.com".to_owned()), ..Ingress::default() };
     let taken = PortStatus { port: 80, protocol: Protocol::Tcp, error: Some("Taken".to_owned()) };
-    let told = Ingress { ports: vec![taken], ..ip("1.1.1.1") };
-    for ingress in [vec![ip("1.1.1.1"), ip("2.2.2.2")], vec![named, ip("1.1.1.1")], vec![told], vec![], vec![]] {
+    let with_port = Ingress { ports: vec![taken], ..ip("1.1.1.1") };
+    for ingress in [vec![ip("1.1.1.1"), ip("2.2.2.2")], vec![named, ip("1.1.1.1")], vec![with_port], vec![], vec![]] {
         let after = f.cluster.change_service(&stale, &status(ingress.clone())).await?;
         assert_eq!(after.status.ingress, ingress);
         assert_eq!(after, *f.read().await?);
@@ -197,7 +198,7 @@ async fn w8_the_status_is_replaced_as_a_whole_and_cleared() -> Result<(), Failur
 }
 
 #[tokio::test]
-async fn a_condition_is_set_and_removed_among_those_of_others() -> Result<(), Failure> {
+async fn a_condition_is_set_and_removed_without_touching_other_conditions() -> Result<(), Failure> {
     let f = fixture().await?;
     let stale = f.read().await?;
     let theirs = Condition { kind: "example.com/Theirs".to_owned(), ..ready("False") };
@@ -216,24 +217,24 @@ async fn a_condition_is_set_and_removed_among_those_of_others() -> Result<(), Fa
 }
 
 #[tokio::test]
-async fn annotations_are_written_with_the_status_and_those_of_others_stay() -> Result<(), Failure> {
+async fn annotations_are_written_with_the_status_and_others_are_kept() -> Result<(), Failure> {
     let f = fixture().await?;
     let stale = f.read().await?;
-    f.meanwhile(json!({"metadata": {"annotations": {"theirs": "stays"}}})).await?;
-    let noted = |value: Option<&str>| [("cloud.example/id".to_owned(), value.map(str::to_owned))].into();
-    let change = ServiceChange { annotations: noted(Some("lb-1")), ..status(vec![ip("1.2.3.4")]) };
+    f.patch_externally(json!({"metadata": {"annotations": {"theirs": "stays"}}})).await?;
+    let annotation = |value: Option<&str>| [("cloud.example/id".to_owned(), value.map(str::to_owned))].into();
+    let change = ServiceChange { annotations: annotation(Some("lb-1")), ..status(vec![ip("1.2.3.4")]) };
     let after = f.cluster.change_service(&stale, &change).await?;
-    let said = |service: &Service, key: &str| service.annotations.get(key).cloned();
-    assert_eq!(said(&after, "cloud.example/id").as_deref(), Some("lb-1"));
-    assert_eq!((said(&after, "theirs").as_deref(), after.status.ingress.len()), (Some("stays"), 1));
-    let removal = ServiceChange { annotations: noted(None), ..ServiceChange::default() };
+    let value = |service: &Service, key: &str| service.annotations.get(key).cloned();
+    assert_eq!(value(&after, "cloud.example/id").as_deref(), Some("lb-1"));
+    assert_eq!((value(&after, "theirs").as_deref(), after.status.ingress.len()), (Some("stays"), 1));
+    let removal = ServiceChange { annotations: annotation(None), ..ServiceChange::default() };
     let after = f.cluster.change_service(&stale, &removal).await?;
-    assert_eq!((said(&after, "cloud.example/id"), said(&after, "theirs").as_deref()), (None, Some("stays")));
+    assert_eq!((value(&after, "cloud.example/id"), value(&after, "theirs").as_deref()), (None, Some("stays")));
     Ok(())
 }
 
 #[tokio::test]
-async fn removing_what_a_service_never_had_is_no_error() -> Result<(), Failure> {
+async fn removing_missing_fields_of_a_service_is_no_error() -> Result<(), Failure> {
     let f = fixture().await?;
     f.recreate().await?;
     let stale = f.read().await?;
@@ -244,7 +245,7 @@ async fn removing_what_a_service_never_had_is_no_error() -> Result<(), Failure> 
         annotations: [("nothing".to_owned(), None)].into(),
     };
     let after = f.cluster.change_service(&stale, &change).await?;
-    assert_eq!(after, *stale, "not even the version changes");
+    assert_eq!(after, *stale, "not even the resource version changes");
     Ok(())
 }
 
@@ -255,15 +256,15 @@ async fn another_service_of_the_same_name_is_not_written_to() -> Result<(), Fail
     f.recreate().await?;
     let before = f.read().await?;
     for change in [finalizer(FinalizerChange::Add), status(vec![ip("1.2.3.4")])] {
-        let refused = f.cluster.change_service(&stale, &change).await;
-        assert!(matches!(refused, Err(WriteError::NotFound(_))), "{refused:?}");
+        let result = f.cluster.change_service(&stale, &change).await;
+        assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     }
     assert_eq!(*before, *f.read().await?);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_not_sent() -> Result<(), Failure> {
+async fn an_empty_change_is_not_sent() -> Result<(), Failure> {
     let f = fixture().await?;
     let stale = f.read().await?;
     f.recreate().await?;
@@ -272,12 +273,12 @@ async fn a_change_that_changes_nothing_is_not_sent() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn a_change_that_the_api_server_refuses_says_why() -> Result<(), Failure> {
+async fn a_rejected_change_returns_the_message_of_the_api_server() -> Result<(), Failure> {
     let f = fixture().await?;
-    let refused = f.cluster.change_service(&*f.read().await?, &status(vec![ip("not an address")])).await;
-    match refused {
+    let result = f.cluster.change_service(&*f.read().await?, &status(vec![ip("not an address")])).await;
+    match result {
         Err(WriteError::Rejected { code: 422, message }) => assert!(message.contains("not an address"), "{message}"),
-        other => return Err(format!("expected a refusal, got {other:?}").into()),
+        other => return Err(format!("expected a rejection, got {other:?}").into()),
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Watching Nodes of the embedded API server through cuts, 410s, restarts and bad answers: nothing is lost, nothing is
-//! told twice.
+//! Watches of Nodes through disconnects, 410s, restarts and invalid responses: no change is lost or reported twice.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,37 +19,37 @@ use tokio::task::JoinHandle;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A store that a watch feeds, and what its listener heard: `+name`, `~name`, `-name`.
+/// Store fed by a watch, and the changes its listener received: `+name`, `~name`, `-name`.
 struct Watched {
     store: Store<Node>,
-    heard: Arc<Mutex<Vec<String>>>,
+    changes: Arc<Mutex<Vec<String>>>,
     shutdown: Shutdown,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Watched {
     fn start(client: Client) -> Watched {
-        let (store, heard, shutdown) = (Store::new(), Arc::new(Mutex::new(Vec::new())), Shutdown::new());
-        let listener = heard.clone();
-        store.listen(move |change| listener.lock().unwrap_or_else(PoisonError::into_inner).push(spell(change)));
+        let (store, changes, shutdown) = (Store::new(), Arc::new(Mutex::new(Vec::new())), Shutdown::new());
+        let listener = changes.clone();
+        store.listen(move |change| listener.lock().unwrap_or_else(PoisonError::into_inner).push(format_change(change)));
         let task = tokio::spawn(watch_nodes(client, store.clone(), shutdown.clone()));
-        Watched { store, heard, shutdown, task }
+        Watched { store, changes, shutdown, task }
     }
 
-    fn take_heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take_changes(&self) -> Vec<String> {
+        std::mem::take(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until the store holds exactly what the server lists.
     async fn converges(&self, nodes: &Api<FullNode>) -> Result<(), Failure> {
-        let wanted = listed(nodes).await?;
+        let expected = listed(nodes).await?;
         let arrived = async {
-            while self.held() != wanted {
+            while self.held() != expected {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         let within = tokio::time::timeout(Duration::from_secs(30), arrived).await;
-        within.map_err(|_| format!("wanted {wanted:?}, but the store has {:?}", self.held()).into())
+        within.map_err(|_| format!("expected {expected:?}, but the store has {:?}", self.held()).into())
     }
 
     fn held(&self) -> BTreeMap<String, String> {
@@ -63,7 +62,7 @@ impl Watched {
     }
 }
 
-fn spell(change: &Change<Node>) -> String {
+fn format_change(change: &Change<Node>) -> String {
     match change {
         Change::Added(node) => format!("+{}", node.name),
         Change::Updated { new, .. } => format!("~{}", new.name),
@@ -113,18 +112,18 @@ fn status(code: StatusCode) -> Effect {
 }
 
 #[tokio::test]
-async fn changes_arrive_in_order_and_the_first_list_is_waited_for() -> Result<(), Failure> {
+async fn changes_are_reported_in_order_after_the_first_list() -> Result<(), Failure> {
     let (server, nodes) = server().await?;
     create(&nodes, "a").await?;
     let watched = Watched::start(server.client().await?);
     watched.store.synced().await;
-    assert_eq!(watched.take_heard(), ["+a"]);
+    assert_eq!(watched.take_changes(), ["+a"]);
     create(&nodes, "b").await?;
     label(&nodes, "a", "1").await?;
     delete(&nodes, "b").await?;
     create(&nodes, "b").await?;
     watched.converges(&nodes).await?;
-    assert_eq!(watched.take_heard(), ["+b", "~a", "-b", "+b"]);
+    assert_eq!(watched.take_changes(), ["+b", "~a", "-b", "+b"]);
     watched.stop().await
 }
 
@@ -141,15 +140,15 @@ async fn a_list_of_several_pages_is_complete() -> Result<(), Failure> {
 }
 
 #[tokio::test]
-async fn after_a_410_only_differences_are_told() -> Result<(), Failure> {
+async fn after_a_410_only_differences_are_reported() -> Result<(), Failure> {
     let (server, nodes) = server().await?;
     for name in ["changed", "gone", "recreated", "same"] {
         create(&nodes, name).await?;
     }
     let watched = Watched::start(server.in_process_client());
     watched.store.synced().await;
-    watched.take_heard();
-    // The watch may neither go on nor begin anew until all of this is history.
+    watched.take_changes();
+    // The watch can neither continue nor restart until these changes are compacted.
     server.faults().add(fault("watch", status(StatusCode::INTERNAL_SERVER_ERROR), u64::MAX));
     server.cut_watches();
     label(&nodes, "changed", "1").await?;
@@ -161,16 +160,16 @@ async fn after_a_410_only_differences_are_told() -> Result<(), Failure> {
     assert_eq!(watched.store.len(), 4, "the last state stays in use meanwhile");
     server.faults().clear();
     watched.converges(&nodes).await?;
-    let mut heard = watched.take_heard();
-    let recreated: Vec<String> = heard.extract_if(.., |word| word.ends_with("recreated")).collect();
+    let mut changes = watched.take_changes();
+    let recreated: Vec<String> = changes.extract_if(.., |change| change.ends_with("recreated")).collect();
     assert_eq!(recreated, ["-recreated", "+recreated"]);
-    heard.sort();
-    assert_eq!(heard, ["+new", "-gone", "~changed"]);
+    changes.sort();
+    assert_eq!(changes, ["+new", "-gone", "~changed"]);
     watched.stop().await
 }
 
 #[tokio::test]
-async fn cut_torn_and_reset_watches_lose_nothing() -> Result<(), Failure> {
+async fn interrupted_watches_lose_no_change() -> Result<(), Failure> {
     let (server, nodes) = server().await?;
     let watched = Watched::start(server.client().await?);
     watched.store.synced().await;
@@ -188,12 +187,12 @@ async fn cut_torn_and_reset_watches_lose_nothing() -> Result<(), Failure> {
         }
     }
     watched.converges(&nodes).await?;
-    assert!(watched.take_heard().iter().all(|word| !word.starts_with('-')), "no Node was ever gone");
+    assert!(watched.take_changes().iter().all(|change| !change.starts_with('-')), "no Node was ever deleted");
     watched.stop().await
 }
 
 #[tokio::test]
-async fn failing_lists_are_tried_until_one_succeeds() -> Result<(), Failure> {
+async fn failed_lists_are_retried_until_one_succeeds() -> Result<(), Failure> {
     let (server, nodes) = server().await?;
     create(&nodes, "a").await?;
     server.faults().add(fault("list", status(StatusCode::INTERNAL_SERVER_ERROR), 1));
@@ -201,41 +200,41 @@ async fn failing_lists_are_tried_until_one_succeeds() -> Result<(), Failure> {
     server.faults().add(fault("list", status(StatusCode::FORBIDDEN), 1));
     let watched = Watched::start(server.in_process_client());
     watched.store.synced().await;
-    assert_eq!(watched.take_heard(), ["+a"]);
+    assert_eq!(watched.take_changes(), ["+a"]);
     watched.stop().await
 }
 
 #[tokio::test]
-async fn a_restarted_server_with_other_objects_is_followed() -> Result<(), Failure> {
+async fn a_restarted_server_with_other_objects_is_relisted() -> Result<(), Failure> {
     let (first, nodes) = server().await?;
     create(&nodes, "old").await?;
     let address = first.address();
     first.add_token(TOKEN, "watcher", &[]);
-    // The certificate authority is a new one after a restart, so the client must not depend on it.
+    // The server has a new CA after a restart, so the client does not verify certificates.
     let watched = Watched::start(trusting_client(address).await?);
     watched.store.synced().await;
     first.shutdown().await;
     assert_eq!(watched.held().keys().collect::<Vec<_>>(), ["old"], "the last state stays in use meanwhile");
     let (second, nodes) = server().await?;
     second.add_token(TOKEN, "watcher", &[]);
-    // It counts its versions from the start again, so that this one has that of the old Node.
+    // Resource versions restart, so this Node has the version of the old one.
     create(&nodes, "new").await?;
-    // The client has tried to come back in vain, as it does while a server restarts. Only now is the second server where the first
-    // one was: a client that came before it is known would wait long.
+    // The client fails to reconnect, as it does while a server restarts. The second server gets the address only now: an earlier
+    // reconnect, before the token is known, would cause a long back-off.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let forwarding = forward(address, second.address()).await?;
     watched.converges(&nodes).await?;
-    assert_eq!(watched.take_heard(), ["+old", "+new", "-old"]);
+    assert_eq!(watched.take_changes(), ["+old", "+new", "-old"]);
     forwarding.abort();
     watched.stop().await
 }
 
-/// Leads connections from an address, which a server is just leaving, to another server.
+/// Forwards connections from an address, which a server is about to release, to another server.
 async fn forward(from: SocketAddr, to: SocketAddr) -> Result<JoinHandle<()>, Failure> {
-    let mut tries = 0;
+    let mut attempts = 0;
     let listener = loop {
         match TcpListener::bind(from).await {
-            Err(_) if tries < 1000 => tries += 1,
+            Err(_) if attempts < 1000 => attempts += 1,
             bound => break bound?,
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -250,7 +249,7 @@ async fn forward(from: SocketAddr, to: SocketAddr) -> Result<JoinHandle<()>, Fai
     }))
 }
 
-/// What the client is known by, before and after a restart.
+/// Token of the client, before and after a restart.
 const TOKEN: &str = "watcher-token";
 
 /// A client that accepts any server certificate.
@@ -262,20 +261,20 @@ async fn trusting_client(address: SocketAddr) -> Result<Client, Failure> {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_refused_for_its_version_lists_anew() -> Result<(), Failure> {
+async fn a_watch_rejected_with_410_relists() -> Result<(), Failure> {
     let (server, nodes) = server().await?;
     let watched = Watched::start(server.in_process_client());
     watched.store.synced().await;
-    // As a proxy may put it: not as an event of the watch, but as the answer to the request.
+    // As some proxies do: a response to the request, not an event of the watch.
     server.faults().add(fault("watch", status(StatusCode::GONE), 1));
     server.faults().add(fault("list", status(StatusCode::INTERNAL_SERVER_ERROR), 1));
     server.cut_watches();
-    let both_met = async {
+    let both_injected = async {
         while !server.faults().list().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), both_met).await.map_err(|_| "no list was asked for")?;
+    tokio::time::timeout(Duration::from_secs(30), both_injected).await.map_err(|_| "no list was requested")?;
     create(&nodes, "a").await?;
     watched.converges(&nodes).await?;
     watched.stop().await

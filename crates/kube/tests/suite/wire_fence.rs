@@ -1,4 +1,4 @@
-//! A process that stood still beyond its lease writes nothing to a socket any more, whichever task held the request.
+//! A process that was paused beyond its lease writes nothing to a socket, whichever task holds the request.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 use bowline_core::NodeName;
 use bowline_kube::{Access, ClientOptions, Clients, Cluster};
 use bowline_runtime::Fence;
-use bowline_runtime::testing::stand_still_within;
+use bowline_runtime::testing::block_thread_during;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long the lease is held, and how long the process then stands still.
+/// Term of the lease.
 const TERM: Duration = Duration::from_millis(150);
+/// Pause of the process.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Times at which requests that write have arrived.
+/// Times at which write requests arrived.
 type Arrivals = Arc<Mutex<Vec<Instant>>>;
 
-/// An API server in threads of its own, so that it goes on while the runtime of the client stands still.
+/// API server in its own threads, so that it runs while the runtime of the client is blocked.
 fn server() -> Result<(u16, Arrivals), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let (port, arrivals) = (listener.local_addr()?.port(), Arrivals::default());
@@ -71,10 +72,9 @@ fn headers(reader: &mut impl BufRead) -> std::io::Result<usize> {
     }
 }
 
-/// Wherever a request is when the process stops, it is not sent when the process goes on: with its caller, or with a task that it
-/// has been handed to.
+/// A request is not sent after the pause, whether its caller or another task holds it.
 #[tokio::test]
-async fn a_request_that_any_task_holds_is_not_sent_after_the_lease_is_over() -> Result<(), Failure> {
+async fn a_request_held_by_any_task_is_not_sent_after_the_lease_expires() -> Result<(), Failure> {
     let (port, arrivals) = server()?;
     let options = ClientOptions { master: Some(format!("http://127.0.0.1:{port}")), ..ClientOptions::default() };
     let mut sent = 0;
@@ -83,20 +83,20 @@ async fn a_request_that_any_task_holds_is_not_sent_after_the_lease_is_over() -> 
         let clients = Clients::new(Access::open(&options).await?, false).fenced(fence.clone());
         let term = fence.term_until("main", tokio::time::Instant::now() + Duration::from_secs(60));
         let cluster = Cluster::new(clients.controller("node-controller"));
-        // The connection that the next request finds.
+        // Opens the connection that the next request uses.
         cluster.set_labels(&NodeName::from("n"), &BTreeMap::new()).await?;
         arrivals.lock().map_err(|_| "poisoned")?.clear();
         term.extend(tokio::time::Instant::now() + TERM);
         let name = NodeName::from("n");
         let labels = BTreeMap::new();
-        let stopped = stand_still_within(cluster.set_labels(&name, &labels), hops, PAUSE).await;
-        // The server has a moment to read what is on its way.
+        let stopped = block_thread_during(cluster.set_labels(&name, &labels), hops, PAUSE).await;
+        // Time for the server to read data in flight.
         std::thread::sleep(TERM / 5);
         let arrived = std::mem::take(&mut *arrivals.lock().map_err(|_| "poisoned")?);
         assert!(arrived.iter().all(|arrival| *arrival < stopped + TERM), "sent too late, after {hops} hops");
         sent += arrived.len();
         drop(term);
     }
-    assert!(sent > 0, "no request was sent in time either: the hops are too few");
+    assert!(sent > 0, "no request was sent in time either: too few hops");
     Ok(())
 }

@@ -1,22 +1,22 @@
-//! Which target gets a new connection or flow.
+//! Selection of the target for a new connection or flow.
 //!
 //! ```text
-//!  client ──► affinity: has it a target, and may that one have more? ── yes ──► that one
+//!  client ──► session affinity: is there an entry, and is its target eligible? ── yes ──► that target
 //!                 │ no
-//!                 └──► algorithm, among those that may have more ──► one of them, remembered
+//!                 └──► algorithm, among the eligible targets ──► a target, recorded as the affinity entry
 //! ```
 //!
-//! A target that drains, is unhealthy or has the weight 0 is never picked, whatever the client had before. If none is left,
-//! nobody is picked: when all health checks fail, traffic goes nowhere. Some balancers send it everywhere then, in the hope
-//! that the checks are wrong. With `externalTrafficPolicy: Local` a failed check is how a node says that it has no pod, so
-//! sending to all of them would fill the void with connections that hang.
+//! A target that is draining, unhealthy or has weight 0 is never picked, even with session affinity. If no target is eligible, none
+//! is picked: when all health checks fail, there is no traffic. Some load balancers send it to all targets then, assuming that the
+//! checks are wrong (Envoy's panic threshold). But with `externalTrafficPolicy: Local` a failed check means that the node has no
+//! pod, and connections to it would hang.
 //!
-//! Nothing here locks, waits or reads a clock.
+//! This module does not lock, block or read a clock.
 
-mod source;
+mod round_robin;
+mod source_hash;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use tokio::time::Instant;
 
 use crate::Algorithm;
 use crate::affinity::{Affinity, Ticket};
-use source::by_source;
-use turns::Turns;
+use round_robin::RoundRobin;
+use source_hash::pick_by_source;
 
-/// What has to be known about a target to pick it.
+/// A target as the algorithms see it.
 pub(crate) trait Candidate {
-    /// Where it listens.
+    /// Address and port of the target.
     fn address(&self) -> SocketAddr;
-    /// Its share; 0 gets nothing.
+    /// Weight; with 0 it is never picked.
     fn weight(&self) -> u16;
-    /// It neither drains nor is it unhealthy.
+    /// Whether the target is neither draining nor unhealthy.
     fn eligible(&self) -> bool;
-    /// Connections or flows that it has.
+    /// Number of open connections or flows.
     fn open(&self) -> u64;
 }
 
@@ -56,21 +56,21 @@ impl<C: Candidate> Candidate for Arc<C> {
     }
 }
 
-/// Picks targets for one listener, and remembers what it has to for the next time.
+/// Picks targets for one listener, and keeps the state of the algorithm and the affinity entries.
 #[derive(Debug)]
 pub(crate) struct Picker {
     algorithm: Algorithm,
-    turns: Turns,
+    round_robin: RoundRobin,
     affinity: Option<Affinity>,
     affinity_entries: usize,
 }
 
-/// Who was picked.
+/// A picked target.
 #[derive(Debug)]
 pub(crate) struct Pick {
-    /// Where it is among the candidates.
+    /// Index of the target among the candidates.
     pub(crate) index: usize,
-    /// With affinity: to be handed to [`Picker::end`] when the connection is over, or never came to be.
+    /// With affinity: to be passed to [`Picker::end`] when the connection has ended or could not be established.
     pub(crate) ticket: Option<Ticket>,
 }
 
@@ -78,12 +78,12 @@ pub(crate) struct Pick {
 
 impl Picker {
     pub(crate) fn new(algorithm: Algorithm, affinity: Option<Duration>, affinity_entries: usize) -> Picker {
-        let mut picker = Picker { algorithm, turns: Turns::default(), affinity: None, affinity_entries };
+        let mut picker = Picker { algorithm, round_robin: RoundRobin::default(), affinity: None, affinity_entries };
         picker.set(algorithm, affinity);
         picker
     }
 
-    /// From now on it picks like this. Clients keep their targets while affinity stays on.
+    /// Changes the settings. Affinity entries are kept while affinity is enabled.
     pub(crate) fn set(&mut self, algorithm: Algorithm, affinity: Option<Duration>) {
         self.algorithm = algorithm;
         match (affinity, &mut self.affinity) {
@@ -93,46 +93,51 @@ impl Picker {
         }
     }
 
-    /// One of the candidates for a new connection of this client, but none of `except`: those that it was tried with already.
+    /// Picks a candidate for a new connection of this client, except those in `exclude`, which were tried already.
     pub(crate) fn pick<C: Candidate>(
         &mut self,
         client: IpAddr,
         candidates: &[C],
-        except: &[SocketAddr],
+        exclude: &[SocketAddr],
         now: Instant,
     ) -> Option<Pick> {
         let client = client.to_canonical();
-        let may = |c: &C| c.weight() > 0 && c.eligible() && !except.contains(&c.address());
+        let is_eligible = |c: &C| c.weight() > 0 && c.eligible() && !exclude.contains(&c.address());
         let affine = self.affinity.as_ref().and_then(|affinity| affinity.target(client, now));
         let index = affine
-            .and_then(|address| candidates.iter().position(|c| c.address() == address && may(c)))
-            .or_else(|| self.choose(client, candidates, &may))?;
+            .and_then(|address| candidates.iter().position(|c| c.address() == address && is_eligible(c)))
+            .or_else(|| self.choose(client, candidates, &is_eligible))?;
         let address = candidates.get(index)?.address();
         let ticket = self.affinity.as_mut().map(|affinity| affinity.begin(client, address, now));
         Some(Pick { index, ticket })
     }
 
-    /// The connection of this pick is over.
+    /// Records the end of a connection.
     pub(crate) fn end(&mut self, ticket: Ticket, now: Instant) {
         if let Some(affinity) = &mut self.affinity {
             affinity.end(ticket, now);
         }
     }
 
-    fn choose<C: Candidate>(&mut self, client: IpAddr, candidates: &[C], may: &impl Fn(&C) -> bool) -> Option<usize> {
+    fn choose<C: Candidate>(
+        &mut self,
+        client: IpAddr,
+        candidates: &[C],
+        is_eligible: &impl Fn(&C) -> bool,
+    ) -> Option<usize> {
         match self.algorithm {
-            Algorithm::RoundRobin => self.turns.next(candidates, may),
+            Algorithm::RoundRobin => self.round_robin.next(candidates, is_eligible),
             Algorithm::LeastConnections => {
-                let least = candidates.iter().filter(|c| may(c)).map(Load::of).min()?;
-                self.turns.next(candidates, |c| may(c) && Load::of(c) == least)
+                let least = candidates.iter().filter(|c| is_eligible(c)).map(Load::of).min()?;
+                self.round_robin.next(candidates, |c| is_eligible(c) && Load::of(c) == least)
             }
-            Algorithm::SourceHash => by_source(client, candidates, may),
+            Algorithm::SourceHash => pick_by_source(client, candidates, is_eligible),
         }
     }
 }
 
-/// How loaded a target would be with one more connection, in proportion to its weight. Counting the one to come makes the
-/// heavier of two idle targets the first choice.
+/// Load of a target with one more connection, relative to its weight. Counting the new connection prefers the heavier of two idle
+/// targets.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     open: u64,

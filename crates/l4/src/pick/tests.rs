@@ -1,4 +1,4 @@
-//! Each algorithm by example, and what holds for all of them.
+//! Examples for each algorithm, and properties of all of them.
 
 use proptest::prelude::*;
 
@@ -48,24 +48,24 @@ fn index(picker: &mut Picker, n: u32, targets: &[Fake]) -> Option<usize> {
 }
 
 #[test]
-fn round_robin_mixes_the_heavy_target_with_the_light_ones() {
+fn round_robin_interleaves_heavy_and_light_targets() {
     let (mut picker, targets) = (picker(Algorithm::RoundRobin), fakes(&[5, 1, 1]));
     let order: Vec<_> = (0..7).filter_map(|n| index(&mut picker, n, &targets)).collect();
     assert_eq!(order, [0, 0, 1, 0, 2, 0, 0]);
 }
 
 #[test]
-fn round_robin_goes_on_where_it_was_when_a_target_comes() {
+fn round_robin_continues_its_order_when_a_target_is_added() {
     let (mut picker, mut targets) = (picker(Algorithm::RoundRobin), fakes(&[1, 1]));
     assert_eq!(index(&mut picker, 0, &targets), Some(0));
     targets.insert(0, Fake { address: "10.0.0.9:80".parse().unwrap(), ..targets[0].clone() });
     let next = index(&mut picker, 0, &targets).unwrap();
-    assert_eq!(targets[next].address, "10.0.0.2:80".parse().unwrap(), "whose turn it was before");
+    assert_eq!(targets[next].address, "10.0.0.2:80".parse().unwrap(), "the next one before the change");
 }
 
 #[test]
-fn the_fewest_connections_are_counted_by_weight() {
-    // Open connections and weight of two; the second one is next.
+fn least_connections_is_relative_to_the_weight() {
+    // Open connections and weight of two targets; the second is picked.
     let cases =
         [[(3, 1), (2, 1)], [(3, 1), (5, 3)], [(0, 1), (0, 2)], [(0, 0), (9, 1)], [(u64::MAX, 1), (u64::MAX, u16::MAX)]];
     for loads in cases {
@@ -77,7 +77,7 @@ fn the_fewest_connections_are_counted_by_weight() {
 }
 
 #[test]
-fn targets_with_equally_few_connections_take_turns() {
+fn targets_with_the_same_load_are_picked_in_turn() {
     let (mut picker, targets) = (picker(Algorithm::LeastConnections), fakes(&[1, 1, 1]));
     let order: Vec<_> = (0..6).filter_map(|n| index(&mut picker, n, &targets)).collect();
     assert_eq!(order, [0, 1, 2, 0, 1, 2]);
@@ -97,7 +97,7 @@ fn an_ipv4_client_keeps_its_target_on_a_dual_stack_socket() {
 }
 
 #[test]
-fn by_source_only_the_clients_of_a_target_that_goes_move() {
+fn with_source_hash_only_clients_of_a_removed_target_move() {
     let (mut picker, targets) = (picker(Algorithm::SourceHash), fakes(&[1, 2, 3, 4, 5]));
     let mut fewer = targets.clone();
     fewer.remove(2);
@@ -108,11 +108,11 @@ fn by_source_only_the_clients_of_a_target_that_goes_move() {
         assert!(before == after || before == targets[2].address, "{before} to {after}");
         moved += u32::from(before != after);
     }
-    assert!((150..250).contains(&moved), "3 of 15 parts of 1000, not {moved}");
+    assert!((150..250).contains(&moved), "{moved} clients moved; expected about 3/15 of 1000");
 }
 
 #[test]
-fn a_client_stays_with_its_target_until_that_one_may_have_no_more() {
+fn affinity_lasts_until_the_target_is_not_eligible() {
     let spoil: &[fn(&mut Vec<Fake>)] = &[
         |targets| targets[0].eligible = false,
         |targets| targets[0].weight = 0,
@@ -130,12 +130,12 @@ fn a_client_stays_with_its_target_until_that_one_may_have_no_more() {
         assert_ne!(second, first);
         let restored = fakes(&[1, 1, 1]);
         let third = restored[index(&mut picker, 7, &restored).unwrap()].address;
-        assert_eq!(third, second, "it does not go back");
+        assert_eq!(third, second, "the client does not move back");
     }
 }
 
 #[test]
-fn the_next_attempt_of_a_connection_goes_to_another_target_and_stays_there() {
+fn a_retry_picks_another_target_and_affinity_follows() {
     let targets = fakes(&[1, 1]);
     let mut picker = Picker::new(Algorithm::RoundRobin, Some(Duration::from_secs(60)), 10);
     let now = Instant::now();
@@ -150,20 +150,20 @@ fn the_next_attempt_of_a_connection_goes_to_another_target_and_stays_there() {
 }
 
 #[test]
-fn affinity_can_be_turned_off_and_on_under_open_connections() {
+fn affinity_can_be_disabled_and_enabled_with_open_connections() {
     let targets = fakes(&[1, 1]);
     let mut picker = Picker::new(Algorithm::RoundRobin, Some(Duration::from_secs(60)), 10);
     let first = picker.pick(client(1), &targets, &[], Instant::now()).unwrap();
     picker.set(Algorithm::RoundRobin, None);
     picker.end(first.ticket.unwrap(), Instant::now());
-    assert_eq!(index(&mut picker, 1, &targets), Some(1), "in turn again");
+    assert_eq!(index(&mut picker, 1, &targets), Some(1), "round robin again");
     picker.set(Algorithm::RoundRobin, Some(Duration::from_secs(1)));
     let next = index(&mut picker, 1, &targets);
     assert_eq!(index(&mut picker, 1, &targets), next);
 }
 
 #[test]
-fn a_target_that_rests_and_returns_gets_at_most_one_more_than_its_share() {
+fn a_target_that_becomes_eligible_again_gets_at_most_one_more_than_its_share() {
     for (a, b, c, rests) in (0..4 * 4 * 4 * 20).map(|n| (n % 4 + 1, n / 4 % 4 + 1, n / 16 % 4 + 1, n / 64)) {
         let (mut picker, mut targets) = (picker(Algorithm::RoundRobin), fakes(&[a, b, c]));
         index(&mut picker, 0, &targets);
@@ -173,7 +173,7 @@ fn a_target_that_rests_and_returns_gets_at_most_one_more_than_its_share() {
         }
         targets[0].eligible = true;
         let got = (0..a + b + c).filter(|_| index(&mut picker, 0, &targets) == Some(0)).count();
-        assert!(got <= usize::from(a) + 1, "{got} with the weights {a}, {b} and {c} after {rests} without it");
+        assert!(got <= usize::from(a) + 1, "{got} with weights {a}, {b} and {c} after {rests} picks without it");
     }
 }
 
@@ -187,10 +187,10 @@ fn any_target() -> impl Strategy<Value = (u16, bool, u64)> {
 
 proptest! {
     #[test]
-    fn only_targets_that_may_have_more_are_picked_and_one_of_them_always(
+    fn an_eligible_target_is_picked_if_there_is_one(
         algorithm in any_algorithm(),
         affinity in any::<bool>(),
-        // Each round the same targets are in another state.
+        // The same targets, in another state each round.
         rounds in prop::collection::vec((any::<u32>(), prop::collection::vec(any_target(), 0..6)), 1..20),
     ) {
         let mut picker = Picker::new(algorithm, affinity.then_some(Duration::from_secs(1)), 3);
@@ -200,16 +200,16 @@ proptest! {
             for (target, (_, eligible, open)) in targets.iter_mut().zip(&states) {
                 (target.eligible, target.open) = (*eligible, *open);
             }
-            let may = |target: &Fake| target.eligible && target.weight > 0;
+            let is_eligible = |target: &Fake| target.eligible && target.weight > 0;
             match picker.pick(client(n % 5), &targets, &[], now) {
-                Some(pick) => prop_assert!(may(&targets[pick.index])),
-                None => prop_assert!(!targets.iter().any(may)),
+                Some(pick) => prop_assert!(is_eligible(&targets[pick.index])),
+                None => prop_assert!(!targets.iter().any(is_eligible)),
             }
         }
     }
 
     #[test]
-    fn round_robin_gives_each_exactly_its_weight_in_every_full_round(
+    fn round_robin_picks_each_target_as_often_as_its_weight(
         weights in prop::collection::vec(0..20u16, 1..8)
     ) {
         let (mut picker, targets) = (picker(Algorithm::RoundRobin), fakes(&weights));
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn least_connections_fills_up_by_weight(weights in prop::collection::vec(1..20u16, 1..6)) {
+    fn least_connections_fills_targets_by_weight(weights in prop::collection::vec(1..20u16, 1..6)) {
         let (mut picker, mut targets) = (picker(Algorithm::LeastConnections), fakes(&weights));
         let round: u32 = weights.iter().map(|weight| u32::from(*weight)).sum();
         for n in 0..round {
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn by_source_the_shares_of_many_clients_follow_the_weights(
+    fn with_source_hash_the_shares_of_many_clients_follow_the_weights(
         weights in prop::collection::vec(1..6u16, 2..6), first in any::<u16>()
     ) {
         let (mut picker, targets) = (picker(Algorithm::SourceHash), fakes(&weights));
@@ -246,7 +246,7 @@ proptest! {
         let total: f64 = weights.iter().copied().map(f64::from).sum();
         for (got, weight) in got.iter().zip(&weights) {
             let expected = f64::from(clients) * f64::from(*weight) / total;
-            // Seven standard deviations, so that it fails for a wrong hash and not for bad luck.
+            // Seven standard deviations, so that only a wrong hash fails the test.
             prop_assert!((got - expected).abs() < 7.0 * expected.sqrt(), "{got} instead of {expected}");
         }
     }

@@ -1,5 +1,5 @@
-//! Flows of datagrams: what a client sends from one address and port goes to one target, and the answers come back from the
-//! listener's address.
+//! UDP flows: the datagrams from one client address and port are sent to one target, and the replies are sent from the listener's
+//! address.
 //!
 //! ```text
 //!  client ──► listener's socket ──► flow of this client? ──► its own socket, connected to the target ──► target
@@ -7,13 +7,13 @@
 //!     └────── listener's socket ◄──────┴──────────────── one task per flow ◄─────┘
 //! ```
 //!
-//! * One task has the listener and its flows; nothing is locked. Each flow has a task for the answers.
-//! * A flow ends when nothing was heard from either side for the idle timeout, when it has to make room for another one, when
-//!   its target was removed and the drain time is up, or with the listener. The client's next datagram begins another one.
-//! * A flow stays with a target that drains. It moves at its next datagram if the target has become unhealthy and another is
-//!   to be had, or if nothing listens there any more: datagrams have no connection that this would cut.
-//! * Nothing is queued. A datagram that the kernel has no room for is lost, as on any wire. The memory of a flow does not
-//!   depend on the size of its datagrams: answers pass through one buffer per thread.
+//! * One task owns the listener and its flow table, without locks. Each flow has a task for the replies.
+//! * A flow ends when its idle timeout expires, when it is evicted at the limit, when its target was removed and the drain timeout
+//!   has expired, or with the listener. The client's next datagram starts a new flow.
+//! * A flow stays with a draining target. It moves at its next datagram if the target is unhealthy and another one is available, or
+//!   if the target is unreachable: with UDP, this breaks no connection.
+//! * Nothing is queued: a datagram that does not fit into the socket buffer is dropped. The memory of a flow does not depend on the
+//!   size of its datagrams, because replies use one buffer per thread.
 
 mod replies;
 #[cfg(test)]
@@ -30,36 +30,36 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::flows::{Flows, Heard, LastHeard};
+use crate::flow_table::{FlowTable, LastActive, LastActivity};
 use crate::frontend::Frontend;
 use crate::open_files;
 use crate::pool::Lease;
-use replies::{Ended, Replies, Why, is_dead};
+use replies::{EndReason, Ended, Replies, is_unreachable};
 
-/// No datagram is longer.
-const LONGEST: usize = 65_536;
+/// Maximum size of a datagram.
+const MAX_DATAGRAM: usize = 65_536;
 
-/// So many datagrams are taken from one socket before others have their turn.
+/// Maximum number of datagrams read from one socket before the task yields.
 const BATCH: usize = 32;
 
-/// How often is looked for flows that fell silent.
-const SWEEP: Duration = Duration::from_millis(250);
+/// Interval of the check for idle flows.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Carries datagrams until `stop` is cancelled. When it returns, the socket is closed and all flows have ended.
+/// Forwards datagrams until `stop` is cancelled. When it returns, the socket is closed and all flows have ended.
 pub(crate) async fn serve(socket: UdpSocket, frontend: Arc<Frontend>, flows: usize, stop: CancellationToken) {
     let mut listener = Listener::new(socket, frontend, flows);
-    let mut sweep = interval(SWEEP);
+    let mut sweep = interval(SWEEP_INTERVAL);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(ended) = listener.replies.join_next() => listener.note_end(ended),
+            Some(ended) = listener.replies.join_next() => listener.on_replies_ended(ended),
             _ = sweep.tick(), if !listener.flows.is_empty() => listener.sweep(Instant::now()),
-            _ = listener.socket.readable() => listener.take().await,
+            _ = listener.socket.readable() => listener.receive().await,
         }
     }
-    // Their tasks hold the socket too.
+    // The reply tasks hold the socket, too.
     listener.replies.shutdown().await;
 }
 
@@ -68,32 +68,32 @@ struct Listener {
     socket: Arc<UdpSocket>,
     frontend: Arc<Frontend>,
     limit: usize,
-    flows: Flows<Flow>,
+    flows: FlowTable<Flow>,
     replies: JoinSet<Ended>,
-    /// How many routes there were, to tell them apart.
-    routes: u64,
+    /// Number of upstreams created so far, used to number them.
+    upstreams: u64,
     buffer: Box<[u8]>,
 }
 
-/// The datagrams between one client and the listener.
+/// Datagrams between one client and the listener.
 struct Flow {
-    heard: Arc<LastHeard>,
-    route: Route,
-    _open: Open,
+    last_activity: Arc<LastActivity>,
+    upstream: Upstream,
+    _open: OpenFlow,
 }
 
-/// The way to a target.
-struct Route {
+/// Connected socket to the target of a flow.
+struct Upstream {
     number: u64,
     lease: Lease,
-    upstream: Arc<UdpSocket>,
-    /// Nothing listens there.
-    dead: bool,
+    socket: Arc<UdpSocket>,
+    /// The target has returned an ICMP unreachable error.
+    unreachable: bool,
     replies: AbortHandle,
 }
 
-/// Counts as an open flow for as long as it lives.
-struct Open(Arc<Frontend>);
+/// Counts a flow as open until dropped.
+struct OpenFlow(Arc<Frontend>);
 
 // === impl Listener ===
 
@@ -103,48 +103,48 @@ impl Listener {
             socket: Arc::new(socket),
             frontend,
             limit: limit.max(1),
-            flows: Flows::new(),
+            flows: FlowTable::new(),
             replies: JoinSet::new(),
-            routes: 0,
-            buffer: vec![0; LONGEST].into(),
+            upstreams: 0,
+            buffer: vec![0; MAX_DATAGRAM].into(),
         }
     }
 
-    /// Takes what has arrived.
-    async fn take(&mut self) {
+    /// Receives and forwards pending datagrams.
+    async fn receive(&mut self) {
         for _ in 0..BATCH {
             match self.socket.try_recv_from(&mut self.buffer) {
-                Ok((length, client)) => self.carry(client, length),
+                Ok((length, client)) => self.forward(client, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => tracing::debug!(listener = %self.frontend.address, %error, "a datagram was not received"),
+                Err(error) => tracing::debug!(listener = %self.frontend.address, %error, "cannot receive a datagram"),
             }
         }
         yield_now().await;
     }
 
-    /// Carries the datagram in the buffer to the client's target. Waits for nothing: a slow flow would hold up all others.
-    fn carry(&mut self, client: SocketAddr, length: usize) {
+    /// Forwards the datagram in the buffer to the client's target. Never waits, because a slow flow would block all others.
+    fn forward(&mut self, client: SocketAddr, length: usize) {
         let now = Instant::now();
-        if !self.route(client, now) {
+        if !self.ensure_flow(client, now) {
             return;
         }
-        // The kernel tells of an ICMP message instead of sending the next datagram, which therefore goes to another target.
-        if !self.send(client, length) && self.reroute(client, true) {
+        // An ICMP error for an earlier datagram is reported in place of sending this one, which is then sent to another target.
+        if !self.send(client, length) && self.move_flow(client, true) {
             self.send(client, length);
         }
     }
 
-    /// Sees to it that the client has a flow, and that it leads somewhere, if that is possible.
-    fn route(&mut self, client: SocketAddr, now: Instant) -> bool {
+    /// Creates the client's flow, or moves it to another target if needed. Returns whether the datagram can be sent.
+    fn ensure_flow(&mut self, client: SocketAddr, now: Instant) -> bool {
         let Some(flow) = self.flows.get_mut(client) else { return self.begin(client, now) };
-        flow.heard.note(now);
-        if flow.route.lease.closed().is_cancelled() {
+        flow.last_activity.record(now);
+        if flow.upstream.lease.closed().is_cancelled() {
             self.flows.remove(client);
             return self.begin(client, now);
         }
-        let (dead, usable) = (flow.route.dead, flow.route.lease.usable());
-        if dead || !usable {
-            return self.reroute(client, dead) || !dead;
+        let (unreachable, is_usable) = (flow.upstream.unreachable, flow.upstream.lease.is_usable());
+        if unreachable || !is_usable {
+            return self.move_flow(client, unreachable) || !unreachable;
         }
         true
     }
@@ -154,90 +154,96 @@ impl Listener {
             self.frontend.counters.denied.add(1);
             return false;
         }
-        let Some((lease, upstream)) = self.connect(client, &[]) else {
+        let Some((lease, socket)) = self.connect(client, &[]) else {
             self.frontend.counters.failed.add(1);
             return false;
         };
-        self.make_room();
+        self.evict_if_full();
         self.frontend.counters.accepted.add(1);
-        let heard = Arc::new(LastHeard::new(now));
-        let route = self.open(client, lease, upstream, heard.clone());
-        self.flows.insert(client, Flow { heard, route, _open: Open::new(self.frontend.clone()) });
+        let last_activity = Arc::new(LastActivity::new(now));
+        let upstream = self.open(client, lease, socket, last_activity.clone());
+        self.flows.insert(client, Flow { last_activity, upstream, _open: OpenFlow::new(self.frontend.clone()) });
         true
     }
 
-    /// Leads a flow to another target; to the same one again if `dead` and there is no other.
-    fn reroute(&mut self, client: SocketAddr, dead: bool) -> bool {
+    /// Moves a flow to another target; if `unreachable` and there is no other, reconnects to the same one.
+    fn move_flow(&mut self, client: SocketAddr, unreachable: bool) -> bool {
         let Some(flow) = self.flows.get_mut(client) else { return false };
-        let (before, heard) = (flow.route.lease.address(), flow.heard.clone());
+        let (before, last_activity) = (flow.upstream.lease.address(), flow.last_activity.clone());
         let mut found = self.connect(client, &[before]);
-        if found.is_none() && dead {
+        if found.is_none() && unreachable {
             found = self.connect(client, &[]);
         }
-        let Some((lease, upstream)) = found else { return false };
-        let route = self.open(client, lease, upstream, heard);
+        let Some((lease, socket)) = found else { return false };
+        let upstream = self.open(client, lease, socket, last_activity);
         if let Some(flow) = self.flows.get_mut(client) {
-            flow.route = route;
+            flow.upstream = upstream;
         }
         true
     }
 
-    fn connect(&mut self, client: SocketAddr, except: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
-        let mut tried = except.to_vec();
+    fn connect(&mut self, client: SocketAddr, exclude: &[SocketAddr]) -> Option<(Lease, UdpSocket)> {
+        let mut tried = exclude.to_vec();
         loop {
             let lease = self.frontend.pool().pick(client.ip(), &tried)?;
-            match connected(lease.address()) {
-                Ok(upstream) => return Some((lease, upstream)),
-                // No target's fault. One flow less is room for this one, as soon as its task has let go of its socket.
-                Err(error) if open_files::are_too_many(&error) => {
-                    self.end_longest_silent();
+            match connect_socket(lease.address()) {
+                Ok(socket) => return Some((lease, socket)),
+                // Not the fault of the target. Ends a flow, whose socket is free as soon as its reply task has ended.
+                Err(error) if open_files::is_exhausted(&error) => {
+                    self.end_longest_idle();
                     return None;
                 }
-                Err(error) => tracing::debug!(target = %lease.address(), %error, "cannot send to target"),
+                Err(error) => tracing::debug!(target = %lease.address(), %error, "cannot connect to target"),
             }
             tried.push(lease.address());
         }
     }
 
-    /// From now on answers of this target go to the client.
-    fn open(&mut self, client: SocketAddr, lease: Lease, upstream: UdpSocket, heard: Arc<LastHeard>) -> Route {
-        self.routes += 1;
+    /// Starts the reply task of a flow to this target.
+    fn open(
+        &mut self,
+        client: SocketAddr,
+        lease: Lease,
+        socket: UdpSocket,
+        last_activity: Arc<LastActivity>,
+    ) -> Upstream {
+        self.upstreams += 1;
         lease.established();
-        let (number, upstream) = (self.routes, Arc::new(upstream));
-        let (frontend, socket) = (self.frontend.clone(), self.socket.clone());
-        let replies = Replies { client, upstream: upstream.clone(), socket, frontend, heard };
+        let (number, socket) = (self.upstreams, Arc::new(socket));
+        let (frontend, listener) = (self.frontend.clone(), self.socket.clone());
+        let replies = Replies { client, upstream: socket.clone(), listener, frontend, last_activity };
         let replies = self.replies.spawn(replies.run(number, lease.closed().clone()));
-        Route { number, lease, upstream, dead: false, replies }
+        Upstream { number, lease, socket, unreachable: false, replies }
     }
 
-    /// Whether the target may have got it: anything but that nothing listens there.
+    /// Sends the datagram in the buffer. Returns `false` only if the target is unreachable.
     fn send(&mut self, client: SocketAddr, length: usize) -> bool {
         let Some(flow) = self.flows.get_mut(client) else { return true };
-        // Not by tokio, which takes a new socket for unwritable until its reactor has polled it.
-        match SockRef::from(&*flow.route.upstream).send(self.buffer.get(..length).unwrap_or_default()) {
+        // Bypasses Tokio, which considers a new socket not writable until its reactor has polled it.
+        match SockRef::from(&*flow.upstream.socket).send(self.buffer.get(..length).unwrap_or_default()) {
             Ok(sent) => self.frontend.counters.bytes_in.add(sent as u64),
-            Err(error) if is_dead(&error) => {
+            Err(error) if is_unreachable(&error) => {
                 self.frontend.counters.failed.add(1);
                 return false;
             }
-            Err(error) => tracing::debug!(target = %flow.route.lease.address(), %error, "a datagram was not sent"),
+            Err(error) => tracing::debug!(target = %flow.upstream.lease.address(), %error, "cannot send a datagram"),
         }
         true
     }
 
-    fn make_room(&mut self) {
-        while self.flows.len() >= self.limit && self.end_longest_silent() {}
+    fn evict_if_full(&mut self) {
+        while self.flows.len() >= self.limit && self.end_longest_idle() {}
     }
 
-    fn end_longest_silent(&mut self) -> bool {
-        let longest = self.flows.longest_silent();
+    fn end_longest_idle(&mut self) -> bool {
+        let longest = self.flows.longest_idle();
         longest.and_then(|(client, _)| self.flows.remove(client)).is_some()
     }
 
     fn sweep(&mut self, now: Instant) {
-        let idle = self.frontend.idle();
-        while let Some((client, since)) = self.flows.longest_silent() {
-            if now.saturating_duration_since(since) < idle {
+        let idle_timeout = self.frontend.idle_timeout();
+        while let Some((client, since)) = self.flows.longest_idle() {
+            if now.saturating_duration_since(since) < idle_timeout {
                 return;
             }
             self.flows.remove(client);
@@ -245,24 +251,24 @@ impl Listener {
         }
     }
 
-    fn note_end(&mut self, ended: Result<Ended, JoinError>) {
-        // The task of a route that was replaced or removed was cancelled: nothing to do.
+    fn on_replies_ended(&mut self, ended: Result<Ended, JoinError>) {
+        // The task of an upstream that was replaced or removed was cancelled.
         let Ok(ended) = ended else { return };
-        let Some(flow) = self.flows.get_mut(ended.client).filter(|flow| flow.route.number == ended.route) else {
+        let Some(flow) = self.flows.get_mut(ended.client).filter(|flow| flow.upstream.number == ended.upstream) else {
             return;
         };
-        match ended.why {
-            Why::Dead => {
-                flow.route.dead = true;
+        match ended.reason {
+            EndReason::Unreachable => {
+                flow.upstream.unreachable = true;
                 self.frontend.counters.failed.add(1);
             }
-            Why::Closed => drop(self.flows.remove(ended.client)),
+            EndReason::Closed => drop(self.flows.remove(ended.client)),
         }
     }
 }
 
-/// A socket that sends to this target only, and takes from it only.
-fn connected(target: SocketAddr) -> io::Result<UdpSocket> {
+/// Returns a socket connected to the target, which receives datagrams from it only.
+fn connect_socket(target: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match target {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -275,26 +281,26 @@ fn connected(target: SocketAddr) -> io::Result<UdpSocket> {
 
 // === impl Flow ===
 
-impl Heard for Flow {
-    fn last(&self) -> Instant {
-        self.heard.last()
+impl LastActive for Flow {
+    fn last_active(&self) -> Instant {
+        self.last_activity.last_active()
     }
 }
 
-impl Drop for Route {
+impl Drop for Upstream {
     fn drop(&mut self) {
         self.replies.abort();
     }
 }
 
-impl Open {
-    fn new(frontend: Arc<Frontend>) -> Open {
+impl OpenFlow {
+    fn new(frontend: Arc<Frontend>) -> OpenFlow {
         frontend.counters.open.add(1);
-        Open(frontend)
+        OpenFlow(frontend)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenFlow {
     fn drop(&mut self) {
         self.0.counters.open.sub(1);
     }

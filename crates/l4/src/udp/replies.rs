@@ -1,4 +1,4 @@
-//! What a target answers, on its way back to the client.
+//! Replies of a target, forwarded to the client.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,78 +11,78 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{BATCH, LONGEST};
-use crate::flows::LastHeard;
+use super::{BATCH, MAX_DATAGRAM};
+use crate::flow_table::LastActivity;
 use crate::frontend::Frontend;
 
 thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; LONGEST].into());
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; MAX_DATAGRAM].into());
 }
 
-/// The way back of one flow.
+/// Forwards the replies of one flow.
 pub(super) struct Replies {
     pub(super) client: SocketAddr,
     pub(super) upstream: Arc<UdpSocket>,
-    pub(super) socket: Arc<UdpSocket>,
+    pub(super) listener: Arc<UdpSocket>,
     pub(super) frontend: Arc<Frontend>,
-    pub(super) heard: Arc<LastHeard>,
+    pub(super) last_activity: Arc<LastActivity>,
 }
 
-/// Why no more answers come on a route.
+/// Result of a reply task.
 pub(super) struct Ended {
     pub(super) client: SocketAddr,
-    pub(super) route: u64,
-    pub(super) why: Why,
+    pub(super) upstream: u64,
+    pub(super) reason: EndReason,
 }
 
-pub(super) enum Why {
-    /// The target was removed, and its drain time is up.
+pub(super) enum EndReason {
+    /// The target was removed, and its drain timeout has expired.
     Closed,
-    /// Nothing listens there.
-    Dead,
+    /// The target has returned an ICMP unreachable error.
+    Unreachable,
 }
 
 // === impl Replies ===
 
 impl Replies {
-    /// Carries answers until there are no more.
-    pub(super) async fn run(self, route: u64, closed: CancellationToken) -> Ended {
-        let why = tokio::select! {
-            () = closed.cancelled() => Why::Closed,
-            () = self.carry_until_dead() => Why::Dead,
+    /// Forwards replies until the target is removed or unreachable.
+    pub(super) async fn run(self, upstream: u64, closed: CancellationToken) -> Ended {
+        let reason = tokio::select! {
+            () = closed.cancelled() => EndReason::Closed,
+            () = self.forward_until_unreachable() => EndReason::Unreachable,
         };
-        Ended { client: self.client, route, why }
+        Ended { client: self.client, upstream, reason }
     }
 
-    async fn carry_until_dead(&self) {
+    async fn forward_until_unreachable(&self) {
         loop {
-            // That nothing listens there comes as an error, without anything to read.
+            // An ICMP error makes the socket ready with an error and nothing to read.
             let Ok(ready) = self.upstream.ready(Interest::READABLE | Interest::ERROR).await else { return };
-            if ready.is_error() && self.error().is_some_and(|error| is_dead(&error)) {
+            if ready.is_error() && self.error().is_some_and(|error| is_unreachable(&error)) {
                 return;
             }
-            match BUFFER.with_borrow_mut(|buffer| self.carry_some(buffer)) {
+            match BUFFER.with_borrow_mut(|buffer| self.forward_batch(buffer)) {
                 Ok(()) => yield_now().await,
-                Err(error) if is_dead(&error) => return,
+                Err(error) if is_unreachable(&error) => return,
                 Err(_) => {}
             }
         }
     }
 
     fn error(&self) -> Option<io::Error> {
-        // Without one the socket counts as free of errors again, until the next.
+        // `WouldBlock` clears Tokio's error readiness until the next error.
         let taken =
             || -> io::Result<()> { Err(self.upstream.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into())) };
         self.upstream.try_io(Interest::ERROR, taken).err()
     }
 
-    fn carry_some(&self, buffer: &mut [u8]) -> io::Result<()> {
+    fn forward_batch(&self, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..BATCH {
             let length = self.upstream.try_recv(buffer)?;
-            self.heard.note(Instant::now());
+            self.last_activity.record(Instant::now());
             let datagram = buffer.get(..length).unwrap_or_default();
-            // If there is no room for it, it is lost.
-            if let Ok(sent) = self.socket.try_send_to(datagram, self.client) {
+            // Dropped if the socket buffer is full.
+            if let Ok(sent) = self.listener.try_send_to(datagram, self.client) {
                 self.frontend.counters.bytes_out.add(sent as u64);
             }
         }
@@ -90,9 +90,9 @@ impl Replies {
     }
 }
 
-/// Whether sending on makes no sense: an ICMP message said that nothing listens there, or nobody knows the way. Anything
-/// else, such as a datagram that is too long, is a matter of this datagram.
-pub(super) fn is_dead(error: &io::Error) -> bool {
+/// Returns whether the target is unreachable: port, host or network. Any other error, such as a datagram that is too long, concerns
+/// that datagram only.
+pub(super) fn is_unreachable(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }

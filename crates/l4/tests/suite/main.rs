@@ -1,8 +1,8 @@
-//! Tests as one program, because each program links all dependencies again.
+//! One test binary, because each binary links all dependencies again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod changes;
-mod crowd;
+mod connection_limit;
 mod health;
 mod soak;
 mod support;

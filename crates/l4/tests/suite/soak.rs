@@ -1,24 +1,24 @@
-//! A balancer that changes at random under traffic. A model says which connections may be cut by a change and who may get
-//! new ones; everything else has to go on, and at the end nothing may be left.
+//! A load balancer that changes at random under traffic. A model predicts which connections a change may reset and which targets
+//! may get new ones; everything else has to keep working, and at the end nothing may be left.
 //!
-//! What happens is decided by a seed, so that a failure can be seen again; the seed is in the output of a failed test.
+//! A seed makes failures reproducible; the output of a failed test has it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::support::*;
 use bowline_l4::{
-    Algorithm, BalancerConfig, DataPlane, HealthCheck, HealthProbe, Limits, ListenerConfig, Target, Transport,
+    Algorithm, DataPlane, HealthCheck, HealthProbe, Limits, ListenerConfig, LoadBalancerConfig, Target, Transport,
 };
 
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const CHANGES: usize = 40;
 const PORTS: [u16; 3] = [PORT, PORT + 1, PORT + 2];
-/// Not reached by any connection here.
+/// Drain timeout that no connection reaches.
 const LONG: Duration = Duration::from_secs(10_000);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_change_cuts_what_it_leaves_alone_and_nothing_is_left_at_the_end() {
+async fn changes_reset_no_unaffected_connection_and_nothing_is_left_at_the_end() {
     for (seed, threads) in SEEDS.into_iter().zip([0, 1].into_iter().cycle()) {
         eprintln!("seed {seed}");
         let before = tasks();
@@ -45,25 +45,25 @@ struct Soak {
     addresses: [IpAddr; 2],
     echoes: Vec<Echo>,
     datagrams: UdpEcho,
-    config: BalancerConfig,
+    config: LoadBalancerConfig,
     open: Vec<Open>,
 }
 
-/// A connection that has to work.
+/// A connection that must keep working.
 struct Open {
     client: Client,
     spot: SocketAddr,
-    /// Whether its listener is still there; if not, it drains for a long time.
+    /// Whether its listener still exists; otherwise it drains with a long timeout.
     listens: bool,
-    /// Whether its port has been there ever since: if not, its target's coming and going is none of its business any more.
+    /// Whether its port has existed all the time; otherwise changes of its target no longer affect it.
     follows: bool,
-    /// Whether its target is still there; if not, it drains for a long time.
+    /// Whether its target is still configured; otherwise it drains with a long timeout.
     named: bool,
 }
 
 impl Open {
-    /// Whether it survives that the balancer becomes like this.
-    fn outlives(&mut self, config: &BalancerConfig) -> bool {
+    /// Updates the model and returns whether the connection survives this configuration.
+    fn outlives(&mut self, config: &LoadBalancerConfig) -> bool {
         let listener = config.listeners.iter().find(|it| it.transport == Transport::Tcp && it.port == self.spot.port());
         let listens = self.listens && listener.is_some() && config.addresses.contains(&self.spot.ip());
         let follows = self.follows && listener.is_some();
@@ -82,32 +82,32 @@ impl Soak {
             echoes.push(Echo::start().await);
         }
         let (addresses, datagrams) = ([fresh_address(), fresh_address()], UdpEcho::start().await);
-        let (random, config) = (fastrand::Rng::with_seed(seed), balancer(addresses[0], &[]));
+        let (random, config) = (fastrand::Rng::with_seed(seed), load_balancer(addresses[0], &[]));
         Soak { plane, random, addresses, echoes, datagrams, config, open: Vec::new() }
     }
 
-    /// Sets something else. Meanwhile all connections that it leaves alone are talked on; those that it cuts end.
+    /// Applies a random configuration. Meanwhile all unaffected connections send data; the others must be reset.
     async fn change(&mut self) {
         self.config = self.any_config();
         let open = std::mem::take(&mut self.open).into_iter();
-        let (mut kept, cut): (Vec<_>, Vec<_>) =
+        let (mut kept, reset): (Vec<_>, Vec<_>) =
             open.map(|mut it| (it.outlives(&self.config), it)).partition(|(outlives, _)| *outlives);
         let words = "words ".repeat(self.random.usize(1..2000));
         let talking = async {
             for (_, open) in &mut kept {
                 let (target, spot) = (open.client.target, open.spot);
-                open.client.talk(&words).await.unwrap_or_else(|error| panic!("{spot} to {target}: {error}"));
+                open.client.echo(&words).await.unwrap_or_else(|error| panic!("{spot} to {target}: {error}"));
             }
         };
         let (status, ()) = tokio::join!(self.plane.set("a", self.config.clone()), talking);
         assert!(status.unwrap().listeners.iter().all(|listener| listener.error.is_none()));
-        for (_, open) in cut {
-            open.client.cut().await;
+        for (_, open) in reset {
+            open.client.expect_reset().await;
         }
         self.open = kept.into_iter().map(|(_, open)| open).collect();
     }
 
-    /// Some clients come. They are let in, and to whom, or turned away as the configuration says.
+    /// Connects some clients, and checks that they reach an eligible target or are rejected, as configured.
     async fn arrive(&mut self) {
         let allowed =
             self.config.allow.is_empty() || self.config.allow.iter().any(|net| net.contains(&self.addresses[0]));
@@ -117,32 +117,32 @@ impl Soak {
             let listens = self.config.addresses.contains(&address);
             let listener =
                 self.config.listeners.iter().find(|it| it.transport == Transport::Tcp && it.port == spot.port());
-            let takers: Vec<_> = listener.filter(|_| listens && allowed).into_iter().flat_map(takers).collect();
+            let eligible: Vec<_> = listener.filter(|_| listens && allowed).into_iter().flat_map(eligible).collect();
             match Client::try_connect(spot).await {
                 Ok(client) => {
-                    assert!(takers.contains(&client.target), "{} got a connection of {spot}", client.target);
+                    assert!(eligible.contains(&client.target), "{} got a connection of {spot}", client.target);
                     self.open.push(Open { client, spot, listens: true, follows: true, named: true });
                 }
-                Err(error) => assert!(takers.is_empty(), "{spot}: {error}"),
+                Err(error) => assert!(eligible.is_empty(), "{spot}: {error}"),
             }
         }
         let client = UdpClient::connect(self.addresses[0]).await;
         let carried = self.config.listeners.iter().any(|listener| listener.transport == Transport::Udp);
         if carried && allowed && self.config.addresses.contains(&self.addresses[0]) {
-            assert_eq!(client.ask("are you there?").await, self.datagrams.address);
+            assert_eq!(client.echo("hello").await, self.datagrams.address);
         } else {
-            client.send("into the blue").await;
+            client.send("dropped").await;
         }
     }
 
-    /// Some clients go.
+    /// Closes some connections.
     fn leave(&mut self) {
         for _ in 0..self.random.usize(0..=self.open.len() / 4) {
             self.open.swap_remove(self.random.usize(..self.open.len()));
         }
     }
 
-    /// All go, and nothing is left of them.
+    /// Closes all connections, and checks that nothing is left.
     async fn end(mut self) {
         assert!(!self.open.is_empty(), "there was traffic");
         self.open.clear();
@@ -150,14 +150,14 @@ impl Soak {
         eventually("no connection is open", || tcp().all(|listener| listener.counters.open == 0)).await;
         let none_open = || tcp().flat_map(|listener| listener.targets).all(|target| target.open == 0);
         eventually("no target has a connection", none_open).await;
-        soon("shutdown", self.plane.shutdown(LONG)).await;
+        within_timeout("shutdown", self.plane.shutdown(LONG)).await;
         for spot in self.addresses.into_iter().flat_map(|address| PORTS.map(|port| SocketAddr::new(address, port))) {
             tokio::net::TcpListener::bind(spot).await.unwrap();
             tokio::net::UdpSocket::bind(spot).await.unwrap();
         }
     }
 
-    fn any_config(&mut self) -> BalancerConfig {
+    fn any_config(&mut self) -> LoadBalancerConfig {
         let ports: Vec<_> = PORTS.into_iter().filter(|_| self.random.u8(..5) > 0).collect();
         let mut listeners: Vec<_> = ports.into_iter().map(|port| self.any_listener(port)).collect();
         if self.random.bool() {
@@ -170,7 +170,7 @@ impl Soak {
             1 => self.addresses[1..].to_vec(),
             _ => self.addresses.to_vec(),
         };
-        BalancerConfig {
+        LoadBalancerConfig {
             addresses,
             listeners,
             allow: allow.iter().map(|net| net.parse().unwrap()).collect(),
@@ -197,14 +197,14 @@ impl Soak {
     }
 }
 
-/// All targets here work; it is the asking that goes on and off.
+/// All targets are healthy; only the check is switched on and off.
 fn check() -> HealthCheck {
     let interval = Duration::from_millis(5);
-    HealthCheck { probe: HealthProbe::Tcp, port: None, interval, timeout: PATIENCE, rise: 1, fall: 1 }
+    HealthCheck { probe: HealthProbe::Tcp, port: None, interval, timeout: TIMEOUT, rise: 1, fall: 1 }
 }
 
-/// Who may get new connections.
-fn takers(listener: &ListenerConfig) -> impl Iterator<Item = SocketAddr> {
+/// Returns the targets that may get new connections.
+fn eligible(listener: &ListenerConfig) -> impl Iterator<Item = SocketAddr> {
     let taking = listener.targets.iter().filter(|target| target.weight > 0 && !target.draining);
     taking.map(|target| target.address)
 }

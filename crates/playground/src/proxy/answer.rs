@@ -1,5 +1,5 @@
-//! What a simulated container says: its name and the client's address, as a page to those who speak HTTP, else in front of
-//! an echo.
+//! Responses of a simulated container: a greeting with its name and the client's address, as an HTTP response or followed by an
+//! echo.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,52 +11,54 @@ use tokio::time::timeout;
 
 use super::decide::Backend;
 
-/// What the first words of HTTP can be.
+/// Methods that identify an HTTP request.
 const METHODS: [&[u8]; 7] = [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH "];
 
-/// As much of a request is read before it is answered; the rest is read and forgotten.
-const LONGEST_HEAD: usize = 8 * 1024;
+/// Maximum size of a request head; the rest is read and discarded.
+const MAX_HEAD: usize = 8 * 1024;
 
-/// Who says nothing for this long has gone.
-const IDLE: Duration = Duration::from_secs(300);
+/// Timeout of a read.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long a client that was answered may take to hang up.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Timeout for the client to close the connection after the response.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is spoken, as far as its first bytes tell.
+/// Protocol of a connection, detected from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Language {
+enum Protocol {
     Http,
     Other,
-    /// Too early to say.
-    Unclear,
+    /// More bytes are needed.
+    Undetermined,
 }
 
-/// `hello from web-1 on node-2; you are 127.0.0.1:5000`, and a newline.
+/// Returns `hello from web-1 on node-2; you are 127.0.0.1:5000` and a newline.
 pub(super) fn greeting(backend: &Backend, client: SocketAddr) -> String {
     format!("hello from {} on {}; you are {client}\n", backend.pod, backend.node)
 }
 
-/// Talks for a container until the client hangs up.
-pub(super) async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, greeting: &str) -> io::Result<()> {
-    let mut heard = Vec::new();
+/// Serves a client as the container would, until the client closes the connection.
+pub(super) async fn serve_client(mut stream: impl AsyncRead + AsyncWrite + Unpin, greeting: &str) -> io::Result<()> {
+    let mut received = Vec::new();
     loop {
-        match language(&heard) {
-            Language::Http => return answer_request(stream, heard, &page(200, "text/plain", "", greeting)).await,
-            Language::Other => {
+        match detect(&received) {
+            Protocol::Http => {
+                return answer_request(stream, received, &response(200, "text/plain", "", greeting)).await;
+            }
+            Protocol::Other => {
                 stream.write_all(greeting.as_bytes()).await?;
-                stream.write_all(&heard).await?;
+                stream.write_all(&received).await?;
                 return echo(stream).await;
             }
-            Language::Unclear if hear(&mut stream, &mut heard).await? == 0 => return Ok(()),
-            Language::Unclear => {}
+            Protocol::Undetermined if read_more(&mut stream, &mut received).await? == 0 => return Ok(()),
+            Protocol::Undetermined => {}
         }
     }
 }
 
-/// Answers what a balancer asks at the health-check node port.
-// upstream: kube-proxy answers on every path, and these are its words.
-pub(super) async fn report(
+/// Answers a health check of a load balancer on the health-check node port.
+// upstream: kube-proxy answers on every path, with this body and these headers.
+pub(super) async fn serve_health(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     namespace: &str,
     service: &str,
@@ -67,19 +69,19 @@ pub(super) async fn report(
     });
     let headers = format!("X-Content-Type-Options: nosniff\r\nX-Load-Balancing-Endpoint-Weight: {local}\r\n");
     let status = if local > 0 { 200 } else { 503 };
-    answer_request(stream, Vec::new(), &page(status, "application/json", &headers, &body.to_string())).await
+    answer_request(stream, Vec::new(), &response(status, "application/json", &headers, &body.to_string())).await
 }
 
-fn language(heard: &[u8]) -> Language {
-    let begins = |method: &&[u8]| heard.iter().zip(*method).all(|(heard, method)| heard == method);
+fn detect(received: &[u8]) -> Protocol {
+    let begins = |method: &&[u8]| received.iter().zip(*method).all(|(received, method)| received == method);
     match METHODS.iter().find(|method| begins(method)) {
-        None => Language::Other,
-        Some(method) if heard.len() >= method.len() => Language::Http,
-        Some(_) => Language::Unclear,
+        None => Protocol::Other,
+        Some(method) if received.len() >= method.len() => Protocol::Http,
+        Some(_) => Protocol::Undetermined,
     }
 }
 
-fn page(status: u16, kind: &str, headers: &str, body: &str) -> String {
+fn response(status: u16, kind: &str, headers: &str, body: &str) -> String {
     let reason = if status == 200 { "OK" } else { "Service Unavailable" };
     let length = body.len();
     format!(
@@ -87,39 +89,39 @@ fn page(status: u16, kind: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// Reads the head of a request and answers it with this page, whatever it asks for.
+/// Reads the head of a request and sends this response, whatever the path.
 async fn answer_request(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    mut heard: Vec<u8>,
-    page: &str,
+    mut received: Vec<u8>,
+    response: &str,
 ) -> io::Result<()> {
-    while !heard.windows(4).any(|end| end == b"\r\n\r\n") && heard.len() < LONGEST_HEAD {
-        if hear(&mut stream, &mut heard).await? == 0 {
+    while !received.windows(4).any(|end| end == b"\r\n\r\n") && received.len() < MAX_HEAD {
+        if read_more(&mut stream, &mut received).await? == 0 {
             return Ok(());
         }
     }
-    let head = page.find("\r\n\r\n").map_or(page, |end| page.get(..end + 4).unwrap_or(page));
-    let answer = if heard.starts_with(b"HEAD ") { head } else { page };
+    let head = response.find("\r\n\r\n").map_or(response, |end| response.get(..end + 4).unwrap_or(response));
+    let answer = if received.starts_with(b"HEAD ") { head } else { response };
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
-    // A socket that is closed with something unread in it resets the connection, and the client may lose the answer.
-    let _ = timeout(FAREWELL, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
+    // Closing a socket with unread data resets the connection, and the client may lose the response.
+    let _ = timeout(CLOSE_TIMEOUT, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
     Ok(())
 }
 
-/// Reads a little more; 0 if there is no more.
-async fn hear(stream: &mut (impl AsyncRead + Unpin), heard: &mut Vec<u8>) -> io::Result<usize> {
+/// Reads more bytes; returns 0 at the end.
+async fn read_more(stream: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> io::Result<usize> {
     let mut piece = [0; 1024];
-    let length = timeout(IDLE, stream.read(&mut piece)).await??;
-    heard.extend(piece.iter().take(length));
+    let length = timeout(IDLE_TIMEOUT, stream.read(&mut piece)).await??;
+    received.extend(piece.iter().take(length));
     Ok(length)
 }
 
 async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
-    let mut heard = Vec::new();
-    while hear(&mut stream, &mut heard).await? > 0 {
-        stream.write_all(&heard).await?;
-        heard.clear();
+    let mut received = Vec::new();
+    while read_more(&mut stream, &mut received).await? > 0 {
+        stream.write_all(&received).await?;
+        received.clear();
     }
     stream.shutdown().await
 }
@@ -128,56 +130,56 @@ async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()>
 mod tests {
     use super::*;
 
-    /// What somebody hears who says this and then nothing more.
-    async fn talk(said: &str) -> String {
+    /// Returns the response to a client that sends this and then half-closes.
+    async fn response_to(sent: &str) -> String {
         let (mut client, server) = tokio::io::duplex(64 * 1024);
-        client.write_all(said.as_bytes()).await.unwrap();
+        client.write_all(sent.as_bytes()).await.unwrap();
         client.shutdown().await.unwrap();
-        converse(server, "hello from p on n; you are c\n").await.unwrap();
-        let mut heard = String::new();
-        client.read_to_string(&mut heard).await.unwrap();
-        heard
+        serve_client(server, "hello from p on n; you are c\n").await.unwrap();
+        let mut received = String::new();
+        client.read_to_string(&mut received).await.unwrap();
+        received
     }
 
     #[tokio::test]
-    async fn a_request_gets_a_page() {
+    async fn an_http_request_gets_an_http_response() {
         let long = format!("POST /x HTTP/1.1\r\nContent-Length: 9999\r\n\r\n{}", "x".repeat(9_999));
         for request in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.0\r\n\r\n", &long] {
-            let heard = talk(request).await;
-            assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
-            assert!(heard.contains("\r\nContent-Length: 29\r\n"), "{heard}");
-            assert!(heard.ends_with("\r\n\r\nhello from p on n; you are c\n"), "{heard}");
+            let received = response_to(request).await;
+            assert!(received.starts_with("HTTP/1.1 200 OK\r\n"), "{received}");
+            assert!(received.contains("\r\nContent-Length: 29\r\n"), "{received}");
+            assert!(received.ends_with("\r\n\r\nhello from p on n; you are c\n"), "{received}");
         }
-        let heard = talk("HEAD / HTTP/1.1\r\n\r\n").await;
-        assert!(heard.ends_with("\r\n\r\n"), "{heard}");
+        let received = response_to("HEAD / HTTP/1.1\r\n\r\n").await;
+        assert!(received.ends_with("\r\n\r\n"), "{received}");
     }
 
     #[tokio::test]
-    async fn anything_else_is_echoed_behind_the_name() {
-        for said in ["ahoy\n", "GETTING somewhere", "P0", "\u{0}\u{1}"] {
-            assert_eq!(talk(said).await, format!("hello from p on n; you are c\n{said}"));
-        }
-    }
-
-    #[tokio::test]
-    async fn who_hangs_up_early_gets_nothing_and_does_no_harm() {
-        for said in ["", "GE", "GET / HTTP/1.1\r\nHos"] {
-            assert_eq!(talk(said).await, "", "{said:?}");
+    async fn other_data_is_echoed_after_the_greeting() {
+        for sent in ["ahoy\n", "GETTING somewhere", "P0", "\u{0}\u{1}"] {
+            assert_eq!(response_to(sent).await, format!("hello from p on n; you are c\n{sent}"));
         }
     }
 
     #[tokio::test]
-    async fn the_health_check_says_how_many_pods_there_are() {
+    async fn an_incomplete_request_gets_no_response() {
+        for sent in ["", "GE", "GET / HTTP/1.1\r\nHos"] {
+            assert_eq!(response_to(sent).await, "", "{sent:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_health_check_reports_the_number_of_local_pods() {
         for (local, status) in [(0, "HTTP/1.1 503 Service Unavailable"), (2, "HTTP/1.1 200 OK")] {
             let (mut client, server) = tokio::io::duplex(64 * 1024);
             client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
             client.shutdown().await.unwrap();
-            report(server, "default", "web", local).await.unwrap();
-            let mut heard = String::new();
-            client.read_to_string(&mut heard).await.unwrap();
-            assert!(heard.starts_with(status), "{heard}");
-            assert!(heard.contains(&format!("\r\nX-Load-Balancing-Endpoint-Weight: {local}\r\n")), "{heard}");
-            let body: serde_json::Value = serde_json::from_str(heard.split_once("\r\n\r\n").unwrap().1).unwrap();
+            serve_health(server, "default", "web", local).await.unwrap();
+            let mut received = String::new();
+            client.read_to_string(&mut received).await.unwrap();
+            assert!(received.starts_with(status), "{received}");
+            assert!(received.contains(&format!("\r\nX-Load-Balancing-Endpoint-Weight: {local}\r\n")), "{received}");
+            let body: serde_json::Value = serde_json::from_str(received.split_once("\r\n\r\n").unwrap().1).unwrap();
             let service = json!({"namespace": "default", "name": "web"});
             assert_eq!(body, json!({"service": service, "localEndpoints": local, "serviceProxyHealthy": true}));
         }

@@ -1,12 +1,11 @@
-//! Who answers, where, and for whom: the rules of kube-proxy, as far as node ports go, and those of a network in which the
-//! cloud leads pod ranges to machines.
+//! Computes the listeners of all nodes and Pods, by the rules of kube-proxy for node ports and of a network with cloud routes.
 //!
-//! * Every node with power answers on every node port of a Service that has a ready Pod somewhere.
-//! * With `externalTrafficPolicy: Local`, only nodes that have one themselves do, and only for those; the health-check node
-//!   port says on every node how many that are.
-//! * A Pod that is terminating or not ready, or whose machine is off, does not count.
-//! * A Pod answers at its own address, on the ports of its containers, as long as the cloud has a route for that address to
-//!   the machine that the Pod is on.
+//! * Every running node answers on every node port of a Service that has a ready Pod.
+//! * With `externalTrafficPolicy: Local`, only nodes with a ready Pod of the Service answer, and only for their own Pods; the
+//!   health-check node port of every node reports their number.
+//! * A Pod that is terminating or not ready, or whose machine is stopped, is ignored.
+//! * A Pod answers at its own address, on the ports of its containers, as long as the cloud has a route for that address to the
+//!   Pod's machine.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,7 +19,7 @@ use kube::ResourceExt as _;
 
 use crate::objects::{Pod, Service};
 
-/// Where a node answers.
+/// A listening socket of a node or Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Socket {
     pub(super) address: SocketAddr,
@@ -33,57 +32,58 @@ pub(super) enum Transport {
     Udp,
 }
 
-/// What it answers.
+/// Answer of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// One of these Pods does; there is at least one. `sticky`: always the same for one client address.
+    /// One of these Pods answers; there is at least one. `sticky`: always the same Pod for one client address.
     Pods { pods: Vec<Backend>, sticky: bool },
-    /// How many Pods of a Service there are on this node.
+    /// The number of Pods of a Service on this node.
     Health { namespace: String, service: String, local: usize },
 }
 
-/// A Pod that takes traffic.
+/// A Pod that receives traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Backend {
     pub(super) pod: String,
     pub(super) node: String,
 }
 
-/// All sockets, and what is answered there.
-pub(super) type Doors = BTreeMap<Socket, Answer>;
+/// All listeners with their answers.
+pub(super) type Listeners = BTreeMap<Socket, Answer>;
 
-/// A machine that has power, behind a Node.
+/// The running machine of a Node.
 struct Host<'a> {
     id: &'a str,
     address: IpAddr,
 }
 
-/// The Nodes whose machines have power.
+/// Running machines by Node name.
 type Hosts<'a> = HashMap<&'a str, Host<'a>>;
 
-/// What there is to answer.
+/// Computes all listeners.
 pub(super) fn decide(
     services: &[Arc<Service>],
     pods: &[Arc<Pod>],
     machines: &[Arc<Machine>],
     routes: &[RouteRecord],
-) -> Doors {
+) -> Listeners {
     let hosts: Hosts<'_> = machines.iter().filter_map(|machine| reachable(machine)).collect();
-    let mut doors = Doors::new();
+    let mut listeners = Listeners::new();
     for service in services {
         let backends = backends(service, pods, &hosts);
         for (node, host) in &hosts {
-            node_doors(service, &backends, node, host.address, &mut doors);
+            node_listeners(service, &backends, node, host.address, &mut listeners);
         }
     }
-    let led = ranges_by_machine(routes);
+    let routed = pod_cidrs_by_machine(routes);
     pods.iter()
         .filter(|pod| pod.has_ports() && pod.is_ready())
-        .for_each(|pod| pod_doors(pod, &hosts, &led, &mut doors));
-    doors
+        .for_each(|pod| pod_listeners(pod, &hosts, &routed, &mut listeners));
+    listeners
 }
 
-/// The Node of a machine that has power. Nothing is ever opened to the world: only loopback counts.
+/// Returns the Node name and host of a running machine. Only loopback addresses count: no listener is reachable from other
+/// machines.
 fn reachable(machine: &Machine) -> Option<(&str, Host<'_>)> {
     let internal = machine.spec.addresses.iter().find(|address| address.kind == AddressType::InternalIP)?;
     let address: IpAddr = internal.address.parse().ok()?;
@@ -91,23 +91,23 @@ fn reachable(machine: &Machine) -> Option<(&str, Host<'_>)> {
     (machine.state == MachineState::Running && address.is_loopback()).then_some((&*machine.spec.name, host))
 }
 
-/// What the cloud leads to each machine.
-fn ranges_by_machine(routes: &[RouteRecord]) -> HashMap<&str, Vec<IpNet>> {
-    let mut led: HashMap<&str, Vec<IpNet>> = HashMap::new();
+/// Returns the routed pod CIDRs of each machine.
+fn pod_cidrs_by_machine(routes: &[RouteRecord]) -> HashMap<&str, Vec<IpNet>> {
+    let mut routed: HashMap<&str, Vec<IpNet>> = HashMap::new();
     for route in routes.iter().filter(|route| !route.blackhole) {
-        led.entry(&route.spec.machine).or_default().push(route.spec.destination);
+        routed.entry(&route.spec.machine).or_default().push(route.spec.destination);
     }
-    led
+    routed
 }
 
-/// The ready Pods of a Service. One without a selector has none: somebody else keeps its endpoints.
+/// Returns the ready Pods of a Service. A Service without a selector has none: its endpoints are managed by another client.
 fn backends(service: &Service, pods: &[Arc<Pod>], hosts: &Hosts<'_>) -> Vec<Backend> {
     let taken = pods.iter().filter(|pod| service.selects(pod) && pod.is_ready());
     taken.filter_map(|pod| Backend::of(pod)).filter(|backend| hosts.contains_key(&*backend.node)).collect()
 }
 
-/// What one node does for one Service.
-fn node_doors(service: &Service, backends: &[Backend], node: &str, address: IpAddr, doors: &mut Doors) {
+/// Adds the listeners of one node for one Service.
+fn node_listeners(service: &Service, backends: &[Backend], node: &str, address: IpAddr, listeners: &mut Listeners) {
     let spec = &service.spec;
     let local = spec.external_traffic_policy == "Local";
     let pods: Vec<_> = backends.iter().filter(|backend| !local || backend.node == node).cloned().collect();
@@ -118,7 +118,7 @@ fn node_doors(service: &Service, backends: &[Backend], node: &str, address: IpAd
             local: pods.len(),
         };
         let address = SocketAddr::new(address, spec.health_check_node_port);
-        doors.entry(Socket { address, transport: Transport::Tcp }).or_insert(answer);
+        listeners.entry(Socket { address, transport: Transport::Tcp }).or_insert(answer);
     }
     // upstream: without a Pod, connections are refused.
     if pods.is_empty() {
@@ -128,20 +128,20 @@ fn node_doors(service: &Service, backends: &[Backend], node: &str, address: IpAd
         let Some(transport) = Transport::of(&port.protocol) else { continue };
         let socket = Socket { address: SocketAddr::new(address, port.node_port), transport };
         let answer = Answer::Pods { pods: pods.clone(), sticky: spec.session_affinity == "ClientIP" };
-        doors.entry(socket).or_insert(answer);
+        listeners.entry(socket).or_insert(answer);
     }
 }
 
-/// What one Pod does at its own addresses.
-fn pod_doors(pod: &Pod, hosts: &Hosts<'_>, led: &HashMap<&str, Vec<IpNet>>, doors: &mut Doors) {
+/// Adds the listeners of one Pod at its own addresses.
+fn pod_listeners(pod: &Pod, hosts: &Hosts<'_>, routed: &HashMap<&str, Vec<IpNet>>, listeners: &mut Listeners) {
     let Some(backend) = Backend::of(pod) else { return };
-    let Some(ranges) = hosts.get(&*backend.node).and_then(|host| led.get(host.id)) else { return };
-    let is_led = |address: &IpAddr| address.is_loopback() && ranges.iter().any(|range| range.contains(address));
-    for address in pod.addresses().filter(is_led) {
+    let Some(ranges) = hosts.get(&*backend.node).and_then(|host| routed.get(host.id)) else { return };
+    let is_routed = |address: &IpAddr| address.is_loopback() && ranges.iter().any(|range| range.contains(address));
+    for address in pod.addresses().filter(is_routed) {
         for port in pod.spec.containers.iter().flat_map(|container| &container.ports) {
             let Some(transport) = Transport::of(&port.protocol) else { continue };
             let socket = Socket { address: SocketAddr::new(address, port.container_port), transport };
-            doors.entry(socket).or_insert(Answer::Pods { pods: vec![backend.clone()], sticky: false });
+            listeners.entry(socket).or_insert(Answer::Pods { pods: vec![backend.clone()], sticky: false });
         }
     }
 }
@@ -153,7 +153,7 @@ impl Backend {
 }
 
 impl Transport {
-    /// SCTP is left out.
+    /// Parses a protocol; SCTP is not supported.
     fn of(protocol: &str) -> Option<Transport> {
         match protocol {
             "TCP" | "" => Some(Transport::Tcp),
@@ -170,7 +170,7 @@ impl fmt::Display for Socket {
     }
 }
 
-/// An answer by these Pods, all on the Node `n`.
+/// Returns an answer by these Pods, all on the Node `n`.
 #[cfg(test)]
 pub(super) fn pods_of(names: &[&str]) -> Answer {
     let backend = |name: &&str| Backend { pod: (*name).to_owned(), node: "n".to_owned() };
@@ -227,33 +227,33 @@ mod tests {
         [("a", "127.64.0.1"), ("b", "127.64.0.2")].map(|(name, ip)| machine(name, ip, MachineState::Running))
     }
 
-    /// `ADDRESS/TRANSPORT who`, one for each door.
-    fn list(doors: &Doors) -> Vec<String> {
+    /// Returns `ADDRESS/TRANSPORT ANSWER` for each listener.
+    fn list(listeners: &Listeners) -> Vec<String> {
         let who = |answer: &Answer| match answer {
             Answer::Pods { pods, .. } => pods.iter().map(|backend| &*backend.pod).collect::<Vec<_>>().join(","),
             Answer::Health { local, .. } => format!("health={local}"),
         };
-        doors.iter().map(|(socket, answer)| format!("{socket} {}", who(answer))).collect()
+        listeners.iter().map(|(socket, answer)| format!("{socket} {}", who(answer))).collect()
     }
 
     #[test]
-    fn with_the_policy_cluster_every_node_answers_by_any_pod() {
-        let doors = decide(&[service(cluster())], &[pod("p", "a", json!({}))], &two_nodes(), &[]);
+    fn with_policy_cluster_every_node_answers_for_any_pod() {
+        let listeners = decide(&[service(cluster())], &[pod("p", "a", json!({}))], &two_nodes(), &[]);
         let expected =
             ["127.64.0.1:30053/UDP p", "127.64.0.1:30080/TCP p", "127.64.0.2:30053/UDP p", "127.64.0.2:30080/TCP p"];
-        assert_eq!(list(&doors), expected);
+        assert_eq!(list(&listeners), expected);
     }
 
     #[test]
-    fn with_the_policy_local_a_node_answers_by_its_own_pods_and_says_how_many_it_has() {
+    fn with_policy_local_a_node_answers_for_its_own_pods_and_reports_their_number() {
         let pods = [pod("p", "a", json!({})), pod("q", "a", json!({}))];
-        let doors = decide(&[service(local())], &pods, &two_nodes(), &[]);
+        let listeners = decide(&[service(local())], &pods, &two_nodes(), &[]);
         let expected = ["127.64.0.1:30080/TCP p,q", "127.64.0.1:31000/TCP health=2", "127.64.0.2:31000/TCP health=0"];
-        assert_eq!(list(&doors), expected);
+        assert_eq!(list(&listeners), expected);
     }
 
     #[test]
-    fn a_pod_that_is_no_backend_leaves_the_ports_closed() {
+    fn without_a_ready_pod_node_ports_are_closed() {
         let cases = [
             ("terminating", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
             ("not running", json!({"status": {"phase": "Pending"}})),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_answers_at_its_own_address_while_the_cloud_leads_it_there() {
+    fn a_pod_answers_at_its_own_address_while_the_cloud_has_a_route() {
         let ports =
             json!([{"name": "c", "ports": [{"containerPort": 8080}, {"containerPort": 53, "protocol": "UDP"}]}]);
         let addressed = |ip: &str| {
@@ -297,14 +297,14 @@ mod tests {
         let open = |ip: &str, route: RouteRecord| list(&decide(&[], &[addressed(ip)], &two_nodes(), &[route]));
         let own = "127.128.0.2";
         assert_eq!(open(own, route("127.128.0.0/24", "a", false)), ["127.128.0.2:53/UDP p", "127.128.0.2:8080/TCP p"]);
-        assert_eq!(open(own, route("127.128.1.0/24", "a", false)), [""; 0], "another range");
+        assert_eq!(open(own, route("127.128.1.0/24", "a", false)), [""; 0], "another pod CIDR");
         assert_eq!(open(own, route("127.128.0.0/24", "b", false)), [""; 0], "to another machine");
-        assert_eq!(open(own, route("127.128.0.0/24", "a", true)), [""; 0], "to nowhere");
-        assert_eq!(open("10.244.0.2", route("10.244.0.0/24", "a", false)), [""; 0], "nothing is opened to the world");
+        assert_eq!(open(own, route("127.128.0.0/24", "a", true)), [""; 0], "blackhole");
+        assert_eq!(open("10.244.0.2", route("10.244.0.0/24", "a", false)), [""; 0], "not a loopback address");
     }
 
     #[test]
-    fn nothing_is_opened_to_the_world() {
+    fn only_loopback_addresses_have_listeners() {
         for address in ["0.0.0.0", "10.0.0.1", "::", "nonsense"] {
             let machines = [machine("a", address, MachineState::Running)];
             assert!(decide(&[service(cluster())], &[pod("p", "a", json!({}))], &machines, &[]).is_empty(), "{address}");

@@ -1,18 +1,18 @@
-//! The tour: what to do, and what must then hold.
+//! The guided tour: steps with an action and the assertions that must hold afterwards.
 //!
-//! A step is a value. Printed, it is something to read and commands to paste; run, it acts, watches until its claims
-//! hold, and says what it saw. So the text and the check cannot come apart.
+//! A step is a value. It can be printed as text with commands to paste, or run: perform the action, poll until all assertions hold,
+//! and print the result. Text and check therefore cannot diverge.
 //!
 //! ```text
-//!  Step ──► Stage::act ──► Stage::look ──► claims hold? ──no──► again, until the deadline ──► StepFailure
-//!                                              └─yes──► (and go on holding for as long as the step says) ──► next
+//!  Step ──► Environment::perform ──► Environment::observe ──► assertions hold? ──no──► retry until the deadline ──► StepFailure
+//!                                                                 └─yes──► (and keep holding for `duration`) ──► next step
 //! ```
 
-mod arrival;
+mod context;
+mod failures;
+mod initialisation;
 mod network;
-mod scene;
 mod traffic;
-mod trouble;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -22,137 +22,143 @@ use std::time::Duration;
 use bowline_local::NewMachine;
 use tokio::time::Instant;
 
-use crate::claim::{Claim, Snapshot};
+use crate::assertion::{Assertion, Snapshot};
 use crate::manifest::{Manifest, Ports};
 use crate::pod_network::PodNetwork;
 use crate::subnet::Subnet;
-use crate::time::Pace;
+use crate::timing::Timing;
 use crate::traffic::Probe;
-pub use scene::CloudAccess;
-use scene::Scene;
+pub use context::CloudAccess;
+use context::Context;
 
-/// The Pod that waits for a Node.
+/// Name of the Pod that is created before Nodes are initialised.
 pub(crate) const POD: &str = "web";
 
-/// Where it listens.
+/// Port of the Pod.
 pub(crate) const POD_PORT: u16 = 8080;
 
-/// Between two looks.
-const READ_METHODS: Duration = Duration::from_millis(100);
+/// Interval between two observations.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum TourAction {
     /// Creates a Pod.
     CreatePod,
     /// Starts the controllers.
     StartControllers,
     /// Removes all routes from the cloud.
-    LoseRoutes,
+    DeleteRoutes,
     /// Applies the objects of a file, with these ports.
     Apply(Manifest, Ports),
     /// Deletes the Pod of this name.
     DeletePod(String),
-    /// Gives the Service of this name the external traffic policy `Local`.
-    PolicyLocal(String),
+    /// Sets the external traffic policy of the Service of this name to `Local`.
+    SetPolicyLocal(String),
     /// Deletes the Service of this name.
     DeleteService(String),
     /// Stops the machine of this ID.
     Stop(String),
-    /// Makes the cloud show no machines at all.
-    Lie,
-    /// Makes the cloud tell the truth again, and starts the machine of this ID.
-    Recover(String),
+    /// Makes the cloud return an empty list of machines.
+    HideMachines,
+    /// Makes the cloud list all machines again, and starts the machine of this ID.
+    RestoreAndStart(String),
     /// Deletes the machine of this ID.
     Delete(String),
-    /// Makes a machine.
+    /// Creates a machine.
     Add(Box<NewMachine>),
     /// Deletes the machines of these numbers, all at once.
     DeleteMany(RangeInclusive<usize>),
-    /// Puts the annotation on all Nodes that lets them go.
+    /// Sets the annotation `bowline.dev/allow-deletion` on all Nodes.
     AllowDeletion,
 }
 
 /// One step of the tour.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// What it is about.
+    /// Title of the step.
     pub title: String,
-    /// What it does, and what to make of it.
-    pub what: String,
-    /// How somebody at a terminal does it, and looks at what comes of it.
+    /// Description of the action and its effects.
+    pub description: String,
+    /// Shell commands that perform the action and show its effects.
     pub commands: Vec<String>,
-    /// What it does.
-    pub act: Act,
-    /// What must then hold, all at once.
-    pub claims: Vec<Claim>,
-    /// By when.
+    /// Action to perform.
+    pub action: TourAction,
+    /// Assertions that must hold at the same time.
+    pub assertions: Vec<Assertion>,
+    /// Time limit for the assertions.
     pub deadline: Duration,
-    /// For how long it must go on holding.
-    pub lasting: Duration,
+    /// Time for which the assertions must keep holding.
+    pub duration: Duration,
 }
 
-/// Where a tour takes place.
-pub trait Stage {
-    /// Does what a step says.
-    fn act(&mut self, act: &Act) -> impl Future<Output = Result<(), String>> + Send;
+/// A playground that a tour runs on; a trait so that tests can fake it.
+pub trait Environment {
+    /// Performs the action of a step.
+    fn perform(&mut self, action: &TourAction) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Looks at what is there, and tries these out.
-    fn look(&mut self, probes: &BTreeSet<Probe>) -> impl Future<Output = Result<Snapshot, String>> + Send;
+    /// Reads the current state, and runs these probes.
+    fn observe(&mut self, probes: &BTreeSet<Probe>) -> impl Future<Output = Result<Snapshot, String>> + Send;
 }
 
-/// A step that did not come out as it should.
+/// A failed step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("step {number} of {of} ({title}) failed: {reason}")]
 pub struct StepFailure {
-    /// Which one, from 1.
+    /// Number of the step, from 1.
     pub number: usize,
-    /// How many there are.
+    /// Number of steps.
     pub of: usize,
-    /// Its title.
+    /// Title of the step.
     pub title: String,
-    /// What should have held, and what was seen.
+    /// Expected and observed state.
     pub reason: String,
 }
 
-/// The steps, in their order.
+/// A list of steps.
 #[derive(Debug, Clone)]
 pub struct Tour {
     steps: Vec<Step>,
 }
 
 impl Tour {
-    /// The tour of a playground with this many Nodes, at least one, whose cloud is at this URL, whose machines are in this
-    /// subnet, whose Pods are in such a network, and in which a Service can have these ports.
-    pub fn new(nodes: usize, pace: Pace, cloud: &CloudAccess, subnet: Subnet, pods: PodNetwork, ports: Ports) -> Tour {
-        let scene = Scene { nodes, pace, cloud, subnet, pods, ports };
-        let acts = [arrival::steps, network::steps, traffic::steps, trouble::steps];
-        Tour { steps: acts.map(|steps| steps(&scene)).concat() }
+    /// Creates the tour of a playground with `nodes` Nodes, at least one. `ports` are the ports of its Service.
+    pub fn new(
+        nodes: usize,
+        timing: Timing,
+        cloud: &CloudAccess,
+        subnet: Subnet,
+        pods: PodNetwork,
+        ports: Ports,
+    ) -> Tour {
+        let context = Context { nodes, timing, cloud, subnet, pods, ports };
+        let actions = [initialisation::steps, network::steps, traffic::steps, failures::steps];
+        Tour { steps: actions.map(|steps| steps(&context)).concat() }
     }
 
-    /// A tour of other steps.
+    /// Creates a tour of these steps.
     pub fn of(steps: Vec<Step>) -> Tour {
         Tour { steps }
     }
 
-    /// All steps.
+    /// Returns all steps.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Runs the first `count` steps on `stage`, and says how each came out. The first failure ends it.
+    /// Runs the first `count` steps and prints the result of each. Stops at the first failure.
     pub async fn run(
         &self,
         count: usize,
-        stage: &mut impl Stage,
-        mut say: impl FnMut(fmt::Arguments<'_>),
+        environment: &mut impl Environment,
+        mut print: impl FnMut(fmt::Arguments<'_>),
     ) -> Result<(), StepFailure> {
         let of = self.steps.len();
         for (number, step) in (1..).zip(self.steps.iter().take(count)) {
-            say(format_args!("\n[{number}/{of}] {}\n{}", step.title, indented(&step.what)));
-            match step.run(stage).await {
+            print(format_args!("\n[{number}/{of}] {}\n{}", step.title, indent(&step.description)));
+            match step.run(environment).await {
                 Ok(took) => {
-                    say(format_args!("{}      after {:.1} s\n", step.list_claims("   ok "), took.as_secs_f64()))
+                    print(format_args!("{}      after {:.1} s\n", step.list_assertions("   ok "), took.as_secs_f64()))
                 }
                 Err(reason) => return Err(StepFailure { number, of, title: step.title.clone(), reason }),
             }
@@ -160,63 +166,63 @@ impl Tour {
         Ok(())
     }
 
-    /// The steps from the given one on, for somebody at a terminal.
-    pub fn invitation(&self, from: usize) -> String {
+    /// Returns the steps from the given one on as text, with commands to paste.
+    pub fn instructions(&self, from: usize) -> String {
         let mut text = String::new();
         for (number, step) in (1..).zip(&self.steps).skip(from.saturating_sub(1)) {
-            let _ = write!(text, "\n[{number}/{}] {}\n{}\n", self.steps.len(), step.title, indented(&step.what));
+            let _ = write!(text, "\n[{number}/{}] {}\n{}\n", self.steps.len(), step.title, indent(&step.description));
             for command in &step.commands {
                 let _ = writeln!(text, "  {command}");
             }
-            let _ = write!(text, "\n{}", step.list_claims("   -> "));
+            let _ = write!(text, "\n{}", step.list_assertions("   -> "));
         }
         text
     }
 }
 
-fn indented(text: &str) -> String {
+fn indent(text: &str) -> String {
     text.lines().fold(String::new(), |all, line| all + "      " + line + "\n")
 }
 
 impl Step {
-    /// Does it, and tells how long it took until the claims held.
-    async fn run(&self, stage: &mut impl Stage) -> Result<Duration, String> {
-        let began = Instant::now();
-        stage.act(&self.act).await?;
-        let mut held_since: Option<Instant> = None;
+    /// Runs the step. Returns the time until the assertions held.
+    async fn run(&self, environment: &mut impl Environment) -> Result<Duration, String> {
+        let start = Instant::now();
+        environment.perform(&self.action).await?;
+        let mut reached_at: Option<Instant> = None;
         loop {
-            let looked = Instant::now();
-            match (self.check(stage).await, held_since) {
+            let started = Instant::now();
+            match (self.check(environment).await, reached_at) {
                 (Ok(()), since) => {
                     let since = since.unwrap_or_else(Instant::now);
-                    if since.elapsed() >= self.lasting {
-                        return Ok(began.elapsed());
+                    if since.elapsed() >= self.duration {
+                        return Ok(start.elapsed());
                     }
-                    held_since = Some(since);
+                    reached_at = Some(since);
                 }
-                (Err(seen), Some(_)) => return Err(format!("it did not last: {seen}")),
-                (Err(seen), None) if began.elapsed() >= self.deadline => {
-                    return Err(format!("after {:.1} s, {seen}", began.elapsed().as_secs_f64()));
+                (Err(observed), Some(_)) => return Err(format!("the state did not last: {observed}")),
+                (Err(observed), None) if start.elapsed() >= self.deadline => {
+                    return Err(format!("after {:.1} s: {observed}", start.elapsed().as_secs_f64()));
                 }
                 (Err(_), None) => {}
             }
-            // Looking at thousands of Nodes is work; most of the time is for those who are looked at.
-            tokio::time::sleep(READ_METHODS.max(looked.elapsed() * 4)).await;
+            // Reading thousands of Nodes takes CPU time, most of which should be left for the components under observation.
+            tokio::time::sleep(POLL_INTERVAL.max(started.elapsed() * 4)).await;
         }
     }
 
-    async fn check(&self, stage: &mut impl Stage) -> Result<(), String> {
-        let probes = self.claims.iter().filter_map(Claim::probe).collect();
-        let snapshot = stage.look(&probes).await?;
-        let broken = |claim: &Claim| {
-            claim.check(&snapshot).err().map(|seen| format!("it should be that {claim}, but seen was: {seen}"))
+    async fn check(&self, environment: &mut impl Environment) -> Result<(), String> {
+        let probes = self.assertions.iter().filter_map(Assertion::probe).collect();
+        let snapshot = environment.observe(&probes).await?;
+        let broken = |assertion: &Assertion| {
+            assertion.check(&snapshot).err().map(|observed| format!("expected: {assertion}; observed: {observed}"))
         };
-        self.claims.iter().find_map(broken).map_or(Ok(()), Err)
+        self.assertions.iter().find_map(broken).map_or(Ok(()), Err)
     }
 
-    fn list_claims(&self, mark: &str) -> String {
-        self.claims.iter().fold(String::new(), |mut text, claim| {
-            let _ = writeln!(text, "{mark}{claim}");
+    fn list_assertions(&self, mark: &str) -> String {
+        self.assertions.iter().fold(String::new(), |mut text, assertion| {
+            let _ = writeln!(text, "{mark}{assertion}");
             text
         })
     }
@@ -228,128 +234,136 @@ mod tests {
     use crate::objects::Node;
     use std::sync::Mutex;
 
-    /// A stage on which Nodes come or go with time.
-    struct Scripted {
-        acts: Vec<Act>,
-        looks: Mutex<Vec<usize>>,
+    /// An environment with a given number of Nodes at each observation.
+    struct FakeEnvironment {
+        actions: Vec<TourAction>,
+        node_counts: Mutex<Vec<usize>>,
     }
 
-    impl Scripted {
-        /// Shows these numbers of Nodes, one after the other, and the last one for ever.
-        fn new(looks: &[usize]) -> Scripted {
-            Scripted { acts: Vec::new(), looks: Mutex::new(looks.iter().rev().copied().collect()) }
+    impl FakeEnvironment {
+        /// Returns these numbers of Nodes, one after the other, and then repeats the last one.
+        fn new(node_counts: &[usize]) -> FakeEnvironment {
+            FakeEnvironment {
+                actions: Vec::new(),
+                node_counts: Mutex::new(node_counts.iter().rev().copied().collect()),
+            }
         }
     }
 
-    impl Stage for Scripted {
-        async fn act(&mut self, act: &Act) -> Result<(), String> {
-            self.acts.push(act.clone());
-            if *act == Act::Lie { Err("the cloud is too honest".to_owned()) } else { Ok(()) }
+    impl Environment for FakeEnvironment {
+        async fn perform(&mut self, action: &TourAction) -> Result<(), String> {
+            self.actions.push(action.clone());
+            if *action == TourAction::HideMachines { Err("injection failed".to_owned()) } else { Ok(()) }
         }
 
-        async fn look(&mut self, _: &BTreeSet<Probe>) -> Result<Snapshot, String> {
-            let mut looks = self.looks.lock().map_err(|error| error.to_string())?;
-            let count = if looks.len() > 1 { looks.pop() } else { looks.last().copied() };
+        async fn observe(&mut self, _: &BTreeSet<Probe>) -> Result<Snapshot, String> {
+            let mut node_counts = self.node_counts.lock().map_err(|error| error.to_string())?;
+            let count = if node_counts.len() > 1 { node_counts.pop() } else { node_counts.last().copied() };
             let nodes = (0..count.unwrap_or_default()).map(|_| Node::default()).collect();
             Ok(Snapshot { nodes, ..Snapshot::default() })
         }
     }
 
-    fn step(title: &str, act: Act, count: usize, lasting: Duration) -> Step {
+    fn step(title: &str, action: TourAction, count: usize, duration: Duration) -> Step {
         Step {
             title: title.to_owned(),
-            what: "something".to_owned(),
+            description: "something".to_owned(),
             commands: Vec::new(),
-            act,
-            claims: vec![Claim::NodeCount(count)],
+            action,
+            assertions: vec![Assertion::NodeCount(count)],
             deadline: Duration::from_secs(5),
-            lasting,
+            duration,
         }
     }
 
-    async fn run(steps: Vec<Step>, stage: &mut Scripted) -> (Result<(), StepFailure>, String) {
-        let mut said = String::new();
-        let outcome = Tour::of(steps).run(usize::MAX, stage, |text| said += &text.to_string()).await;
-        (outcome, said)
+    async fn run(steps: Vec<Step>, environment: &mut FakeEnvironment) -> (Result<(), StepFailure>, String) {
+        let mut printed = String::new();
+        let outcome = Tour::of(steps).run(usize::MAX, environment, |text| printed += &text.to_string()).await;
+        (outcome, printed)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_holds_as_soon_as_its_claims_do() {
-        let mut stage = Scripted::new(&[0, 1, 2]);
-        let steps = vec![step("two come", Act::CreatePod, 2, Duration::ZERO)];
-        let (outcome, said) = run(steps, &mut stage).await;
+    async fn a_step_passes_as_soon_as_its_assertions_hold() {
+        let mut environment = FakeEnvironment::new(&[0, 1, 2]);
+        let steps = vec![step("two Nodes", TourAction::CreatePod, 2, Duration::ZERO)];
+        let (outcome, printed) = run(steps, &mut environment).await;
         assert_eq!(outcome, Ok(()));
-        assert_eq!(said, "\n[1/1] two come\n      something\n   ok there are 2 Nodes\n      after 0.2 s\n");
+        assert_eq!(printed, "\n[1/1] two Nodes\n      something\n   ok there are 2 Nodes\n      after 0.2 s\n");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_that_cannot_hold_is_named_with_what_was_seen_and_ends_the_tour() {
-        let mut stage = Scripted::new(&[1]);
+    async fn a_failed_step_is_reported_with_the_observed_state_and_ends_the_tour() {
+        let mut environment = FakeEnvironment::new(&[1]);
         let steps = vec![
-            step("one is there", Act::CreatePod, 1, Duration::ZERO),
-            step("three come", Act::StartControllers, 3, Duration::ZERO),
-            step("never reached", Act::CreatePod, 1, Duration::ZERO),
+            step("one Node", TourAction::CreatePod, 1, Duration::ZERO),
+            step("three Nodes", TourAction::StartControllers, 3, Duration::ZERO),
+            step("never reached", TourAction::CreatePod, 1, Duration::ZERO),
         ];
-        let (outcome, _) = run(steps, &mut stage).await;
+        let (outcome, _) = run(steps, &mut environment).await;
         assert_eq!(
             outcome.unwrap_err().to_string(),
-            "step 2 of 3 (three come) failed: after 5.0 s, it should be that there are 3 Nodes, but seen was: 1 Nodes"
+            "step 2 of 3 (three Nodes) failed: after 5.0 s: expected: there are 3 Nodes; observed: 1 Nodes"
         );
-        assert_eq!(stage.acts, [Act::CreatePod, Act::StartControllers]);
+        assert_eq!(environment.actions, [TourAction::CreatePod, TourAction::StartControllers]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_must_last_fails_when_it_does_not() {
-        let lasting = Duration::from_secs(1);
-        let brief = Scripted::new(&[0, 2, 2, 0]);
-        let long = Scripted::new(&[0, 2]);
-        for (mut stage, fails) in [(brief, true), (long, false)] {
-            let (outcome, _) = run(vec![step("two stay", Act::CreatePod, 2, lasting)], &mut stage).await;
-            assert_eq!(outcome.is_err_and(|failure| failure.reason.starts_with("it did not last")), fails);
+    async fn a_step_fails_if_the_state_does_not_last() {
+        let duration = Duration::from_secs(1);
+        let brief = FakeEnvironment::new(&[0, 2, 2, 0]);
+        let long = FakeEnvironment::new(&[0, 2]);
+        for (mut environment, fails) in [(brief, true), (long, false)] {
+            let (outcome, _) = run(vec![step("two Nodes", TourAction::CreatePod, 2, duration)], &mut environment).await;
+            assert_eq!(outcome.is_err_and(|failure| failure.reason.starts_with("the state did not last")), fails);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_act_that_fails_fails_its_step() {
-        let (outcome, _) = run(vec![step("lie", Act::Lie, 0, Duration::ZERO)], &mut Scripted::new(&[0])).await;
-        assert_eq!(outcome.unwrap_err().reason, "the cloud is too honest");
+    async fn a_failed_action_fails_the_step() {
+        let (outcome, _) =
+            run(vec![step("fault", TourAction::HideMachines, 0, Duration::ZERO)], &mut FakeEnvironment::new(&[0]))
+                .await;
+        assert_eq!(outcome.unwrap_err().reason, "injection failed");
     }
 
     fn tour_of(nodes: usize, pods: PodNetwork) -> Tour {
-        let (pace, subnet) = (Pace::for_nodes(nodes), Subnet::Loopback(64));
+        let (timing, subnet) = (Timing::for_nodes(nodes), Subnet::Loopback(64));
         let cloud = CloudAccess { url: "http://127.0.0.1:7480".to_owned(), token: "cloud-token".to_owned() };
-        Tour::new(nodes, pace, &cloud, subnet, pods, Ports::USUAL)
+        Tour::new(nodes, timing, &cloud, subnet, pods, Ports::DEFAULT)
     }
 
     #[test]
-    fn every_step_of_the_tour_says_what_must_hold_and_all_but_the_first_how_to_do_it() {
+    fn every_step_has_assertions_and_all_but_the_first_have_commands() {
         for nodes in [1, 3, 1_000] {
             for (number, step) in (1..).zip(tour_of(nodes, PodNetwork::Reachable).steps()) {
-                assert!(!step.claims.is_empty(), "{}", step.title);
+                assert!(!step.assertions.is_empty(), "{}", step.title);
                 assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
-                assert!(step.deadline > Pace::for_nodes(nodes).silence, "{}", step.title);
+                assert!(step.deadline > Timing::for_nodes(nodes).grace_period, "{}", step.title);
             }
         }
     }
 
     #[test]
-    fn a_lie_needs_a_second_node_to_be_seen_through() {
-        let lies = |nodes| tour_of(nodes, PodNetwork::Reachable).steps().iter().any(|step| step.act == Act::Lie);
-        assert_eq!([lies(1), lies(2)], [false, true]);
-    }
-
-    #[test]
-    fn nobody_is_asked_at_an_address_that_is_only_shown() {
-        let asked = |pods| {
-            let claims = tour_of(3, pods).steps().iter().flat_map(|step| step.claims.clone()).collect::<Vec<_>>();
-            claims.iter().any(|claim| matches!(claim, Claim::PodAnswers(_)))
+    fn hiding_machines_needs_a_second_node() {
+        let hides_machines = |nodes| {
+            tour_of(nodes, PodNetwork::Reachable).steps().iter().any(|step| step.action == TourAction::HideMachines)
         };
-        assert_eq!([asked(PodNetwork::Reachable), asked(PodNetwork::Shown)], [true, false]);
+        assert_eq!([hides_machines(1), hides_machines(2)], [false, true]);
     }
 
     #[test]
-    fn the_invitation_names_each_step_its_commands_and_what_to_look_for() {
-        let text = tour_of(3, PodNetwork::Reachable).invitation(3);
+    fn unreachable_pod_addresses_are_not_probed() {
+        let probes_pods = |pods| {
+            let assertions =
+                tour_of(3, pods).steps().iter().flat_map(|step| step.assertions.clone()).collect::<Vec<_>>();
+            assertions.iter().any(|assertion| matches!(assertion, Assertion::PodAnswers(_)))
+        };
+        assert_eq!([probes_pods(PodNetwork::Reachable), probes_pods(PodNetwork::Unreachable)], [true, false]);
+    }
+
+    #[test]
+    fn the_instructions_have_titles_commands_and_assertions() {
+        let text = tour_of(3, PodNetwork::Reachable).instructions(3);
         for part in [
             "[9/15] Stop a machine",
             "  curl -sS -H @cloud-token -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",

@@ -1,49 +1,56 @@
-//! The second act: a Service gets an address, and traffic flows.
+//! Third part of the tour: a Service of type LoadBalancer.
 
 use std::time::Duration;
 
-use super::scene::Scene;
-use super::{Act, Step};
-use crate::claim::Claim;
+use super::context::Context;
+use super::{Step, TourAction};
+use crate::assertion::Assertion;
 use crate::manifest::{HELLO, HELLO_UDP};
 use crate::traffic::Probe;
 
-/// The Service.
+/// Name of the Service.
 const SERVICE: &str = "hello";
 
-/// Its Pods: the one that goes, and the one that stays.
-const GOES: &str = "hello-1";
-const STAYS: &str = "hello-2";
+/// Pods of the Service: the one that is deleted, and the one that remains.
+const DELETED_POD: &str = "hello-1";
+const REMAINING_POD: &str = "hello-2";
 
-/// How long nobody may be sent to a Pod that is gone, to be believed.
-const MOVED: Duration = Duration::from_secs(1);
+/// Time for which no request may reach the deleted Pod.
+const NO_ERROR_PERIOD: Duration = Duration::from_secs(1);
 
 /// Prints the address of the Service.
 const ADDRESS: &str = "kubectl get service hello -o jsonpath='{.status.loadBalancer.ingress[0].ip}'";
 
-/// All of it, or nothing where no traffic can flow.
-pub(super) fn steps(scene: &Scene<'_>) -> Vec<Step> {
-    if !scene.subnet.is_reachable() {
+/// Returns the steps; none if load balancers cannot be reached on this system.
+pub(super) fn steps(context: &Context<'_>) -> Vec<Step> {
+    if !context.subnet.is_reachable() {
         return Vec::new();
     }
-    vec![scene.ask(), scene.move_away(), scene.datagrams(), scene.only_local(), scene.give_back()]
+    vec![
+        context.create_load_balancer(),
+        context.delete_pod(),
+        context.add_udp_port(),
+        context.policy_local(),
+        context.delete_service(),
+    ]
 }
 
-/// It is answered on this port, by these Pods and no others.
-fn answered(probe: fn(String, u16) -> Probe, port: u16, pods: &[&str]) -> Claim {
-    Claim::AnsweredBy(probe(SERVICE.to_owned(), port), pods.iter().map(|pod| (*pod).to_owned()).collect())
+/// Returns the assertion that requests to this port reach exactly these Pods.
+fn reaches(probe: fn(String, u16) -> Probe, port: u16, pods: &[&str]) -> Assertion {
+    Assertion::AnsweredBy(probe(SERVICE.to_owned(), port), pods.iter().map(|pod| (*pod).to_owned()).collect())
 }
 
-impl Scene<'_> {
+impl Context<'_> {
     fn curl(&self) -> String {
         format!("curl -sS http://$({ADDRESS}):{}", self.ports.http)
     }
 
-    fn ask(&self) -> Step {
-        let what = format!(
-            "Two Pods and a Service of type LoadBalancer are applied. The cloud makes a balancer with an address of its\n\
-             own, the Nodes are behind it, and the Service says where it is. Whoever connects there reaches a Pod, in turn:\n\
-             first the balancer chooses a Node, and then the Node chooses a Pod. Port {} needs no root.",
+    fn create_load_balancer(&self) -> Step {
+        let description = format!(
+            "Two Pods and a Service of type LoadBalancer are created. The cloud creates a load balancer with an address\n\
+             of its own and all Nodes as targets, and the controller writes the address to the status of the Service. A\n\
+             connection to the address is forwarded to a Node, and from there to one of the Pods in turn. Port {} does\n\
+             not require root.",
             self.ports.http
         );
         let commands = vec![
@@ -53,44 +60,56 @@ impl Scene<'_> {
             format!("for n in 1 2 3 4; do {}; done", self.curl()),
             format!("kubectl describe service {SERVICE}"),
         ];
-        let claims =
-            vec![Claim::HasAddress(SERVICE.to_owned()), answered(Probe::Http, self.ports.http, &[GOES, STAYS])];
-        self.step("Ask for a load balancer", what, Act::Apply(HELLO, self.ports), commands, claims)
+        let assertions = vec![
+            Assertion::HasAddress(SERVICE.to_owned()),
+            reaches(Probe::Http, self.ports.http, &[DELETED_POD, REMAINING_POD]),
+        ];
+        self.step("Create a load balancer", description, TourAction::Apply(HELLO, self.ports), commands, assertions)
     }
 
-    fn move_away(&self) -> Step {
-        let what = format!(
-            "The Pod {GOES} is deleted. Its connections end with it, and new ones go to {STAYS}; the address stays, and\n\
-             nobody is turned away."
+    fn delete_pod(&self) -> Step {
+        let description = format!(
+            "The Pod {DELETED_POD} is deleted. Its connections are closed, and new ones reach {REMAINING_POD}. The\n\
+             address does not change, and no request fails."
         );
         let commands = vec![
-            format!("kubectl delete pod {GOES}"),
+            format!("kubectl delete pod {DELETED_POD}"),
             format!("for n in 1 2 3 4; do {}; done", self.curl()),
             "kubectl get pods -o wide".to_owned(),
         ];
-        let claims = vec![answered(Probe::Http, self.ports.http, &[STAYS])];
-        let step = self.step("Stop a backend", what, Act::DeletePod(GOES.to_owned()), commands, claims);
-        Step { lasting: MOVED, ..step }
+        let assertions = vec![reaches(Probe::Http, self.ports.http, &[REMAINING_POD])];
+        let step =
+            self.step("Delete a Pod", description, TourAction::DeletePod(DELETED_POD.to_owned()), commands, assertions);
+        Step { duration: NO_ERROR_PERIOD, ..step }
     }
 
-    fn datagrams(&self) -> Step {
-        let what = "The Service gets a second port, for UDP. The balancer is changed while it works: it keeps its address,\n\
-                    and whoever is connected stays connected.";
+    fn add_udp_port(&self) -> Step {
+        let description = "The Service gets a second port, for UDP. The load balancer is updated in place: it keeps its address, and\n\
+                    established connections stay open.";
         let talk = format!("exec 3<>/dev/udp/$0/{}; echo ahoy >&3; timeout 5 head -n 2 <&3", self.ports.udp);
         let commands = vec![
             HELLO_UDP.command(self.ports),
             format!("until bash -c '{talk}' $({ADDRESS}); do sleep 1; done"),
             format!("kubectl get service {SERVICE}"),
         ];
-        let claims =
-            vec![answered(Probe::Udp, self.ports.udp, &[STAYS]), answered(Probe::Http, self.ports.http, &[STAYS])];
-        self.step("Speak UDP, too", what.to_owned(), Act::Apply(HELLO_UDP, self.ports), commands, claims)
+        let assertions = vec![
+            reaches(Probe::Udp, self.ports.udp, &[REMAINING_POD]),
+            reaches(Probe::Http, self.ports.http, &[REMAINING_POD]),
+        ];
+        self.step(
+            "Add a UDP port",
+            description.to_owned(),
+            TourAction::Apply(HELLO_UDP, self.ports),
+            commands,
+            assertions,
+        )
     }
 
-    fn only_local(&self) -> Step {
-        let what = format!(
-            "With the policy Local, a Node answers for its own Pods only. On the health-check node port each Node tells the\n\
-             balancer whether it has any, and the balancer goes to those that do: the one with {STAYS}."
+    fn policy_local(&self) -> Step {
+        let description = format!(
+            "With externalTrafficPolicy: Local, a Node accepts traffic for its own Pods only. The load balancer checks\n\
+             the health-check node port of each Node, and forwards connections only to Nodes with a ready Pod: the one\n\
+             with {REMAINING_POD}."
         );
         let port = format!("kubectl get service {SERVICE} -o jsonpath='{{.spec.healthCheckNodePort}}'");
         let commands = vec![
@@ -99,25 +118,41 @@ impl Scene<'_> {
             format!("for ip in {}; do curl -sS -w '\\n' http://$ip:$({port})/healthz; done", self.some_addresses()),
             format!("until {}; do sleep 1; done", self.curl()),
         ];
-        let claims =
-            vec![Claim::OnlyNodesWithPods(SERVICE.to_owned()), answered(Probe::Http, self.ports.http, &[STAYS])];
-        self.step("Only where a Pod is", what, Act::PolicyLocal(SERVICE.to_owned()), commands, claims)
+        let assertions = vec![
+            Assertion::OnlyNodesWithPods(SERVICE.to_owned()),
+            reaches(Probe::Http, self.ports.http, &[REMAINING_POD]),
+        ];
+        self.step(
+            "Set externalTrafficPolicy: Local",
+            description,
+            TourAction::SetPolicyLocal(SERVICE.to_owned()),
+            commands,
+            assertions,
+        )
     }
 
-    /// The addresses of the first machines, for a loop.
+    /// Returns the addresses of the first machines, for a shell loop.
     fn some_addresses(&self) -> String {
         let addresses = (1..=self.nodes.min(3)).map(|number| self.subnet.machine(number).to_string());
         addresses.collect::<Vec<_>>().join(" ")
     }
 
-    fn give_back(&self) -> Step {
-        let what = "The Service is deleted. A finalizer keeps it until the balancer is gone from the cloud; then nothing\n\
-                    listens at the address any more, and the next Service may have it.";
+    fn delete_service(&self) -> Step {
+        let description = "The Service is deleted. A finalizer keeps it until the load balancer is deleted in the cloud. After that\n\
+                    nothing listens on the address, and another Service may get it.";
         let commands =
             vec![format!("kubectl delete service {SERVICE} --timeout=60s"), "kubectl get services".to_owned()];
         let service = SERVICE.to_owned();
-        let claims =
-            vec![Claim::NoService(service.clone()), Claim::Silent(Probe::Http(service.clone(), self.ports.http))];
-        self.step("Give the address back", what.to_owned(), Act::DeleteService(service), commands, claims)
+        let assertions = vec![
+            Assertion::NoService(service.clone()),
+            Assertion::NotAnswering(Probe::Http(service.clone(), self.ports.http)),
+        ];
+        self.step(
+            "Delete the Service",
+            description.to_owned(),
+            TourAction::DeleteService(service),
+            commands,
+            assertions,
+        )
     }
 }

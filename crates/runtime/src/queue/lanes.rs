@@ -1,49 +1,49 @@
-//! The keys that wait: by priority, then flows in turn, then in order.
+//! Waiting keys: by priority, then round robin over flows, then in order of arrival.
 //!
 //! ```text
-//!  lane:  turns  3 ──► a   5 ──► b          flows  a: 1 2 4 6 …      the first turn is a's: key 1 goes,
-//!                                                  b: 5              and a comes back behind b
+//!  lane:  turns  3 ──► a   5 ──► b          flows  a: 1 2 4 6 …      the first turn is that of a: key 1 is taken,
+//!                                                  b: 5              and a is appended behind b
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::Priority;
 
-/// So many urgent keys pass a less urgent one that waits; then it has its turn. A flood of changes thus slows the regular
-/// checks down to one in seventeen, and never stops them.
-pub(super) const PATIENCE_OF_LOW: u32 = 16;
+/// Maximum number of high-priority keys that are taken before a waiting low-priority key. A flood of changes slows periodic
+/// refreshes down to one in seventeen keys, but never stops them.
+pub(super) const MAX_HIGH_IN_A_ROW: u32 = 16;
 
-/// Two lanes; a key's ticket is its place in one.
+/// One lane per priority. The ticket of a key determines its position.
 pub(super) struct Lanes<K> {
     high: Lane<K>,
     low: Lane<K>,
     flow: fn(&K) -> u64,
     next_ticket: u64,
-    /// How many urgent keys have gone ahead of the less urgent one that is first in its lane.
-    passed: u32,
+    /// Number of high-priority keys taken since the first low-priority key started to wait.
+    high_in_a_row: u32,
 }
 
-/// Keys of one priority. Each flow with keys has one turn; nothing is kept of a flow without.
+/// Keys of one priority. Each flow with keys has one turn; flows without keys are dropped.
 struct Lane<K> {
     flows: HashMap<u64, Flow<K>>,
-    /// Which flow's turn it is, by ticket.
+    /// Flows by the ticket of their next turn.
     turns: BTreeMap<u64, u64>,
     len: usize,
 }
 
 struct Flow<K> {
     turn: u64,
-    /// By ticket.
+    /// Keys by ticket.
     keys: BTreeMap<u64, K>,
 }
 
 impl<K> Lanes<K> {
     pub(super) fn new() -> Lanes<K> {
-        Lanes { high: Lane::new(), low: Lane::new(), flow: |_| 0, next_ticket: 0, passed: 0 }
+        Lanes { high: Lane::new(), low: Lane::new(), flow: |_| 0, next_ticket: 0, high_in_a_row: 0 }
     }
 
-    /// Keys belong to these flows from now on. Those that wait keep their tickets.
-    pub(super) fn separate(&mut self, flow: fn(&K) -> u64) {
+    /// Sets the flow of keys. Waiting keys keep their tickets.
+    pub(super) fn set_flow(&mut self, flow: fn(&K) -> u64) {
         self.flow = flow;
         self.high.regroup(flow);
         self.low.regroup(flow);
@@ -53,7 +53,7 @@ impl<K> Lanes<K> {
         self.high.len + self.low.len
     }
 
-    /// Puts a key at the end of its flow in its lane.
+    /// Appends a key to its flow in the lane of its priority.
     pub(super) fn push(&mut self, key: K, priority: Priority) -> u64 {
         let (flow, ticket) = ((self.flow)(&key), self.ticket());
         match priority {
@@ -63,22 +63,22 @@ impl<K> Lanes<K> {
         ticket
     }
 
-    /// Puts a less urgent key at the end of its flow's urgent ones.
+    /// Moves a low-priority key to the end of its flow in the high-priority lane.
     pub(super) fn move_up(&mut self, key: &K, ticket: u64) -> Option<u64> {
         let key = self.low.remove((self.flow)(key), ticket)?;
         Some(self.push(key, Priority::High))
     }
 
-    /// Takes the key whose turn it is.
+    /// Takes the next key.
     pub(super) fn pop(&mut self) -> Option<K> {
         let ticket = self.ticket();
         if self.low.is_empty() {
-            self.passed = 0;
-        } else if self.high.is_empty() || self.passed >= PATIENCE_OF_LOW {
-            self.passed = 0;
+            self.high_in_a_row = 0;
+        } else if self.high.is_empty() || self.high_in_a_row >= MAX_HIGH_IN_A_ROW {
+            self.high_in_a_row = 0;
             return self.low.pop(ticket);
         } else {
-            self.passed += 1;
+            self.high_in_a_row += 1;
         }
         self.high.pop(ticket)
     }
@@ -103,7 +103,7 @@ impl<K> Lane<K> {
         self.len == 0
     }
 
-    /// Puts a key at the end of its flow; one that had no keys waits for its turn behind all others.
+    /// Appends a key to its flow. A flow without keys gets its turn behind all other flows.
     fn push(&mut self, flow: u64, ticket: u64, key: K) {
         let turns = &mut self.turns;
         let flow = self.flows.entry(flow).or_insert_with(|| {
@@ -114,7 +114,7 @@ impl<K> Lane<K> {
         self.len += 1;
     }
 
-    /// Takes the first key of the flow whose turn it is; the flow's next turn is behind all others, at `ticket`.
+    /// Takes the first key of the next flow. The flow's next turn is behind all other flows, at `ticket`.
     fn pop(&mut self, ticket: u64) -> Option<K> {
         let (_, id) = self.turns.pop_first()?;
         let flow = self.flows.get_mut(&id)?;

@@ -1,4 +1,4 @@
-//! The `workqueue_*` metrics, under the names and with the texts that dashboards for the Go managers know, and one of ours.
+//! The `workqueue_*` metrics with upstream's names and help texts, and one of Bowline's own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,16 +10,16 @@ use prometheus::{CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, Registry}
 
 use super::state::Ages;
 use crate::metric::Instrument;
-use crate::{Bounds, Metric, metrics};
+use crate::{Buckets, Metric, metrics};
 
-/// The one label.
+/// Labels of all queue metrics.
 const LABELS: &[&str] = &["name"];
 
-/// From 10 ns to 10 s, each ten times the one before.
-const DURATIONS: Bounds = Bounds::Powers { first: 1e-8, factor: 10.0, count: 10 };
+/// From 10 ns to 10 s, each ten times the previous one.
+const DURATIONS: Buckets = Buckets::Exponential { first: 1e-8, factor: 10.0, count: 10 };
 
 metrics! {
-    /// What queues tell.
+    /// Metrics of work queues.
     pub METRICS;
     DEPTH = Metric::gauge("workqueue_depth", "Current depth of workqueue").labels(LABELS).beta();
     ADDS = Metric::counter("workqueue_adds_total", "Total number of adds handled by workqueue").labels(LABELS).beta();
@@ -45,11 +45,11 @@ metrics! {
     ).labels(LABELS).beta();
     OLDEST_WAITING = Metric::gauge(
         "bowline_queue_oldest_waiting_seconds",
-        "How long the key that has waited longest for its turn has waited; those that wait for a further try are none of them.",
+        "Age of the oldest key that waits for a worker; keys in back-off do not count.",
     ).labels(LABELS);
 }
 
-/// The metrics of all queues of a process. Clones are the same metrics.
+/// Metrics of all queues of a process. Clones share their state.
 #[derive(Clone)]
 pub struct QueueMetrics {
     depth: GaugeVec,
@@ -60,20 +60,20 @@ pub struct QueueMetrics {
     unfinished_work: GaugeVec,
     longest_running: GaugeVec,
     oldest_waiting: GaugeVec,
-    /// Those whose gauges depend on the time of asking.
+    /// Queues whose gauges are computed on demand.
     queues: Arc<Mutex<Vec<Weak<dyn Watched>>>>,
 }
 
-/// A queue whose keys grow old.
+/// A queue whose ages are exported.
 pub(super) trait Watched: Send + Sync {
-    /// Its label, which it may have in common with others: a queue for each cloud is one to those who count.
+    /// Returns the label, which several queues may share, such as those of different clouds.
     fn name(&self) -> &'static str;
-    /// How old its keys are, now.
+    /// Returns the current ages of its keys.
     fn ages(&self) -> Ages;
 }
 
 impl QueueMetrics {
-    /// Registers them.
+    /// Creates and registers the metrics.
     pub fn register(registry: &Registry) -> prometheus::Result<QueueMetrics> {
         let metrics = QueueMetrics {
             depth: Instrument::make(&DEPTH, None)?,
@@ -90,7 +90,7 @@ impl QueueMetrics {
         Ok(metrics)
     }
 
-    fn parts(&self) -> [&dyn Collector; 8] {
+    fn collectors(&self) -> [&dyn Collector; 8] {
         [
             &self.depth,
             &self.adds,
@@ -107,14 +107,14 @@ impl QueueMetrics {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).push(queue);
     }
 
-    /// The queues still in use; the others are forgotten.
+    /// Returns the queues still in use, and drops the rest.
     pub(super) fn live_queues(&self) -> Vec<Arc<dyn Watched>> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|queue| queue.strong_count() > 0);
         queues.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Brings the gauges up to date. Queues of one name are one series: of their work the sum, of their ages the largest.
+    /// Updates the gauges. Queues with the same name are one series, with the sum of their work and the maximum of their ages.
     fn refresh(&self) {
         let mut by_name = BTreeMap::<&str, Ages>::new();
         for queue in self.live_queues() {
@@ -143,18 +143,18 @@ impl QueueMetrics {
 
 impl Collector for QueueMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.parts().into_iter().flat_map(Collector::desc).collect()
+        self.collectors().into_iter().flat_map(Collector::desc).collect()
     }
 
-    /// Some of them grow while nothing happens, so all queues are looked at before they are told.
-    // upstream: a timer looks every 500 ms; on demand costs nothing between scrapes and is exact.
+    /// Refreshes the gauges first, because ages grow without events.
+    // upstream: a timer refreshes every 500 ms; on demand costs nothing between scrapes and is exact.
     fn collect(&self) -> Vec<MetricFamily> {
         self.refresh();
-        self.parts().into_iter().flat_map(Collector::collect).collect()
+        self.collectors().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
-/// The metrics of one queue.
+/// Metrics of one queue.
 pub(super) struct Meter {
     depth: Gauge,
     adds: prometheus::Counter,

@@ -1,21 +1,21 @@
-//! Keys that need work (WQ-1 to WQ-5).
+//! Work queue of keys (WQ-1 to WQ-5).
 //!
 //! ```text
-//!   add ───────────────────────► waiting (by priority, then in turn) ──next──► in work ──done──► gone
-//!   add_after, retry ──► timers ────────▲                                        │  added meanwhile?
-//!                                       └────────────────────────────────────────┘
+//!   add ───────────────────────► waiting (by priority and flow) ──next──► in work ──done──► removed
+//!   add_after, retry ──► timers ────────▲                                   │  added meanwhile?
+//!                                       └───────────────────────────────────┘
 //! ```
 //!
-//! * A key waits at most once, and is in work at most once; what is added while in work is done again afterwards (WQ-1).
-//! * `add` is immediate even if a timer runs for the key, and makes that timer moot; of two timers the earlier one counts.
-//!   A timer that is set while the key waits or is in work still counts (WQ-2).
-//! * `retry` counts a failure and waits longer each time; `forget` starts over (WQ-3).
-//! * Urgent keys go first, but every seventeenth turn belongs to a less urgent one, so that none waits for ever.
-//! * Keys of one priority go in the order in which they came; if they are of several flows (namespaces, say), the flows
-//!   take turns, so that a thousand keys of one do not hold up the single key of another.
+//! * A key waits at most once and is in work at most once. A key that is added while in work is processed again afterwards (WQ-1).
+//! * `add` takes effect immediately, even if the key has a timer, and cancels that timer. Of two timers the earlier one applies. A
+//!   timer that is set while the key waits or is in work still fires (WQ-2).
+//! * `retry` counts a failure, and the back-off doubles each time. `forget` resets it (WQ-3).
+//! * Keys of high priority are taken first, but every seventeenth key is one of low priority, so that none starves.
+//! * Keys of one priority are taken in order of arrival. If they belong to several flows (such as namespaces), the flows are served
+//!   round robin, so that a thousand keys of one flow do not delay the single key of another.
 //!
-//! `state` holds all rules and knows no waiting; this file is the lock around it and the sleeping. There is no task in the
-//! background: whoever waits in `next` sleeps until the earliest timer. Every operation takes O(log n).
+//! `state` implements the rules without waiting; this file adds the lock and the timers. There is no background task: callers of
+//! `next` sleep until the earliest timer. Every operation takes O(log n).
 
 mod lanes;
 mod metrics;
@@ -36,20 +36,20 @@ use tokio::time::{Instant, timeout_at};
 use self::metrics::Watched;
 pub use self::metrics::{METRICS, QueueMetrics};
 use self::state::{Ages, State, Wake};
-use crate::{Backoff, Part, TokenBucket};
+use crate::{Backoff, Component, TokenBucket};
 
-/// What goes first when several keys wait.
+/// Priority of a waiting key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Priority {
-    /// Somebody waits for it: a new object, or a changed one.
+    /// A new or changed object.
     #[default]
     High,
-    /// A check that nothing has changed, or a further try.
+    /// A periodic refresh or a retry.
     Low,
 }
 
 impl Priority {
-    // The order of the variants is that of the turns, so the higher priority compares as less.
+    // The variants are in processing order, so the higher priority compares as less.
     fn or_higher(self, other: Priority) -> Priority {
         self.min(other)
     }
@@ -59,7 +59,7 @@ impl Priority {
     }
 }
 
-/// A queue of keys. Clones are the same queue.
+/// A work queue. Clones share their state.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,10 +79,10 @@ impl Priority {
 /// ```
 pub struct Queue<K>(Arc<Shared<K>>);
 
-/// A key in work. Dropping it says that the work is done, so that no path can forget to.
+/// A key in work. Dropping it marks the work as done.
 pub struct Work<K: Clone + Eq + Hash> {
     key: K,
-    trouble: OnceLock<String>,
+    error: OnceLock<String>,
     queue: Arc<Shared<K>>,
 }
 
@@ -92,8 +92,8 @@ struct Shared<K> {
     changed: Notify,
 }
 
-/// What a look at the queue gave.
-enum Look<K: Clone + Eq + Hash> {
+/// Result of polling the queue.
+enum Poll<K: Clone + Eq + Hash> {
     Work(Vec<Work<K>>),
     NothingUntil(Option<Instant>),
     ShutDown,
@@ -102,7 +102,7 @@ enum Look<K: Clone + Eq + Hash> {
 // ---- Queue
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
-    /// An empty queue; `name` is its label in the metrics.
+    /// Creates an empty queue; `name` is its label in the metrics.
     pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Queue<K> {
         let state = Mutex::new(State::new(backoff, metrics.meter(name)));
         let shared = Arc::new(Shared { name, state, changed: Notify::new() });
@@ -111,96 +111,94 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Queue(shared)
     }
 
-    /// Retries of all keys together also keep to this many per second, after a burst: each waits for the longer of its
-    /// own back-off and its turn.
-    // upstream: the default limiter of a controller is this with 10 per second and a burst of 100.
+    /// Limits the retries of all keys together to this rate and burst: each retry waits for the longer of its own back-off and the
+    /// rate limit.
+    // upstream: the default rate limiter of a controller has 10 per second and a burst of 100.
     pub fn with_rate(self, rate: f64, burst: u32) -> Queue<K> {
         self.0.lock().limit_retries(TokenBucket::new(rate, burst));
         self
     }
 
-    /// Keys with the same `flow` are of one flow, and the flows take turns within a priority. Without this, all keys are of
-    /// one flow.
+    /// Assigns keys to flows, which are served round robin within a priority. By default all keys are in one flow.
     pub fn with_flows(self, flow: fn(&K) -> u64) -> Queue<K> {
-        self.0.lock().separate(flow);
+        self.0.lock().set_flow(flow);
         self
     }
 
-    /// While there is work, a key has to be finished, or a step of the work on one, within this time: else the queue counts as
-    /// stuck. Without this, 15 minutes.
-    pub fn with_patience(self, patience: Duration) -> Queue<K> {
-        self.0.lock().record.set_patience(patience);
+    /// Sets the stall timeout: a queue with work is unhealthy if no key is finished and no progress is recorded within this time.
+    /// Default: 15 minutes.
+    pub fn with_stall_timeout(self, timeout: Duration) -> Queue<K> {
+        self.0.lock().record.set_stall_timeout(timeout);
         self
     }
 
-    /// A step of the work on some key is done: a pass of many slow steps is not stuck.
-    pub fn made_progress(&self) {
-        self.0.change(|state, now| (state.record.made_progress(now), Wake::NoOwner));
+    /// Records progress of the work on some key, so that a sync with many slow steps does not count as stalled.
+    pub fn record_progress(&self) {
+        self.0.change(|state, now| (state.record.record_progress(now), Wake::None));
     }
 
-    /// This key needs work now. If it has a timer, that is dropped.
+    /// Adds a key now, and cancels its timer.
     pub fn add(&self, key: K, priority: Priority) {
         self.0.change(|state, now| ((), state.add(key, priority, now)));
     }
 
-    /// This key needs work after `delay`, or earlier if somebody adds it earlier. If it is in work or waits already, it
-    /// is worked on again after `delay`.
+    /// Adds a key after `delay`, unless it is added earlier. A key that already waits or is in work is processed again after
+    /// `delay`.
     pub fn add_after(&self, key: K, delay: Duration, priority: Priority) {
         self.0.change(|state, now| ((), state.add_after(key, delay, priority, now)));
     }
 
-    /// This key failed: it gets another try, later each time and with [`Priority::Low`]. Says how long it waits.
+    /// Counts a failure, and adds the key with [`Priority::Low`] after its back-off. Returns the delay.
     pub fn retry(&self, key: K) -> Duration {
         self.0.change(|state, now| state.retry(key, None, now))
     }
 
-    /// The same with another longest wait: for a failure that is unlikely to pass by itself.
+    /// Like [`retry`](Queue::retry) with another maximum back-off, for failures that are unlikely to resolve themselves.
     pub fn retry_up_to(&self, key: K, max: Duration) -> Duration {
         self.0.change(|state, now| state.retry(key, Some(max), now))
     }
 
-    /// This key succeeded, or failed in a way that has its own delay: failures are counted from zero again.
+    /// Resets the failures of a key, after a success or a failure that has its own delay.
     pub fn forget(&self, key: &K) {
         self.0.lock().forget(key);
     }
 
-    /// How often this key failed since it was last forgotten.
+    /// Returns the number of failures of a key since it was last forgotten.
     pub fn failures(&self, key: &K) -> u32 {
         self.0.lock().failures(key)
     }
 
-    /// Keys that are waiting, without those on timers and in work.
+    /// Returns the number of waiting keys, without those that have a timer or are in work.
     pub fn len(&self) -> usize {
-        self.0.change(|state, _| (state.len(), Wake::NoOwner))
+        self.0.change(|state, _| (state.len(), Wake::None))
     }
 
-    /// Nothing is waiting.
+    /// Returns whether no key is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The next key, as soon as there is one; `None` once the queue is shut down. Whoever stops waiting loses nothing.
+    /// Waits for the next key; `None` once the queue is shut down. Cancel safe.
     pub async fn next(&self) -> Option<Work<K>> {
         self.next_batch(1).await.pop()
     }
 
-    /// As many keys as are waiting, at least one and at most `max`; none once the queue is shut down. Whoever stops
-    /// waiting loses nothing.
+    /// Waits for at least one key, and returns at most `max`; empty once the queue is shut down. Cancel safe.
     pub async fn next_batch(&self, max: usize) -> Vec<Work<K>> {
         loop {
-            // Made before the look, so that a change between the look and the wait is noticed.
+            // Created before the poll, so that a change between the poll and the wait is not missed.
             let changed = self.0.changed.notified();
-            match self.look(max.max(1)) {
-                Look::Work(work) => return work,
-                Look::ShutDown => return Vec::new(),
-                Look::NothingUntil(None) => changed.await,
-                // Late or early, the next look tells.
-                Look::NothingUntil(Some(due)) => drop(timeout_at(due, changed).await),
+            match self.poll(max.max(1)) {
+                Poll::Work(work) => return work,
+                Poll::ShutDown => return Vec::new(),
+                Poll::NothingUntil(None) => changed.await,
+                // Late or early, the next poll decides.
+                Poll::NothingUntil(Some(due)) => drop(timeout_at(due, changed).await),
             }
         }
     }
 
-    /// No more keys are handed out, and adding does nothing. What is in work may finish; the rest is dropped.
+    /// Shuts the queue down: `next` returns no more keys and `add` has no effect. Keys in work may finish; all others are dropped.
     pub fn shut_down(&self) {
         self.0.change(|state, _| {
             state.shut_down();
@@ -208,19 +206,19 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         });
     }
 
-    fn look(&self, max: usize) -> Look<K> {
+    fn poll(&self, max: usize) -> Poll<K> {
         self.0.change(|state, now| {
             if state.is_shut_down() {
-                return (Look::ShutDown, Wake::NoOwner);
+                return (Poll::ShutDown, Wake::None);
             }
-            state.record.asked(now);
+            state.record.record_poll(now);
             let work: Vec<_> = std::iter::from_fn(|| state.take(now)).take(max).map(|key| self.0.work(key)).collect();
             if work.is_empty() {
-                return (Look::NothingUntil(state.next_due()), Wake::NoOwner);
+                return (Poll::NothingUntil(state.next_due()), Wake::None);
             }
-            // Two adds while two takers are between their look and their wait leave only one wake-up behind, so whoever
-            // leaves keys waiting passes it on.
-            (Look::Work(work), if state.len() > 0 { Wake::One } else { Wake::NoOwner })
+            // Two adds while two workers are between poll and wait store only one wake-up, so a worker that leaves keys waiting
+            // wakes another one.
+            (Poll::Work(work), if state.len() > 0 { Wake::One } else { Wake::None })
         })
     }
 }
@@ -234,46 +232,46 @@ impl<K> Clone for Queue<K> {
 // ---- Work
 
 impl<K: Clone + Eq + Hash> Work<K> {
-    /// What is to be worked on.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// What keeps it from being done, for those who look. The first word counts; without one it is done.
-    pub fn failed(&self, why: impl fmt::Display) {
-        self.trouble.get_or_init(|| why.to_string());
+    /// Records an error for the status. Only the first one is kept; without one the work counts as successful.
+    pub fn failed(&self, error: impl fmt::Display) {
+        self.error.get_or_init(|| error.to_string());
     }
 }
 
 impl<K: Clone + Eq + Hash> Drop for Work<K> {
     fn drop(&mut self) {
-        let trouble = self.trouble.take();
-        self.queue.change(|state, now| ((), state.finish(&self.key, trouble, now)));
+        let error = self.error.take();
+        self.queue.change(|state, now| ((), state.finish(&self.key, error, now)));
     }
 }
 
 // ---- Shared
 
 impl<K> Shared<K> {
-    /// No rule is broken half-way by a panic elsewhere, so a poisoned lock is as good as any.
+    /// A panic cannot leave the state inconsistent, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Clone + Eq + Hash> Shared<K> {
-    /// Makes one change, on a state in which all timers that are due have fired, and wakes those it concerns.
+    /// Fires all timers that are due, applies one change, and wakes workers.
     fn change<T>(&self, change: impl FnOnce(&mut State<K>, Instant) -> (T, Wake)) -> T {
         let (result, wake) = {
             let mut state = self.lock();
             let now = Instant::now();
             state.fire(now);
             let done = change(&mut state, now);
-            state.note_work(now);
+            state.record_work(now);
             done
         };
         match wake {
-            Wake::NoOwner => {}
+            Wake::None => {}
             Wake::One => self.changed.notify_one(),
             Wake::All => self.changed.notify_waiters(),
         }
@@ -281,7 +279,7 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     }
 
     fn work(self: &Arc<Self>, key: K) -> Work<K> {
-        Work { key, trouble: OnceLock::new(), queue: self.clone() }
+        Work { key, error: OnceLock::new(), queue: self.clone() }
     }
 }
 
@@ -291,17 +289,17 @@ impl<K: Clone + Eq + Hash + Send + Sync> Watched for Shared<K> {
     }
 
     fn ages(&self) -> Ages {
-        self.change(|state, now| (state.measure(now), Wake::NoOwner))
+        self.change(|state, now| (state.measure(now), Wake::None))
     }
 }
 
-/// A queue can be looked at, and is unwell while it has work and does not get on.
-impl<K: Clone + Eq + Hash + fmt::Display + Send + Sync> Part for Queue<K> {
+/// A queue is unhealthy while it has work and makes no progress.
+impl<K: Clone + Eq + Hash + fmt::Display + Send + Sync> Component for Queue<K> {
     fn status(&self) -> Value {
-        self.0.change(|state, now| (state.status(now), Wake::NoOwner))
+        self.0.change(|state, now| (state.status(now), Wake::None))
     }
 
     fn health(&self) -> Result<(), String> {
-        self.0.change(|state, now| (state.health(now), Wake::NoOwner))
+        self.0.change(|state, now| (state.health(now), Wake::None))
     }
 }

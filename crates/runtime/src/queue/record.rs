@@ -1,8 +1,8 @@
-//! What became of the keys of a queue, for people who look; and whether the queue gets on, for the watchdog.
+//! History of a queue: recent results for the status, and progress for the watchdog.
 //!
-//! A queue *has work* while keys wait for their turn or are in work; keys that wait for a timer are no work. It *gets on* when
-//! a key is finished, however, or when whoever works on one says that a step is done. One that has work and has not got on
-//! for longer than its patience is stuck; so is a key that is in work for [`LONGEST_WORK`], whatever the others do.
+//! A queue *has work* while keys wait or are in work; keys with a timer do not count. It *makes progress* when a key is finished,
+//! with any result, or when a worker records progress. A queue that has work and makes no progress within its stall timeout is
+//! stalled. A key that is in work for longer than [`MAX_WORK`] is stuck, whatever the other keys do.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,103 +10,104 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// How long a queue with work may stand still, if nothing else is said. One call to a cloud is cut off after a minute, tried
-/// four times and rests ten seconds in between, which is five minutes for one step; three of those in a row are a fault.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Default stall timeout. A cloud call has a timeout of one minute, four attempts and a back-off of up to ten seconds, which is
+/// about five minutes for one step; three such steps in a row are a fault.
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Longer than the slowest honest pass: dozens of steps, each of which succeeds at its last attempt.
-pub(super) const LONGEST_WORK: Duration = Duration::from_secs(2 * 60 * 60);
+/// Maximum time in work, longer than the slowest sync: dozens of steps, each of which succeeds at its last attempt.
+pub(super) const MAX_WORK: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// So many keys that failed are remembered, and so many that did not.
-const REMEMBERED: usize = 32;
+/// Maximum number of recorded results, each for failed and for successful keys.
+const MAX_RECORDED: usize = 32;
 
-/// What is known of a queue's past.
+/// History of a queue.
 pub(super) struct Record<K> {
-    patience: Duration,
-    /// When somebody first asked for work: before that, nobody has promised to do any.
+    stall_timeout: Duration,
+    /// Time of the first poll: before that no worker has been started.
     working_since: Option<Instant>,
-    /// Since when there is work without a pause.
+    /// Time since which there is work without interruption.
     busy_since: Option<Instant>,
     last_progress: Option<Instant>,
     finished: u64,
     failed: u64,
-    /// The most recent last.
-    fine: VecDeque<Past<K>>,
-    troubled: VecDeque<Past<K>>,
+    /// Results of successful keys, the most recent last.
+    succeeded: VecDeque<Finished<K>>,
+    /// Results of failed keys, the most recent last.
+    failures: VecDeque<Finished<K>>,
 }
 
-/// How a key was last done with.
-pub(super) struct Past<K> {
+/// Last result of a key.
+pub(super) struct Finished<K> {
     pub(super) key: K,
     pub(super) ended: Instant,
     pub(super) took: Duration,
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl<K: PartialEq> Record<K> {
     pub(super) fn new() -> Record<K> {
         Record {
-            patience: PATIENCE,
+            stall_timeout: STALL_TIMEOUT,
             working_since: None,
             busy_since: None,
             last_progress: None,
             finished: 0,
             failed: 0,
-            fine: VecDeque::new(),
-            troubled: VecDeque::new(),
+            succeeded: VecDeque::new(),
+            failures: VecDeque::new(),
         }
     }
 
-    pub(super) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub(super) fn set_stall_timeout(&mut self, timeout: Duration) {
+        self.stall_timeout = timeout;
     }
 
-    /// Somebody asks for work.
-    pub(super) fn asked(&mut self, now: Instant) {
+    /// Records that a worker polls the queue.
+    pub(super) fn record_poll(&mut self, now: Instant) {
         self.working_since.get_or_insert(now);
     }
 
-    /// A step is done.
-    pub(super) fn made_progress(&mut self, now: Instant) {
+    /// Records progress.
+    pub(super) fn record_progress(&mut self, now: Instant) {
         self.last_progress = Some(now);
     }
 
-    /// There is work, or there is none.
-    pub(super) fn has_work(&mut self, has_work: bool, now: Instant) {
+    /// Records whether there is work.
+    pub(super) fn set_has_work(&mut self, has_work: bool, now: Instant) {
         match has_work {
             true => drop(self.busy_since.get_or_insert(now)),
             false => self.busy_since = None,
         }
     }
 
-    /// A key is done with.
-    pub(super) fn ended(&mut self, past: Past<K>) {
-        self.made_progress(past.ended);
+    /// Records a finished key.
+    pub(super) fn record_finished(&mut self, finished: Finished<K>) {
+        self.record_progress(finished.ended);
         self.finished += 1;
-        self.failed += u64::from(past.trouble.is_some());
-        self.forget(&past.key);
-        let list = if past.trouble.is_some() { &mut self.troubled } else { &mut self.fine };
-        if list.len() >= REMEMBERED {
+        self.failed += u64::from(finished.error.is_some());
+        self.forget(&finished.key);
+        let list = if finished.error.is_some() { &mut self.failures } else { &mut self.succeeded };
+        if list.len() >= MAX_RECORDED {
             list.pop_front();
         }
-        list.push_back(past);
+        list.push_back(finished);
     }
 
     fn forget(&mut self, key: &K) {
-        self.fine.retain(|past| past.key != *key);
-        self.troubled.retain(|past| past.key != *key);
+        self.succeeded.retain(|finished| finished.key != *key);
+        self.failures.retain(|finished| finished.key != *key);
     }
 
-    /// Those that failed first, and the most recent first.
-    pub(super) fn past(&self) -> impl Iterator<Item = &Past<K>> {
-        self.troubled.iter().rev().chain(self.fine.iter().rev())
+    /// Returns the recorded results: failed keys before successful ones, each with the most recent first.
+    pub(super) fn recent(&self) -> impl Iterator<Item = &Finished<K>> {
+        self.failures.iter().rev().chain(self.succeeded.iter().rev())
     }
 
-    /// For how long it has stood still although there is work, if that is too long.
-    pub(super) fn stands_still(&self, now: Instant) -> Option<Duration> {
+    /// Returns the time without progress, if it exceeds the stall timeout.
+    pub(super) fn stalled_for(&self, now: Instant) -> Option<Duration> {
         let (busy, working) = (self.busy_since?, self.working_since?);
         let since = busy.max(working).max(self.last_progress.unwrap_or(busy));
-        Some(now.saturating_duration_since(since)).filter(|still| *still > self.patience)
+        Some(now.saturating_duration_since(since)).filter(|time| *time > self.stall_timeout)
     }
 
     pub(super) fn status(&self, now: Instant) -> Value {
@@ -120,7 +121,7 @@ impl<K: PartialEq> Record<K> {
     }
 }
 
-/// Milliseconds are enough for people.
+/// Returns the seconds, rounded to milliseconds.
 pub(crate) fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -1,4 +1,4 @@
-//! What the queue knows, without any waiting: every change is one function of the state and the time.
+//! State of a queue, without waiting: every change is a function of the state and the time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,27 +11,27 @@ use tokio::time::Instant;
 use super::Priority;
 use super::lanes::Lanes;
 use super::metrics::Meter;
-use super::record::{LONGEST_WORK, Past, Record, seconds};
+use super::record::{Finished, MAX_WORK, Record, seconds};
 use crate::{Backoff, TokenBucket};
 
-/// Longer than any process lives, and still a time that can be computed with.
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+/// Delay that no process outlives, used if the time of a timer would overflow.
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Who must look again after a change.
+/// Workers to wake after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    NoOwner,
-    /// One more key waits: one taker is enough.
+    None,
+    /// One more key waits: wake one worker.
     One,
-    /// Takers sleep too long now.
+    /// The earliest timer has changed: wake all workers.
     All,
 }
 
 pub(super) struct State<K> {
-    /// Every key that waits, is in work, has a timer or has failed; no others, so that it cannot grow for ever.
+    /// Every key that waits, is in work, has a timer or has failures. No other keys, so that the map cannot grow without limit.
     keys: HashMap<K, Entry>,
     waiting: Lanes<K>,
-    /// By due time; the number keeps timers of the same instant apart, in order.
+    /// Timers by due time; the number keeps timers of the same instant distinct and in order.
     timers: BTreeMap<(Instant, u64), K>,
     next_timer: u64,
     backoff: Backoff,
@@ -44,29 +44,29 @@ pub(super) struct State<K> {
 
 #[derive(Default)]
 struct Entry {
-    place: Place,
+    status: Status,
     timer: Option<Timer>,
     failures: u32,
 }
 
 #[derive(Default)]
-enum Place {
+enum Status {
     #[default]
     Idle,
     Waiting {
         ticket: u64,
-        desired: Wish,
+        request: Request,
     },
     InWork {
         since: Instant,
-        /// Added meanwhile.
-        again: Option<Wish>,
+        /// Request that was added meanwhile.
+        again: Option<Request>,
     },
 }
 
-/// Somebody wants a key to be worked on.
+/// Request to process a key.
 #[derive(Clone, Copy)]
-struct Wish {
+struct Request {
     priority: Priority,
     since: Instant,
 }
@@ -97,39 +97,39 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.rate = Some(rate);
     }
 
-    pub(super) fn separate(&mut self, flow: fn(&K) -> u64) {
-        self.waiting.separate(flow);
+    pub(super) fn set_flow(&mut self, flow: fn(&K) -> u64) {
+        self.waiting.set_flow(flow);
     }
 
     // ---- adding
 
     pub(super) fn add(&mut self, key: K, mut priority: Priority, now: Instant) -> Wake {
         if self.shut_down {
-            return Wake::NoOwner;
+            return Wake::None;
         }
         if let Some(timer) = self.keys.get_mut(&key).and_then(|entry| entry.timer.take()) {
             self.timers.remove(&timer.slot);
-            // What the timer was for is done now, so it is done as urgently as was wished there.
+            // This replaces the timer, so the higher of the two priorities applies.
             priority = priority.or_higher(timer.priority);
         }
-        self.desired(key, Wish { priority, since: now })
+        self.request(key, Request { priority, since: now })
     }
 
     pub(super) fn add_after(&mut self, key: K, delay: Duration, priority: Priority, now: Instant) -> Wake {
         if self.shut_down {
-            return Wake::NoOwner;
+            return Wake::None;
         }
         // upstream: every delayed add counts as a retry, whatever the reason and even without a delay.
         self.meter.retried();
         if delay.is_zero() {
             return self.add(key, priority, now);
         }
-        self.set_timer(key, now.checked_add(delay).unwrap_or(now + FAR), priority)
+        self.set_timer(key, now.checked_add(delay).unwrap_or(now + FAR_FUTURE), priority)
     }
 
     pub(super) fn retry(&mut self, key: K, max: Option<Duration>, now: Instant) -> (Duration, Wake) {
         if self.shut_down {
-            return (Duration::ZERO, Wake::NoOwner);
+            return (Duration::ZERO, Wake::None);
         }
         let entry = self.keys.entry(key.clone()).or_default();
         entry.failures = entry.failures.saturating_add(1);
@@ -149,7 +149,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.keys.get(key).map_or(0, |entry| entry.failures)
     }
 
-    /// Of two timers of a key the earlier one counts, and the higher priority.
+    /// Sets a timer. Of two timers of a key, the earlier time and the higher priority apply.
     fn set_timer(&mut self, key: K, due: Instant, priority: Priority) -> Wake {
         let entry = self.keys.entry(key.clone()).or_default();
         let mut timer = Timer { slot: (due, self.next_timer), priority };
@@ -157,7 +157,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             timer.priority = old.priority.or_higher(priority);
             if old.slot.0 <= due {
                 old.priority = timer.priority;
-                return Wake::NoOwner;
+                return Wake::None;
             }
             self.timers.remove(&old.slot);
         }
@@ -165,56 +165,56 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.next_timer += 1;
         let earliest = self.next_due().is_none_or(|earliest| due < earliest);
         self.timers.insert(timer.slot, key);
-        if earliest { Wake::All } else { Wake::NoOwner }
+        if earliest { Wake::All } else { Wake::None }
     }
 
-    /// A key is to be worked on as soon as its turn comes.
-    fn desired(&mut self, key: K, desired: Wish) -> Wake {
-        match &mut self.keys.entry(key.clone()).or_default().place {
-            Place::Idle => {
+    /// Requests that a key is processed.
+    fn request(&mut self, key: K, request: Request) -> Wake {
+        match &mut self.keys.entry(key.clone()).or_default().status {
+            Status::Idle => {
                 self.meter.added();
-                return self.wait(key, desired);
+                return self.wait(key, request);
             }
-            Place::Waiting { ticket, desired: earlier } => {
-                if desired.priority.is_above(earlier.priority)
+            Status::Waiting { ticket, request: earlier } => {
+                if request.priority.is_above(earlier.priority)
                     && let Some(new) = self.waiting.move_up(&key, *ticket)
                 {
-                    (*ticket, earlier.priority) = (new, desired.priority);
+                    (*ticket, earlier.priority) = (new, request.priority);
                 }
             }
-            Place::InWork { again: Some(earlier), .. } => {
-                earlier.priority = earlier.priority.or_higher(desired.priority)
+            Status::InWork { again: Some(earlier), .. } => {
+                earlier.priority = earlier.priority.or_higher(request.priority)
             }
-            Place::InWork { again, .. } => {
+            Status::InWork { again, .. } => {
                 // upstream: counts as added, and as part of the depth, from here on and not only when the work ends.
                 self.meter.added();
-                *again = Some(desired);
+                *again = Some(request);
             }
         }
-        Wake::NoOwner
+        Wake::None
     }
 
-    fn wait(&mut self, key: K, desired: Wish) -> Wake {
-        let ticket = self.waiting.push(key.clone(), desired.priority);
-        self.keys.entry(key).or_default().place = Place::Waiting { ticket, desired };
+    fn wait(&mut self, key: K, request: Request) -> Wake {
+        let ticket = self.waiting.push(key.clone(), request.priority);
+        self.keys.entry(key).or_default().status = Status::Waiting { ticket, request };
         Wake::One
     }
 
     // ---- time
 
-    /// Lets the keys wait whose timers are due.
+    /// Fires the timers that are due.
     pub(super) fn fire(&mut self, now: Instant) {
         while let Some(first) = self.timers.first_entry()
             && first.key().0 <= now
         {
             let ((due, _), key) = first.remove_entry();
             if let Some(timer) = self.keys.get_mut(&key).and_then(|entry| entry.timer.take()) {
-                self.desired(key, Wish { priority: timer.priority, since: due });
+                self.request(key, Request { priority: timer.priority, since: due });
             }
         }
     }
 
-    /// When the next timer is due.
+    /// Returns the due time of the next timer.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first_key_value().map(|((due, _), _)| *due)
     }
@@ -232,30 +232,30 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn take(&mut self, now: Instant) -> Option<K> {
         let key = self.waiting.pop()?;
         let entry = self.keys.entry(key.clone()).or_default();
-        if let Place::Waiting { desired, .. } = &entry.place {
-            self.meter.taken(now.saturating_duration_since(desired.since));
+        if let Status::Waiting { request, .. } = &entry.status {
+            self.meter.taken(now.saturating_duration_since(request.since));
         }
-        entry.place = Place::InWork { since: now, again: None };
+        entry.status = Status::InWork { since: now, again: None };
         self.in_work += 1;
         Some(key)
     }
 
-    /// The key is done with, or in this trouble.
-    pub(super) fn finish(&mut self, key: &K, trouble: Option<String>, now: Instant) -> Wake {
-        let Some(entry) = self.keys.get_mut(key) else { return Wake::NoOwner };
-        let Place::InWork { since, again } = std::mem::take(&mut entry.place) else { return Wake::NoOwner };
+    /// Finishes a key, with an error or successfully.
+    pub(super) fn finish(&mut self, key: &K, error: Option<String>, now: Instant) -> Wake {
+        let Some(entry) = self.keys.get_mut(key) else { return Wake::None };
+        let Status::InWork { since, again } = std::mem::take(&mut entry.status) else { return Wake::None };
         let took = now.saturating_duration_since(since);
         self.meter.finished(took);
-        self.record.ended(Past { key: key.clone(), ended: now, took, trouble });
+        self.record.record_finished(Finished { key: key.clone(), ended: now, took, error });
         self.in_work = self.in_work.saturating_sub(1);
-        if let Some(desired) = again {
-            return self.wait(key.clone(), desired);
+        if let Some(request) = again {
+            return self.wait(key.clone(), request);
         }
         self.drop_if_idle(key);
-        Wake::NoOwner
+        Wake::None
     }
 
-    /// What is in work may finish; the rest is dropped.
+    /// Shuts the queue down. Keys in work may finish; all others are dropped.
     pub(super) fn shut_down(&mut self) {
         self.shut_down = true;
         let mut discarded = self.waiting.len();
@@ -263,76 +263,76 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.timers.clear();
         self.keys.retain(|_, entry| {
             entry.timer = None;
-            let Place::InWork { again, .. } = &mut entry.place else { return false };
+            let Status::InWork { again, .. } = &mut entry.status else { return false };
             discarded += usize::from(again.take().is_some());
             true
         });
         self.meter.discarded(discarded);
     }
 
-    /// What depends on the moment at which it is asked for.
+    /// Returns the ages of the keys at this time.
     pub(super) fn measure(&self, now: Instant) -> Ages {
         let mut ages = Ages::default();
         for entry in self.keys.values() {
-            match &entry.place {
-                Place::InWork { since, .. } => {
+            match &entry.status {
+                Status::InWork { since, .. } => {
                     let age = now.saturating_duration_since(*since);
                     ages.in_work = ages.in_work.saturating_add(age);
                     ages.longest_in_work = ages.longest_in_work.max(age);
                 }
-                Place::Waiting { desired, .. } => {
-                    ages.oldest_waiting = ages.oldest_waiting.max(now.saturating_duration_since(desired.since));
+                Status::Waiting { request, .. } => {
+                    ages.oldest_waiting = ages.oldest_waiting.max(now.saturating_duration_since(request.since));
                 }
-                Place::Idle => {}
+                Status::Idle => {}
             }
         }
         ages
     }
 
-    /// Keeps account of whether there is work.
-    pub(super) fn note_work(&mut self, now: Instant) {
-        self.record.has_work(self.in_work > 0 || self.waiting.len() > 0, now);
+    /// Updates the record of whether there is work.
+    pub(super) fn record_work(&mut self, now: Instant) {
+        self.record.set_has_work(self.in_work > 0 || self.waiting.len() > 0, now);
     }
 
     fn drop_if_idle(&mut self, key: &K) {
-        let idle = |entry: &Entry| matches!(entry.place, Place::Idle) && entry.timer.is_none() && entry.failures == 0;
+        let idle = |entry: &Entry| matches!(entry.status, Status::Idle) && entry.timer.is_none() && entry.failures == 0;
         if self.keys.get(key).is_some_and(idle) {
             self.keys.remove(key);
         }
     }
 
-    /// The keys in work, the longest first.
+    /// Returns the keys in work, the longest first.
     fn longest_in_work(&self, now: Instant) -> Vec<(&K, Duration)> {
-        let in_work = self.keys.iter().filter_map(|(key, entry)| match &entry.place {
-            Place::InWork { since, .. } => Some((key, now.saturating_duration_since(*since))),
-            Place::Idle | Place::Waiting { .. } => None,
+        let in_work = self.keys.iter().filter_map(|(key, entry)| match &entry.status {
+            Status::InWork { since, .. } => Some((key, now.saturating_duration_since(*since))),
+            Status::Idle | Status::Waiting { .. } => None,
         });
         let mut in_work: Vec<_> = in_work.collect();
         in_work.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
-        in_work.truncate(SHOWN);
+        in_work.truncate(MAX_SHOWN);
         in_work
     }
 
-    /// How many keys are remembered for any reason.
+    /// Number of stored keys.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         self.keys.len()
     }
 }
 
-/// So many keys in work are shown.
-const SHOWN: usize = 8;
+/// Maximum number of keys in work in the status.
+const MAX_SHOWN: usize = 8;
 
-/// How old the keys of a queue are, at some moment.
+/// Ages of the keys of a queue at some time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ages {
-    /// Of all that are in work, together.
+    /// Sum of the times in work.
     pub(super) in_work: Duration,
     pub(super) longest_in_work: Duration,
     pub(super) oldest_waiting: Duration,
 }
 
-// ---- for those who look
+// ---- status and health
 
 impl<K: Clone + Eq + Hash + fmt::Display> State<K> {
     pub(super) fn status(&self, now: Instant) -> Value {
@@ -346,36 +346,37 @@ impl<K: Clone + Eq + Hash + fmt::Display> State<K> {
         status["delayed"] = json!(self.timers.len());
         status["inWork"] = json!(self.in_work);
         status["longestInWork"] = json!(in_work);
-        status["recent"] = self.record.past().map(|past| self.told(past, now)).collect();
+        status["recent"] = self.record.recent().map(|finished| self.result_status(finished, now)).collect();
         status
     }
 
-    fn told(&self, past: &Past<K>, now: Instant) -> Value {
-        let entry = self.keys.get(&past.key);
+    fn result_status(&self, finished: &Finished<K>, now: Instant) -> Value {
+        let entry = self.keys.get(&finished.key);
         let next = entry.and_then(|entry| entry.timer).map(|timer| timer.slot.0.saturating_duration_since(now));
         json!({
-            "key": past.key.to_string(),
-            "secondsAgo": seconds(now.saturating_duration_since(past.ended)),
-            "tookSeconds": seconds(past.took),
-            "error": past.trouble,
+            "key": finished.key.to_string(),
+            "secondsAgo": seconds(now.saturating_duration_since(finished.ended)),
+            "tookSeconds": seconds(finished.took),
+            "error": finished.error,
             "failures": entry.map_or(0, |entry| entry.failures),
             "nextTryInSeconds": next.map(seconds),
         })
     }
 
-    /// Whether it gets on, or has nothing to do.
+    /// Returns `Ok` if the queue makes progress or has no work, or the reason.
     pub(super) fn health(&self, now: Instant) -> Result<(), String> {
         if self.shut_down {
             return Ok(());
         }
         let longest = self.longest_in_work(now);
-        let stuck = longest.first().map_or_else(String::new, |(key, age)| format!("; {key} is in work for {age:.0?}"));
-        if let Some(still) = self.record.stands_still(now) {
+        let stuck =
+            longest.first().map_or_else(String::new, |(key, age)| format!("; {key} has been in work for {age:.0?}"));
+        if let Some(time) = self.record.stalled_for(now) {
             let (waiting, in_work) = (self.waiting.len(), self.in_work);
-            return Err(format!("no key was finished for {still:.0?}: {waiting} wait, {in_work} are in work{stuck}"));
+            return Err(format!("no key was finished for {time:.0?}: {waiting} waiting, {in_work} in work{stuck}"));
         }
         match longest.first() {
-            Some((key, age)) if *age > LONGEST_WORK => Err(format!("{key} is in work for {age:.0?}")),
+            Some((key, age)) if *age > MAX_WORK => Err(format!("{key} has been in work for {age:.0?}")),
             _ => Ok(()),
         }
     }

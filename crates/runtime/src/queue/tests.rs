@@ -1,4 +1,4 @@
-//! Stories of the queue, by rule; `model` drives it at random.
+//! Tests of the queue, by rule. `model` has property tests.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prometheus::{Registry, TextEncoder};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use super::lanes::PATIENCE_OF_LOW;
+use super::lanes::MAX_HIGH_IN_A_ROW;
 use super::*;
 use Priority::{High, Low};
 
@@ -24,7 +24,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The next key, or nothing if none is handed out at this instant.
+/// Returns the next key if one is available immediately.
 fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<Work<K>> {
     queue.next().now_or_never().flatten()
 }
@@ -47,7 +47,7 @@ async fn wq_1_a_key_waits_at_most_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_1_a_key_in_work_is_not_handed_out_again() {
+async fn wq_1_a_key_in_work_is_not_returned_again() {
     let queue = queue();
     queue.add("a", High);
     let work = now(&queue).unwrap();
@@ -58,7 +58,7 @@ async fn wq_1_a_key_in_work_is_not_handed_out_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_1_a_key_added_while_in_work_is_done_once_more_afterwards() {
+async fn wq_1_a_key_added_while_in_work_is_processed_once_more() {
     let queue = queue();
     queue.add("a", High);
     let work = now(&queue).unwrap();
@@ -71,7 +71,7 @@ async fn wq_1_a_key_added_while_in_work_is_done_once_more_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_1_what_is_done_again_keeps_the_priority_it_was_added_with() {
+async fn wq_1_a_key_added_while_in_work_keeps_its_priority() {
     let queue = queue();
     for (key, priority) in [("low", Low), ("high", High), ("raised", Low)] {
         queue.add(key, priority);
@@ -88,16 +88,16 @@ async fn wq_1_what_is_done_again_keeps_the_priority_it_was_added_with() {
 // ---- WQ-2
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_an_add_is_immediate_and_makes_the_timer_moot() {
+async fn wq_2_an_add_is_immediate_and_cancels_the_timer() {
     let queue = queue();
     queue.add_after("a", millis(500), Low);
     queue.add("a", Low);
     assert_eq!(key_now(&queue), Some("a"));
-    assert!(timeout(millis(1000), queue.next()).await.is_err(), "the timer must not run the key a second time");
+    assert!(timeout(millis(1000), queue.next()).await.is_err(), "the timer must not add the key again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_an_add_passes_a_backoff_timer_even_while_the_key_is_in_work() {
+async fn wq_2_an_add_cancels_a_backoff_timer_even_while_the_key_is_in_work() {
     let queue = queue();
     queue.add("a", High);
     let work = now(&queue).unwrap();
@@ -109,26 +109,26 @@ async fn wq_2_an_add_passes_a_backoff_timer_even_while_the_key_is_in_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_of_two_timers_the_earlier_one_counts() {
+async fn wq_2_of_two_timers_the_earlier_one_applies() {
     for (first, second) in [(300, 700), (700, 300)] {
         let (queue, start) = (queue(), Instant::now());
         queue.add_after("a", millis(first), Low);
         queue.add_after("a", millis(second), Low);
         drop(queue.next().await);
         assert_eq!(start.elapsed(), millis(300));
-        assert!(timeout(millis(1000), queue.next()).await.is_err(), "only one timer is left");
+        assert!(timeout(millis(1000), queue.next()).await.is_err(), "only one timer remains");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_no_delay_is_immediate() {
+async fn wq_2_a_zero_delay_is_immediate() {
     let queue = queue();
     queue.add_after("a", Duration::ZERO, High);
     assert_eq!(key_now(&queue), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_a_delay_asked_for_while_in_work_counts_from_then() {
+async fn wq_2_a_delay_requested_while_in_work_starts_immediately() {
     let (queue, start) = (queue(), Instant::now());
     queue.add("a", High);
     let work = now(&queue).unwrap();
@@ -141,7 +141,7 @@ async fn wq_2_a_delay_asked_for_while_in_work_counts_from_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_2_a_timer_that_fires_while_in_work_waits_for_the_end_of_it() {
+async fn wq_2_a_timer_that_fires_while_in_work_takes_effect_afterwards() {
     let queue = queue();
     queue.add("a", High);
     let work = now(&queue).unwrap();
@@ -163,7 +163,7 @@ async fn wq_2_a_timer_set_while_the_key_waits_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_beyond_all_times_is_just_very_long() {
+async fn a_delay_that_overflows_never_fires() {
     let queue = queue();
     queue.add_after("never", Duration::MAX, High);
     queue.add("a", High);
@@ -174,7 +174,7 @@ async fn a_delay_beyond_all_times_is_just_very_long() {
 // ---- WQ-3
 
 #[tokio::test(start_paused = true)]
-async fn wq_3_each_failure_waits_longer_until_the_key_is_forgotten() {
+async fn wq_3_backoff_grows_until_the_key_is_forgotten() {
     let queue = queue();
     for (failures, wait) in [(1, 100), (2, 200), (3, 400)] {
         let start = Instant::now();
@@ -189,7 +189,7 @@ async fn wq_3_each_failure_waits_longer_until_the_key_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_3_failures_are_counted_by_key() {
+async fn wq_3_failures_are_counted_per_key() {
     let queue = queue();
     queue.retry("a");
     queue.retry("a");
@@ -198,14 +198,14 @@ async fn wq_3_failures_are_counted_by_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_3_retries_of_all_keys_also_keep_to_the_overall_rate() {
+async fn wq_3_retries_of_all_keys_share_a_rate_limit() {
     let queue = queue().with_rate(2.0, 3);
     let waits: Vec<_> = (0..6).map(|key| queue.retry(key).as_millis()).collect();
     assert_eq!(waits, [100, 100, 100, 500, 1000, 1500]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgotten_and_finished_keys_leave_no_trace() {
+async fn finished_and_forgotten_keys_are_removed() {
     let queue = queue();
     for key in 0..20_000 {
         queue.retry(key);
@@ -225,7 +225,7 @@ async fn forgotten_and_finished_keys_leave_no_trace() {
 // ---- priorities
 
 #[tokio::test(start_paused = true)]
-async fn urgent_keys_go_first_and_equals_in_order() {
+async fn high_priority_keys_are_first_and_equal_keys_in_order() {
     let queue = queue();
     for (key, priority) in [("l1", Low), ("h1", High), ("l2", Low), ("h2", High)] {
         queue.add(key, priority);
@@ -235,7 +235,7 @@ async fn urgent_keys_go_first_and_equals_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_key_that_becomes_urgent_moves_up_and_never_down() {
+async fn the_priority_of_a_waiting_key_is_raised_but_never_lowered() {
     let queue = queue();
     for (key, priority) in [("a", Low), ("b", Low), ("c", High), ("b", High), ("c", Low)] {
         queue.add(key, priority);
@@ -245,18 +245,18 @@ async fn a_waiting_key_that_becomes_urgent_moves_up_and_never_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_less_urgent_key_has_its_turn_after_sixteen_urgent_ones() {
+async fn a_low_priority_key_is_taken_after_sixteen_high_priority_ones() {
     let queue = queue();
     queue.add(1000, Low);
     queue.add(1001, Low);
     (0..100).for_each(|key| queue.add(key, High));
     let order: Vec<u32> = queue.next_batch(200).await.iter().map(|work| *work.key()).collect();
     let turns: Vec<_> = [1000, 1001].map(|low| order.iter().position(|key| *key == low)).into();
-    assert_eq!(turns, [Some(PATIENCE_OF_LOW as usize), Some(2 * PATIENCE_OF_LOW as usize + 1)]);
+    assert_eq!(turns, [Some(MAX_HIGH_IN_A_ROW as usize), Some(2 * MAX_HIGH_IN_A_ROW as usize + 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_keeps_the_higher_of_its_priorities() {
+async fn a_timer_keeps_the_higher_priority() {
     let queue = queue();
     queue.add_after("timer", millis(100), High);
     queue.add_after("timer", millis(50), Low);
@@ -267,7 +267,7 @@ async fn a_timer_keeps_the_higher_of_its_priorities() {
 
 // ---- flows
 
-/// Keys are of the flow of their first number.
+/// The first number of a key is its flow.
 fn flows() -> Queue<(u64, u32)> {
     queue().with_flows(|(flow, _)| *flow)
 }
@@ -277,7 +277,7 @@ async fn order(queue: &Queue<(u64, u32)>) -> Vec<(u64, u32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_keys_of_one_flow_do_not_hold_up_the_key_of_another() {
+async fn a_thousand_keys_of_one_flow_do_not_delay_another_flow() {
     for taken in [0, 1, 500, 999] {
         let queue = flows();
         (0..1000).for_each(|key| queue.add((1, key), High));
@@ -289,7 +289,7 @@ async fn a_thousand_keys_of_one_flow_do_not_hold_up_the_key_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flows_take_turns_and_keys_of_one_stay_in_order() {
+async fn flows_are_served_round_robin_and_in_order() {
     let queue = flows();
     for key in [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (2, 1), (1, 3)] {
         queue.add(key, High);
@@ -298,7 +298,7 @@ async fn flows_take_turns_and_keys_of_one_stay_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flow_that_always_comes_back_gets_no_more_than_its_turn() {
+async fn a_flow_with_continuous_adds_gets_only_its_share() {
     let queue = flows();
     (0..10).for_each(|key| queue.add((1, key), High));
     let mut served = Vec::new();
@@ -310,7 +310,7 @@ async fn a_flow_that_always_comes_back_gets_no_more_than_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn urgent_keys_of_any_flow_go_before_the_turns_of_others() {
+async fn high_priority_keys_of_any_flow_are_first() {
     let queue = flows();
     queue.add((1, 0), Low);
     queue.add((1, 1), Low);
@@ -322,7 +322,7 @@ async fn urgent_keys_of_any_flow_go_before_the_turns_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_move_up_leave_their_flow_no_worse_off() {
+async fn raised_keys_do_not_cost_their_flow_its_turn() {
     let queue = flows();
     (0..100).for_each(|key| queue.add((1, key), Low));
     (0..100).for_each(|key| queue.add((1, key), High));
@@ -334,7 +334,7 @@ async fn keys_that_move_up_leave_their_flow_no_worse_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_wait_already_are_of_flows_as_well() {
+async fn flows_apply_to_keys_that_already_wait() {
     let queue = queue();
     for key in [(1, 0), (1, 1), (2, 0), (1, 2)] {
         queue.add(key, if key == (1, 1) { Low } else { High });
@@ -344,67 +344,67 @@ async fn keys_that_wait_already_are_of_flows_as_well() {
     assert_eq!(order(&queue).await, [(1, 0), (2, 0), (1, 2), (1, 1)]);
 }
 
-// ---- several takers
+// ---- several workers
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_holds_all_that_waits_up_to_the_bound() {
+async fn a_batch_has_all_waiting_keys_up_to_the_maximum() {
     let queue = queue();
     (0..10).for_each(|key| queue.add(key, High));
     let sizes = [queue.next_batch(4).await.len(), queue.next_batch(0).await.len(), queue.next_batch(99).await.len()];
     assert_eq!(sizes, [4, 1, 5]);
 }
 
-/// Takers that each take one key and keep it for a second.
-fn takers(queue: &Queue<u32>, count: usize) -> JoinSet<Instant> {
-    let taker = |queue: Queue<u32>| async move {
+/// Workers that each take one key and keep it for one second.
+fn workers(queue: &Queue<u32>, count: usize) -> JoinSet<Instant> {
+    let worker = |queue: Queue<u32>| async move {
         let work = queue.next().await;
         let taken = Instant::now();
         sleep(Duration::from_secs(1)).await;
         drop(work);
         taken
     };
-    std::iter::repeat_with(|| taker(queue.clone())).take(count).collect()
+    std::iter::repeat_with(|| worker(queue.clone())).take(count).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_add_reaches_a_taker_of_its_own() {
+async fn each_add_wakes_a_different_worker() {
     let (queue, start) = (queue(), Instant::now());
-    let takers = takers(&queue, 8);
+    let workers = workers(&queue, 8);
     sleep(millis(10)).await;
     (0..8).for_each(|key| queue.add(key, High));
-    assert!(takers.join_all().await.iter().all(|taken| *taken == start + millis(10)));
+    assert!(workers.join_all().await.iter().all(|taken| *taken == start + millis(10)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn timers_that_fire_together_reach_as_many_takers() {
+async fn simultaneous_timers_wake_as_many_workers() {
     let (queue, start) = (queue(), Instant::now());
     queue.add_after(99, Duration::from_secs(60), Low);
-    let takers = takers(&queue, 8);
+    let workers = workers(&queue, 8);
     sleep(millis(10)).await;
     (0..8).for_each(|key| queue.add_after(key, millis(90), High));
-    assert!(takers.join_all().await.iter().all(|taken| *taken == start + millis(100)));
+    assert!(workers.join_all().await.iter().all(|taken| *taken == start + millis(100)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taker_that_gives_up_leaves_the_timer_to_the_others() {
+async fn a_timer_is_not_lost_when_a_worker_is_cancelled() {
     let (queue, start) = (queue(), Instant::now());
-    // First in line, so that it alone would be woken if only one were.
-    let quitter = tokio::spawn({
+    // First in the queue of waiters, so it would be the one to be woken.
+    let cancelled = tokio::spawn({
         let queue = queue.clone();
         async move { queue.next().await.map(|work| *work.key()) }
     });
     sleep(millis(1)).await;
-    let mut takers = takers(&queue, 1);
+    let mut workers = workers(&queue, 1);
     sleep(millis(1)).await;
     queue.add_after(1, millis(50), High);
     sleep(millis(1)).await;
-    quitter.abort();
-    let taken = timeout(Duration::from_secs(60), takers.join_next()).await.expect("the other must not sleep on");
+    cancelled.abort();
+    let taken = timeout(Duration::from_secs(60), workers.join_next()).await.expect("the other worker must wake up");
     assert_eq!(taken.unwrap().unwrap(), start + millis(52));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taker_that_was_woken_and_gives_up_passes_the_key_on() {
+async fn a_worker_cancelled_after_its_wake_up_passes_it_on() {
     let queue = queue();
     let mut first = Box::pin(queue.next());
     let mut second = Box::pin(queue.next());
@@ -417,12 +417,12 @@ async fn a_taker_that_was_woken_and_gives_up_passes_the_key_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_real_threads_no_wake_up_is_lost() {
-    const TAKERS: usize = 4;
+    const WORKERS: usize = 4;
     const ROUNDS: usize = 1000;
     let queue = queue();
-    // Nobody goes on before everybody has a key in hand, so a single taker that sleeps on stops all.
-    let all_busy = Arc::new(tokio::sync::Barrier::new(TAKERS + 1));
-    let takers: JoinSet<()> = (0..TAKERS)
+    // No worker continues before all have a key, so a single missed wake-up stops all of them.
+    let all_busy = Arc::new(tokio::sync::Barrier::new(WORKERS + 1));
+    let workers: JoinSet<()> = (0..WORKERS)
         .map(|_| (queue.clone(), all_busy.clone()))
         .map(|(queue, all_busy)| async move {
             for _ in 0..ROUNDS {
@@ -433,18 +433,18 @@ async fn on_real_threads_no_wake_up_is_lost() {
         .collect();
     let rounds = async {
         for round in 0..ROUNDS {
-            (0..TAKERS).for_each(|key| queue.add(round * TAKERS + key, High));
+            (0..WORKERS).for_each(|key| queue.add(round * WORKERS + key, High));
             all_busy.wait().await;
         }
-        takers.join_all().await;
+        workers.join_all().await;
     };
-    timeout(Duration::from_secs(60), rounds).await.expect("a key waits and nobody takes it");
+    timeout(Duration::from_secs(60), rounds).await.expect("a key waits and no worker takes it");
 }
 
-// ---- shutting down
+// ---- shutdown
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_wakes_all_takers_and_hands_out_nothing_more() {
+async fn shutdown_wakes_all_workers_and_returns_no_more_keys() {
     let queue = queue::<u32>();
     let waiting: JoinSet<_> =
         (0..4).map(|_| queue.clone()).map(|queue| async move { queue.next().await.is_none() }).collect();
@@ -460,7 +460,7 @@ async fn shutting_down_wakes_all_takers_and_hands_out_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_dropped_at_shutdown_and_work_may_end_after_it() {
+async fn shutdown_drops_waiting_keys_and_lets_work_finish() {
     let queue = queue();
     (0..3).for_each(|key| queue.add(key, High));
     let work = now(&queue).unwrap();
@@ -472,14 +472,14 @@ async fn what_waits_is_dropped_at_shutdown_and_work_may_end_after_it() {
 
 // ---- metrics
 
-/// The lines of one metric, without help and type.
+/// Returns the lines of one metric, without help and type.
 fn metric(registry: &Registry, name: &str) -> Vec<String> {
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_and_ages_are_measured_as_upstream_does() {
+async fn metrics_match_upstream() {
     let registry = Registry::new();
     let metrics = QueueMetrics::register(&registry).unwrap();
     let queue = Queue::new("Nodes", BACKOFF, &metrics);
@@ -491,7 +491,7 @@ async fn counts_and_ages_are_measured_as_upstream_does() {
     queue.add_after("d", millis(5), High);
     advance(millis(3000)).await;
     for (name, value) in [
-        // c waits, a is to be done again, and so is b, whose timer has fired; d's has, too.
+        // c waits, a is added again, and the timers of b and d have fired.
         ("workqueue_depth", "4"),
         ("workqueue_adds_total", "6"),
         ("workqueue_retries_total", "2"),
@@ -522,20 +522,20 @@ fn metrics_have_upstreams_buckets_and_stability() {
     let metrics = QueueMetrics::register(&registry).unwrap();
     let _queue = Queue::<u32>::new("service", BACKOFF, &metrics);
     let families = registry.gather();
-    let of_upstream = families.iter().filter(|family| family.name().starts_with("workqueue_"));
-    assert_eq!(of_upstream.clone().count(), 7);
-    assert!(of_upstream.clone().all(|family| family.help().starts_with("[BETA] ")));
+    let upstream_families = families.iter().filter(|family| family.name().starts_with("workqueue_"));
+    assert_eq!(upstream_families.clone().count(), 7);
+    assert!(upstream_families.clone().all(|family| family.help().starts_with("[BETA] ")));
     let bounds: Vec<f64> = metric(&registry, "workqueue_work_duration_seconds_bucket")
         .iter()
         .filter_map(|line| line.split_once("le=\"")?.1.split_once('"')?.0.parse().ok())
         .collect();
-    // As a Go manager shows them, rounding included.
+    // As a Go manager exports them, including rounding.
     let upstream = [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
     assert_eq!(bounds, [&upstream[..], &[f64::INFINITY]].concat());
 }
 
 #[tokio::test(start_paused = true)]
-async fn queues_of_one_name_are_one_series() {
+async fn queues_with_the_same_name_share_a_series() {
     let registry = Registry::new();
     let metrics = QueueMetrics::register(&registry).unwrap();
     let (one, other) = (Queue::new("Routes", BACKOFF, &metrics), Queue::new("Routes", BACKOFF, &metrics));
@@ -557,7 +557,7 @@ async fn queues_of_one_name_are_one_series() {
 }
 
 #[test]
-fn metrics_forget_queues_that_are_gone() {
+fn metrics_drop_queues_that_no_longer_exist() {
     let metrics = QueueMetrics::register(&Registry::new()).unwrap();
     let queue = Queue::<u32>::new("a", BACKOFF, &metrics);
     drop(Queue::<u32>::new("b", BACKOFF, &metrics));

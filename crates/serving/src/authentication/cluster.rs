@@ -1,5 +1,5 @@
-//! What the API server says of its own authentication, in a ConfigMap: who signs client certificates, and who may be a front
-//! proxy. It is followed, since both change.
+//! Authentication settings of the API server, from its ConfigMap: the CA of client certificates, and the front proxy. The ConfigMap is
+//! watched, because both are rotated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,18 +11,18 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 
 use super::certificates::Bundle;
 use super::front_proxy::{FrontProxy, Headers};
-use crate::review::told;
+use crate::review::to_message;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// How long the first look may take.
-const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// Timeout of the first read.
+const FIRST_READ: Duration = Duration::from_secs(10);
 
-/// The pause between two attempts to follow it.
+/// Pause between two watches.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What nobody gave by flag.
+/// Settings that no flag sets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lookup {
     pub(super) client_ca: bool,
@@ -35,14 +35,14 @@ impl Lookup {
     }
 }
 
-/// What was read last and made sense.
+/// Last valid settings.
 #[derive(Debug, Clone, Default)]
 struct Settings {
     client_ca: Option<Arc<Bundle>>,
     front_proxy: Option<Arc<FrontProxy>>,
 }
 
-/// The settings of the API server.
+/// Watches the settings of the API server.
 pub(super) struct Cluster {
     api: Api<ConfigMap>,
     lookup: Lookup,
@@ -66,38 +66,38 @@ impl Cluster {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).front_proxy.clone()
     }
 
-    /// Reads it once.
-    pub(super) async fn look(&self) -> Result<(), String> {
-        match tokio::time::timeout(FIRST_LOOK, self.api.get(NAME)).await {
-            Ok(Ok(map)) => self.take(&map),
-            Ok(Err(error)) => Err(told(&error)),
-            Err(_) => Err(format!("the API server did not answer within {FIRST_LOOK:?}")),
+    /// Reads the settings once.
+    pub(super) async fn read(&self) -> Result<(), String> {
+        match tokio::time::timeout(FIRST_READ, self.api.get(NAME)).await {
+            Ok(Ok(map)) => self.store(&map),
+            Ok(Err(error)) => Err(to_message(&error)),
+            Err(_) => Err(format!("the API server did not answer within {FIRST_READ:?}")),
         }
     }
 
-    /// Follows it for as long as it is let.
-    pub(super) async fn follow(&self) {
-        let mut was_well = true;
+    /// Watches the settings until the future is dropped.
+    pub(super) async fn watch(&self) {
+        let mut succeeded = true;
         loop {
-            let outcome = self.follow_once().await;
-            if let (Err(error), true) = (&outcome, was_well) {
-                tracing::warn!(%error, "cannot follow the API server's authentication settings; trying again");
+            let outcome = self.watch_once().await;
+            if let (Err(error), true) = (&outcome, succeeded) {
+                tracing::warn!(%error, "cannot watch the API server's authentication settings; retrying");
             }
-            was_well = outcome.is_ok();
+            succeeded = outcome.is_ok();
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn follow_once(&self) -> Result<(), kube::Error> {
-        // Rights by name hold only for requests that name it.
+    async fn watch_once(&self) -> Result<(), kube::Error> {
+        // RBAC rules with resourceNames only match requests with this field selector.
         let field = format!("metadata.name={NAME}");
         let list = self.api.list(&ListParams::default().fields(&field)).await?;
-        list.items.iter().for_each(|map| self.take_if_sound(map));
+        list.items.iter().for_each(|map| self.store_if_valid(map));
         let version = list.metadata.resource_version.unwrap_or_default();
         let mut events = self.api.watch(&WatchParams::default().fields(&field), &version).await?.boxed();
         while let Some(event) = events.try_next().await? {
             match event {
-                WatchEvent::Added(map) | WatchEvent::Modified(map) => self.take_if_sound(&map),
+                WatchEvent::Added(map) | WatchEvent::Modified(map) => self.store_if_valid(&map),
                 WatchEvent::Deleted(_) => {
                     tracing::warn!("the API server's authentication settings were deleted; keeping them")
                 }
@@ -108,23 +108,20 @@ impl Cluster {
         Ok(())
     }
 
-    fn take_if_sound(&self, map: &ConfigMap) {
-        if let Err(error) = self.take(map) {
-            tracing::error!(
-                error,
-                "the API server's authentication settings make no sense; what was read before still counts"
-            );
+    fn store_if_valid(&self, map: &ConfigMap) {
+        if let Err(error) = self.store(map) {
+            tracing::error!(error, "invalid authentication settings of the API server; keeping the previous ones");
         }
     }
 
-    fn take(&self, map: &ConfigMap) -> Result<(), String> {
+    fn store(&self, map: &ConfigMap) -> Result<(), String> {
         let settings = settings(map.data.as_ref().unwrap_or(&BTreeMap::new()), self.lookup)?;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
 }
 
-/// What the map says of what is looked for.
+/// Parses the settings that are needed.
 fn settings(data: &BTreeMap<String, String>, lookup: Lookup) -> Result<Settings, String> {
     let bundle = |key: &str| match data.get(key).filter(|pem| !pem.is_empty()) {
         Some(pem) => Bundle::parse(pem.as_bytes()).map(Some).map_err(|message| format!("{NAME}: {key} {message}")),
@@ -139,7 +136,7 @@ fn settings(data: &BTreeMap<String, String>, lookup: Lookup) -> Result<Settings,
 fn front_proxy(data: &BTreeMap<String, String>, authorities: Bundle) -> Result<FrontProxy, String> {
     let list = |key: &str| match data.get(key).filter(|text| !text.is_empty()) {
         Some(text) => serde_json::from_str::<Vec<String>>(text)
-            .map_err(|error| format!("{NAME}: {key} is no JSON array of strings: {error}")),
+            .map_err(|error| format!("{NAME}: {key} is not a JSON array of strings: {error}")),
         None => Ok(Vec::new()),
     };
     let headers = Headers {
@@ -170,7 +167,7 @@ mod tests {
     #[test]
     fn settings_are_read_as_the_api_server_writes_them() {
         let pem = authority();
-        let said = data(&[
+        let map = data(&[
             ("client-ca-file", &pem),
             ("requestheader-client-ca-file", &pem),
             ("requestheader-username-headers", r#"["X-Remote-User"]"#),
@@ -178,7 +175,7 @@ mod tests {
             ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-"]"#),
             ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
         ]);
-        let read = settings(&said, BOTH).unwrap();
+        let read = settings(&map, BOTH).unwrap();
         let proxy = read.front_proxy.unwrap();
         assert!(read.client_ca.is_some());
         assert_eq!(
@@ -186,11 +183,11 @@ mod tests {
             (&["front-proxy-client".to_owned()][..], &["X-Remote-User".to_owned()][..],)
         );
         let only_proxy = Lookup { client_ca: false, front_proxy: true };
-        assert!(settings(&said, only_proxy).unwrap().client_ca.is_none());
+        assert!(settings(&map, only_proxy).unwrap().client_ca.is_none());
     }
 
     #[test]
-    fn what_is_not_there_is_no_error_and_what_makes_no_sense_is() {
+    fn missing_settings_are_no_error_and_invalid_ones_are() {
         let read = settings(&data(&[]), BOTH).unwrap();
         assert!(read.client_ca.is_none() && read.front_proxy.is_none());
         let pem = authority();
@@ -199,9 +196,9 @@ mod tests {
             &[("requestheader-client-ca-file", "rubbish")],
             &[("requestheader-client-ca-file", &pem), ("requestheader-allowed-names", "a,b")],
         ];
-        for said in broken {
-            let error = settings(&data(said), BOTH).unwrap_err();
-            assert!(error.contains(said.last().unwrap().0), "{error}");
+        for map in broken {
+            let error = settings(&data(map), BOTH).unwrap_err();
+            assert!(error.contains(map.last().unwrap().0), "{error}");
         }
     }
 }

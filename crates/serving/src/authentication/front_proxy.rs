@@ -1,4 +1,4 @@
-//! The headers in which a front proxy says who is asking. They count only beside its certificate.
+//! Authentication by a front proxy: headers with the user, accepted only together with the proxy's certificate.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use crate::RequestHeaderOptions;
 use crate::files::{FileError, Files};
 use crate::user::User;
 
-/// Who may be a front proxy, and how it speaks.
+/// Trusted front proxies and the headers they set.
 #[derive(Debug, Clone)]
 pub(super) struct FrontProxy {
     pub(super) authorities: Bundle,
-    /// Their common names; none for any.
+    /// Allowed common names; empty for any.
     pub(super) allowed_names: Vec<String>,
     pub(super) headers: Headers,
 }
 
-/// The names of the headers.
+/// Names of the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Headers {
     pub(super) username: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct Headers {
 }
 
 impl FrontProxy {
-    /// With the authorities from a file, and the rest from flags.
+    /// Creates it with the CA from a file and the rest from flags.
     pub(super) fn open(path: PathBuf, options: &RequestHeaderOptions) -> Result<Files<FrontProxy>, FileError> {
         let (allowed_names, headers) = (options.allowed_names.clone(), Headers::of(options));
         let parse = move |paths: &[PathBuf], contents: &[Vec<u8>]| {
@@ -45,11 +45,15 @@ impl FrontProxy {
         Headers::of(&RequestHeaderOptions { uid_headers, ..RequestHeaderOptions::default() })
     }
 
-    /// The one of whom a front proxy speaks; nobody if none does.
-    pub(super) fn who(&self, headers: &HeaderMap, shown: &[CertificateDer<'static>]) -> Result<Option<User>, String> {
-        let Some(proxy) = self.authorities.subject(shown)? else { return Ok(None) };
+    /// Returns the user that a trusted front proxy passes; `None` if there is no proxy certificate.
+    pub(super) fn user(
+        &self,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'static>],
+    ) -> Result<Option<User>, String> {
+        let Some(proxy) = self.authorities.subject(certificates)? else { return Ok(None) };
         if !self.allowed_names.is_empty() && !self.allowed_names.contains(&proxy.name) {
-            return Err(format!("{:?} is not among the names of front proxies", proxy.name));
+            return Err(format!("{:?} is not an allowed name of a front proxy", proxy.name));
         }
         Ok(self.headers.user(headers))
     }
@@ -85,8 +89,8 @@ impl Headers {
         extra
     }
 
-    /// Takes them away.
-    pub(super) fn hide(&self, headers: &mut HeaderMap) {
+    /// Removes these headers.
+    pub(super) fn remove_from(&self, headers: &mut HeaderMap) {
         let ours = |name: &str| {
             let names = [&self.username, &self.uid, &self.group].into_iter().flatten();
             names.into_iter().any(|own| own.eq_ignore_ascii_case(name))
@@ -99,13 +103,13 @@ impl Headers {
     }
 }
 
-/// All values of these headers that are not empty, header by header.
+/// Returns all non-empty values of these headers, in the order of the headers.
 fn values(headers: &HeaderMap, names: &[String]) -> Vec<String> {
     let values = names.iter().flat_map(|name| headers.get_all(name.as_str()));
     values.filter_map(|value| value.to_str().ok()).filter(|value| !value.is_empty()).map(str::to_owned).collect()
 }
 
-/// What is no escape is taken as it is.
+/// Decodes percent escapes; an invalid key stays as it is.
 fn unescaped(key: &str) -> String {
     percent_encoding::percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), |key| key.into_owned())
 }
@@ -130,7 +134,7 @@ mod tests {
             group: vec!["X-Remote-Group".to_owned()],
             ..FrontProxy::standard_headers()
         };
-        let said = headers(&[
+        let sent = headers(&[
             ("x-other", ""),
             ("x-remote-user", "jane"),
             ("x-remote-group", "a"),
@@ -139,7 +143,7 @@ mod tests {
             ("x-remote-extra-acme.com%2fproject", "moon"),
             ("x-remote-extra-scopes", "one"),
         ]);
-        let user = names.user(&said).unwrap();
+        let user = names.user(&sent).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
         assert_eq!(user.groups, ["a", "b"]);
         let keys: Vec<_> = user.extra.keys().map(String::as_str).collect();
@@ -148,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_reaches_a_handler() {
-        let mut said = headers(&[("x-remote-user", "jane"), ("x-remote-extra-a", "b"), ("accept", "text/plain")]);
-        FrontProxy::standard_headers().hide(&mut said);
-        assert_eq!(said, headers(&[("accept", "text/plain")]));
+    fn proxy_headers_are_removed_from_the_request() {
+        let mut sent = headers(&[("x-remote-user", "jane"), ("x-remote-extra-a", "b"), ("accept", "text/plain")]);
+        FrontProxy::standard_headers().remove_from(&mut sent);
+        assert_eq!(sent, headers(&[("accept", "text/plain")]));
     }
 }

@@ -1,7 +1,7 @@
-//! Who somebody is (SRV-4, SRV-5).
+//! Delegated authentication (SRV-4, SRV-5).
 //!
-//! The ways are tried in order, and the first that knows them counts. What somebody shows, and nobody believes, is a reason
-//! to refuse them: only who shows nothing is anonymous.
+//! The methods are tried in order, and the first that identifies the user wins. Invalid credentials are an error; only a request
+//! without credentials is anonymous.
 
 mod certificates;
 mod cluster;
@@ -19,16 +19,16 @@ use self::cluster::{Cluster, Lookup};
 use self::front_proxy::FrontProxy;
 use self::tokens::Tokens;
 use crate::AuthenticationOptions;
-use crate::files::{EVERY, FileError, Files};
+use crate::files::{FileError, Files, RELOAD_INTERVAL};
 use crate::user::User;
 
-/// Why it cannot be found out who people are.
+/// A failure to set up authentication.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthenticationError {
-    /// A file of authorities is not one.
+    /// A CA file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The settings of the front proxy are not to be had.
+    /// The settings of the front proxy cannot be read.
     #[error(
         "unable to load configmap based request-header-client-ca-file: {0}; give the manager the role \
          extension-apiserver-authentication-reader in kube-system, or set --authentication-tolerate-lookup-failure, \
@@ -37,18 +37,18 @@ pub enum AuthenticationError {
     Lookup(String),
 }
 
-/// Finds out who people are.
+/// Authenticates requests.
 pub struct Authenticator {
     client_ca: Option<Files<Bundle>>,
     front_proxy: Option<Files<FrontProxy>>,
     tokens: Option<Tokens>,
-    /// What the API server says of the two above, where nobody gave them.
+    /// The API server's settings for the two above, where no flag sets them.
     cluster: Option<Cluster>,
 }
 
 impl Authenticator {
-    /// By these options. `client` is one that may create TokenReviews and look at the API server's ConfigMap; without it,
-    /// tokens mean nothing.
+    /// Creates an authenticator. `client` needs permission to create TokenReviews and to read the API server's ConfigMap; without a
+    /// client, bearer tokens are ignored.
     pub async fn new(
         options: &AuthenticationOptions,
         client: Option<kube::Client>,
@@ -68,60 +68,62 @@ impl Authenticator {
         }
         let tokens = client.map(|client| Tokens::new(client, options.cache_ttl));
         if tokens.is_none() {
-            tracing::warn!(
-                "no client for TokenReviews, since there is no --authentication-kubeconfig: tokens mean nothing"
-            );
+            tracing::warn!("bearer tokens are ignored: no client for TokenReviews; set --authentication-kubeconfig");
         }
         Ok(Authenticator { client_ca, front_proxy, tokens, cluster })
     }
 
-    /// Who is asking, by what they show. The error is for the log.
-    pub(crate) async fn who(&self, headers: &HeaderMap, shown: &[CertificateDer<'static>]) -> Result<User, String> {
+    /// Returns the user of a request. The error is for the log.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        client_certificates: &[CertificateDer<'static>],
+    ) -> Result<User, String> {
         let mut errors = Vec::new();
-        let mut known = |outcome: Result<Option<User>, String>| {
-            outcome.unwrap_or_else(|problem| {
-                errors.push(problem);
+        let mut user_or_error = |outcome: Result<Option<User>, String>| {
+            outcome.unwrap_or_else(|error| {
+                errors.push(error);
                 None
             })
         };
         if let Some(proxy) = self.front_proxy()
-            && let Some(user) = known(proxy.who(headers, shown))
+            && let Some(user) = user_or_error(proxy.user(headers, client_certificates))
         {
             return Ok(user.authenticated());
         }
         if let Some(bundle) = self.client_ca()
-            && let Some(user) = known(bundle.who(shown))
+            && let Some(user) = user_or_error(bundle.user(client_certificates))
         {
             return Ok(user.authenticated());
         }
         if let Some(tokens) = &self.tokens
-            && let Some(user) = known(tokens.who(headers).await)
+            && let Some(user) = user_or_error(tokens.user(headers).await)
         {
             return Ok(user.authenticated());
         }
         if errors.is_empty() { Ok(User::anonymous()) } else { Err(errors.join("; ")) }
     }
 
-    /// Takes away the headers of the front proxy.
-    pub(crate) fn hide_proxy(&self, headers: &mut HeaderMap) {
-        FrontProxy::standard_headers().hide(headers);
+    /// Removes the headers of the front proxy.
+    pub(crate) fn remove_proxy_headers(&self, headers: &mut HeaderMap) {
+        FrontProxy::standard_headers().remove_from(headers);
         if let Some(proxy) = self.front_proxy() {
-            proxy.headers.hide(headers);
+            proxy.headers.remove_from(headers);
         }
     }
 
-    /// Looks at files, and follows the API server's settings, for as long as it is let.
-    pub(crate) async fn keep_fresh(&self) {
+    /// Reloads files and watches the API server's settings, until the future is dropped.
+    pub(crate) async fn keep_up_to_date(&self) {
         let files = async {
             loop {
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(RELOAD_INTERVAL).await;
                 self.client_ca.iter().for_each(Files::refresh);
                 self.front_proxy.iter().for_each(Files::refresh);
             }
         };
         let cluster = async {
             match &self.cluster {
-                Some(cluster) => cluster.follow().await,
+                Some(cluster) => cluster.watch().await,
                 None => std::future::pending().await,
             }
         };
@@ -139,15 +141,15 @@ impl Authenticator {
     }
 }
 
-/// The first look at the API server's settings. Without those of the front proxy there is no start, unless that is
-/// tolerated; without the authority of clients there is.
+/// Reads the API server's settings at start. A failure is fatal if those of the front proxy are needed, unless failures are
+/// tolerated; a missing client CA is not.
 async fn look_up(cluster: &Cluster, tolerate: bool) -> Result<(), AuthenticationError> {
-    match cluster.look().await {
+    match cluster.read().await {
         Err(error) if cluster.needs_front_proxy() && !tolerate => Err(AuthenticationError::Lookup(error)),
         Err(error) => {
             tracing::warn!(
                 error,
-                "cannot read the API server's authentication settings; clients may not be recognised"
+                "cannot read the API server's authentication settings; some clients cannot authenticate"
             );
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Bearer tokens, of which the API server says whose they are.
+//! Authentication by bearer token, with TokenReviews.
 
 use std::time::Duration;
 
@@ -7,38 +7,38 @@ use http::header::AUTHORIZATION;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::api::{Api, PostParams};
 
-use crate::memo::Memo;
 use crate::review;
+use crate::review_cache::ReviewCache;
 use crate::user::User;
 
-/// What stands for a token in memory, so that the token itself does not lie about.
+/// Hash of a token. The cache does not keep the token itself.
 type Digest = [u8; 32];
 
-/// Asks, and remembers for a while.
+/// Reviews tokens and caches the results.
 pub(super) struct Tokens {
     client: kube::Client,
     ttl: Duration,
-    /// Nobody, for tokens that are not valid.
-    known: Memo<Digest, Option<User>>,
+    /// `None` for invalid tokens.
+    reviews: ReviewCache<Digest, Option<User>>,
 }
 
 impl Tokens {
     pub(super) fn new(client: kube::Client, ttl: Duration) -> Tokens {
-        Tokens { client, ttl, known: Memo::new() }
+        Tokens { client, ttl, reviews: ReviewCache::new() }
     }
 
-    /// Whose token it is; nobody if there is none.
-    pub(super) async fn who(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
+    /// Returns the user of the bearer token; `None` without a token.
+    pub(super) async fn user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
         let Some(token) = token(headers) else { return Ok(None) };
-        let (client, ttl, asked) = (self.client.clone(), self.ttl, token.to_owned());
-        match self.known.get(digest(token), move || ask(client, asked, ttl)).await? {
+        let (client, ttl, owned) = (self.client.clone(), self.ttl, token.to_owned());
+        match self.reviews.get(digest(token), move || review(client, owned, ttl)).await? {
             Some(user) => Ok(Some(user)),
             None => Err("invalid bearer token".to_owned()),
         }
     }
 }
 
-/// The token after `Bearer`, if there is one.
+/// Returns the token after `Bearer`.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');
@@ -53,18 +53,18 @@ fn digest(token: &str) -> Digest {
     digest
 }
 
-async fn ask(client: kube::Client, token: String, ttl: Duration) -> Result<(Option<User>, Duration), String> {
+async fn review(client: kube::Client, token: String, ttl: Duration) -> Result<(Option<User>, Duration), String> {
     let spec = TokenReviewSpec { token, ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };
     let api: Api<TokenReview> = Api::all(client);
     let params = PostParams::default();
-    let answer = review::patiently(|| api.create(&params, &review)).await?;
+    let answer = review::with_retries(|| api.create(&params, &review)).await?;
     let status = answer.status.unwrap_or_default();
-    let user = status.authenticated.unwrap_or_default().then(|| user(status.user.unwrap_or_default()));
+    let user = status.authenticated.unwrap_or_default().then(|| to_user(status.user.unwrap_or_default()));
     Ok((user, ttl))
 }
 
-fn user(info: UserInfo) -> User {
+fn to_user(info: UserInfo) -> User {
     User {
         name: info.username.unwrap_or_default(),
         uid: info.uid.unwrap_or_default(),
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_what_follows_bearer() {
+    fn the_token_follows_bearer() {
         let cases = [
             ("Bearer abc", Some("abc")),
             ("bearer abc", Some("abc")),

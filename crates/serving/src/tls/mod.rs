@@ -1,4 +1,4 @@
-//! What is spoken on a connection before anything is asked, and with which certificate.
+//! TLS configuration of the server.
 
 mod pair;
 mod self_signed;
@@ -20,24 +20,24 @@ pub use suites::{UnknownCipherSuite, check_cipher_suites};
 use crate::TlsOptions;
 use crate::files::FileError;
 
-/// Why TLS cannot be spoken.
+/// A failure to set up TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not what it should be.
+    /// A certificate or key file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No certificate could be made.
-    #[error("cannot make a certificate: {0}")]
+    /// Creating the self-signed certificate failed.
+    #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The library does not want what was chosen.
+    /// The TLS library rejected the configuration.
     #[error("cannot set up TLS: {0}")]
     Library(#[from] rustls::Error),
-    /// A cipher suite is not one.
+    /// A cipher suite is unknown.
     #[error(transparent)]
     Suite(#[from] UnknownCipherSuite),
 }
 
-/// Makes or reads certificates, and says how to speak.
+/// Loads or creates the certificates and configures TLS.
 pub(crate) fn set_up(
     options: &TlsOptions,
     address: IpAddr,
@@ -48,22 +48,22 @@ pub(crate) fn set_up(
     let suites = suites::offered(&options.cipher_suites);
     let provider = Arc::new(CryptoProvider { cipher_suites: suites, ..rustls::crypto::ring::default_provider() });
     let algorithms = provider.signature_verification_algorithms;
-    let old = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
-    let versions: &[_] = if options.only_tls13 || !old { &[&TLS13] } else { &[&TLS13, &TLS12] };
+    let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+    let versions: &[_] = if options.only_tls13 || !has_tls12 { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
-        .with_client_cert_verifier(Arc::new(AskOnly(algorithms)))
+        .with_client_cert_verifier(Arc::new(RequestCertificate(algorithms)))
         .with_cert_resolver(certificates.clone());
     config.alpn_protocols = if http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
     Ok((Arc::new(config), certificates))
 }
 
-/// Asks clients for a certificate, and makes sure that what they show is theirs. Whether it is worth anything is found out
-/// when they ask for something: who shows a useless one gets an answer, and not a broken connection.
+/// Requests a client certificate and verifies that the client has its key. The chain is verified per request, so that a client with an
+/// untrusted certificate gets a 401 instead of a broken connection.
 #[derive(Debug)]
-struct AskOnly(WebPkiSupportedAlgorithms);
+struct RequestCertificate(WebPkiSupportedAlgorithms);
 
-impl ClientCertVerifier for AskOnly {
+impl ClientCertVerifier for RequestCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The certificates of the server, and which of them a client gets.
+//! Certificates of the server, and their selection by SNI.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use super::{TlsError, self_signed};
 use crate::TlsOptions;
 use crate::files::{FileError, Files};
 
-/// One that we made is made anew when it has this long to live.
-const LAST_DAYS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// A self-signed certificate is replaced when it expires within this time.
+const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// All certificates that can be shown.
+/// All certificates of the server.
 pub(crate) struct Certificates {
     main: Main,
     named: Vec<Named>,
 }
 
-/// What is shown to whoever asks for no name that we know.
+/// Default certificate, for clients whose SNI matches no named certificate.
 enum Main {
     Files(Files<CertifiedKey>),
-    Made(RwLock<Arc<CertifiedKey>>, IpAddr),
+    SelfSigned(RwLock<Arc<CertifiedKey>>, IpAddr),
 }
 
-/// A certificate for some names.
+/// A certificate for certain host names.
 struct Named {
     files: Files<CertifiedKey>,
-    /// Given with it; if there are none, those in it.
+    /// Configured names; if empty, those in the certificate.
     names: Vec<String>,
 }
 
@@ -50,26 +50,26 @@ impl Certificates {
             (Some((certificate, key)), _) => Main::Files(open(certificate, key)?),
             (None, Some(directory)) => {
                 let file = |ending| directory.join(format!("{}.{ending}", options.pair_name));
-                Main::Files(kept(file("crt"), file("key"), address)?)
+                Main::Files(load_or_create(file("crt"), file("key"), address)?)
             }
-            (None, None) => Main::Made(RwLock::new(Arc::new(made(address)?)), address),
+            (None, None) => Main::SelfSigned(RwLock::new(Arc::new(self_signed_key(address)?)), address),
         };
         Ok(Certificates { main, named: options.sni.iter().map(named).collect::<Result<_, _>>()? })
     }
 
-    /// Looks at all files once more.
+    /// Reloads changed files, and renews a self-signed certificate that expires soon.
     pub(crate) fn refresh(&self) {
         self.named.iter().for_each(|named| named.files.refresh());
         match &self.main {
             Main::Files(files) => files.refresh(),
-            Main::Made(current, address) => {
+            Main::SelfSigned(current, address) => {
                 let ends = |key: &CertifiedKey| key.end_entity_cert().ok().and_then(|der| expiry(der));
                 let last = ends(&current.read().unwrap_or_else(PoisonError::into_inner));
-                if last.is_some_and(|last| last < SystemTime::now() + LAST_DAYS)
-                    && let Ok(fresh) = made(*address)
+                if last.is_some_and(|last| last < SystemTime::now() + RENEW_BEFORE)
+                    && let Ok(fresh) = self_signed_key(*address)
                 {
                     *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
-                    tracing::info!("made a new certificate, since the old one is about to expire");
+                    tracing::info!("created a new self-signed certificate because the old one expires soon");
                 }
             }
         }
@@ -78,7 +78,7 @@ impl Certificates {
     fn main(&self) -> Arc<CertifiedKey> {
         match &self.main {
             Main::Files(files) => files.current(),
-            Main::Made(current, _) => current.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            Main::SelfSigned(current, _) => current.read().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }
@@ -109,7 +109,7 @@ impl Named {
     }
 }
 
-/// Whether a name, which may have `*` for its first part, means this one.
+/// Whether the name matches the pattern, whose first label may be `*`.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(rest) => name.split_once('.').is_some_and(|(first, parent)| !first.is_empty() && parent == rest),
@@ -117,7 +117,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The DNS names in a certificate.
+/// Returns the DNS names in a certificate.
 fn names_in(key: &CertifiedKey) -> Vec<String> {
     let certificate = key.end_entity_cert().ok().and_then(|der| Certificate::from_der(der).ok());
     let names = certificate.and_then(|certificate| certificate.tbs_certificate.get::<SubjectAltName>().ok().flatten());
@@ -129,60 +129,60 @@ fn open(certificate: &Path, key: &Path) -> Result<Files<CertifiedKey>, FileError
     Files::open(vec![certificate.to_owned(), key.to_owned()], Box::new(parse_files))
 }
 
-/// The pair in the directory; a new one if there is none that can be used.
-fn kept(certificate: PathBuf, key: PathBuf, address: IpAddr) -> Result<Files<CertifiedKey>, TlsError> {
+/// Loads the pair from the directory, or creates one if there is no valid pair.
+fn load_or_create(certificate: PathBuf, key: PathBuf, address: IpAddr) -> Result<Files<CertifiedKey>, TlsError> {
     if let Ok(files) = open(&certificate, &key) {
         let ends = files.current().end_entity_cert().ok().and_then(|der| expiry(der));
         if ends.is_some_and(|ends| ends > SystemTime::now()) {
             return Ok(files);
         }
-        tracing::info!(certificate = %certificate.display(), "the certificate has expired, and is replaced");
+        tracing::info!(certificate = %certificate.display(), "replacing the expired certificate");
     }
-    self_signed::keep(&self_signed::make(address)?, &certificate, &key)?;
+    self_signed::write(&self_signed::create(address)?, &certificate, &key)?;
     Ok(open(&certificate, &key)?)
 }
 
-fn made(address: IpAddr) -> Result<CertifiedKey, TlsError> {
-    let pair = self_signed::make(address)?;
+fn self_signed_key(address: IpAddr) -> Result<CertifiedKey, TlsError> {
+    let pair = self_signed::create(address)?;
     Ok(parse_files(&[PathBuf::new(), PathBuf::new()], &[pair.certificates.into_bytes(), pair.key.into_bytes()])?)
 }
 
-/// A certificate with its chain from the first file, and its key from the second.
+/// Parses the certificate chain from the first file and the key from the second.
 fn parse_files(paths: &[PathBuf], contents: &[Vec<u8>]) -> Result<CertifiedKey, FileError> {
     let ([certificate_path, key_path], [certificate, key]) = (paths, contents) else {
-        return Err(FileError { path: PathBuf::new(), message: "a certificate and a key are needed".to_owned() });
+        return Err(FileError { path: PathBuf::new(), message: "a certificate and a key are required".to_owned() });
     };
     let wrong = |path: &PathBuf, message: String| FileError { path: path.clone(), message };
     let chain = certificates(certificate).map_err(|message| wrong(certificate_path, message))?;
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| wrong(key_path, format!("has no private key as PEM: {error}")))?;
+        .map_err(|error| wrong(key_path, format!("contains no PEM private key: {error}")))?;
     let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key);
-    let key = key.map_err(|error| wrong(key_path, format!("has a private key that is of no use: {error}")))?;
-    match fits(&chain, &*key) {
+    let key = key.map_err(|error| wrong(key_path, format!("contains an invalid private key: {error}")))?;
+    match key_matches(&chain, &*key) {
         Some(true) => Ok(CertifiedKey::new(chain, key)),
         Some(false) => {
-            let hint = "give the one it was made with";
-            Err(wrong(key_path, format!("is no key for {}; {hint}", certificate_path.display())))
+            let hint = "use the key that belongs to the certificate";
+            Err(wrong(key_path, format!("does not match the certificate {}; {hint}", certificate_path.display())))
         }
-        None => Err(wrong(certificate_path, "has a broken certificate".to_owned())),
+        None => Err(wrong(certificate_path, "contains an invalid certificate".to_owned())),
     }
 }
 
-/// Whether the key is that of the first certificate; `None` if that is none. The library's own comparison refuses certificates
-/// of version 1, which clients take, and which `openssl x509 -req` makes.
-fn fits(chain: &[CertificateDer<'_>], key: &dyn SigningKey) -> Option<bool> {
+/// Whether the key belongs to the first certificate; `None` if the certificate is invalid. The library's own comparison rejects X.509
+/// version 1 certificates, which `openssl x509 -req` creates and clients accept.
+fn key_matches(chain: &[CertificateDer<'_>], key: &dyn SigningKey) -> Option<bool> {
     let certificate = Certificate::from_der(chain.first()?).ok()?;
     let certified = certificate.tbs_certificate.subject_public_key_info.to_der().ok()?;
     Some(key.public_key().is_none_or(|own| own.as_ref() == certified))
 }
 
-/// All certificates in a PEM text, of which there must be one.
+/// Parses all certificates in a PEM text, at least one.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(found) if found.is_empty() => Err("has no certificate as PEM".to_owned()),
+        Ok(found) if found.is_empty() => Err("contains no PEM certificate".to_owned()),
         Ok(found) => Ok(found),
-        Err(error) => Err(format!("is no PEM: {error}")),
+        Err(error) => Err(format!("is not valid PEM: {error}")),
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn names_match_whole_or_by_their_first_part() {
+    fn names_match_exactly_or_by_a_wildcard_label() {
         let cases = [
             ("a.example", "a.example", true),
             ("a.example", "b.example", false),
@@ -214,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn a_made_certificate_is_for_this_machine_for_a_year() {
-        let key = made("192.0.2.7".parse().unwrap()).unwrap();
+    fn a_self_signed_certificate_is_valid_for_localhost_for_a_year() {
+        let key = self_signed_key("192.0.2.7".parse().unwrap()).unwrap();
         assert_eq!(names_in(&key), ["localhost"]);
         let certificate = Certificate::from_der(key.end_entity_cert().unwrap()).unwrap();
         let (_, names) = certificate.tbs_certificate.get::<SubjectAltName>().unwrap().unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_in_a_directory_is_kept_used_again_and_replaced_when_it_cannot_be_used() {
+    fn a_pair_in_a_directory_is_reused_and_replaced_when_invalid() {
         let directory = std::env::temp_dir().join(format!("bowline-pair-{}", std::process::id()));
         let options = TlsOptions { directory: Some(directory.join("deep")), ..TlsOptions::default() };
         let shown = || Certificates::new(&options, LOCALHOST).unwrap().main().end_entity_cert().unwrap().to_vec();
@@ -248,23 +248,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_pair_is_said_of_the_right_file() {
-        let (one, other) = (self_signed::make(LOCALHOST).unwrap(), self_signed::make(LOCALHOST).unwrap());
+    fn errors_of_a_pair_name_the_right_file() {
+        let (one, other) = (self_signed::create(LOCALHOST).unwrap(), self_signed::create(LOCALHOST).unwrap());
         let paths = [PathBuf::from("a.crt"), PathBuf::from("a.key")];
         let wrong = |certificate: &str, key: &str| {
             parse_files(&paths, &[certificate.into(), key.into()]).map(drop).unwrap_err().to_string()
         };
-        assert_eq!(wrong("rubbish", &one.key), "a.crt: has no certificate as PEM");
-        assert!(wrong(&one.certificates, "").starts_with("a.key: has no private key as PEM"));
-        assert!(wrong(&one.certificates, &other.key).starts_with("a.key: is no key for a.crt"));
+        assert_eq!(wrong("rubbish", &one.key), "a.crt: contains no PEM certificate");
+        assert!(wrong(&one.certificates, "").starts_with("a.key: contains no PEM private key"));
+        assert!(wrong(&one.certificates, &other.key).starts_with("a.key: does not match the certificate a.crt"));
         assert!(!wrong(&one.certificates, &other.key).contains("PRIVATE"));
         let broken = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
-        assert_eq!(wrong(broken, &one.key), "a.crt: has a broken certificate");
+        assert_eq!(wrong(broken, &one.key), "a.crt: contains an invalid certificate");
     }
 
     #[test]
-    fn a_certificate_of_version_1_has_its_key_as_well() {
-        let pair = self_signed::make(LOCALHOST).unwrap();
+    fn a_version_1_certificate_matches_its_key() {
+        let pair = self_signed::create(LOCALHOST).unwrap();
         let chain = certificates(pair.certificates.as_bytes()).unwrap();
         let mut old = Certificate::from_der(&chain[0]).unwrap();
         old.tbs_certificate.version = x509_cert::Version::V1;
@@ -272,6 +272,6 @@ mod tests {
         let old = CertificateDer::from(old.to_der().unwrap());
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
         let key = rustls::crypto::ring::default_provider().key_provider.load_private_key(key).unwrap();
-        assert_eq!((fits(&[old], &*key), fits(&chain[1..], &*key)), (Some(true), Some(false)));
+        assert_eq!((key_matches(&[old], &*key), key_matches(&chain[1..], &*key)), (Some(true), Some(false)));
     }
 }

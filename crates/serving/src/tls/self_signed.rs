@@ -1,4 +1,4 @@
-//! A certificate for a server that was given none.
+//! Self-signed certificate for a server without a configured one.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use crate::files::FileError;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Clocks differ.
-const BEFORE: Duration = Duration::from_secs(60 * 60);
+/// Validity begins this long in the past, to allow for clock skew.
+const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
-/// A certificate with its chain, and its key, as PEM.
+/// Certificate chain and key, as PEM.
 pub(super) struct Pair {
     pub(super) certificates: String,
     pub(super) key: String,
 }
 
-/// One for this machine, and for the address if it is a specific one. An authority that is forgotten at once signs it, as
-/// upstream has it, so that whoever wants to trust it can: clients differ in what they think of one that signed itself.
-pub(super) fn make(address: IpAddr) -> Result<Pair, rcgen::Error> {
+/// Creates a certificate for localhost, and for the address if it is specified. upstream: a CA signs it whose key is discarded, because
+/// some clients that trust the chain reject a leaf certificate that signed itself.
+pub(super) fn create(address: IpAddr) -> Result<Pair, rcgen::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let host = if address.is_unspecified() { "localhost".to_owned() } else { address.to_string() };
     let mut authority = valid(CertificateParams::default(), now);
@@ -45,38 +45,38 @@ pub(super) fn make(address: IpAddr) -> Result<Pair, rcgen::Error> {
 }
 
 fn valid(mut params: CertificateParams, now: Duration) -> CertificateParams {
-    let begin = rcgen::date_time_ymd(1970, 1, 1) + now.saturating_sub(BEFORE);
+    let begin = rcgen::date_time_ymd(1970, 1, 1) + now.saturating_sub(CLOCK_SKEW);
     params.not_before = begin;
-    params.not_after = begin + BEFORE + YEAR;
+    params.not_after = begin + CLOCK_SKEW + YEAR;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
 }
 
-/// Writes the pair to its files. Nobody else can read the key, at no moment.
-pub(super) fn keep(pair: &Pair, certificate: &Path, key: &Path) -> Result<(), FileError> {
+/// Writes the pair to its files. The key file is never readable by other users.
+pub(super) fn write(pair: &Pair, certificate: &Path, key: &Path) -> Result<(), FileError> {
     if let Some(directory) = certificate.parent() {
-        let failed = |error| unwritten(directory, &error);
+        let failed = |error| write_error(directory, &error);
         std::fs::create_dir_all(directory).map_err(failed)?;
     }
-    write(key, &pair.key, 0o600)?;
-    write(certificate, &pair.certificates, 0o644)
+    write_file(key, &pair.key, 0o600)?;
+    write_file(certificate, &pair.certificates, 0o644)
 }
 
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), FileError> {
+fn write_file(path: &Path, text: &str, mode: u32) -> Result<(), FileError> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    let fresh = PathBuf::from(format!("{}.new", path.display()));
+    let temporary = PathBuf::from(format!("{}.new", path.display()));
     let written = || {
-        // What a run that was killed left there could be readable by others.
-        let _ = std::fs::remove_file(&fresh);
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
+        // A file left by a killed process could be readable by other users.
+        let _ = std::fs::remove_file(&temporary);
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
         file.write_all(text.as_bytes())?;
-        std::fs::rename(&fresh, path)
+        std::fs::rename(&temporary, path)
     };
-    written().map_err(|error| unwritten(path, &error))
+    written().map_err(|error| write_error(path, &error))
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> FileError {
-    let message = format!("cannot be written: {error}; give a directory that can, or --tls-cert-file");
+fn write_error(path: &Path, error: &std::io::Error) -> FileError {
+    let message = format!("cannot be written: {error}; set --cert-dir to a writable directory, or set --tls-cert-file");
     FileError { path: path.to_owned(), message }
 }

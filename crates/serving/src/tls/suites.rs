@@ -1,15 +1,15 @@
-//! Cipher suites by the names that Go gives them (`--tls-cipher-suites`).
+//! Cipher suites by their names in Go (`--tls-cipher-suites`).
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::ring::cipher_suite as ring;
 
-/// A name that nobody knows.
+/// An unknown cipher suite.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-// upstream: these words.
+// upstream: this wording.
 #[error("Cipher suite {0} not supported or doesn't exist")]
 pub struct UnknownCipherSuite(pub String);
 
-/// What can be offered, by name. Those of TLS 1.3 are not a matter of choice: they are offered whenever it is spoken.
+/// Supported cipher suites by name. Those of TLS 1.3 are always offered with TLS 1.3 and cannot be selected.
 const OFFERED: [(&str, SupportedCipherSuite); 11] = [
     ("TLS_AES_128_GCM_SHA256", ring::TLS13_AES_128_GCM_SHA256),
     ("TLS_AES_256_GCM_SHA384", ring::TLS13_AES_256_GCM_SHA384),
@@ -20,12 +20,12 @@ const OFFERED: [(&str, SupportedCipherSuite); 11] = [
     ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", ring::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", ring::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", ring::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
-    // upstream: two names from before the final ones.
+    // upstream: two legacy names.
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", ring::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
     ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", ring::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 
-/// What Go knows, and nobody should use: no forward secrecy, CBC, RC4 or 3DES.
+/// Cipher suites that Go accepts and this server does not offer, because they are insecure: no forward secrecy, CBC, RC4 or 3DES.
 const NOT_OFFERED: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -45,7 +45,7 @@ const NOT_OFFERED: [&str; 16] = [
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
 ];
 
-/// Looks at names of cipher suites. The answer has those that are real, and not offered all the same.
+/// Checks the names of cipher suites. Returns the known ones that are not offered.
 pub fn check_cipher_suites(names: &[String]) -> Result<Vec<String>, UnknownCipherSuite> {
     let mut not_offered = Vec::new();
     for name in names {
@@ -58,14 +58,14 @@ pub fn check_cipher_suites(names: &[String]) -> Result<Vec<String>, UnknownCiphe
     Ok(not_offered)
 }
 
-/// Those of these that can be offered, and all of TLS 1.3; all there are if there are no names.
+/// Returns the supported suites with these names and all of TLS 1.3; all supported suites if there are no names.
 pub(crate) fn offered(names: &[String]) -> Vec<SupportedCipherSuite> {
     let all = rustls::crypto::ring::DEFAULT_CIPHER_SUITES.iter();
-    let named: Vec<_> = OFFERED.iter().filter(|(name, _)| names.iter().any(|wanted| wanted == name)).collect();
-    let wanted = |suite: &SupportedCipherSuite| {
+    let named: Vec<_> = OFFERED.iter().filter(|(name, _)| names.iter().any(|selected| selected == name)).collect();
+    let selected = |suite: &SupportedCipherSuite| {
         names.is_empty() || suite.tls13().is_some() || named.iter().any(|(_, named)| named.suite() == suite.suite())
     };
-    all.filter(|suite| wanted(suite)).copied().collect()
+    all.filter(|suite| selected(suite)).copied().collect()
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_go_knows_are_accepted_and_others_not() {
+    fn names_that_go_accepts_are_accepted_and_others_rejected() {
         let known =
             names(&["TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"]);
         assert_eq!(check_cipher_suites(&known), Ok(names(&["TLS_RSA_WITH_RC4_128_SHA"])));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_one_for_tls_1_2_alone() {
+    fn the_selection_applies_to_tls_1_2_only() {
         let count = |chosen: &[&str]| {
             let (new, old): (Vec<_>, Vec<_>) =
                 offered(&names(chosen)).into_iter().partition(|suite| suite.tls13().is_some());

@@ -1,4 +1,4 @@
-//! Authorities and what they sign.
+//! Certificate authorities and certificates for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// An authority.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
@@ -54,7 +54,7 @@ impl Authority {
 fn distinguished(name: &str, organisations: &[&str]) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
-    // The library keeps one of each type: the first is known to it by its name, the second by its number.
+    // The library keeps one attribute of each type, so the second organisation has the same OID as a custom type.
     let types = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
     for (kind, organisation) in types.into_iter().zip(organisations) {
         distinguished.push(kind, *organisation);
@@ -62,7 +62,7 @@ fn distinguished(name: &str, organisations: &[&str]) -> DistinguishedName {
     distinguished
 }
 
-/// A directory that is gone when the test is over.
+/// Temporary directory that is removed after the test.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -78,11 +78,11 @@ impl Scratch {
         &self.0
     }
 
-    /// Writes a file as a whole, in the place of what was there.
+    /// Replaces a file atomically.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let (path, fresh) = (self.0.join(name), self.0.join(format!("{name}.fresh")));
-        std::fs::write(&fresh, text).unwrap();
-        std::fs::rename(fresh, &path).unwrap();
+        let (path, temporary) = (self.0.join(name), self.0.join(format!("{name}.temporary")));
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::rename(temporary, &path).unwrap();
         path
     }
 }

@@ -1,4 +1,4 @@
-//! A webhook, as the API server would call it.
+//! Calls a webhook as the API server does.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use http::Method;
 use prometheus::Registry;
 use serde_json::{Value, json};
 
-use crate::world::{Running, Wanted};
+use crate::world::{Running, ServerSpec};
 
-/// Lets ships in.
+/// Allows ships only.
 struct Harbour;
 
 #[async_trait]
@@ -30,25 +30,26 @@ impl Webhook for Harbour {
 }
 
 #[tokio::test]
-async fn a_review_comes_over_tls_from_whoever_and_is_counted_good_or_bad() {
-    let (mut options, hooks): (_, [Arc<dyn Webhook>; 1]) = (Wanted::alone().serving, [Arc::new(Harbour)]);
+async fn a_review_needs_no_authentication_and_is_counted_by_status() {
+    let (mut options, hooks): (_, [Arc<dyn Webhook>; 1]) = (ServerSpec::without_reviews().serving, [Arc::new(Harbour)]);
     options.tls.pair_name = "cloud-controller-manager-webhook".to_owned();
     options.port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let registry = Registry::new();
-    let site = webhook::site(&hooks, &WebhookMetrics::register(&registry).unwrap());
+    let router = webhook::router(&hooks, &WebhookMetrics::register(&registry).unwrap());
     let server = webhook::bind(&options, &hooks).unwrap().unwrap();
-    let running = Running::start(server, site, AccessControl::open());
+    let running = Running::start(server, router, AccessControl::open());
     let review = json!({
         "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
         "request": { "uid": "705ab4f5", "kind": { "group": "", "version": "v1", "kind": "Ship" }, "operation": "CREATE" },
     });
     let json = [("content-type", "application/json")];
-    let told = running.visitor().asks(Method::POST, "/validate-ships?timeout=10s", &json, &review.to_string()).await;
-    let answer: Value = serde_json::from_str(&told.body).unwrap();
+    let response =
+        running.client().request(Method::POST, "/validate-ships?timeout=10s", &json, &review.to_string()).await;
+    let answer: Value = serde_json::from_str(&response.body).unwrap();
     assert_eq!(answer["response"], json!({ "uid": "705ab4f5", "allowed": true }));
-    assert_eq!(told.headers["content-type"], "application/json");
-    assert_eq!(running.visitor().asks(Method::POST, "/validate-ships", &[], "{}").await.status, 400);
-    assert_eq!(running.visitor().gets("/healthz").await.status, 404);
+    assert_eq!(response.headers["content-type"], "application/json");
+    assert_eq!(running.client().request(Method::POST, "/validate-ships", &[], "{}").await.status, 400);
+    assert_eq!(running.client().get("/healthz").await.status, 404);
 
     let family = registry.gather().into_iter().find(|family| family.name().ends_with("_total")).unwrap();
     let counts: Vec<_> = family

@@ -1,4 +1,4 @@
-//! An API server with rules about who may do what, and a server that asks it.
+//! An API server with RBAC rules, and a server that delegates to it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,33 +17,33 @@ use kube::api::{Api, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::client::TestClient;
 use crate::pki::Scratch;
-use crate::visitor::Visitor;
 
-/// The one in whose name reviews are asked for.
+/// User that creates the reviews.
 pub(crate) const MANAGER: &str = "manager";
 
-/// An API server in RBAC mode, whose rules are few.
+/// An API server in RBAC mode.
 pub(crate) struct Cluster {
     pub(crate) api: ApiServer,
     pub(crate) scratch: Scratch,
 }
 
 impl Cluster {
-    /// With a manager who may ask for reviews and follow the settings, and a scraper who may look at metrics.
+    /// Starts it with a manager that may create reviews and watch the settings, and a scraper that may read metrics.
     pub(crate) async fn start() -> Cluster {
-        let cluster = Cluster::without_rights().await;
+        let cluster = Cluster::without_permissions().await;
         let reviews = json!([
             { "apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"] },
             { "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"] },
         ]);
         cluster.grant("reviews", MANAGER, &reviews).await;
         cluster.grant("metrics", "scraper", &json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }])).await;
-        cluster.let_follow_settings().await;
+        cluster.allow_watching_settings().await;
         cluster
     }
 
-    pub(crate) async fn without_rights() -> Cluster {
+    pub(crate) async fn without_permissions() -> Cluster {
         let options = Options { authorization: AuthorizationMode::Rbac, ..Options::default() };
         let api = ApiServer::start(options).await.unwrap();
         api.add_token("scraper-token", "scraper", &[]);
@@ -64,8 +64,8 @@ impl Cluster {
         create::<ClusterRoleBinding>(Api::all(client), binding).await;
     }
 
-    /// By name, as the role that clusters have for this grants it.
-    async fn let_follow_settings(&self) {
+    /// Grants access by name, as the role extension-apiserver-authentication-reader does.
+    async fn allow_watching_settings(&self) {
         let client = self.api.client().await.unwrap();
         let rules = json!([{
             "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["extension-apiserver-authentication"],
@@ -81,7 +81,7 @@ impl Cluster {
         create::<RoleBinding>(Api::namespaced(client, "kube-system"), binding).await;
     }
 
-    /// The API server's settings, as it would write them.
+    /// Writes the API server's authentication settings.
     pub(crate) async fn settings(&self, data: Value) {
         let api: Api<ConfigMap> = Api::namespaced(self.api.client().await.unwrap(), "kube-system");
         let map = json!({ "metadata": { "name": "extension-apiserver-authentication" }, "data": data });
@@ -98,8 +98,8 @@ impl Cluster {
         self.scratch.write(&format!("{user}.kubeconfig"), &self.api.kubeconfig_for(user, &[]).unwrap())
     }
 
-    /// How often this was created so far.
-    pub(crate) fn asked(&self, resource: &str) -> u64 {
+    /// Number of objects of this resource created so far.
+    pub(crate) fn created(&self, resource: &str) -> u64 {
         let requests = self.api.requests().into_iter();
         requests.filter(|(kind, _)| kind.verb == "create" && kind.resource == resource).map(|(_, count)| count).sum()
     }
@@ -112,45 +112,45 @@ where
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
-/// How a server is to be.
+/// Options of a server under test.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct ServerSpec {
     pub(crate) serving: ServingOptions,
     pub(crate) authentication: AuthenticationOptions,
     pub(crate) authorization: AuthorizationOptions,
 }
 
-impl Wanted {
-    /// On a free port of this machine, with nobody to ask.
-    pub(crate) fn alone() -> Wanted {
+impl ServerSpec {
+    /// A server on a free loopback port that makes no reviews.
+    pub(crate) fn without_reviews() -> ServerSpec {
         let bind_address = Ipv4Addr::LOCALHOST.into();
-        Wanted {
+        ServerSpec {
             serving: ServingOptions { bind_address, port: 0, ..ServingOptions::default() },
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
         }
     }
 
-    pub(crate) fn with_tls(tls: TlsOptions) -> Wanted {
-        let alone = Wanted::alone();
-        Wanted { serving: ServingOptions { tls, ..alone.serving }, ..alone }
+    pub(crate) fn with_tls(tls: TlsOptions) -> ServerSpec {
+        let base = ServerSpec::without_reviews();
+        ServerSpec { serving: ServingOptions { tls, ..base.serving }, ..base }
     }
 
-    /// Asks the API server in the name of this one. The settings are not looked up.
-    pub(crate) fn asking(cluster: &Cluster, user: &str) -> Wanted {
-        let (alone, kubeconfig) = (Wanted::alone(), Some(cluster.kubeconfig(user)));
-        Wanted {
+    /// A server that makes reviews as this user and does not read the settings.
+    pub(crate) fn with_reviews(cluster: &Cluster, user: &str) -> ServerSpec {
+        let (base, kubeconfig) = (ServerSpec::without_reviews(), Some(cluster.kubeconfig(user)));
+        ServerSpec {
             authentication: AuthenticationOptions {
                 kubeconfig: kubeconfig.clone(),
                 skip_lookup: true,
-                ..alone.authentication
+                ..base.authentication
             },
-            authorization: AuthorizationOptions { kubeconfig, ..alone.authorization },
-            ..alone
+            authorization: AuthorizationOptions { kubeconfig, ..base.authorization },
+            ..base
         }
     }
 
-    pub(crate) async fn door(&self) -> Result<AccessControl, Box<dyn std::error::Error>> {
+    pub(crate) async fn access_control(&self) -> Result<AccessControl, Box<dyn std::error::Error>> {
         let reviews = client(self.authentication.kubeconfig.as_deref()).await?;
         let authenticator = Authenticator::new(&self.authentication, reviews).await?;
         let reviews = client(self.authorization.kubeconfig.as_deref()).await?;
@@ -159,11 +159,11 @@ impl Wanted {
 
     pub(crate) async fn start(&self) -> Running {
         let server = Server::bind(&self.serving).unwrap();
-        Running::start(server, site(), self.door().await.unwrap())
+        Running::start(server, router(), self.access_control().await.unwrap())
     }
 }
 
-/// One that asks the API server by this kubeconfig; nobody without one.
+/// Creates a client from the kubeconfig, if there is one.
 async fn client(kubeconfig: Option<&Path>) -> Result<Option<kube::Client>, Box<dyn std::error::Error>> {
     let Some(path) = kubeconfig else { return Ok(None) };
     let kubeconfig = kube::config::Kubeconfig::read_from(path)?;
@@ -180,17 +180,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(server: Server, site: Router, door: AccessControl) -> Running {
+    pub(crate) fn start(server: Server, router: Router, access: AccessControl) -> Running {
         let (address, shutdown) = (server.address(), Shutdown::new());
-        let serving = server.serve(site, door, shutdown.clone());
+        let serving = server.serve(router, access, shutdown.clone());
         let task = tokio::spawn(async move {
             let Ok(()) = serving.await;
         });
         Running { address, shutdown, task }
     }
 
-    pub(crate) fn visitor(&self) -> Visitor {
-        Visitor::to(self.address)
+    pub(crate) fn client(&self) -> TestClient {
+        TestClient::to(self.address)
     }
 }
 
@@ -200,27 +200,27 @@ impl Drop for Running {
     }
 }
 
-/// `/healthz`; `/metrics`; `/who` says who is asking, `/headers` what a handler sees, `/panic` does.
-fn site() -> Router {
+/// `/healthz`; `/metrics`; `/who` returns the user, `/headers` the headers that a handler sees, `/panic` panics.
+fn router() -> Router {
     let metrics = CheckMetrics::register(&prometheus::Registry::new()).unwrap();
-    let who = |asked: IncomingRequest| async move {
-        let user = asked.user;
-        let told = json!({ "name": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra });
-        answer::json(StatusCode::OK, &told)
+    let who = |request: IncomingRequest| async move {
+        let user = request.user;
+        let response = json!({ "name": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra });
+        answer::json(StatusCode::OK, &response)
     };
-    let headers = |asked: IncomingRequest| async move {
-        let names: Vec<_> = asked.headers.keys().map(|name| name.as_str().to_owned()).collect();
+    let headers = |request: IncomingRequest| async move {
+        let names: Vec<_> = request.headers.keys().map(|name| name.as_str().to_owned()).collect();
         answer::text(StatusCode::OK, names.join("\n"))
     };
-    let panics = |asked: IncomingRequest| async move {
-        assert!(asked.has("well"), "as the test wants it");
+    let panics = |request: IncomingRequest| async move {
+        assert!(request.has("well"), "the test panics here");
         answer::text(StatusCode::OK, "well")
     };
     let slow = |_| async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         answer::text(StatusCode::OK, "at last")
     };
-    let body = |asked: IncomingRequest| async move { answer::text(StatusCode::OK, asked.body.len().to_string()) };
+    let body = |request: IncomingRequest| async move { answer::text(StatusCode::OK, request.body.len().to_string()) };
     Checks::new("healthz", &metrics)
         .on(Router::new())
         .at("/metrics", ANY, |_| async { answer::text(StatusCode::OK, "knots 1\n") })
@@ -231,14 +231,14 @@ fn site() -> Router {
         .at("/body", ANY, body)
 }
 
-/// Looks again and again until it is so.
-pub(crate) async fn eventually<F>(what: &str, mut is_so: impl FnMut() -> F)
+/// Polls until the condition is true.
+pub(crate) async fn eventually<F>(what: &str, mut condition: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while !is_so().await {
-        assert!(tokio::time::Instant::now() < deadline, "not so after half a minute: {what}");
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < deadline, "timed out after 30 s: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The flags about who leads.
+//! Leader election flags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use clap::Args;
 use crate::flags::{self, Given, Switch as _, given};
 use crate::migration::Migration;
 
-/// Leader election, and leader migration.
+/// Flags of leader election and leader migration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct ElectionArgs {
-    /// Run the controllers only while holding a Lease, so that of several replicas one works and the others stand by.
+    /// Acquire a Lease before running the controllers. Enable this when running several replicas for high availability.
     #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) leader_elect: Given<bool>,
 
-    /// How long the others wait, after the leader has last renewed the Lease, before one of them takes over. Longer than the
-    /// renew deadline.
+    /// Duration that standby replicas wait after the last renewal they observed before they try to acquire the Lease. Must be
+    /// greater than --leader-elect-renew-deadline.
     #[arg(
         long,
         value_name = "DURATION",
@@ -28,8 +28,8 @@ pub struct ElectionArgs {
     )]
     pub(crate) leader_elect_lease_duration: Given<Duration>,
 
-    /// How long the leader tries to renew the Lease before it gives up: the process then ends with exit code 1. Longer than
-    /// 1.2 times the retry period.
+    /// Duration that the leader keeps trying to renew the Lease before it stops leading and exits with code 1. Must be greater than
+    /// 1.2 times --leader-elect-retry-period.
     #[arg(
         long,
         value_name = "DURATION",
@@ -38,7 +38,7 @@ pub struct ElectionArgs {
     )]
     pub(crate) leader_elect_renew_deadline: Given<Duration>,
 
-    /// The pause between two tries to get or to renew the Lease.
+    /// Duration between attempts to acquire or renew the Lease.
     #[arg(
         long,
         value_name = "DURATION",
@@ -47,33 +47,34 @@ pub struct ElectionArgs {
     )]
     pub(crate) leader_elect_retry_period: Given<Duration>,
 
-    /// The kind of object that is held. There is no other than leases.
+    /// Type of the resource object used for locking. The only supported value is "leases".
     #[arg(long, value_name = "KIND", default_value = LEASES)]
     pub(crate) leader_elect_resource_lock: String,
 
-    /// The name of the Lease.
+    /// Name of the Lease.
     #[arg(long, value_name = "NAME", default_value_t = defaults().name)]
     pub leader_elect_resource_name: String,
 
-    /// The namespace of the Lease.
+    /// Namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE", default_value_t = defaults().namespace)]
     pub leader_elect_resource_namespace: String,
 
-    /// Run the controllers that are moving from another manager to this one under a second Lease, which both managers share.
+    /// Enable controller leader migration: controllers that move between managers run under a second Lease that both managers
+    /// share.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) enable_leader_migration: Given<bool>,
 
-    /// Which controllers those are: a LeaderMigrationConfiguration (controllermanager.config.k8s.io/v1, v1beta1 or v1alpha1)
-    /// in YAML or JSON. Without it they are those for routes, for Services and for the lifecycle of nodes.
+    /// Path of the leader migration configuration, a LeaderMigrationConfiguration (controllermanager.config.k8s.io/v1, v1beta1 or
+    /// v1alpha1) in YAML or JSON. Default: migrate the route, Service and node lifecycle controllers.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) leader_migration_config: Option<PathBuf>,
 
-    /// The same from the file of --config. Not a flag itself.
+    /// Leader migration configuration from the --config file. Not a flag itself.
     #[arg(skip)]
     pub migration: Option<Migration>,
 }
 
-/// What a Lease is called where it is chosen.
+/// Value of `--leader-elect-resource-lock` for a Lease.
 pub(crate) const LEASES: &str = "leases";
 
 fn defaults() -> LeaseOptions {

@@ -1,8 +1,8 @@
-//! The flags of the manager, each declared once: name, type, default and meaning.
+//! Flags of the manager: name, type, default and help text.
 //!
-//! Names, syntax and defaults are those of the Go managers wherever they have the flag, so that a manifest written for
-//! one works here. Values are read [leniently](crate::flags::given), so that all that is wrong is told at once; what
-//! they come to together is worked out in [`settings`](crate::settings).
+//! Flags that the Go managers have keep their names, syntax and defaults, so that existing manifests work unchanged. Values are
+//! parsed [leniently](crate::flags::given), so that all errors are reported at once; [`settings`](crate::settings) resolves and
+//! validates them together.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,24 +26,24 @@ use crate::argv::Argv;
 use crate::effective::EffectiveFlags;
 use crate::flags::{self, Given, Switch as _, given};
 
-/// What the manager says of itself under the name of the Go managers, which has no commands.
+/// Help text of the binary under the name `cloud-controller-manager`, which has no subcommands.
 const MANAGER_ABOUT: &str = "A cloud controller manager for Kubernetes.\n\n\
-It watches the API server, makes the cluster's nodes match what their clouds say, and sees to load balancers for its Services, \
-to pod ranges and to the routes to them. Flags that the managers built on k8s.io/cloud-provider have, too, are written as they \
-are there. It stops cleanly on SIGINT or SIGTERM.";
+It watches the API server, keeps Nodes up to date with their cloud instances, and manages load balancers for Services, \
+pod CIDRs and routes. Flags of the managers built on k8s.io/cloud-provider have the same names and syntax here. \
+It shuts down cleanly on SIGINT or SIGTERM.";
 
 /// All flags of the manager.
 #[derive(Debug, Args)]
 pub struct ManagerArgs {
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-    /// The manager itself.
+    /// Generic flags.
     #[command(flatten)]
     pub generic: GenericArgs,
     /// Leader election.
     #[command(flatten)]
     pub election: ElectionArgs,
-    /// Controllers, each with its own flags.
+    /// Flags of each controller.
     #[command(flatten)]
     pub controllers: ControllerArgs,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct ManagerArgs {
     pub(crate) webhook: WebhookArgs,
     #[command(flatten)]
     pub(crate) debugging: DebuggingArgs,
-    /// Logs.
+    /// Logging.
     #[command(flatten)]
     pub logging: LoggingArgs,
     #[command(flatten)]
@@ -68,23 +68,23 @@ pub struct ManagerArgs {
     #[command(flatten)]
     pub(crate) cloud_specific: CloudSpecificArgs,
 
-    /// All flags with the values that they have, given or not. Not a flag itself.
+    /// Effective values of all flags, including defaults. Not a flag itself.
     #[arg(skip)]
     pub effective: EffectiveFlags,
 
-    /// Errors of the command line itself, which are reported with all others. Not a flag itself.
+    /// Errors in the command line itself, reported with all other errors. Not a flag itself.
     #[arg(skip)]
     pub errors: ConfigErrors,
 }
 
 impl ManagerArgs {
-    /// The flags alone, of a program of this name.
+    /// Defines a command of this name with the manager's flags only.
     pub fn definition(name: &str) -> clap::Command {
         let definition = ManagerArgs::augment_args(clap::Command::new(name.to_owned()));
         definition.about(MANAGER_ABOUT).disable_version_flag(true).args_override_self(true)
     }
 
-    /// Reads a command line that is tidied and has what `--config` says.
+    /// Parses a normalized command line that already includes the flags of the `--config` file.
     pub fn read(definition: &mut clap::Command, argv: Argv) -> Result<ManagerArgs, clap::Error> {
         let matches = definition.try_get_matches_from_mut(argv.arguments)?;
         let mut args = ManagerArgs::from_arg_matches(&matches)?;
@@ -93,49 +93,49 @@ impl ManagerArgs {
         Ok(args)
     }
 
-    /// For tests: the flags of a manager that is started with these arguments, the first of which is its name.
+    /// Parses the arguments of a manager, for tests. The first argument is the program name.
     #[cfg(test)]
     pub(crate) fn of(arguments: Vec<std::ffi::OsString>) -> ManagerArgs {
         let mut definition = ManagerArgs::definition("bowline");
-        let mut argv = crate::argv::tidy(arguments, &mut definition);
+        let mut argv = crate::argv::normalize(arguments, &mut definition);
         crate::configuration::prepend(&mut argv);
         ManagerArgs::read(&mut definition, argv).unwrap()
     }
 }
 
-/// How the cluster and its clouds are reached: the manager's way, and that of the commands that look for it.
+/// Flags for access to the cluster and its clouds, shared by the manager and the diagnostic commands.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster and clouds")]
 pub(crate) struct ReachArgs {
-    /// The clouds, in the order in which a node without provider ID is offered to them. A list: separated by commas, or
-    /// the flag given again. A name may stand in it twice, for two clouds of a kind.
+    /// Comma-separated list of cloud providers; the flag may be repeated. A node without a provider ID is looked up in this order.
+    /// List a provider twice to use two clouds of the same kind.
     #[arg(long, value_name = "NAMES")]
     pub(crate) cloud_provider: Vec<String>,
 
-    /// The provider's configuration file. With several providers NAME=FILE for each, separated by commas, or the flag
-    /// given again.
+    /// Path of the provider's configuration file. With several providers, a comma-separated list of PROVIDER=FILE; the flag may be
+    /// repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) cloud_config: Vec<String>,
 
-    /// What the resources of this cluster are marked with in the cloud.
+    /// Cluster name, recorded on every cloud resource that this cluster owns.
     #[arg(long, value_name = "NAME", default_value = "kubernetes", value_parser = given(flags::not_empty))]
     pub(crate) cluster_name: Given<String>,
 
-    /// How to reach the API server. Without it and --master, as a pod of the cluster does.
+    /// Path of the kubeconfig file for the API server. Default: the in-cluster configuration, unless --master is set.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// The address of the API server; overrides the one in the kubeconfig.
+    /// Address of the Kubernetes API server; overrides any value in the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
 
-    /// Requests per second to the API server, with --kube-api-burst; 0 for no limit. Unless one of the two is given,
-    /// the API server's own flow control is all that limits.
-    // upstream: 20 by default, a limit that nothing on the server's side asks for.
+    /// QPS to use while talking with the API server; 0 disables the limit. Default: no limit on the client side, the API server's
+    /// priority and fairness applies; 20 if only --kube-api-burst is set.
+    // upstream: 20 by default, a limit that the API server does not need.
     #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
     pub(crate) kube_api_qps: Option<Given<f64>>,
 
-    /// Requests to the API server at once before --kube-api-qps counts.
+    /// Burst to use while talking with the API server, above --kube-api-qps. Default: 30 if --kube-api-qps is set.
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) kube_api_burst: Option<Given<i32>>,
 
@@ -143,7 +143,7 @@ pub(crate) struct ReachArgs {
     pub(crate) calls: CloudCallArgs,
 }
 
-/// Which controllers, and how each is set.
+/// Selection of controllers and their options.
 #[derive(Debug, Args)]
 pub struct ControllerArgs {
     #[command(flatten)]
@@ -162,53 +162,55 @@ pub struct ControllerArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Controllers")]
 pub(crate) struct SelectionArgs {
-    /// The controllers to run: * for all, NAME for one, -NAME for all but one. A list: separated by commas, or the flag
-    /// given again; what names a controller first counts.
+    /// Comma-separated list of controllers to run; the flag may be repeated. '*' enables all controllers, 'foo' enables the
+    /// controller named 'foo', '-foo' disables it. The first entry that names a controller wins.
     #[arg(long, value_name = "NAMES", default_value = "*")]
     pub(crate) controllers: Vec<String>,
 
-    /// Switches of the Go managers, NAME=true or NAME=false. A list: separated by commas, or the flag given again. The one
-    /// that has an effect is CloudControllerManagerWatchBasedRoutesReconciliation, which is on unless given.
-    // upstream: off by default.
+    /// Comma-separated list of NAME=true|false pairs for the feature gates of the Go managers; the flag may be repeated. Gates with
+    /// an effect here: CloudControllerManagerWatchBasedRoutesReconciliation (default: true), CloudControllerManagerWebhook
+    /// (default: false), LoggingAlphaOptions (default: false), RemoteRequestHeaderUID (default: true),
+    /// ControllerManagerReleaseLeaderElectionLockOnExit (default: true), AllAlpha and AllBeta.
+    // upstream: the first and the fifth are false by default.
     #[arg(long, value_name = "NAME=BOOL")]
     pub(crate) feature_gates: Vec<String>,
 }
 
-/// Flags about the manager itself.
+/// Generic flags of the manager.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Manager")]
 pub struct GenericArgs {
-    /// Read settings from this file: the document that /configz shows, in YAML or JSON. What is given as a flag, too, counts
-    /// as the flag says.
+    /// Path of a CloudControllerManagerConfiguration file in YAML or JSON, the document that /configz serves. Flags override its
+    /// values.
     // upstream: has the type of this document, and no flag that reads it.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Print the version and end; raw prints all that is known about this build. A version such as v1.37.0 is taken and
-    /// has no effect.
+    /// Print version information and quit; --version=raw prints all build information. --version=vX.Y.Z is accepted and has no
+    /// effect.
     #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub version: Option<String>,
 
-    /// Give each controller an identity of its own at the API server: a service account in kube-system, with a token that is
-    /// asked for as it is needed.
+    /// Use individual service account credentials for each controller. The accounts are in kube-system; tokens are requested from
+    /// the TokenRequest API.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) use_service_account_credentials: Given<bool>,
 
-    /// Run with a cloud that marks nothing as this cluster's. Such a cloud cannot tell the balancers and routes of two
-    /// clusters apart; give each cluster its own name or account.
+    /// Allow a cloud that does not record the cluster name on its resources. Such a cloud cannot distinguish the load balancers and
+    /// routes of two clusters; use a separate account or project for each cluster. Deprecated.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) allow_untagged_cloud: Given<bool>,
 
-    /// The pause after each controller that is started, from this long to twice as long.
+    /// Interval between starting controllers, with random jitter of up to the same length.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = given(flags::duration))]
     pub(crate) controller_start_interval: Given<Duration>,
 
-    /// Change nothing, neither in the cluster nor in a cloud: log what would be done. What depends on an earlier change
-    /// having been made is not reached; `bowline plan` shows more of it, once.
+    /// Log the changes to the cluster and the clouds instead of making them. Changes that depend on an earlier change are not
+    /// logged; `bowline plan` also shows some of these.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) dry_run: Given<bool>,
 
-    /// Serve /metrics in plain HTTP at this address of this machine, such as 127.0.0.1:10257; off unless given.
+    /// Loopback address to serve /metrics on over plain HTTP, without authentication, such as 127.0.0.1:10257. Default: disabled.
     #[arg(long, value_name = "IP:PORT", value_parser = given(flags::loopback))]
     pub(crate) metrics_listen: Option<Given<SocketAddr>>,
 }
@@ -216,16 +218,16 @@ pub struct GenericArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "cloud-node-controller")]
 pub(crate) struct NodeArgs {
-    /// Nodes that are initialised at once; 16 unless given.
+    /// Number of nodes that are initialised concurrently. Default: 16.
     // upstream: 1 by default.
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) concurrent_node_syncs: Option<Given<i32>>,
 
-    /// Nodes whose addresses are written at once; 0 for as many as --concurrent-node-syncs, which is also the default.
+    /// Number of node statuses that are updated concurrently; 0 uses the value of --concurrent-node-syncs. Default: 0.
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) concurrent_node_status_updates: Option<Given<i32>>,
 
-    /// The pause between two looks at the addresses of all nodes.
+    /// Interval between updates of the addresses of all nodes.
     #[arg(
         long,
         value_name = "DURATION",
@@ -234,18 +236,18 @@ pub(crate) struct NodeArgs {
     )]
     pub(crate) node_status_update_frequency: Given<Duration>,
 
-    /// Update the labels for zone, region and instance type whenever the addresses are compared, not only when a node is
-    /// initialized: they follow a machine that is resized or moved. Pods that were placed by these labels stay where they are.
+    /// Update the zone, region and instance type labels with every address update, not only at initialisation, so that they follow
+    /// a machine that is resized or moved. Pods that were scheduled by these labels are not moved.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) refresh_node_labels: Given<bool>,
 
-    /// Types of node addresses that come first, in this order: Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS,
-    /// separated by commas. The others follow in the order of the cloud, which is also the default.
+    /// Comma-separated list of node address types to sort first: Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS. The
+    /// remaining types follow in the order of the cloud. Default: the order of the cloud.
     #[arg(long, value_name = "TYPES", value_parser = given(flags::address_types))]
     pub(crate) node_address_order: Option<Given<Vec<AddressType>>>,
 
-    /// Networks whose IP addresses nodes get, the preferred network first, separated by commas; all by default. A machine without
-    /// an address in any of them keeps all of its addresses.
+    /// Comma-separated list of networks; only IP addresses in them become node addresses, in the order of the list. A machine
+    /// without an address in any of them keeps all of its addresses. Default: all addresses.
     #[arg(long, value_name = "CIDRS", value_parser = given(flags::cidrs))]
     pub(crate) node_address_cidrs: Option<Given<Vec<IpNet>>>,
 }
@@ -253,12 +255,12 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "cloud-node-lifecycle-controller")]
 pub(crate) struct NodeLifecycleArgs {
-    /// Nodes that are written at once; 16 unless given.
+    /// Number of nodes that are processed concurrently. Default: 16.
     // upstream: 1 by default.
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) concurrent_node_lifecycle_syncs: Option<Given<i32>>,
 
-    /// The pause between two looks at the nodes that are not ready.
+    /// Interval between checks of the nodes that are not ready.
     #[arg(
         long,
         value_name = "DURATION",
@@ -267,12 +269,12 @@ pub(crate) struct NodeLifecycleArgs {
     )]
     pub(crate) node_monitor_period: Given<Duration>,
 
-    /// Minimum age of a node that may be deleted: the cloud may not list its machine yet. Default: 30s for a node that was
-    /// initialised, 5m for any other.
+    /// Minimum age of a node before it may be deleted, since the cloud may not list a new machine yet. Default: 30s for an
+    /// initialised node, 5m otherwise.
     #[arg(long, value_name = "DURATION", value_parser = given(flags::duration))]
     pub(crate) node_deletion_grace_period: Option<Given<Duration>>,
 
-    /// A node is deleted when its machine was gone in two looks at the cloud, this far apart.
+    /// Interval after which a second read of the cloud must confirm that a machine is missing before its node is deleted.
     #[arg(
         long,
         value_name = "DURATION",
@@ -281,8 +283,8 @@ pub(crate) struct NodeLifecycleArgs {
     )]
     pub(crate) node_deletion_confirm_period: Given<Duration>,
 
-    /// The share of a cloud's nodes, from 0 to 1, that may be deleted within --node-deletion-window. If more would go,
-    /// none goes, except those that carry the annotation bowline.dev/allow-deletion=true.
+    /// Maximum share of a cloud's nodes, from 0 to 1, that may be deleted within --node-deletion-window. If more would be deleted,
+    /// none is, except nodes with the annotation bowline.dev/allow-deletion=true.
     #[arg(
         long,
         value_name = "SHARE",
@@ -291,7 +293,7 @@ pub(crate) struct NodeLifecycleArgs {
     )]
     pub(crate) node_deletion_max_share: Given<f64>,
 
-    /// How long a deletion counts for --node-deletion-max-share.
+    /// Time window over which --node-deletion-max-share counts deletions.
     #[arg(
         long,
         value_name = "DURATION",
@@ -300,7 +302,7 @@ pub(crate) struct NodeLifecycleArgs {
     )]
     pub(crate) node_deletion_window: Given<Duration>,
 
-    /// Also delete nodes without provider ID whose name no cloud knows, as the Go managers do.
+    /// Also delete nodes that have no provider ID and whose name matches no machine in any cloud, as the Go managers do.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) delete_unclaimed_nodes: Given<bool>,
 }
@@ -308,18 +310,18 @@ pub(crate) struct NodeLifecycleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "service-lb-controller")]
 pub(crate) struct ServiceArgs {
-    /// Load balancers that are written at once; 16 unless given.
+    /// Number of Services that are synced concurrently. Default: 16.
     // upstream: 1 by default.
     #[arg(long, value_name = "N", value_parser = given(flags::int32))]
     pub(crate) concurrent_service_syncs: Option<Given<i32>>,
 
-    /// Which nodes become targets: those that are initialised and in the balancer's cloud, or all, at once, as the Go
-    /// managers do.
+    /// Nodes that become targets of load balancers: "initialized" for the initialised nodes of the load balancer's cloud, "all" for
+    /// all nodes as soon as they exist, as in the Go managers.
     #[arg(long, value_name = "initialized|all", default_value = "initialized", value_parser = given(flags::node_set))]
     pub(crate) load_balancer_nodes: Given<NodeSet>,
 
-    /// How long a node that is leaving keeps its connections, where the cloud can drain. 0 takes it out when something
-    /// else calls for an update, as the Go managers do.
+    /// Connection draining period of a target that is being removed, where the cloud supports draining. With 0, a target is removed
+    /// with the next update that has another cause, as in the Go managers.
     #[arg(
         long,
         value_name = "DURATION",
@@ -328,8 +330,8 @@ pub(crate) struct ServiceArgs {
     )]
     pub(crate) load_balancer_drain_period: Given<Duration>,
 
-    /// Debounce period for new nodes, so that many of them cause one update. They become targets 500ms after the last one, or after
-    /// this period while another node is still to be initialised or if load balancers were updated within it.
+    /// Debounce period for new nodes, so that many new nodes cause one update. They become targets 500ms after the last one, or
+    /// after this period while another node is not initialised yet or if load balancers were updated within it.
     #[arg(
         long,
         value_name = "DURATION",
@@ -338,15 +340,15 @@ pub(crate) struct ServiceArgs {
     )]
     pub(crate) load_balancer_node_gather_period: Given<Duration>,
 
-    /// Take Services of the class bowline.dev/CLOUD, too, each by the cloud that its class names.
+    /// Also manage Services with the loadBalancerClass bowline.dev/CLOUD, each in the named cloud.
     #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) load_balancer_classes: Given<bool>,
 
-    /// The cloud that takes Services without a class, or none; the first that has load balancers unless given.
+    /// Cloud for Services without a loadBalancerClass, or "none" to ignore them. Default: the first cloud with load balancers.
     #[arg(long, value_name = "NAME|none", value_parser = given(flags::not_empty))]
     pub(crate) load_balancer_default_cloud: Option<Given<String>>,
 
-    /// How often a load balancer that nothing happens to is compared with the cloud; 0 for never.
+    /// Interval at which every load balancer is compared with the cloud, to correct changes made there; 0 disables it.
     #[arg(
         long,
         value_name = "DURATION",
@@ -357,14 +359,14 @@ pub(crate) struct ServiceArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Calls to the cloud")]
+#[command(next_help_heading = "Cloud API requests")]
 pub(crate) struct CloudCallArgs {
-    /// HTTP calls per second to each cloud; 0, the default, for no limit of our own. The cloud's own (429) is honoured
-    /// anyway.
+    /// Maximum HTTP requests per second to each cloud; 0 disables the limit. The cloud's own rate limit (HTTP 429) is always
+    /// honoured. Default: 0.
     #[arg(long, value_name = "NUMBER", value_parser = given(flags::number))]
     pub(crate) cloud_qps: Option<Given<f64>>,
 
-    /// HTTP calls to each cloud at once before --cloud-qps counts.
+    /// Burst of HTTP requests to each cloud, above --cloud-qps.
     #[arg(
         long,
         value_name = "N",
@@ -373,8 +375,8 @@ pub(crate) struct CloudCallArgs {
     )]
     pub(crate) cloud_burst: Given<i32>,
 
-    /// What a cloud is told of who asks, in front of the program's name. Each value is kept whole; of several, the last one
-    /// stands first. Sent by providers that speak HTTP with a cloud.
+    /// Product to prepend to the User-Agent header of HTTP requests to a cloud; the flag may be repeated, and the last value comes
+    /// first. Commas do not separate values.
     #[arg(long, value_name = "TEXT")]
     pub(crate) user_agent: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The flags about what the manager serves, to whom, and on which port.
+//! Flags of secure serving, authentication and authorization.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,12 +13,13 @@ use crate::flags::{self, Given, Switch as _, given};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Secure serving")]
 pub(crate) struct SecureServingArgs {
-    /// The address at which --secure-port is served. If it is empty, 0.0.0.0 or ::, all interfaces and both families.
+    /// The IP address on which to listen for --secure-port. If blank or an unspecified address (0.0.0.0 or ::), all interfaces and
+    /// IP address families are used.
     #[arg(long, value_name = "IP", default_value = ServingOptions::default().bind_address.to_string(), value_parser = given(flags::bind_address))]
     pub(crate) bind_address: Given<IpAddr>,
 
-    /// The port for HTTPS, with authentication and authorization: health, metrics and the documents about the manager
-    /// itself. 0 serves nothing at all.
+    /// The port on which to serve HTTPS with authentication and authorization: health checks, metrics, /statusz, /configz and
+    /// /flagz. If 0, don't serve HTTPS at all.
     #[arg(
         long,
         value_name = "PORT",
@@ -27,52 +28,54 @@ pub(crate) struct SecureServingArgs {
     )]
     pub(crate) secure_port: Given<i64>,
 
-    /// Where a certificate that this program makes for itself is kept, as cloud-controller-manager.crt and .key. Without
-    /// it, and without --tls-cert-file, the certificate is made at each start and kept in memory only.
+    /// Directory of the self-signed certificate, in cloud-controller-manager.crt and cloud-controller-manager.key; it is created if
+    /// it is missing. Ignored if --tls-cert-file is set. Default: a new certificate in memory at each start.
     #[arg(long, value_name = "DIRECTORY", value_parser = flags::path)]
     pub(crate) cert_dir: Option<PathBuf>,
 
-    /// The certificate to serve with, in PEM, the chain behind it; it is read again when it changes.
+    /// File containing the serving certificate in PEM, followed by its intermediate certificates. It is reloaded when it changes.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) tls_cert_file: Option<PathBuf>,
 
-    /// The key to --tls-cert-file.
+    /// File containing the PEM private key matching --tls-cert-file.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) tls_private_key_file: Option<PathBuf>,
 
-    /// Another certificate with its key, for the names behind the colon, or for those in the certificate. It may be given
-    /// several times.
+    /// A pair of certificate and private key files for SNI, optionally followed by a colon and the domain patterns that use it;
+    /// default: the names in the certificate. The flag may be repeated.
     #[arg(long, value_name = "CERT,KEY[:NAMES]")]
     pub(crate) tls_sni_cert_key: Vec<String>,
 
-    /// The cipher suites of TLS 1.2, by their IANA names; those of TLS 1.3 cannot be chosen. A list: separated by commas, or
-    /// the flag given again. All that are sound unless given.
+    /// Comma-separated list of TLS 1.2 cipher suites by IANA name; the flag may be repeated. TLS 1.3 cipher suites are not
+    /// configurable. Default: all secure cipher suites.
     #[arg(long, value_name = "NAMES")]
     pub(crate) tls_cipher_suites: Vec<String>,
 
-    /// The key exchanges, by their numbers. They are checked, and those of this program are used: X25519, P-256 and
-    /// P-384.
+    /// Comma-separated list of key exchange mechanisms by Go CurveID number. The values are validated and have no effect: X25519,
+    /// P-256 and P-384 are used.
     #[arg(long, value_name = "NUMBERS")]
     pub(crate) tls_curve_preferences: Vec<String>,
 
-    /// The least version of TLS: VersionTLS12, which is the default, or VersionTLS13. VersionTLS10 and VersionTLS11 mean
-    /// VersionTLS12, the least that this program speaks.
+    /// Minimum TLS version supported: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 mean VersionTLS12. Default:
+    /// VersionTLS12.
     #[arg(long, value_name = "VERSION", default_value = "")]
     pub(crate) tls_min_version: String,
 
-    /// Serve HTTP/1.1 only.
+    /// If true, HTTP/2 serving is disabled.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub disable_http2_serving: Given<bool>,
 
-    /// How many requests a client may have under way in one connection of HTTP/2; 0 for the library's own limit.
+    /// Maximum number of concurrent streams per HTTP/2 connection; 0 uses the default of the HTTP library.
     #[arg(long, value_name = "N", default_value = "0", value_parser = given(flags::integer))]
     pub http2_max_streams_per_connection: Given<i64>,
 
-    /// Let other processes listen at the same port (SO_REUSEPORT).
+    /// If true, SO_REUSEPORT is used when binding the port, which allows more than one instance to bind on the same address and
+    /// port.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) permit_port_sharing: Given<bool>,
 
-    /// Listen even if the kernel still holds the port for connections that have ended (SO_REUSEADDR).
+    /// If true, SO_REUSEADDR is used when binding the port, which avoids waiting for the kernel to release sockets in TIME_WAIT
+    /// state.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) permit_address_sharing: Given<bool>,
 }
@@ -80,20 +83,23 @@ pub(crate) struct SecureServingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authentication")]
 pub(crate) struct AuthenticationArgs {
-    /// The kubeconfig with which bearer tokens are reviewed and the API server's settings about clients are read. Without
-    /// it, as a pod of the cluster does; outside of a cluster, everybody with a token is anonymous.
+    /// Kubeconfig file of a user that may create tokenreviews.authentication.k8s.io and read the API server's authentication
+    /// settings. Default: the in-cluster configuration; outside of a cluster, bearer tokens are ignored and their requests are
+    /// anonymous.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
 
-    /// Do not read from the cluster what the flags do not say about client certificates and front proxies.
+    /// If false, the --authentication-kubeconfig is used to look up missing authentication configuration (client CA and front
+    /// proxy) from the cluster.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) authentication_skip_lookup: Given<bool>,
 
-    /// Start even if that cannot be read; whoever comes with a certificate may then be anonymous.
+    /// If true, a failure to look up authentication configuration from the cluster is not fatal. Requests with a client certificate
+    /// may then be treated as anonymous.
     #[arg(long, default_value = "false", value_parser = given(flags::go_bool), switch())]
     pub(crate) authentication_tolerate_lookup_failure: Given<bool>,
 
-    /// How long the review of a token holds.
+    /// Duration for which responses of TokenReviews are cached.
     #[arg(
         long,
         value_name = "DURATION",
@@ -102,7 +108,8 @@ pub(crate) struct AuthenticationArgs {
     )]
     pub(crate) authentication_token_webhook_cache_ttl: Given<Duration>,
 
-    /// Who may sign client certificates: a bundle in PEM. The common name is the user, the organisations are the groups.
+    /// File with a PEM bundle of CAs for client certificates. A request with a client certificate signed by one of them is
+    /// authenticated with the CommonName as the user and the organizations as the groups.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) client_ca_file: Option<PathBuf>,
 
@@ -113,28 +120,30 @@ pub(crate) struct AuthenticationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authentication")]
 pub(crate) struct RequestHeaderArgs {
-    /// Who may sign the certificates of front proxies, whose headers say who is asking: a bundle in PEM.
+    /// File with a PEM bundle of CAs for the client certificates of front proxies, which must be valid before user names in the
+    /// request headers are trusted.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) requestheader_client_ca_file: Option<PathBuf>,
 
-    /// The common names of front proxies; any unless given. A list, as are the next.
+    /// Comma-separated list of client certificate common names that are allowed to set user names in request headers. Default: any
+    /// name in a certificate signed by --requestheader-client-ca-file.
     #[arg(long, value_name = "NAMES")]
     pub(crate) requestheader_allowed_names: Vec<String>,
 
-    /// The headers in which a front proxy names the user.
+    /// Comma-separated list of request headers to inspect for user names.
     #[arg(long, value_name = "HEADERS", default_values_t = RequestHeaderOptions::default().username_headers)]
     pub(crate) requestheader_username_headers: Vec<String>,
 
-    /// The headers in which a front proxy names the user's groups.
+    /// Comma-separated list of request headers to inspect for groups.
     #[arg(long, value_name = "HEADERS", default_values_t = RequestHeaderOptions::default().group_headers)]
     pub(crate) requestheader_group_headers: Vec<String>,
 
-    /// What the names of the headers start with in which a front proxy says more about the user.
+    /// Comma-separated list of request header prefixes to inspect for extra user information.
     #[arg(long, value_name = "PREFIXES", default_values_t = RequestHeaderOptions::default().extra_header_prefixes)]
     pub(crate) requestheader_extra_headers_prefix: Vec<String>,
 
-    /// The headers in which a front proxy gives the user's UID; they need
-    /// --feature-gates=RemoteRequestHeaderUID=true.
+    /// Comma-separated list of request headers to inspect for UIDs. Requires --feature-gates=RemoteRequestHeaderUID=true, the
+    /// default.
     #[arg(long, value_name = "HEADERS")]
     pub(crate) requestheader_uid_headers: Vec<String>,
 }
@@ -142,16 +151,17 @@ pub(crate) struct RequestHeaderArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authorization")]
 pub(crate) struct AuthorizationArgs {
-    /// The kubeconfig with which the API server is asked who may. Without it, as a pod of the cluster does; outside of a
-    /// cluster, only --authorization-always-allow-paths are served.
+    /// Kubeconfig file of a user that may create subjectaccessreviews.authorization.k8s.io. Default: the in-cluster configuration;
+    /// outside of a cluster, only --authorization-always-allow-paths are served.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
 
-    /// The paths that everybody may read; one that ends with * is the beginning of such paths. A list, which may be empty.
+    /// Comma-separated list of HTTP paths to skip during authorization; a path that ends with * is a prefix. These paths need no
+    /// authorization by the API server.
     #[arg(long, value_name = "PATHS", default_values_t = AuthorizationOptions::default().always_allow_paths)]
     pub(crate) authorization_always_allow_paths: Vec<String>,
 
-    /// How long the API server's yes holds.
+    /// Duration for which 'authorized' responses of SubjectAccessReviews are cached.
     #[arg(
         long,
         value_name = "DURATION",
@@ -160,7 +170,7 @@ pub(crate) struct AuthorizationArgs {
     )]
     pub(crate) authorization_webhook_cache_authorized_ttl: Given<Duration>,
 
-    /// How long the API server's no holds.
+    /// Duration for which 'unauthorized' responses of SubjectAccessReviews are cached.
     #[arg(
         long,
         value_name = "DURATION",
@@ -173,7 +183,7 @@ pub(crate) struct AuthorizationArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Debugging")]
 pub(crate) struct DebuggingArgs {
-    /// Serve /debug/pprof/ and /debug/flags/.
+    /// Enable profiling at /debug/pprof/, and /debug/flags/.
     #[arg(long, default_value = "true", value_parser = given(flags::go_bool), switch())]
     pub(crate) profiling: Given<bool>,
 }

@@ -1,7 +1,7 @@
-//! The document's type (`CloudControllerManagerConfiguration` in `cloudcontrollermanager.config.k8s.io/v1alpha1`), key by
-//! key, so that a key that is not in it is found with its line. Which flag a field is stands in `fields`.
+//! Type of the document (`CloudControllerManagerConfiguration` in `cloudcontrollermanager.config.k8s.io/v1alpha1`), with every key,
+//! so that an unknown key is reported with its line. `fields` maps fields to flags.
 //!
-//! Upstream has names of its own for some keys and none for others, which then are those of Go, with a capital.
+//! Upstream has JSON names for some keys; the others have their Go names, which start with a capital.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{API_VERSION, KIND};
 use crate::migration::Migration;
 
-/// The root. What is left out stays as the flags have it.
+/// Root of the document. Missing keys keep the values of the flags.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Document {
@@ -98,7 +98,7 @@ struct Debugging {
     enable_contention_profiling: Option<bool>,
 }
 
-/// What the file that `--leader-migration-config` names says; that file counts more.
+/// Leader migration configuration. The file of `--leader-migration-config` overrides it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct LeaderMigration {
@@ -181,13 +181,13 @@ struct Webhook {
     webhooks: Option<Option<Vec<String>>>,
 }
 
-/// Tells a list that is there and empty from one that is not there: the first switches everything off.
+/// Distinguishes an empty list, which disables everything, from a missing one.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Vec<String>>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
 impl Document {
-    /// The document itself, if it comes as `/configz` has it.
+    /// Removes the wrapper of `/configz`.
     pub(super) fn unwrapped(self) -> Document {
         match self.wrapped {
             Some(inner) => *inner,
@@ -195,32 +195,36 @@ impl Document {
         }
     }
 
-    /// What the type does not tell: that it is the right document, and that what it says is acted on.
-    pub(super) fn wrong(&self, path: &Path) -> ConfigErrors {
+    /// Validates what the type does not: kind, version, and settings that are not supported.
+    pub(super) fn validate(&self, path: &Path) -> ConfigErrors {
         let mut errors = ConfigErrors::new();
-        let mut wrong = |key: &str, message: String, hint: String| {
+        let mut report = |key: &str, message: String, hint: String| {
             errors.push(ConfigError::file(path, None, message).field(key).hint(hint));
         };
         for (key, found, expected) in [("kind", &self.kind, KIND), ("apiVersion", &self.api_version, API_VERSION)] {
             match found.as_deref() {
                 Some(found) if found == expected => {}
-                Some(found) => wrong(key, format!("{found:?} is not read here"), format!("write {expected}")),
-                None => wrong(key, "the key is missing".to_owned(), format!("write {key}: {expected}")),
+                Some(found) => report(key, format!("unsupported value {found:?}"), format!("use {expected}")),
+                None => report(key, "missing key".to_owned(), format!("add {key}: {expected}")),
             }
         }
         if self.generic.port.is_some_and(|port| port != 0) {
-            wrong("Port", "nothing is served without TLS".to_owned(), "leave it out, and see --secure-port".to_owned());
+            report(
+                "Port",
+                "insecure serving is not supported".to_owned(),
+                "remove it, and use --secure-port".to_owned(),
+            );
         }
         for (index, leader) in self.generic.leader_migration.controller_leaders.iter().flatten().enumerate() {
             if leader.name.is_empty() || leader.component.is_empty() {
                 let key = format!("LeaderMigration.controllerLeaders[{index}]");
-                wrong(&key, "name or component is missing".to_owned(), "give both, such as component: '*'".to_owned());
+                report(&key, "name or component is missing".to_owned(), "set both, such as component: '*'".to_owned());
             }
         }
         errors
     }
 
-    /// Which controllers move between managers, if the document says so.
+    /// Takes the leader migration configuration out of the document.
     pub(super) fn take_migration(&mut self) -> Option<Migration> {
         let LeaderMigration { leader_name, resource_lock, controller_leaders } =
             std::mem::take(&mut self.generic.leader_migration);

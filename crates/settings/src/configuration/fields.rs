@@ -1,4 +1,4 @@
-//! Which field of the document is which flag. This is the only place where they meet.
+//! Mapping between the fields of the document and the flags.
 
 use bowline_config::{format_duration, parse_duration};
 use bowline_controllers::{node, node_lifecycle, service};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::controllers;
 use crate::flags::go_bool;
 
-/// A field, and the flag that it is.
+/// A field and its flag.
 pub(super) struct Field {
-    /// As a JSON pointer.
+    /// JSON pointer of the field.
     pub(super) path: &'static str,
-    /// Without dashes.
+    /// Name of the flag, without dashes.
     pub(super) flag: &'static str,
     pub(super) kind: Kind,
-    /// What the flag comes to when it has no value.
+    /// Effective value if the flag is not set.
     pub(super) unset: fn() -> String,
 }
 
-/// How a value is written.
+/// Type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -26,9 +26,9 @@ pub(super) enum Kind {
     Number,
     /// A Go duration.
     Duration,
-    /// Several texts.
+    /// List of texts.
     List,
-    /// A list with the names of controllers, of which the document has the canonical ones.
+    /// List of controllers, which the document has with canonical names.
     Controllers,
 }
 
@@ -40,12 +40,12 @@ const fn field_or(path: &'static str, flag: &'static str, kind: Kind, unset: fn(
     Field { path, flag, kind, unset }
 }
 
-/// All of them, in the order of the document.
+/// All fields, in the order of the document.
 pub(super) const FIELDS: [Field; 36] = [
     field("/Generic/MinResyncPeriod", "min-resync-period", Kind::Duration),
     field("/Generic/ClientConnection/kubeconfig", "kubeconfig", Kind::Text),
     field("/Generic/ClientConnection/contentType", "kube-api-content-type", Kind::Text),
-    // No limit of our own, and what would hold beside one.
+    // No client-side limit, and the burst that would apply with one.
     field_or("/Generic/ClientConnection/qps", "kube-api-qps", Kind::Number, || "0".to_owned()),
     field_or("/Generic/ClientConnection/burst", "kube-api-burst", Kind::Number, || "30".to_owned()),
     field("/Generic/ControllerStartInterval", "controller-start-interval", Kind::Duration),
@@ -77,7 +77,7 @@ pub(super) const FIELDS: [Field; 36] = [
     field_or("/NodeController/ConcurrentNodeSyncs", "concurrent-node-syncs", Kind::Number, || {
         node::Options::default().concurrency.to_string()
     }),
-    // As many as the one above, and so it is shown.
+    // 0 means ConcurrentNodeSyncs, and the document shows that value.
     field_or("/NodeController/ConcurrentNodeStatusUpdates", "concurrent-node-status-updates", Kind::Number, || {
         "0".to_owned()
     }),
@@ -96,21 +96,21 @@ pub(super) const FIELDS: [Field; 36] = [
 ];
 
 impl Kind {
-    /// A flag's text, as the document has it. A text that is not right never gets here: the flags are checked first.
+    /// Converts the text of a flag to the document's value. Invalid texts do not occur, because the flags are validated first.
     pub(super) fn value(self, text: &str) -> Value {
         match self {
             Kind::Text => json!(text),
             Kind::Switch => json!(go_bool(text).unwrap_or_default()),
             Kind::Number => number(text),
             Kind::Duration => json!(parse_duration(text).map_or_else(|_| text.to_owned(), format_duration)),
-            // upstream: a list without items is none at all.
+            // upstream: an empty list is null.
             Kind::List | Kind::Controllers if text.is_empty() => Value::Null,
             Kind::List => items(text).map(str::to_owned).collect(),
             Kind::Controllers => items(text).map(controllers::canonical).collect(),
         }
     }
 
-    /// The document's value, as the flag takes it; `None` where nothing is said.
+    /// Converts the document's value to the text of the flag; `None` if the key is not set.
     pub(super) fn text(self, value: &Value) -> Option<String> {
         match value {
             Value::Null if matches!(self, Kind::List | Kind::Controllers) => Some(String::new()),
@@ -127,10 +127,10 @@ fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// A whole number without a fraction, as Go writes it, however it was given.
+/// Formats a number as Go does: a whole number has no fraction.
 fn number(text: &str) -> Value {
     let Ok(number) = text.parse::<f64>() else { return Value::Null };
-    // Of a whole one, what is shown is its digits.
+    // Digits of a whole number.
     let digits = if number.fract() == 0.0 { format!("{number:.0}") } else { String::new() };
     digits.parse::<i64>().map_or_else(|_| json!(number), |whole| json!(whole))
 }

@@ -1,13 +1,13 @@
-//! The settings of the manager as one document: `/configz` shows it, and `--config` reads it.
+//! Settings of the manager as one document, which `/configz` serves and `--config` reads.
 //!
 //! ```text
 //!              ┌──────── fields: path in the document ◄──► flag ────────┐
 //!  flags ──────┤                                                        ├──────► /configz (JSON)
-//!  --config ───┴─► document (strict: every key is known) ──► --flag=value, in front of the flags
+//!  --config ───┴─► document (strict: every key is known) ──► --flag=value, before the flags
 //! ```
 //!
-//! A field is the value of a flag and nothing else, so that what a flag means is written once, where it is resolved; and
-//! what `/configz` shows makes the same settings when it is read.
+//! Every field is the value of a flag, so that its meaning is defined once, where the flag is resolved. Reading the document of
+//! `/configz` results in the same settings.
 
 mod document;
 mod fields;
@@ -27,17 +27,17 @@ use crate::settings::KUBE_API_RATE;
 use document::Document;
 use fields::{FIELDS, Field, Kind};
 
-/// The group of the document's type, which is also its name at `/configz`.
+/// API group of the document, and its key at `/configz`.
 pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
 
-/// What the document says it is.
+/// `apiVersion` of the document.
 const API_VERSION: &str = "cloudcontrollermanager.config.k8s.io/v1alpha1";
 const KIND: &str = "CloudControllerManagerConfiguration";
 
-/// The document at `/configz`.
+/// Returns the document of `/configz`.
 pub fn configz(flags: &EffectiveFlags, migration: Option<&Migration>) -> Value {
     let mut document = json!({ "kind": KIND, "apiVersion": API_VERSION });
-    // upstream: kept for those who read them; nothing is served there, and nothing is asked of the API server.
+    // upstream: kept for clients that read these fields. Insecure serving and content negotiation are not supported.
     put(&mut document, "/Generic", json!({ "Port": 0, "Address": "0.0.0.0" }));
     put(&mut document, "/Generic/ClientConnection/acceptContentTypes", json!(""));
     put(&mut document, "/Generic/LeaderMigration", migration.map_or_else(no_migration, Migration::field));
@@ -51,54 +51,54 @@ pub fn configz(flags: &EffectiveFlags, migration: Option<&Migration>) -> Value {
     json!({ GROUP: document })
 }
 
-/// Who gives the burst alone gets a limit, too.
+/// QPS that applies if only the burst is set.
 fn implied_qps(flags: &EffectiveFlags) -> Option<Value> {
     let has = |name: &str| flags.get(name).is_some_and(|flag| !flag.values.is_empty());
     (has("kube-api-burst") && !has("kube-api-qps")).then(|| Kind::Number.value(&KUBE_API_RATE.0.to_string()))
 }
 
-/// A number that is 0 is that of another field.
+/// Replaces a 0 by the value of another field.
 fn follow(document: &mut Value, path: &str, other: &str) {
     let number = document.pointer(other).cloned();
-    if let (Some(place), Some(number)) = (document.pointer_mut(path).filter(|place| **place == json!(0)), number) {
-        *place = number;
+    if let (Some(target), Some(number)) = (document.pointer_mut(path).filter(|target| **target == json!(0)), number) {
+        *target = number;
     }
 }
 
-/// No controller moves between managers.
+/// Leader migration is disabled.
 fn no_migration() -> Value {
     json!({ "leaderName": "", "resourceLock": "", "controllerLeaders": null })
 }
 
-/// Writes a value where the path leads, making the objects on its way.
+/// Sets the value at a path, and creates the objects on the way.
 fn put(document: &mut Value, path: &str, value: Value) {
-    let mut place = document;
+    let mut target = document;
     for key in path.split('/').skip(1) {
-        place = match place {
+        target = match target {
             Value::Object(object) => object.entry(key).or_insert_with(|| Value::Object(Map::new())),
-            // A path never leads through a value.
+            // A path never goes through a scalar.
             _ => return,
         };
     }
-    *place = value;
+    *target = value;
 }
 
-/// The settings that a file has.
+/// Settings of a configuration file.
 pub struct Configuration {
-    /// The flags that it sets, with their values.
+    /// Flags that the file sets, with their values.
     pub flags: Vec<(&'static str, String)>,
-    /// What `--leader-migration-config` would name a file of.
+    /// Leader migration configuration, as in the file of `--leader-migration-config`.
     pub migration: Option<Migration>,
 }
 
-/// Reads such a file.
+/// Reads and validates a configuration file.
 pub fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
     let file = ConfigFile::read(path)?;
     let document: Document = file.yaml()?;
     let mut document = document.unwrapped();
-    let wrong = document.wrong(path);
-    if !wrong.is_empty() {
-        return Err(wrong);
+    let errors = document.validate(path);
+    if !errors.is_empty() {
+        return Err(errors);
     }
     let migration = document.take_migration();
     let document = serde_json::to_value(&document).map_err(|error| ConfigError::file(path, None, error.to_string()))?;
@@ -107,20 +107,20 @@ pub fn read(path: &Path) -> Result<Configuration, ConfigErrors> {
 }
 
 impl Field {
-    /// What the flag has, as the document has it.
+    /// Converts the value of the flag to the document's value.
     fn value(&self, flags: &EffectiveFlags) -> Value {
         let flag = flags.get(self.flag).filter(|flag| !flag.values.is_empty());
         let text = flag.map_or_else(|| (self.unset)(), |flag| flag.text());
         self.kind.value(&text)
     }
 
-    /// What the document has, as the flag takes it.
+    /// Converts the value in the document to the flag's text.
     fn text(&self, document: &Value) -> Option<String> {
         self.kind.text(document.pointer(self.path)?)
     }
 }
 
-/// Puts what `--config` says in front of the flags, except where a flag says it, too.
+/// Inserts the settings of `--config` before the flags, except those that a flag sets.
 pub fn prepend(argv: &mut Argv) {
     let Some(path) = argv.values("config").last().filter(|path| !path.is_empty()).map(str::to_owned) else { return };
     match read(Path::new(&path)) {

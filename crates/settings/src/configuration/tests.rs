@@ -1,4 +1,4 @@
-//! That the document and the flags say the same, in both directions.
+//! The document and the flags convert into each other.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,15 +9,15 @@ use super::*;
 use crate::cli::ManagerArgs;
 use crate::settings::Settings;
 
-/// A file that goes away with the test.
-struct Written(std::path::PathBuf);
+/// Temporary file, deleted on drop.
+struct TempFile(std::path::PathBuf);
 
-impl Written {
-    fn new(text: &str) -> Written {
+impl TempFile {
+    fn new(text: &str) -> TempFile {
         let name = format!("bowline-config-{}-{:x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).unwrap();
-        Written(path)
+        TempFile(path)
     }
 
     fn flag(&self) -> String {
@@ -25,13 +25,13 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// The settings and the flags that these come to, or what is wrong with them.
+/// Resolves these flags, or returns the errors.
 fn resolved(flags: &[String]) -> Result<Settings, String> {
     let arguments = ["bowline".to_owned()].iter().chain(flags).map(OsString::from).collect();
     let args = ManagerArgs::of(arguments);
@@ -40,14 +40,14 @@ fn resolved(flags: &[String]) -> Result<Settings, String> {
     if errors.is_empty() { Ok(settings) } else { Err(errors.to_string()) }
 }
 
-/// What the manager shows at `/configz`.
+/// The document of `/configz`.
 fn shown(settings: &Settings) -> Value {
     configz(&settings.flags, settings.election.as_ref().and_then(|election| election.migration.as_ref()))
 }
 
-/// All but what is about the flags themselves.
-fn told(settings: Settings) -> String {
-    format!("{:#?}", Settings { flags: EffectiveFlags::default(), remarks: Vec::new(), ..settings })
+/// Prints the settings without flags and warnings.
+fn printed(settings: Settings) -> String {
+    format!("{:#?}", Settings { flags: EffectiveFlags::default(), warnings: Vec::new(), ..settings })
 }
 
 fn strings(flags: &[&str]) -> Vec<String> {
@@ -58,7 +58,7 @@ const HEAD: &str =
     "apiVersion: cloudcontrollermanager.config.k8s.io/v1alpha1\nkind: CloudControllerManagerConfiguration\n";
 
 #[test]
-fn every_field_is_a_flag_that_there_is_and_stands_in_the_document_once() {
+fn every_field_has_an_existing_flag_and_a_unique_path() {
     let definition = ManagerArgs::augment_args(clap::Command::new("manager"));
     let flags: BTreeSet<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     let unknown: Vec<_> = FIELDS.iter().map(|field| field.flag).filter(|flag| !flags.contains(flag)).collect();
@@ -67,9 +67,9 @@ fn every_field_is_a_flag_that_there_is_and_stands_in_the_document_once() {
     assert_eq!(paths.len(), FIELDS.len());
 }
 
-/// Byte by byte what a Go manager shows for the same flags, as far as the defaults are the same.
+/// The document equals that of a Go manager for the same flags, where defaults agree.
 #[test]
-fn configz_is_the_document_that_the_go_managers_show() {
+fn configz_equals_the_document_of_the_go_managers() {
     let flags = ["--cloud-provider=local", "--kubeconfig=admin.kc", "--configure-cloud-routes=false"];
     let same = [
         "--kube-api-qps=20",
@@ -85,31 +85,31 @@ fn configz_is_the_document_that_the_go_managers_show() {
 }
 
 #[test]
-fn what_configz_shows_makes_the_same_settings_when_it_is_read() {
+fn reading_the_configz_document_results_in_the_same_settings() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..60 {
         let flags = some_flags(&mut random);
         let settings = resolved(&flags).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
         let document = shown(&settings);
-        let settings = told(settings);
+        let settings = printed(settings);
         for text in [document.to_string(), document[GROUP].to_string()] {
-            let file = Written::new(&text);
+            let file = TempFile::new(&text);
             let again = resolved(&[file.flag()]).unwrap_or_else(|error| panic!("{flags:?}: {error}\n{text}"));
             assert_eq!(shown(&again), document, "{flags:?}");
-            assert_eq!(told(again), settings, "{flags:?}");
+            assert_eq!(printed(again), settings, "{flags:?}");
         }
     }
 }
 
 #[test]
-fn configz_shows_which_controllers_move_and_config_reads_it() {
+fn configz_contains_the_leader_migration_and_config_reads_it() {
     let with = |flags: &[&str]| resolved(&strings(&[&["--cloud-provider=local"], flags].concat()));
     let migration = |settings: &Settings| shown(settings)[GROUP]["Generic"]["LeaderMigration"].clone();
     assert_eq!(migration(&with(&[]).unwrap())["leaderName"], "");
     let by_default = migration(&with(&["--enable-leader-migration"]).unwrap());
     assert_eq!(by_default["leaderName"], "cloud-provider-extraction-migration");
     assert_eq!(by_default["controllerLeaders"][0], json!({"name": "route-controller", "component": "*"}));
-    let file = Written::new(
+    let file = TempFile::new(
         "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: shared\n\
          controllerLeaders: [{name: service, component: kube-controller-manager}]\n",
     );
@@ -119,17 +119,17 @@ fn configz_shows_which_controllers_move_and_config_reads_it() {
     let leader = json!({"name": "service", "component": "kube-controller-manager"});
     let expected = json!({"leaderName": "shared", "resourceLock": "leases", "controllerLeaders": [leader]});
     assert_eq!(migration(&settings), expected);
-    let again = Written::new(&shown(&settings).to_string());
+    let again = TempFile::new(&shown(&settings).to_string());
     let again = resolved(&[again.flag()]).unwrap();
     assert_eq!((migration(&again), again.manager.service.is_none()), (expected, true));
-    let broken = Written::new(&format!("{HEAD}Generic: {{LeaderMigration: {{controllerLeaders: [{{name: x}}]}}}}\n"));
+    let broken = TempFile::new(&format!("{HEAD}Generic: {{LeaderMigration: {{controllerLeaders: [{{name: x}}]}}}}\n"));
     let error = with(&[&broken.flag()]).unwrap_err();
     assert!(error.contains("LeaderMigration.controllerLeaders[0]: name or component is missing"), "{error}");
 }
 
-/// Values that are right, for about half of the fields.
+/// Random valid values for about half of the fields.
 fn some_flags(random: &mut fastrand::Rng) -> Vec<String> {
-    // Those that depend on each other are left as they are.
+    // Flags that depend on each other keep their values.
     let fixed = ["cloud-provider", "cluster-cidr", "cidr-allocator-type", "allocate-node-cidrs", "cloud-config"];
     let mut flags = vec!["--cloud-provider=local".to_owned(), "--cluster-cidr=10.244.0.0/16".to_owned()];
     let free = FIELDS.iter().filter(|field| !fixed.contains(&field.flag) && !field.flag.starts_with("leader-"));
@@ -153,50 +153,50 @@ fn some_flags(random: &mut fastrand::Rng) -> Vec<String> {
 }
 
 #[test]
-fn a_flag_counts_more_than_the_file() {
+fn a_flag_overrides_the_file() {
     let text = "KubeCloudShared:\n  CloudProvider: {Name: moon}\n  ClusterName: harbour\nGeneric:\n  Controllers: [cloud-node]\n";
-    let file = Written::new(&format!("{HEAD}{text}"));
+    let file = TempFile::new(&format!("{HEAD}{text}"));
     let settings = resolved(&[file.flag(), "--cloud_provider".to_owned(), "local".to_owned()]).unwrap();
     assert_eq!((settings.reach.providers[0].name.as_str(), settings.reach.cluster.as_str()), ("local", "harbour"));
-    assert!(settings.manager.service.is_none(), "the file's list holds");
+    assert!(settings.manager.service.is_none(), "the file's list applies");
     let settings = resolved(&strings(&[&file.flag(), "--controllers=*", "--cloud-provider=local"])).unwrap();
-    assert!(settings.manager.service.is_some(), "a list that is given is not added to the file's");
+    assert!(settings.manager.service.is_some(), "the flag's list replaces the file's");
 }
 
 #[test]
-fn a_file_that_is_not_right_is_refused_with_where_and_what_would_be() {
+fn an_invalid_file_is_rejected_with_line_and_fix() {
     let cases = [
-        ("", "kind: the key is missing; write kind: CloudControllerManagerConfiguration"),
-        ("kind: Pod\napiVersion: v1\n", "kind: \"Pod\" is not read here"),
-        (&format!("{HEAD}Generik: {{}}\n"), ":3: Generik: there is no such key; did you mean Generic?"),
+        ("", "kind: missing key; add kind: CloudControllerManagerConfiguration"),
+        ("kind: Pod\napiVersion: v1\n", "kind: unsupported value \"Pod\""),
+        (&format!("{HEAD}Generik: {{}}\n"), ":3: Generik: unknown key; did you mean Generic?"),
         (
             &format!("{HEAD}KubeCloudShared:\n  clusterName: x\n"),
-            ":4: clusterName: there is no such key; did you mean ClusterName?",
+            ":4: clusterName: unknown key; did you mean ClusterName?",
         ),
-        (&format!("{HEAD}Generic:\n  Controllers: [a]\n  Controllers: [b]\n"), "Controllers: the key is there twice"),
+        (&format!("{HEAD}Generic:\n  Controllers: [a]\n  Controllers: [b]\n"), "Controllers: duplicate key"),
         (
             &format!("{HEAD}NodeController:\n  ConcurrentNodeSyncs: many\n"),
             ":4: ConcurrentNodeSyncs: expected a whole number",
         ),
-        (&format!("{HEAD}Generic: {{Port: 10253}}\n"), "Port: nothing is served without TLS"),
-        (&format!("{HEAD}NodeStatusUpdateFrequency: 1d\n"), "--node-status-update-frequency: \"1d\" is not right"),
+        (&format!("{HEAD}Generic: {{Port: 10253}}\n"), "Port: insecure serving is not supported"),
+        (&format!("{HEAD}NodeStatusUpdateFrequency: 1d\n"), "--node-status-update-frequency: invalid value \"1d\""),
     ];
     for (text, expected) in cases {
-        let file = Written::new(text);
+        let file = TempFile::new(text);
         let error = resolved(&strings(&[&file.flag(), "--cloud-provider=local"])).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
     let missing = resolved(&strings(&["--config=/nonexistent/config.yaml", "--cloud-provider=local"])).unwrap_err();
-    assert!(missing.contains("/nonexistent/config.yaml: there is no such file"), "{missing}");
+    assert!(missing.contains("/nonexistent/config.yaml: no such file"), "{missing}");
 }
 
 #[test]
-fn a_list_that_is_empty_in_the_file_is_not_one_that_is_not_there() {
-    let count = |text: &str| {
-        let file = Written::new(&format!("{HEAD}{text}"));
+fn an_empty_list_in_the_file_differs_from_a_missing_one() {
+    let runs = |text: &str| {
+        let file = TempFile::new(&format!("{HEAD}{text}"));
         let settings = resolved(&strings(&[&file.flag(), "--cloud-provider=local"])).unwrap();
         settings.manager.node.is_some()
     };
-    assert!(count("Generic: {}\n"), "all of them run by default");
-    assert!(!count("Generic: {Controllers: []}\n") && !count("Generic: {Controllers: null}\n"));
+    assert!(runs("Generic: {}\n"), "all controllers run by default");
+    assert!(!runs("Generic: {Controllers: []}\n") && !runs("Generic: {Controllers: null}\n"));
 }

@@ -1,4 +1,4 @@
-//! The reference page of what each provider can do, from the declarations of the capabilities and the factories.
+//! Reference page of the capabilities of each provider, generated from the capability types and the factories.
 
 use bowline_cloud::{InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, Registry, RouteCapabilities};
 use serde::Serialize;
@@ -33,14 +33,14 @@ const HEAD: &str = "\
 
 <!-- Made by `cargo xtask generate` from the providers' factories; change those instead. -->
 
-What each provider can do where its configuration and the cloud allow everything. A Service that asks for something that its load
-balancer cannot do is refused with an Event before any call; `bowline plan` shows the same message.
+What each provider supports if its configuration and the cloud allow everything. A Service that requests a feature that its load
+balancer does not support is rejected with an Event before any cloud call; `bowline plan` shows the same message.
 ";
 
 /// Name and description.
 type Field = (&'static str, &'static str);
 
-/// A provider, or a kind of its load balancers, and its capabilities as JSON; null if it has none of the group.
+/// Column of a provider, or of a kind of its load balancers, with its capabilities as JSON; null if it has none of the group.
 struct Column {
     title: String,
     claimed: Value,
@@ -77,7 +77,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A description without the links of rustdoc, in one line.
+/// Removes rustdoc links from a description.
 fn plain(description: &str) -> String {
     let mut text = description.trim().to_owned();
     while let Some(start) = text.find("](") {

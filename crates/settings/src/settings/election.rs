@@ -1,57 +1,57 @@
-//! Whether and how this process stands for election (LE-2, LE-8, MIG-1 to MIG-6).
+//! Resolves the leader election flags (LE-2, LE-8, MIG-1 to MIG-6).
 
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_kube::LeaseOptions;
 
-use super::taken;
+use super::valid;
 use crate::cli::{ElectionArgs, LEASES};
 use crate::feature_gates::FeatureGates;
 use crate::migration::Migration;
 
-/// What is said about a dry run that could have had a lease.
-const NO_LEASE_REMARK: &str = "dry run: no lease is taken, so this runs beside the manager that leads";
+/// Startup message of a dry run with leader election.
+const NO_LEASE_WARNING: &str = "dry run: no Lease is acquired; this process runs beside the current leader";
 
-/// How this process stands for election.
+/// Leader election options.
 #[derive(Debug, Clone)]
 pub struct Election {
-    /// What all controllers need.
+    /// Lease that all controllers need.
     pub lease: LeaseOptions,
-    /// What some of them need beside it.
+    /// Leader migration, for the controllers that need a second Lease.
     pub migration: Option<Migration>,
-    /// Leases are given back when the process ends well.
+    /// Whether Leases are released at a clean shutdown.
     pub releases: bool,
 }
 
 impl Election {
-    /// `None` if whoever starts leads (LE-8). Controllers that belong to another manager are switched off in `manager`.
+    /// Resolves the options; `None` if leader election is disabled (LE-8). Disables controllers of another manager in `manager`.
     pub(crate) fn resolve(
         args: &ElectionArgs,
         gates: &FeatureGates,
         manager: &mut ManagerOptions,
-        remarks: &mut Vec<String>,
+        warnings: &mut Vec<String>,
         errors: &mut ConfigErrors,
     ) -> Option<Election> {
-        let is_on = taken(&args.leader_elect, errors).unwrap_or(false);
+        let is_on = valid(&args.leader_elect, errors).unwrap_or(false);
         let lease = lease(args, is_on, errors);
-        // upstream: reads the file even if there is no election to use it in.
+        // upstream: reads the file even if leader election is disabled.
         let migration = migration(args, errors);
         if !is_on {
             return None;
         }
         if let Some(migration) = &migration {
             migration.check(&lease.name, errors);
-            remarks.extend(migration.restrict(manager));
+            warnings.extend(migration.restrict(manager));
         }
         if manager.dry_run {
-            // It would keep a manager that works from working, and write to the cluster.
-            remarks.push(NO_LEASE_REMARK.to_owned());
+            // Holding the Lease would block the real manager, and would be a write to the cluster.
+            warnings.push(NO_LEASE_WARNING.to_owned());
             return None;
         }
         Some(Election { lease, migration, releases: gates.releases_lease() })
     }
 
-    /// MIG-4: all but the name is the same.
+    /// Options of the second Lease: the same except the name (MIG-4).
     pub fn second_lease(&self, migration: &Migration) -> LeaseOptions {
         LeaseOptions { name: migration.lease.clone(), ..self.lease.clone() }
     }
@@ -63,9 +63,9 @@ fn lease(args: &ElectionArgs, is_on: bool, errors: &mut ConfigErrors) -> LeaseOp
     let lease = LeaseOptions {
         namespace: args.leader_elect_resource_namespace.clone(),
         name: args.leader_elect_resource_name.clone(),
-        lease_duration: taken(&args.leader_elect_lease_duration, errors).unwrap_or(defaults.lease_duration),
-        renew_deadline: taken(&args.leader_elect_renew_deadline, errors).unwrap_or(defaults.renew_deadline),
-        retry_period: taken(&args.leader_elect_retry_period, errors).unwrap_or(defaults.retry_period),
+        lease_duration: valid(&args.leader_elect_lease_duration, errors).unwrap_or(defaults.lease_duration),
+        renew_deadline: valid(&args.leader_elect_renew_deadline, errors).unwrap_or(defaults.renew_deadline),
+        retry_period: valid(&args.leader_elect_retry_period, errors).unwrap_or(defaults.retry_period),
     };
     if is_on {
         check(args, &lease, errors.iter().count() > before, errors);
@@ -74,15 +74,15 @@ fn lease(args: &ElectionArgs, is_on: bool, errors: &mut ConfigErrors) -> LeaseOp
 }
 
 fn check(args: &ElectionArgs, lease: &LeaseOptions, times_are_wrong: bool, errors: &mut ConfigErrors) {
-    // The words of the Go managers, here and in the errors of the lease.
+    // upstream: this message, and those of `LeaseOptions::check`.
     if args.leader_elect_resource_lock != LEASES {
         errors.push(
-            ConfigError::new("resourceLock value must be \"leases\"").hint("leave --leader-elect-resource-lock out"),
+            ConfigError::new("resourceLock value must be \"leases\"").hint("remove --leader-elect-resource-lock"),
         );
     }
     let names = [("leader-elect-resource-name", &lease.name), ("leader-elect-resource-namespace", &lease.namespace)];
     for (flag, _) in names.iter().filter(|(_, name)| !is_name(name)) {
-        let message = "it is no name of an object: small letters, digits, dashes and dots are";
+        let message = "invalid object name; use lowercase letters, digits, '-' and '.'";
         errors.push(ConfigError::flag(flag, message));
     }
     if let (Err(error), false) = (lease.check(), times_are_wrong) {
@@ -91,14 +91,14 @@ fn check(args: &ElectionArgs, lease: &LeaseOptions, times_are_wrong: bool, error
     }
 }
 
-/// What the API server would refuse is told before it is asked.
+/// Whether the API server would accept the object name.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     !name.is_empty() && name.len() <= 253 && name.chars().all(plain)
 }
 
 fn migration(args: &ElectionArgs, errors: &mut ConfigErrors) -> Option<Migration> {
-    if !taken(&args.enable_leader_migration, errors)? {
+    if !valid(&args.enable_leader_migration, errors)? {
         return None;
     }
     let path = args.leader_migration_config.as_deref().filter(|path| !path.as_os_str().is_empty());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn le8_there_is_an_election_unless_nobody_wants_one() {
+    fn le8_leader_election_is_enabled_by_default() {
         let election = resolve(&[]).unwrap().election.unwrap();
         assert_eq!(election.lease, LeaseOptions::default());
         assert!(election.migration.is_none());
@@ -135,22 +135,22 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_takes_no_lease() {
+    fn a_dry_run_acquires_no_lease() {
         let settings = resolve(&["--dry-run"]).unwrap();
-        assert!(settings.election.is_none() && settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+        assert!(settings.election.is_none() && settings.warnings.iter().any(|warning| warning == NO_LEASE_WARNING));
         let settings = resolve(&["--dry-run", "--leader-elect=false"]).unwrap();
-        assert!(!settings.remarks.iter().any(|remark| remark == NO_LEASE_REMARK));
+        assert!(!settings.warnings.iter().any(|warning| warning == NO_LEASE_WARNING));
     }
 
     #[test]
-    fn le7_a_lease_is_given_back_unless_the_gate_says_otherwise() {
+    fn le7_a_lease_is_released_unless_the_gate_is_off() {
         let releases = |flags: &[&str]| resolve(flags).unwrap().election.unwrap().releases;
         assert!(releases(&[]));
         assert!(!releases(&["--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false"]));
     }
 
     #[test]
-    fn every_flag_about_the_election_reaches_its_place() {
+    fn leader_election_flags_set_their_options() {
         let flags = [
             "--leader-elect-lease-duration=30s",
             "--leader-elect-renew-deadline=20s",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_told_in_the_words_that_people_look_for() {
+    fn invalid_values_have_the_error_messages_of_upstream() {
         let cases = [
             ("C12", "--leader-elect-resource-lock=configmapsleases", "resourceLock value must be \"leases\""),
             ("LE-2", "--leader-elect-lease-duration=5s", "leaseDuration must be greater than renewDeadline"),
@@ -179,14 +179,14 @@ mod tests {
             ("LE-2", "--leader-elect-renew-deadline=0s", "renewDeadline must be greater than zero"),
             ("LE-2", "--leader-elect-retry-period=9s", "renewDeadline must be greater than retryPeriod*JitterFactor"),
             ("LE-2", "--leader-elect-retry-period=0s", "retryPeriod must be greater than zero"),
-            ("", "--leader-elect-retry-period=soon", "--leader-elect-retry-period: \"soon\" is not right"),
-            ("", "--leader-elect-resource-name=", "--leader-elect-resource-name: it is no name of an object"),
-            ("", "--leader-elect-resource-namespace=A", "--leader-elect-resource-namespace: it is no name"),
+            ("", "--leader-elect-retry-period=soon", "--leader-elect-retry-period: invalid value \"soon\""),
+            ("", "--leader-elect-resource-name=", "--leader-elect-resource-name: invalid object name"),
+            ("", "--leader-elect-resource-namespace=A", "--leader-elect-resource-namespace: invalid object name"),
         ];
-        for (case, flag, says) in cases {
+        for (case, flag, expected) in cases {
             let errors = resolve(&[flag]).unwrap_err();
             assert_eq!(errors.len(), 1, "{case} {flag}: {errors:?}");
-            assert!(errors[0].contains(says), "{case} {flag}: {errors:?}");
+            assert!(errors[0].contains(expected), "{case} {flag}: {errors:?}");
         }
     }
 }

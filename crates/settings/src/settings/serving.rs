@@ -1,4 +1,4 @@
-//! What the flags about serving come to (SRV-1 to SRV-6, HOOK-1, HOOK-2).
+//! Resolves the flags of HTTP serving (SRV-1 to SRV-6, HOOK-1, HOOK-2).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use bowline_serving::{
     check_cipher_suites,
 };
 
-use super::{list, taken};
+use super::{list, valid};
 use crate::choice;
 use crate::cli::{
     AuthenticationArgs, AuthorizationArgs, ManagerArgs, RequestHeaderArgs, SecureServingArgs, WebhookArgs,
@@ -19,34 +19,34 @@ use crate::cli::{
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 
-/// The name of the webhooks' certificate pair.
-// upstream: this name.
+/// Name of the webhooks' certificate pair.
+// upstream: the same name.
 const WEBHOOK_PAIR: &str = "cloud-controller-manager-webhook";
 
-/// Go's numbers of key exchanges: P-256, P-384, P-521, X25519, and those with ML-KEM.
+/// Go's CurveID numbers: P-256, P-384, P-521, X25519, and the hybrids with ML-KEM.
 const CURVES: [u16; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
-/// Everything that the manager serves.
+/// HTTP endpoints of the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Serving {
-    /// `None` if nothing is served: `--secure-port=0`.
+    /// HTTPS server; `None` with `--secure-port=0`.
     pub https: Option<ServingOptions>,
-    /// How clients are authenticated.
+    /// Authentication of clients.
     pub authentication: AuthenticationOptions,
-    /// How they are authorized.
+    /// Authorization of clients.
     pub authorization: AuthorizationOptions,
-    /// `/debug/pprof/` and `/debug/flags/`.
+    /// Whether `/debug/pprof/` and `/debug/flags/` are served.
     pub profiling: bool,
     /// Admission webhooks.
     pub webhooks: Webhooks,
 }
 
-/// The admission webhooks of providers.
+/// Admission webhooks of providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhooks {
-    /// `--webhooks`, as it is given: `*`, `NAME`, `-NAME`.
+    /// Entries of `--webhooks`: `*`, `NAME`, `-NAME`.
     pub selection: Vec<String>,
-    /// Where they are served; `None` if none are selected, if the port is 0, or if the gate is off.
+    /// HTTPS server of the webhooks; `None` if none is selected, the port is 0 or the feature gate is off.
     pub https: Option<ServingOptions>,
 }
 
@@ -54,39 +54,39 @@ impl Serving {
     pub(crate) fn resolve(
         args: &ManagerArgs,
         gates: &FeatureGates,
-        remarks: &mut Vec<String>,
+        warnings: &mut Vec<String>,
         errors: &mut ConfigErrors,
     ) -> Serving {
-        let https = listening(&Listening::from(&args.serving), remarks, errors);
-        let webhooks = webhooks(&args.webhook, gates, remarks, errors);
+        let https = listener(&Listener::from(&args.serving), warnings, errors);
+        let webhooks = webhooks(&args.webhook, gates, warnings, errors);
         check_ports(&args.serving, &args.webhook, errors);
         Serving {
             https,
             authentication: authentication(&args.authentication, gates, errors),
             authorization: authorization(&args.authorization, errors),
-            profiling: taken(&args.debugging.profiling, errors).unwrap_or(false),
+            profiling: valid(&args.debugging.profiling, errors).unwrap_or(false),
             webhooks,
         }
     }
 }
 
 impl Webhooks {
-    /// Those of the providers' webhooks that are wanted (HOOK-1).
+    /// Filters the providers' webhooks by the selection (HOOK-1).
     pub fn of(&self, mut all: Vec<Arc<dyn Webhook>>) -> Vec<Arc<dyn Webhook>> {
         all.retain(|webhook| choice::takes(&self.selection, webhook.name()));
         all
     }
 
-    /// What names none of the providers' webhooks.
+    /// Reports selected names that are not webhooks of the providers.
     pub fn errors(&self, all: &[Arc<dyn Webhook>]) -> ConfigErrors {
         let known: Vec<_> = all.iter().map(|webhook| webhook.name()).collect();
         let mut errors = ConfigErrors::new();
         for name in choice::names(&self.selection).filter(|name| !known.contains(name)) {
-            // upstream: these words.
-            let problem = ConfigError::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
+            // upstream: this message.
+            let error = ConfigError::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
             errors.push(match nearest(name, known.iter().copied()) {
-                Some(near) => problem.hint(format!("did you mean {near}?")),
-                None => problem,
+                Some(near) => error.hint(format!("did you mean {near}?")),
+                None => error,
             });
         }
         errors
@@ -96,20 +96,20 @@ impl Webhooks {
 fn webhooks(
     args: &WebhookArgs,
     gates: &FeatureGates,
-    remarks: &mut Vec<String>,
+    warnings: &mut Vec<String>,
     errors: &mut ConfigErrors,
 ) -> Webhooks {
     let selection = list(&args.webhooks);
-    let https = listening(&Listening::from(args), remarks, errors);
-    let is_idle = !selection.is_empty() && !gates.webhooks();
-    if is_idle {
-        remarks.push("--webhooks has no effect without --feature-gates=CloudControllerManagerWebhook=true".to_owned());
+    let https = listener(&Listener::from(args), warnings, errors);
+    let is_gated = !selection.is_empty() && !gates.webhooks();
+    if is_gated {
+        warnings.push("--webhooks has no effect without --feature-gates=CloudControllerManagerWebhook=true".to_owned());
     }
-    let https = https.filter(|_| !selection.is_empty() && !is_idle);
+    let https = https.filter(|_| !selection.is_empty() && !is_gated);
     Webhooks { selection, https }
 }
 
-// upstream: these words.
+// upstream: this message.
 fn check_ports(serving: &SecureServingArgs, webhook: &WebhookArgs, errors: &mut ConfigErrors) {
     if let (Ok(port), Ok(other)) = (&serving.secure_port, &webhook.webhook_secure_port)
         && port == other
@@ -119,11 +119,11 @@ fn check_ports(serving: &SecureServingArgs, webhook: &WebhookArgs, errors: &mut 
     }
 }
 
-// ---- a port, and what is spoken there
+// ---- listeners
 
-/// The flags of a port that is listened at: there are two, with names of their own.
-struct Listening<'a> {
-    /// What stands in front of the names of these flags.
+/// Flags of a listener. There are two sets of them, with different prefixes.
+struct Listener<'a> {
+    /// Prefix of the flag names.
     prefix: &'static str,
     pair_name: String,
     address: &'a Given<IpAddr>,
@@ -141,9 +141,9 @@ struct Listening<'a> {
     share_address: Option<&'a Given<bool>>,
 }
 
-impl<'a> From<&'a SecureServingArgs> for Listening<'a> {
-    fn from(args: &'a SecureServingArgs) -> Listening<'a> {
-        Listening {
+impl<'a> From<&'a SecureServingArgs> for Listener<'a> {
+    fn from(args: &'a SecureServingArgs) -> Listener<'a> {
+        Listener {
             prefix: "",
             pair_name: TlsOptions::default().pair_name,
             address: &args.bind_address,
@@ -163,9 +163,9 @@ impl<'a> From<&'a SecureServingArgs> for Listening<'a> {
     }
 }
 
-impl<'a> From<&'a WebhookArgs> for Listening<'a> {
-    fn from(args: &'a WebhookArgs) -> Listening<'a> {
-        Listening {
+impl<'a> From<&'a WebhookArgs> for Listener<'a> {
+    fn from(args: &'a WebhookArgs) -> Listener<'a> {
+        Listener {
             prefix: "webhook-",
             pair_name: WEBHOOK_PAIR.to_owned(),
             address: &args.webhook_bind_address,
@@ -185,26 +185,26 @@ impl<'a> From<&'a WebhookArgs> for Listening<'a> {
     }
 }
 
-impl Listening<'_> {
+impl Listener<'_> {
     fn flag(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    fn problem(&self, name: &str, message: impl Into<String>) -> ConfigError {
+    fn error(&self, name: &str, message: impl Into<String>) -> ConfigError {
         ConfigError::flag(&self.flag(name), message)
     }
 }
 
-/// `None` if the port is 0, or wrong.
-fn listening(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> Option<ServingOptions> {
+/// Resolves the options of a listener; `None` if the port is 0 or invalid.
+fn listener(flags: &Listener<'_>, warnings: &mut Vec<String>, errors: &mut ConfigErrors) -> Option<ServingOptions> {
     let defaults = ServingOptions::default();
     let switch = |given: Option<&Given<bool>>, errors: &mut ConfigErrors| {
-        given.and_then(|given| taken(given, errors)).unwrap_or(false)
+        given.and_then(|given| valid(given, errors)).unwrap_or(false)
     };
     let options = ServingOptions {
-        bind_address: taken(flags.address, errors).unwrap_or(defaults.bind_address),
+        bind_address: valid(flags.address, errors).unwrap_or(defaults.bind_address),
         port: port(flags, errors),
-        tls: tls(flags, remarks, errors),
+        tls: tls(flags, warnings, errors),
         http2: !switch(Some(flags.no_http2), errors),
         max_streams: max_streams(flags, errors),
         share_port: switch(flags.share_port, errors),
@@ -213,9 +213,9 @@ fn listening(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut Conf
     Some(options).filter(|options| options.port != 0)
 }
 
-// upstream: these words.
-fn port(flags: &Listening<'_>, errors: &mut ConfigErrors) -> u16 {
-    let Some(port) = taken(flags.port, errors) else { return 0 };
+// upstream: this message.
+fn port(flags: &Listener<'_>, errors: &mut ConfigErrors) -> u16 {
+    let Some(port) = valid(flags.port, errors) else { return 0 };
     u16::try_from(port).unwrap_or_else(|_| {
         let name = flags.flag("secure-port");
         errors.push(ConfigError::new(format!(
@@ -225,30 +225,30 @@ fn port(flags: &Listening<'_>, errors: &mut ConfigErrors) -> u16 {
     })
 }
 
-fn max_streams(flags: &Listening<'_>, errors: &mut ConfigErrors) -> u32 {
-    let Some(number) = flags.max_streams.and_then(|given| taken(given, errors)) else { return 0 };
+fn max_streams(flags: &Listener<'_>, errors: &mut ConfigErrors) -> u32 {
+    let Some(number) = flags.max_streams.and_then(|given| valid(given, errors)) else { return 0 };
     u32::try_from(number).unwrap_or_else(|_| {
-        let message = format!("{number} is no number of requests; 0 leaves it to the library");
-        errors.push(flags.problem("http2-max-streams-per-connection", message));
+        let message = format!("{number} is out of range; use 0 for the default of the HTTP library");
+        errors.push(flags.error("http2-max-streams-per-connection", message));
         0
     })
 }
 
-fn tls(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> TlsOptions {
+fn tls(flags: &Listener<'_>, warnings: &mut Vec<String>, errors: &mut ConfigErrors) -> TlsOptions {
     let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
-    check_curves(flags, remarks, errors);
+    check_curves(flags, warnings, errors);
     TlsOptions {
         files: files(flags, errors),
         directory: named(flags.directory),
         pair_name: flags.pair_name.clone(),
         sni: sni(flags, errors),
-        only_tls13: only_tls13(flags, remarks, errors),
-        cipher_suites: suites(flags, remarks, errors),
+        only_tls13: only_tls13(flags, warnings, errors),
+        cipher_suites: suites(flags, warnings, errors),
     }
 }
 
-/// Both files, or none.
-fn files(flags: &Listening<'_>, errors: &mut ConfigErrors) -> Option<(PathBuf, PathBuf)> {
+/// Resolves the certificate and key files; both or neither must be set.
+fn files(flags: &Listener<'_>, errors: &mut ConfigErrors) -> Option<(PathBuf, PathBuf)> {
     let named = |path: Option<&PathBuf>| path.filter(|path| !path.as_os_str().is_empty()).cloned();
     let (there, missing) = match (named(flags.certificate), named(flags.key)) {
         (Some(certificate), Some(key)) => return Some((certificate, key)),
@@ -256,22 +256,22 @@ fn files(flags: &Listening<'_>, errors: &mut ConfigErrors) -> Option<(PathBuf, P
         (Some(_), None) => ("tls-cert-file", "tls-private-key-file"),
         (None, Some(_)) => ("tls-private-key-file", "tls-cert-file"),
     };
-    let message = format!("it is given without --{}", flags.flag(missing));
-    errors.push(flags.problem(there, message).hint("give both, or neither"));
+    let message = format!("requires --{}", flags.flag(missing));
+    errors.push(flags.error(there, message).hint("set both or neither"));
     None
 }
 
-/// `cert,key` or `cert,key:name,name`; several in one value are separated by `;`.
-fn sni(flags: &Listening<'_>, errors: &mut ConfigErrors) -> Vec<(PathBuf, PathBuf, Vec<String>)> {
+/// Parses `cert,key` or `cert,key:name,name`; several in one value are separated by `;`.
+fn sni(flags: &Listener<'_>, errors: &mut ConfigErrors) -> Vec<(PathBuf, PathBuf, Vec<String>)> {
     let given = flags.sni.iter().flat_map(|value| value.split(';')).filter(|pair| !pair.is_empty());
     let mut pairs = Vec::new();
     for pair in given {
         match sni_pair(pair) {
             Some(pair) => pairs.push(pair),
             None => {
-                let message = format!("{pair:?} names no certificate with its key");
-                let hint = "write example.crt,example.key or example.crt,example.key:example.com,*.example.com";
-                errors.push(flags.problem("tls-sni-cert-key", message).hint(hint));
+                let message = format!("{pair:?} is not a pair of certificate and key files");
+                let hint = "use example.crt,example.key or example.crt,example.key:example.com,*.example.com";
+                errors.push(flags.error("tls-sni-cert-key", message).hint(hint));
             }
         }
     }
@@ -287,70 +287,69 @@ fn sni_pair(pair: &str) -> Option<(PathBuf, PathBuf, Vec<String>)> {
     is_sound.then(|| (certificate.into(), key.into(), names.collect()))
 }
 
-// upstream: the words of the first problem.
-fn only_tls13(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> bool {
+// upstream: the message about an unknown version.
+fn only_tls13(flags: &Listener<'_>, warnings: &mut Vec<String>, errors: &mut ConfigErrors) -> bool {
     match flags.min_version {
         "VersionTLS13" => true,
         "" | "VersionTLS12" => false,
         old @ ("VersionTLS10" | "VersionTLS11") => {
             let name = flags.flag("tls-min-version");
-            remarks.push(format!("--{name}={old} means VersionTLS12: this program speaks nothing older"));
+            warnings.push(format!("--{name}={old} means VersionTLS12: older versions are not supported"));
             false
         }
         other => {
-            let problem = flags.problem("tls-min-version", format!("unknown tls version {other:?}"));
-            errors.push(problem.hint("known are VersionTLS12 and VersionTLS13"));
+            let error = flags.error("tls-min-version", format!("unknown tls version {other:?}"));
+            errors.push(error.hint("use VersionTLS12 or VersionTLS13"));
             false
         }
     }
 }
 
-/// The suites that are asked for and offered here.
-fn suites(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) -> Vec<String> {
-    let asked = list(flags.suites);
+/// Returns the requested cipher suites that are supported.
+fn suites(flags: &Listener<'_>, warnings: &mut Vec<String>, errors: &mut ConfigErrors) -> Vec<String> {
+    let requested = list(flags.suites);
     let before = errors.iter().count();
-    let hint = "write IANA's names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, or leave the flag out";
+    let hint = "use IANA names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, or remove the flag";
     let mut kept = Vec::new();
-    for name in &asked {
+    for name in &requested {
         match check_cipher_suites(std::slice::from_ref(name)) {
             Ok(not_offered) if not_offered.is_empty() => kept.push(name.clone()),
             Ok(_) => {
                 let flag = flags.flag("tls-cipher-suites");
-                remarks.push(format!("--{flag}: {name} is left out: it is known to be weak"));
+                warnings.push(format!("--{flag}: {name} is ignored, because it is insecure"));
             }
-            Err(error) => errors.push(flags.problem("tls-cipher-suites", error.to_string()).hint(hint)),
+            Err(error) => errors.push(flags.error("tls-cipher-suites", error.to_string()).hint(hint)),
         }
     }
-    if kept.is_empty() && !asked.is_empty() && errors.iter().count() == before {
-        errors.push(flags.problem("tls-cipher-suites", "none of them is offered here").hint(hint));
+    if kept.is_empty() && !requested.is_empty() && errors.iter().count() == before {
+        errors.push(flags.error("tls-cipher-suites", "no cipher suite in the list is supported").hint(hint));
     }
     kept
 }
 
-fn check_curves(flags: &Listening<'_>, remarks: &mut Vec<String>, errors: &mut ConfigErrors) {
-    let asked = list(flags.curves);
-    let unknown = asked.iter().filter(|text| !text.parse().is_ok_and(|id: u16| CURVES.contains(&id)));
+fn check_curves(flags: &Listener<'_>, warnings: &mut Vec<String>, errors: &mut ConfigErrors) {
+    let requested = list(flags.curves);
+    let unknown = requested.iter().filter(|text| !text.parse().is_ok_and(|id: u16| CURVES.contains(&id)));
     for text in unknown {
-        let problem = flags.problem("tls-curve-preferences", format!("{text:?} is the number of no key exchange"));
-        errors
-            .push(problem.hint("known are 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519) and 4588 (X25519MLKEM768)"));
+        let error = flags.error("tls-curve-preferences", format!("unknown key exchange {text:?}"));
+        errors.push(error.hint("use 23 (P-256), 24 (P-384), 25 (P-521), 29 (X25519) or 4588 (X25519MLKEM768)"));
     }
-    if !asked.is_empty() {
+    if !requested.is_empty() {
         let name = flags.flag("tls-curve-preferences");
-        remarks.push(format!("--{name} has no effect: the key exchanges are those of this program"));
+        warnings.push(format!("--{name} has no effect: the key exchanges are X25519, P-256 and P-384"));
     }
 }
 
-// ---- who may
+// ---- authentication and authorization
 
 fn authentication(args: &AuthenticationArgs, gates: &FeatureGates, errors: &mut ConfigErrors) -> AuthenticationOptions {
     let defaults = AuthenticationOptions::default();
     let named = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
     AuthenticationOptions {
         kubeconfig: named(&args.authentication_kubeconfig),
-        skip_lookup: taken(&args.authentication_skip_lookup, errors).unwrap_or(false),
-        tolerate_lookup_failure: taken(&args.authentication_tolerate_lookup_failure, errors).unwrap_or(false),
-        cache_ttl: taken(&args.authentication_token_webhook_cache_ttl, errors).unwrap_or(defaults.cache_ttl),
+        skip_lookup: valid(&args.authentication_skip_lookup, errors).unwrap_or(false),
+        tolerate_lookup_failure: valid(&args.authentication_tolerate_lookup_failure, errors).unwrap_or(false),
+        cache_ttl: valid(&args.authentication_token_webhook_cache_ttl, errors).unwrap_or(defaults.cache_ttl),
         client_ca_file: named(&args.client_ca_file),
         request_header: request_header(&args.request_header, gates, errors),
     }
@@ -359,7 +358,7 @@ fn authentication(args: &AuthenticationArgs, gates: &FeatureGates, errors: &mut 
 fn request_header(args: &RequestHeaderArgs, gates: &FeatureGates, errors: &mut ConfigErrors) -> RequestHeaderOptions {
     let uid_headers = list(&args.requestheader_uid_headers);
     if !uid_headers.is_empty() && !gates.uid_headers() {
-        // upstream: these words.
+        // upstream: this message.
         let message = "--requestheader-uid-headers requires the RemoteRequestHeaderUID feature to be enabled";
         errors.push(ConfigError::new(message).hint("add --feature-gates=RemoteRequestHeaderUID=true"));
     }
@@ -377,11 +376,11 @@ fn request_header(args: &RequestHeaderArgs, gates: &FeatureGates, errors: &mut C
     }
 }
 
-/// A header without a name is a slip, and would be found in no request.
+/// Parses a list of header names. An empty name is an error, because it would match no request.
 fn headers(given: &[String], flag: &str, errors: &mut ConfigErrors) -> Vec<String> {
     let headers = list(given);
     if headers.iter().any(String::is_empty) {
-        errors.push(ConfigError::flag(flag, "a name in the list is empty").hint("take out the comma that is too many"));
+        errors.push(ConfigError::flag(flag, "empty name in the list").hint("remove the extra comma"));
     }
     headers
 }
@@ -391,17 +390,17 @@ fn authorization(args: &AuthorizationArgs, errors: &mut ConfigErrors) -> Authori
     AuthorizationOptions {
         kubeconfig: args.authorization_kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
         always_allow_paths: allowed_paths(&args.authorization_always_allow_paths, errors),
-        allow_ttl: taken(&args.authorization_webhook_cache_authorized_ttl, errors).unwrap_or(defaults.allow_ttl),
-        deny_ttl: taken(&args.authorization_webhook_cache_unauthorized_ttl, errors).unwrap_or(defaults.deny_ttl),
+        allow_ttl: valid(&args.authorization_webhook_cache_authorized_ttl, errors).unwrap_or(defaults.allow_ttl),
+        deny_ttl: valid(&args.authorization_webhook_cache_unauthorized_ttl, errors).unwrap_or(defaults.deny_ttl),
     }
 }
 
-/// Exact paths, or beginnings with one `*` at the end.
+/// Validates the paths: exact, or prefixes with one `*` at the end.
 fn allowed_paths(given: &[String], errors: &mut ConfigErrors) -> Vec<String> {
     let paths = list(given);
     for error in paths.iter().filter_map(|path| AllowedPaths::parse(std::slice::from_ref(path)).err()) {
-        let problem = ConfigError::flag("authorization-always-allow-paths", error.to_string());
-        errors.push(problem.hint("one * may stand at the end, such as /metrics/*"));
+        let error = ConfigError::flag("authorization-always-allow-paths", error.to_string());
+        errors.push(error.hint("use at most one *, at the end, such as /metrics/*"));
     }
     paths
 }

@@ -1,29 +1,29 @@
-//! Compares two answers.
+//! Comparison of two responses.
 
 use serde_json::{Map, Value};
 
-use super::names::{Names, is_invented};
+use super::names::{Names, is_generated};
 
-/// Differences between a real cloud and its simulator that are allowed.
+/// Allowed differences between a real cloud and its simulator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rules {
-    /// Fields with messages for people, compared without IDs, addresses and what follows one of `prose_ends`.
+    /// Fields with human-readable messages, compared without IDs, addresses and the text after one of `prose_ends`.
     pub prose: &'static [&'static str],
-    /// Where a message is cut off before it is compared.
+    /// Markers at which a message is truncated before it is compared.
     pub prose_ends: &'static [&'static str],
     /// Fields that only the real cloud has.
     pub left_out: &'static [&'static str],
-    /// Fields of which only the type is compared, such as dates. `a[].b` is the field `b` below the list `a`, `.a` is the
-    /// field `a` of the answer itself.
+    /// Fields of which only the type is compared, such as dates. `a[].b` is the field `b` of the items of the list `a`, `.a` is a
+    /// top-level field.
     pub own: &'static [&'static str],
-    /// Lists of which only the items that both have are compared.
+    /// Lists of which only the common items are compared.
     pub partial: &'static [&'static str],
-    /// Fields by which items of two lists are the same, if they have no ID that is known.
+    /// Fields that identify items of lists without a known ID.
     pub identity: &'static [&'static str],
 }
 
 impl Rules {
-    /// The differences between an answer and the recorded one. Learns what ours are called where the cloud invents names.
+    /// Differences between a response and the recorded one. Learns the pairs of generated names.
     pub fn compare(&self, names: &mut Names, recorded: &Value, ours: &Value) -> Vec<String> {
         self.learn(names, recorded, ours);
         let mut comparison = Comparison { rules: self, names, differences: Vec::new() };
@@ -31,8 +31,8 @@ impl Rules {
         comparison.differences
     }
 
-    /// The differences between pages of lists that are sorted by IDs, which are not the same: the number of items and the
-    /// links to other pages.
+    /// Differences between pages of lists that are sorted by generated IDs: compares the number of items and the links to other
+    /// pages.
     pub fn compare_pages(recorded: &Value, ours: &Value) -> Vec<String> {
         let outline = |answer: &Value| -> Vec<(String, usize, Vec<String>)> {
             let lists = answer.as_object().into_iter().flatten();
@@ -66,7 +66,7 @@ impl Comparison<'_> {
 
     fn objects(&mut self, place: &str, recorded: &Map<String, Value>, ours: &Map<String, Value>) {
         for (field, value) in recorded {
-            // Names of networks are keys.
+            // Field names are compared literally: addresses of servers are keyed by network name.
             match ours.get(field) {
                 Some(our) => self.values(&format!("{place}.{field}"), value, our),
                 None if self.rules.left_out.contains(&field.as_str()) => {}
@@ -97,7 +97,7 @@ impl Comparison<'_> {
                 .as_str()
                 .is_some_and(|ours| self.rules.anonymous(ours) == self.rules.anonymous(&self.names.ours(text))),
             Value::String(text) => ours.as_str() == Some(&self.names.ours(text)),
-            // An answer without a body.
+            // Response without a body.
             Value::Null if place.is_empty() => ours == "" || ours.is_null(),
             _ => recorded == ours,
         };
@@ -109,14 +109,14 @@ impl Comparison<'_> {
 
 impl Rules {
     fn is_own(&self, place: &str, field: &str) -> bool {
-        let is_meant = |own: &&'static str| match own.strip_prefix('.') {
+        let matches = |own: &&'static str| match own.strip_prefix('.') {
             Some(_) => place == *own,
             None => *own == field || own.contains('.') && place.ends_with(own),
         };
-        self.own.iter().any(is_meant)
+        self.own.iter().any(matches)
     }
 
-    /// A message without the parts that differ every time: IDs, addresses, and what follows one of `prose_ends`.
+    /// Message without the parts that differ every time: IDs, addresses, and the text after one of `prose_ends`.
     fn anonymous(&self, text: &str) -> String {
         let end = |text: &str, end: &&str| text.find(*end).unwrap_or(text.len());
         let text = self.prose_ends.iter().fold(text, |text, mark| &text[..end(text, mark)]);
@@ -127,13 +127,13 @@ impl Rules {
                 Some(last) if !is_part(last) => piece.split_at(piece.len() - last.len_utf8()),
                 _ => (piece, ""),
             };
-            anonymous.push_str(if is_invented(word.trim_end_matches('.')) { "…" } else { word });
+            anonymous.push_str(if is_generated(word.trim_end_matches('.')) { "…" } else { word });
             anonymous.push_str(rest);
         }
         anonymous
     }
 
-    /// Pairs items of both lists, which are sorted by IDs that are not the same. `all` also pairs the rest as it comes.
+    /// Pairs the items of two lists, which are sorted by generated IDs. `all` also pairs the remaining items in order.
     fn paired<'a>(
         &self,
         names: &Names,
@@ -141,14 +141,14 @@ impl Rules {
         ours: &'a [Value],
         all: bool,
     ) -> Vec<(&'a Value, &'a Value)> {
-        let (mut left, mut pairs, mut lonely) = (ours.iter().collect::<Vec<_>>(), Vec::new(), Vec::new());
+        let (mut left, mut pairs, mut unmatched) = (ours.iter().collect::<Vec<_>>(), Vec::new(), Vec::new());
         for one in recorded {
             match left.iter().position(|our| self.is_same(names, one, our)) {
                 Some(at) => pairs.push((one, left.remove(at))),
-                None => lonely.push(one),
+                None => unmatched.push(one),
             }
         }
-        pairs.extend(lonely.into_iter().zip(left).filter(|_| all));
+        pairs.extend(unmatched.into_iter().zip(left).filter(|_| all));
         pairs
     }
 
@@ -164,7 +164,7 @@ impl Rules {
         self.identity.iter().all(|field| names.ours(&text(recorded, field)) == text(ours, field))
     }
 
-    /// Learns names where both answers have one of the same kind at the same place.
+    /// Learns pairs of names at the same place in both responses.
     fn learn(&self, names: &mut Names, recorded: &Value, ours: &Value) {
         match (recorded, ours) {
             (Value::Object(recorded), Value::Object(ours)) => {

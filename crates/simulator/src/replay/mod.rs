@@ -1,7 +1,7 @@
-//! Recordings: answers of a real cloud, compared field by field with those of its simulator.
+//! Recordings: responses of a real cloud, compared field by field with those of its simulator.
 //!
-//! A test plays the recorded requests to the simulator, each with [`Names::ours`] applied, and passes both answers to
-//! [`Rules::compare`]. IDs and addresses differ in every cloud; where both answers have one at the same place, the pair is
+//! A test replays the recorded requests to the simulator, each with [`Names::ours`] applied, and passes both responses to
+//! [`Rules::compare`]. IDs and addresses differ in every cloud: where both responses have one at the same place, the pair is
 //! learned and applied from then on.
 
 mod comparing;

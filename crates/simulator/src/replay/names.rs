@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// From a recorded name to ours.
+/// Map from recorded names to simulated names.
 #[derive(Debug, Default)]
 pub struct Names {
     bound: BTreeMap<String, String>,
 }
 
 impl Names {
-    /// Binds a recorded name to ours, unless it is bound already.
+    /// Binds a recorded name to a simulated one, unless it is already bound.
     pub fn bind(&mut self, recorded: &str, ours: &str) {
         if !recorded.is_empty() {
             self.bound.entry(recorded.to_owned()).or_insert_with(|| ours.to_owned());
         }
     }
 
-    /// Binds the two if they are of a kind that every cloud invents for itself.
+    /// Binds two names if both are IDs or both are addresses, which differ in every cloud.
     pub(crate) fn learn(&mut self, recorded: &str, ours: &str) {
         let alike = is_id(recorded) && is_id(ours) || is_address(recorded) && is_address(ours);
         if alike && !self.bound.contains_key(recorded) {
@@ -24,16 +24,16 @@ impl Names {
         }
     }
 
-    /// Whether this recorded name has a counterpart.
+    /// Whether this recorded name has a simulated counterpart.
     pub fn is_bound(&self, recorded: &str) -> bool {
         self.bound.contains_key(recorded)
     }
 
-    /// The text with our names in it. Longer names come first: one address may begin with another.
+    /// Text with recorded names replaced by simulated ones. Longer names come first: one address may begin with another.
     pub fn ours(&self, text: &str) -> String {
         let mut bound: Vec<_> = self.bound.iter().filter(|(recorded, _)| text.contains(recorded.as_str())).collect();
         bound.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
-        // Through marks, so that what was replaced is not replaced again.
+        // Placeholders prevent a second replacement of replaced text.
         let mut text = text.to_owned();
         for (number, (recorded, _)) in bound.iter().enumerate() {
             text = text.replace(recorded.as_str(), &format!("\u{1}{number}\u{2}"));
@@ -45,8 +45,8 @@ impl Names {
     }
 }
 
-/// Every cloud has its own: an ID, an address.
-pub(crate) fn is_invented(text: &str) -> bool {
+/// Whether the text is an ID or address, which differs in every cloud.
+pub(crate) fn is_generated(text: &str) -> bool {
     is_id(text) || is_address(text)
 }
 

@@ -1,30 +1,30 @@
-//! The fields of an event and of the spans around it.
+//! Fields of an event and its spans.
 
 use std::fmt::Debug;
 
 use tracing::field::{Field, Visit};
 
-/// The name under which the message of an event comes.
+/// Field name of the message.
 const MESSAGE: &str = "message";
 
-/// Maximum length of a text, in characters: enough for any message of a cloud, and little enough to read.
+/// Maximum length of a text, in characters: enough for any error message of a cloud.
 const LONGEST: usize = 4_000;
 
-/// Length of all texts of a line from which on each further one is cut to [`SHORT`]. Container runtimes split lines at 16 KiB, and
-/// what collects logs then finds parts that are no JSON.
+/// Total length of the texts in a line above which each further one is truncated to [`SHORT`]. Container runtimes split lines at
+/// 16 KiB, and log collectors then get invalid JSON.
 const LONG_LINE: usize = 12_000;
 const SHORT: usize = 100;
 
-/// A value, ready to be written.
+/// A formatted value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// A number or a boolean, which needs no quotes.
+    /// Number or boolean, without quotes.
     Bare(String),
-    /// Anything else.
+    /// Text, with quotes.
     Text(String),
 }
 
-/// Fields in the order in which they came, each name once.
+/// Fields in the order of recording, each name once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fields {
     message: String,
@@ -32,12 +32,12 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// A message with one number.
+    /// Creates a message with one number.
     pub(super) fn of(message: &str, name: &'static str, number: u64) -> Fields {
         Fields { message: message.to_owned(), values: vec![(name, Value::Bare(number.to_string()))] }
     }
 
-    /// What the event says.
+    /// Message of the event.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
@@ -46,7 +46,7 @@ impl Fields {
         self.values.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Adds what is not there yet: what is nearer to the event counts.
+    /// Adds the fields that are not set yet: inner values win.
     pub(super) fn add_missing(&mut self, others: &Fields) {
         for (name, value) in &others.values {
             if self.values.iter().all(|(known, _)| known != name) {
@@ -55,20 +55,20 @@ impl Fields {
         }
     }
 
-    /// Cuts what is too long, and says how much is left out.
-    pub(super) fn cut(&mut self) {
-        let mut length = cut(&mut self.message, LONGEST);
+    /// Truncates long texts, with the number of omitted characters.
+    pub(super) fn truncate(&mut self) {
+        let mut length = truncate(&mut self.message, LONGEST);
         for (_, value) in &mut self.values {
             let limit = if length < LONG_LINE { LONGEST } else { SHORT };
             length += match value {
-                Value::Text(text) => cut(text, limit),
+                Value::Text(text) => truncate(text, limit),
                 Value::Bare(text) => text.len(),
             };
         }
     }
 
     fn set(&mut self, field: &Field, value: Value) {
-        // For traces only.
+        // Only for traces.
         if field.name().starts_with("otel.") {
             return;
         }
@@ -88,19 +88,19 @@ impl Fields {
     }
 }
 
-/// Cuts a text to this many characters; its length in bytes afterwards.
-fn cut(text: &mut String, limit: usize) -> usize {
-    // A text with no more bytes than that has no more characters.
+/// Truncates a text to this number of characters, and returns its new length in bytes.
+fn truncate(text: &mut String, limit: usize) -> usize {
+    // A text has at most as many characters as bytes.
     let end = if text.len() <= limit { None } else { text.char_indices().nth(limit).map(|(end, _)| end) };
     if let Some(end) = end {
-        let left_out = text[end..].chars().count();
+        let omitted = text[end..].chars().count();
         text.truncate(end);
-        text.push_str(&format!("… ({left_out} characters cut)"));
+        text.push_str(&format!("… ({omitted} characters omitted)"));
     }
     text.len()
 }
 
-/// upstream: klog and zapr both write `err`. A field that is named like a word of Rust comes with a mark.
+/// Field name in the log. upstream: klog and zapr both use `err`. Names that are Rust keywords have the prefix `r#`.
 fn name(field: &Field) -> &'static str {
     match field.name() {
         "error" => "err",
@@ -142,7 +142,7 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // What is no number in JSON needs quotes there.
+        // NaN and infinity are no JSON numbers, and are quoted.
         if value.is_finite() { self.set_bare(field, value) } else { self.set_text(field, value.to_string()) }
     }
 }

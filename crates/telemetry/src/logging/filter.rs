@@ -1,4 +1,4 @@
-//! Verbosity as klog has it, in levels.
+//! Maps klog's verbosity to levels.
 
 use std::str::FromStr;
 
@@ -9,26 +9,26 @@ use tracing_subscriber::EnvFilter;
 use super::BadFilter;
 use super::LOG_VARIABLE;
 
-/// What the commands that people run log.
+/// Filter of interactive commands.
 pub(super) const COMMANDS: &str = "warn,kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
 
-/// The client of the API server speaks of every request that fails, and of every watch that the server ends. All of that
-/// comes to us as errors, which are told once, in our words and with what is done about them.
+/// Filter of the default verbosity. kube logs every failed request and every watch that the API server closes; they are returned as
+/// errors, which the controllers log once with their reaction.
 const INFO: &str = "info,kube_client=off,kube_client::client::tls=warn,kube_runtime=error";
 const DEBUG: &str = "debug,h2=info,hyper=info,hyper_util=info,kube_client=info,rustls=info,tower=info";
-/// Requests are told by ourselves.
+/// Requests are logged by our own HTTP layers.
 const TRACE: &str = "trace,h2=info,hyper=info,hyper_util=info,kube_client=info,rustls=info,tower=info";
 
-/// What the environment asks for.
-pub(super) fn asked() -> Option<String> {
+/// Reads the filter from the environment.
+pub(super) fn from_environment() -> Option<String> {
     std::env::var(LOG_VARIABLE).ok().filter(|text| !text.is_empty())
 }
 
-pub(super) fn parse(asked: String) -> Result<EnvFilter, BadFilter> {
-    EnvFilter::try_new(&asked).map_err(|error| BadFilter { variable: LOG_VARIABLE, asked, error })
+pub(super) fn parse(filter: String) -> Result<EnvFilter, BadFilter> {
+    EnvFilter::try_new(&filter).map_err(|error| BadFilter { variable: LOG_VARIABLE, filter, error })
 }
 
-/// What a verbosity selects.
+/// Returns the filter of a verbosity.
 pub(super) fn levels(verbosity: i32) -> EnvFilter {
     EnvFilter::new(match level(verbosity) {
         LevelFilter::TRACE => TRACE,
@@ -37,8 +37,7 @@ pub(super) fn levels(verbosity: i32) -> EnvFilter {
     })
 }
 
-/// The most detailed level that a verbosity shows. upstream: 0 to 3 is for operators, 4 and 5 for debugging, 6 and more shows
-/// requests.
+/// Most detailed level of a verbosity. upstream: 0 to 3 is for operators, 4 and 5 for debugging, 6 and above log requests.
 fn level(verbosity: i32) -> LevelFilter {
     match verbosity {
         ..=3 => LevelFilter::INFO,
@@ -47,8 +46,8 @@ fn level(verbosity: i32) -> LevelFilter {
     }
 }
 
-/// Whether what is logged there may hold a credential, whoever asks for it: the client of the API server writes whole answers
-/// (tokens among them) and the headers of HTTP are those with `Authorization`.
+/// Whether a message may contain credentials and is never logged: kube logs response bodies, which include tokens, and HTTP
+/// libraries log headers, which include `Authorization`.
 pub(super) fn may_hold_secrets(metadata: &Metadata<'_>) -> bool {
     let level = LevelFilter::from_level(*metadata.level());
     let target = metadata.target();
@@ -74,46 +73,44 @@ impl FromStr for VModule {
 }
 
 fn pattern(part: &str) -> Result<(String, i32), String> {
-    let wrong = || format!("{part:?} is not of the form PATTERN=N, such as pass=5 or service/*=4");
-    let (pattern, number) = part.split_once('=').ok_or_else(wrong)?;
-    let number = number.trim().parse().ok().filter(|number| *number >= 0).ok_or_else(wrong)?;
-    if pattern.is_empty() { Err(wrong()) } else { Ok((pattern.to_owned(), number)) }
+    let invalid = || format!("{part:?} is not of the form PATTERN=LEVEL, such as manager=5 or service/*=4");
+    let (pattern, number) = part.split_once('=').ok_or_else(invalid)?;
+    let number = number.trim().parse().ok().filter(|number| *number >= 0).ok_or_else(invalid)?;
+    if pattern.is_empty() { Err(invalid()) } else { Ok((pattern.to_owned(), number)) }
 }
 
 impl VModule {
-    /// The most detailed level that any pattern shows.
+    /// Most detailed level of all patterns.
     pub(super) fn most(&self) -> Option<LevelFilter> {
         self.0.iter().map(|(_, number)| level(*number)).max()
     }
 
-    /// Whether the first pattern that fits the file shows this.
+    /// Whether the first pattern that matches the file enables this message.
     pub(super) fn shows(&self, metadata: &Metadata<'_>) -> bool {
         let Some(file) = metadata.file().filter(|_| !self.0.is_empty()) else { return false };
-        let fitting = self.0.iter().find(|(pattern, _)| fits(pattern, file));
-        fitting.is_some_and(|(_, number)| LevelFilter::from_level(*metadata.level()) <= level(*number))
+        let matching = self.0.iter().find(|(pattern, _)| matches_file(pattern, file));
+        matching.is_some_and(|(_, number)| LevelFilter::from_level(*metadata.level()) <= level(*number))
     }
 }
 
-/// A pattern with a slash is for the end of the path, one without for the name of the file; neither has the ending. A module
-/// whose file is named `mod.rs` has the name of its folder.
-fn fits(pattern: &str, file: &str) -> bool {
+/// Whether a pattern matches a file. A pattern with a slash matches the end of the path, one without the file name, both without
+/// the extension. A file `mod.rs` has the name of its directory.
+fn matches_file(pattern: &str, file: &str) -> bool {
     let path = file.strip_suffix(".rs").unwrap_or(file);
     let path = path.strip_suffix("/mod").unwrap_or(path);
     let parts: Vec<_> = path.split('/').collect();
-    let wanted: Vec<_> = pattern.split('/').collect();
-    let Some(tail) = parts.len().checked_sub(wanted.len()).and_then(|start| parts.get(start..)) else { return false };
-    wanted.iter().zip(tail).all(|(wanted, part)| is_like(wanted.as_bytes(), part.as_bytes()))
+    let patterns: Vec<_> = pattern.split('/').collect();
+    let Some(tail) = parts.len().checked_sub(patterns.len()).and_then(|start| parts.get(start..)) else { return false };
+    patterns.iter().zip(tail).all(|(pattern, part)| glob(pattern.as_bytes(), part.as_bytes()))
 }
 
-/// `*` stands for anything, `?` for one character.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
+/// Glob match: `*` matches any text, `?` one character.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match (pattern.split_first(), text.split_first()) {
         (None, None) => true,
-        (Some((b'*', rest)), _) => {
-            is_like(rest, text) || text.split_first().is_some_and(|(_, tail)| is_like(pattern, tail))
-        }
-        (Some((b'?', rest)), Some((_, tail))) => is_like(rest, tail),
-        (Some((wanted, rest)), Some((byte, tail))) => wanted == byte && is_like(rest, tail),
+        (Some((b'*', rest)), _) => glob(rest, text) || text.split_first().is_some_and(|(_, tail)| glob(pattern, tail)),
+        (Some((b'?', rest)), Some((_, tail))) => glob(rest, tail),
+        (Some((expected, rest)), Some((byte, tail))) => expected == byte && glob(rest, tail),
         _ => false,
     }
 }
@@ -123,23 +120,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbosity_is_as_klog_has_it() {
+    fn verbosity_maps_to_levels_as_in_klog() {
         let cases = [(-1, LevelFilter::INFO), (0, LevelFilter::INFO), (3, LevelFilter::INFO), (4, LevelFilter::DEBUG)];
         let more = [(5, LevelFilter::DEBUG), (6, LevelFilter::TRACE), (10, LevelFilter::TRACE)];
-        for (verbosity, wanted) in cases.into_iter().chain(more) {
-            assert_eq!(level(verbosity), wanted, "{verbosity}");
+        for (verbosity, expected) in cases.into_iter().chain(more) {
+            assert_eq!(level(verbosity), expected, "{verbosity}");
         }
     }
 
     #[test]
-    fn what_every_verbosity_selects_can_be_parsed() {
+    fn the_filter_of_every_verbosity_is_valid() {
         for text in [COMMANDS, INFO, DEBUG, TRACE] {
             assert!(EnvFilter::try_new(text).is_ok(), "{text}");
         }
     }
 
     #[test]
-    fn patterns_are_for_files_or_the_ends_of_paths() {
+    fn patterns_match_file_names_or_ends_of_paths() {
         let cases = [
             ("pass", "crates/controllers/src/service/pass.rs", true),
             ("service/pass", "crates/controllers/src/service/pass.rs", true),
@@ -152,18 +149,18 @@ mod tests {
             ("service", "crates/controllers/src/service/mod.rs", true),
             ("a/b/c/d", "b/c/d.rs", false),
         ];
-        for (pattern, file, wanted) in cases {
-            assert_eq!(fits(pattern, file), wanted, "{pattern} {file}");
+        for (pattern, file, expected) in cases {
+            assert_eq!(matches_file(pattern, file), expected, "{pattern} {file}");
         }
     }
 
     #[test]
-    fn a_list_of_patterns_is_read_and_what_is_wrong_is_named() {
-        let wanted = vec![("pass".to_owned(), 5), ("route/*".to_owned(), 0)];
-        assert_eq!("pass=5, route/*=0,".parse(), Ok(VModule(wanted)));
+    fn a_list_of_patterns_is_parsed_and_an_invalid_one_is_named_in_the_error() {
+        let expected = vec![("pass".to_owned(), 5), ("route/*".to_owned(), 0)];
+        assert_eq!("pass=5, route/*=0,".parse(), Ok(VModule(expected)));
         assert_eq!("".parse(), Ok(VModule::default()));
-        for wrong in ["pass", "pass=", "pass=many", "=5", "pass=-1"] {
-            assert!(wrong.parse::<VModule>().is_err_and(|error| error.contains(wrong)), "{wrong}");
+        for invalid in ["pass", "pass=", "pass=many", "=5", "pass=-1"] {
+            assert!(invalid.parse::<VModule>().is_err_and(|error| error.contains(invalid)), "{invalid}");
         }
     }
 }

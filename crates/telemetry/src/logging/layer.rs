@@ -1,4 +1,4 @@
-//! Every event becomes a line.
+//! Layer that writes every event as a line.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -8,29 +8,29 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use super::callsite::Callsite;
 use super::fields::Fields;
-use super::place::Place;
 use super::sink::Sink;
 use super::{Format, json, text, zone};
 
-/// Writes lines.
+/// Writes events as log lines.
 pub(super) struct Lines {
     format: Format,
     sink: Sink,
-    /// upstream: local time. In a container without zones that is UTC.
+    /// upstream: local time, which is UTC in a container without time zones.
     zone: TimeZone,
     process: u32,
 }
 
-/// What a span says of everything inside it.
-struct Around(Fields);
+/// Fields of a span, added to the events inside it.
+struct SpanFields(Fields);
 
 impl Lines {
     pub(super) fn new(format: Format, sink: Sink) -> Lines {
         Lines { format, sink, zone: zone::local(), process: std::process::id() }
     }
 
-    /// The event's own fields, then those of the spans around it, the nearest first.
+    /// Collects the fields of the event, and then those of its spans, the innermost first.
     fn fields<S>(event: &Event<'_>, context: &Context<'_, S>) -> Fields
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -38,28 +38,28 @@ impl Lines {
         let mut fields = Fields::default();
         event.record(&mut fields);
         for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(Around(around)) = span.extensions().get::<Around>() {
-                fields.add_missing(around);
+            if let Some(SpanFields(span_fields)) = span.extensions().get::<SpanFields>() {
+                fields.add_missing(span_fields);
             }
         }
-        fields.cut();
+        fields.truncate();
         fields
     }
 
-    fn line(&self, place: &Place<'_>, fields: &Fields) -> String {
+    fn line(&self, callsite: &Callsite<'_>, fields: &Fields) -> String {
         let now = Zoned::new(Timestamp::now(), self.zone.clone());
         let mut line = String::with_capacity(256);
         match self.format {
-            Format::Text => text::write(&mut line, place, fields, &now, self.process),
-            Format::Json => json::write(&mut line, place, fields, &now),
+            Format::Text => text::write(&mut line, callsite, fields, &now, self.process),
+            Format::Json => json::write(&mut line, callsite, fields, &now),
         }
         line
     }
 
-    /// What is said when there is room again.
+    /// Log line about dropped lines, written when the stream accepts writes again.
     fn dropped(&self, count: u64) -> String {
-        let fields = Fields::of("nobody read the log; lines were dropped", "lines", count);
-        self.line(&Place { level: Level::WARN, path: file!(), line: line!(), is_as_written: false }, &fields)
+        let fields = Fields::of("log output was blocked; lines were dropped", "lines", count);
+        self.line(&Callsite { level: Level::WARN, path: file!(), line: line!(), is_as_written: false }, &fields)
     }
 }
 
@@ -71,13 +71,13 @@ where
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().replace(Around(fields));
+            span.extensions_mut().replace(SpanFields(fields));
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(Around(fields)) = span.extensions_mut().get_mut::<Around>() {
+        if let Some(SpanFields(fields)) = span.extensions_mut().get_mut::<SpanFields>() {
             values.record(fields);
         }
     }
@@ -97,16 +97,16 @@ mod tests {
 
     use super::*;
 
-    /// What is written while `tell` runs.
-    fn written(format: Format, tell: impl FnOnce()) -> String {
+    /// Returns the text that is logged while `act` runs.
+    fn logged(format: Format, act: impl FnOnce()) -> String {
         let buffer = Arc::new(Mutex::new(Vec::new()));
         let lines = Lines { zone: TimeZone::UTC, process: 12, ..Lines::new(format, Sink::to_memory(buffer.clone())) };
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), tell);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), act);
         let bytes = buffer.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 
-    fn tell_all() {
+    fn log_all() {
         let outer = tracing::info_span!("work", controller = "service-lb-controller", key = "default/web");
         let _outer = outer.enter();
         let error = std::io::Error::other("no \"route\"");
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn text_is_as_klog_writes_it() {
-        let text = written(Format::Text, tell_all);
+    fn text_has_the_format_of_klog() {
+        let text = logged(Format::Text, log_all);
         let mut lines = text.lines();
         let flag = lines.next().unwrap();
         let (head, rest) = flag.split_once("] ").unwrap();
@@ -126,8 +126,9 @@ mod tests {
         let shape: String = head.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
         assert_eq!(shape.split("layer.rs").next(), Some("I0000 00:00:00.000000      00 "), "{head}");
         let warning = lines.next().unwrap();
-        let wanted = "] \"two words\" count=3 share=0.5 is_new=true key=\"other\" controller=\"service-lb-controller\"";
-        assert!(warning.starts_with('W') && warning.ends_with(wanted), "{warning}");
+        let expected =
+            "] \"two words\" count=3 share=0.5 is_new=true key=\"other\" controller=\"service-lb-controller\"";
+        assert!(warning.starts_with('W') && warning.ends_with(expected), "{warning}");
         let error: Vec<_> = lines.collect();
         assert!(
             error[0].starts_with('E') && error[0].ends_with("] \"failed\" err=\"no \\\"route\\\"\" note=<"),
@@ -138,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn json_is_as_zapr_writes_it() {
-        let text = written(Format::Json, tell_all);
+    fn json_has_the_format_of_zapr() {
+        let text = logged(Format::Json, log_all);
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(text.starts_with("{\"ts\":1") && lines[0]["ts"].as_f64().unwrap() > 1.7e12, "{text}");
         assert!(lines[0]["caller"].as_str().unwrap().starts_with("logging/layer.rs:"), "{text}");
@@ -153,30 +154,31 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_and_say_by_how_much() {
+    fn long_values_are_truncated_with_the_number_of_omitted_characters() {
         let names = "ü".repeat(165_000);
         let exact = "x".repeat(4_000);
-        let line = written(Format::Text, || tracing::warn!(names, exact, "targets"));
-        let cut = format!("\"targets\" names=\"{}… (161000 characters cut)\" exact=\"{exact}\"\n", "ü".repeat(4_000));
-        assert!(line.ends_with(&cut), "{}", line.get(..200).unwrap_or(&line));
+        let line = logged(Format::Text, || tracing::warn!(names, exact, "targets"));
+        let truncated =
+            format!("\"targets\" names=\"{}… (161000 characters omitted)\" exact=\"{exact}\"\n", "ü".repeat(4_000));
+        assert!(line.ends_with(&truncated), "{}", line.get(..200).unwrap_or(&line));
         let all = || tracing::warn!(a = names, b = names, c = names, d = names, message = names.clone());
-        let line = written(Format::Json, all);
+        let line = logged(Format::Json, all);
         let document: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(
             document["d"],
-            format!("{}… (164900 characters cut)", "ü".repeat(100)),
-            "a line is cut as a whole, too"
+            format!("{}… (164900 characters omitted)", "ü".repeat(100)),
+            "the line has a limit, too"
         );
         let ascii = "x".repeat(50_000);
-        let line = written(Format::Json, || {
+        let line = logged(Format::Json, || {
             tracing::warn!(a = ascii, b = ascii, c = ascii, d = ascii, e = ascii, message = ascii.clone());
         });
-        assert!(line.len() < 16 * 1024, "no more than a container runtime keeps together: {}", line.len());
+        assert!(line.len() < 16 * 1024, "larger than a line of a container runtime: {}", line.len());
     }
 
-    /// Names of nodes come from outside, and so do errors.
+    /// Names of nodes and error messages are untrusted input.
     #[test]
-    fn nothing_that_is_logged_can_pass_for_a_line_of_its_own() {
+    fn logged_values_cannot_forge_log_lines() {
         let parts = [
             "a",
             "\n",
@@ -193,15 +195,15 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(6);
         for _ in 0..500 {
             let text: String = (0..random.usize(..8)).map(|_| parts[random.usize(..parts.len())]).collect();
-            let tell = || tracing::info!(node = text, error = %text, number = f64::NAN, "{text}");
-            let json = written(Format::Json, tell);
+            let act = || tracing::info!(node = text, error = %text, number = f64::NAN, "{text}");
+            let json = logged(Format::Json, act);
             let line: serde_json::Value =
                 serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json:?}"));
             assert_eq!(
                 (json.lines().count(), line["node"].as_str(), line["msg"].as_str()),
                 (1, Some(&*text), Some(&*text))
             );
-            let lines = written(Format::Text, tell);
+            let lines = logged(Format::Text, act);
             let (first, rest) = lines.split_once('\n').unwrap();
             assert!(first.starts_with('I') && rest.lines().all(|line| line.starts_with(['\t', ' '])), "{lines:?}");
             assert!(lines.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{lines:?}");
@@ -209,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn each_name_is_written_once_and_the_nearest_value_counts() {
-        let text = written(Format::Json, tell_all);
+    fn each_field_is_written_once_with_the_innermost_value() {
+        let text = logged(Format::Json, log_all);
         assert_eq!(text.lines().nth(1).unwrap().matches("\"key\":").count(), 1, "{text}");
     }
 
     #[test]
-    fn what_is_recorded_later_counts() {
-        let text = written(Format::Text, || {
+    fn fields_recorded_later_are_logged() {
+        let text = logged(Format::Text, || {
             let span = tracing::info_span!("work", key = "a", outcome = tracing::field::Empty);
             span.record("outcome", "done");
             span.record("key", "b");

@@ -1,20 +1,20 @@
-//! What the process tells of its work, line by line.
+//! Logging in the formats of the Go managers.
 //!
 //! ```text
-//! tracing ──► Selection (--v, --vmodule, BOWLINE_LOG; can change while it runs)
-//!                └──► Lines: fields of the event and of the spans around it, each name once
-//!                        ├─ text: as klog writes it     ──► Sink: never waits long, never fails
-//!                        └─ json: as zapr writes it
+//! tracing ──► Selection (--v, --vmodule, BOWLINE_LOG; can be changed at runtime)
+//!                └──► Lines: fields of the event and its spans, each name once
+//!                        ├─ text: the format of klog    ──► Sink: never blocks for long, never fails
+//!                        └─ json: the format of zapr
 //! ```
 //!
-//! The manager's lines are those of the Go managers, so that what collects and searches them goes on working. The other
-//! commands speak to a person at a terminal and look like it.
+//! The manager's log lines have the format of the Go managers, so that log collectors and searches keep working. The other commands
+//! write for a terminal.
 
+mod callsite;
 mod fields;
 mod filter;
 mod json;
 mod layer;
-mod place;
 mod selection;
 mod sink;
 mod text;
@@ -33,20 +33,20 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry, reload};
 
 pub use filter::VModule;
 
-use filter::{asked, levels};
+use filter::{from_environment, levels};
 use layer::Lines;
 use selection::Selection;
 use sink::{Errors, Sink};
 
 use crate::traces::Recorder;
 
-/// Names the environment variable that selects what is logged.
+/// Environment variable with a log filter.
 const LOG_VARIABLE: &str = "BOWLINE_LOG";
 
-/// Lines of this target are written as they are, where klog's older functions are imitated: no quotes around them.
+/// Target of messages that are written without quotes, as by klog's unstructured functions.
 pub const AS_WRITTEN: &str = "bowline::as_written";
 
-/// How the manager logs.
+/// Logging options of the manager.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// `--logging-format`.
@@ -55,14 +55,14 @@ pub struct Options {
     pub verbosity: i32,
     /// `--vmodule`.
     pub vmodule: VModule,
-    /// `--log-text-split-stream` or `--log-json-split-stream`: standard error for errors only.
+    /// `--log-text-split-stream` or `--log-json-split-stream`: only errors go to standard error.
     pub split_stream: bool,
 }
 
-/// What a line looks like.
+/// Log format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// As klog writes it.
+    /// The format of klog.
     #[default]
     Text,
     /// One JSON object per line.
@@ -81,16 +81,16 @@ impl FromStr for Format {
     }
 }
 
-/// The environment variable that selects what is logged does not.
+/// The log filter in the environment variable is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("{variable}: {asked:?} selects nothing ({error}); write a level such as debug, or module=level")]
+#[error("{variable}: invalid filter {filter:?} ({error}); use a level such as debug, or module=level")]
 pub struct BadFilter {
     variable: &'static str,
-    asked: String,
+    filter: String,
     error: tracing_subscriber::filter::ParseError,
 }
 
-/// Changes what is logged while the process runs.
+/// Changes the verbosity at runtime.
 #[derive(Clone)]
 pub struct Handle {
     selection: reload::Handle<Selection, Registry>,
@@ -98,16 +98,16 @@ pub struct Handle {
     verbosity: Arc<AtomicI32>,
 }
 
-/// Starts the manager's logging, and what records traces, if there are any.
+/// Starts the manager's logging, and the recorder of traces if there is one.
 pub fn start(options: &Options, recorder: Option<Recorder>) -> Result<Handle, BadFilter> {
-    let filter = match asked() {
-        Some(asked) => filter::parse(asked)?,
+    let filter = match from_environment() {
+        Some(text) => filter::parse(text)?,
         None => levels(options.verbosity),
     };
     let errors = if options.format == Format::Text { Errors::AndWarnings } else { Errors::Alone };
     let sink = Sink::standard(options.split_stream.then_some(errors));
     let (dispatch, handle) = build(options, filter, sink, recorder);
-    // Where something logs already, it goes on.
+    // A subscriber that is already installed stays.
     let _ = dispatch.try_init();
     Ok(handle)
 }
@@ -119,23 +119,22 @@ fn build(options: &Options, filter: EnvFilter, sink: Sink, recorder: Option<Reco
     let handle = Handle { selection: handle, vmodule: options.vmodule.clone(), verbosity };
     let registry = tracing_subscriber::registry().with(lines);
     let dispatch = match recorder {
-        // Without one, nothing but the log decides whether a span is made.
+        // Without a recorder, only the log filter enables spans.
         None => registry.into(),
-        Some(recorder) => registry.with(recorder.with_filter(filter_fn(Recorder::wants))).into(),
+        Some(recorder) => registry.with(recorder.with_filter(filter_fn(Recorder::is_recorded))).into(),
     };
     (dispatch, handle)
 }
 
-/// Starts the logging of the commands that people run. Logs go to standard error, so that standard output stays readable by
-/// scripts.
+/// Starts the logging of interactive commands. Logs go to standard error, so that scripts can parse standard output.
 pub fn start_plain() -> Result<(), BadFilter> {
-    let filter = match asked() {
-        Some(asked) => filter::parse(asked)?,
+    let filter = match from_environment() {
+        Some(text) => filter::parse(text)?,
         None => EnvFilter::new(filter::COMMANDS),
     };
-    // Colours are for people; a file or another program gets plain lines.
+    // Colours on a terminal only, not in files and pipes.
     let colours = std::io::stderr().is_terminal();
-    // Its own remarks about what it could not write would go where it could not write.
+    // Errors about a failed write would go to the same stream.
     let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
     let lines = lines.log_internal_errors(false).with_filter(Selection::new(filter, VModule::default()));
     let _ = tracing_subscriber::registry().with(lines).try_init();
@@ -143,14 +142,14 @@ pub fn start_plain() -> Result<(), BadFilter> {
 }
 
 impl Handle {
-    /// From now on what this verbosity says is logged, whatever was asked for before.
+    /// Sets the verbosity, which replaces `--v` and `BOWLINE_LOG`.
     pub fn set_verbosity(&self, verbosity: i32) {
         self.verbosity.store(verbosity, Ordering::Relaxed);
-        // It fails only when nothing logs any more.
+        // It fails only without a subscriber.
         let _ = self.selection.reload(Selection::new(levels(verbosity), self.vmodule.clone()));
     }
 
-    /// What `--v` says, or what was set since.
+    /// Current verbosity.
     pub fn verbosity(&self) -> i32 {
         self.verbosity.load(Ordering::Relaxed)
     }
@@ -168,44 +167,44 @@ mod tests {
 
     use super::*;
 
-    /// What is written while `tell` runs, one message per line.
-    fn written(options: &Options, tell: impl FnOnce(&Handle)) -> Vec<String> {
+    /// Returns the messages that are logged while `act` runs.
+    fn logged(options: &Options, act: impl FnOnce(&Handle)) -> Vec<String> {
         let buffer = Arc::new(Mutex::new(Vec::new()));
         let (dispatch, handle) = build(options, levels(options.verbosity), Sink::to_memory(buffer.clone()), None);
-        tracing::dispatcher::with_default(&dispatch, || tell(&handle));
+        tracing::dispatcher::with_default(&dispatch, || act(&handle));
         let text = String::from_utf8(buffer.lock().unwrap().clone()).unwrap();
         text.lines().filter_map(|line| Some(line.split_once("] ")?.1.trim_matches('"').to_owned())).collect()
     }
 
-    fn tell_at_all_levels() {
+    fn log_at_all_levels() {
         tracing::info!("info");
         tracing::debug!("debug");
         tracing::trace!("trace");
     }
 
     #[test]
-    fn verbosity_can_change_while_it_runs() {
-        let lines = written(&Options::default(), |handle| {
+    fn verbosity_can_be_changed_at_runtime() {
+        let lines = logged(&Options::default(), |handle| {
             for verbosity in [0, 4, 10, 0] {
                 handle.set_verbosity(verbosity);
                 assert_eq!(handle.verbosity(), verbosity);
-                tell_at_all_levels();
+                log_at_all_levels();
             }
         });
         assert_eq!(lines, ["info", "info", "debug", "info", "debug", "trace", "info"]);
     }
 
     #[test]
-    fn vmodule_adds_to_what_a_file_logs() {
+    fn vmodule_raises_the_verbosity_of_a_file() {
         let with = |vmodule: &str| Options { vmodule: vmodule.parse().unwrap(), ..Options::default() };
-        assert_eq!(written(&with("logging=5"), |_| tell_at_all_levels()), ["info", "debug"]);
-        assert_eq!(written(&with("other=9"), |_| tell_at_all_levels()), ["info"]);
+        assert_eq!(logged(&with("logging=5"), |_| log_at_all_levels()), ["info", "debug"]);
+        assert_eq!(logged(&with("other=9"), |_| log_at_all_levels()), ["info"]);
     }
 
     #[test]
-    fn whole_answers_and_headers_are_not_logged_whoever_asks() {
+    fn response_bodies_and_headers_are_never_logged() {
         let options = Options { verbosity: 10, vmodule: "*=10".parse().unwrap(), ..Options::default() };
-        let lines = written(&options, |_| {
+        let lines = logged(&options, |_| {
             tracing::warn!(target: "kube_client::client", "answer");
             tracing::trace!(target: "h2::codec::framed_write", "headers");
             tracing::debug!(target: "hyper::proto::h1", "headers");
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_has_one_of_two_names() {
+    fn a_format_is_text_or_json() {
         assert_eq!("text".parse(), Ok(Format::Text));
         assert_eq!("json".parse(), Ok(Format::Json));
         assert!("JSON".parse::<Format>().is_err_and(|error| error.contains("text or json")));

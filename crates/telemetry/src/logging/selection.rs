@@ -1,4 +1,4 @@
-//! What of all that could be logged is.
+//! Filter of log events.
 
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -9,7 +9,7 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use super::filter::{VModule, may_hold_secrets};
 
-/// Levels, what is added to them by file, and what is never logged.
+/// Levels, `--vmodule` for single files, and events that are never logged.
 pub(super) struct Selection {
     levels: EnvFilter,
     vmodule: VModule,

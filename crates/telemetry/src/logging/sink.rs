@@ -1,8 +1,8 @@
-//! Where lines go: never for long, and never with an error.
+//! Output stream of the log, which never blocks for long and never fails.
 //!
-//! The manager must not stand still because whoever reads its log does, and must not end because nobody does. A line is
-//! written at once, so that none is lost when the process ends. If there is no room for it, the first one waits for a moment;
-//! those after it are dropped and counted until there is room again, and then the number is told.
+//! A log reader that hangs or exits must not stop the manager. Lines are written unbuffered, so that none is lost when the process
+//! exits. If the stream is full, the first line waits for a short time; the following ones are dropped and counted until the stream
+//! accepts writes again, and then the number is logged.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use tracing::Level;
 
-/// How long a line may wait for room: enough for a reader that works, and little for everybody else.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Maximum time that a line waits for the stream: enough for a working reader, and short for the other threads.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What can be written to a pipe in one piece, once there is room at all.
-const PIECE: usize = 4096;
+/// Maximum size of an atomic write to a pipe (`PIPE_BUF`).
+const CHUNK: usize = 4096;
 
-/// One stream for all, or one for errors.
+/// One stream for all lines, or a separate one for errors.
 pub(super) struct Sink {
     all: Stream,
-    /// With a split, `all` gets the rest.
+    /// Stream of errors; `all` then gets the other lines.
     errors: Option<(Errors, Stream)>,
 }
 
-/// What goes to the stream for errors. upstream: the formats differ in that.
+/// Levels that go to the stream of errors. upstream: the formats differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Errors {
-    /// In text also warnings.
+    /// Text format: errors and warnings.
     AndWarnings,
-    /// In JSON, which has no warnings, errors.
+    /// JSON format, which has no warnings: errors.
     Alone,
 }
 
@@ -36,20 +36,20 @@ struct Stream(Mutex<State>);
 
 struct State {
     out: Box<dyn Out>,
-    /// Lines that were dropped since the last one that was written.
+    /// Number of lines dropped since the last written one.
     dropped: u64,
-    /// The end of the last line was dropped.
+    /// Whether the last line was written only in part.
     is_torn: bool,
 }
 
-/// What lines are written to.
+/// Target of log lines.
 trait Out: Write + Send {
-    /// Whether there is room, at the latest after this long.
-    fn has_room(&self, patience: Duration) -> bool;
+    /// Waits until the target accepts a write; `false` after the timeout.
+    fn is_writable(&self, timeout: Duration) -> bool;
 }
 
 impl Sink {
-    /// Standard error; with a split, standard output for what is no error.
+    /// Standard error; with a split, standard output for all but errors.
     pub(super) fn standard(split: Option<Errors>) -> Sink {
         let error = Stream::new(standard(io::stderr(), io::stderr()));
         match split {
@@ -60,14 +60,14 @@ impl Sink {
         }
     }
 
-    /// Writes a line, or drops it. `remark` makes a line of the number of those that were dropped before.
-    pub(super) fn write(&self, level: Level, line: &str, remark: impl FnOnce(u64) -> String) {
-        let goes_there = |(errors, _): &&(Errors, Stream)| match errors {
+    /// Writes a line, or drops it. `notice` formats the line about dropped lines.
+    pub(super) fn write(&self, level: Level, line: &str, notice: impl FnOnce(u64) -> String) {
+        let is_selected = |(errors, _): &&(Errors, Stream)| match errors {
             Errors::AndWarnings => level <= Level::WARN,
             Errors::Alone => level == Level::ERROR,
         };
-        let stream = self.errors.as_ref().filter(goes_there).map_or(&self.all, |(_, stream)| stream);
-        stream.write(line, remark);
+        let stream = self.errors.as_ref().filter(is_selected).map_or(&self.all, |(_, stream)| stream);
+        stream.write(line, notice);
     }
 }
 
@@ -76,11 +76,11 @@ impl Stream {
         Stream(Mutex::new(State { out, dropped: 0, is_torn: false }))
     }
 
-    fn write(&self, line: &str, remark: impl FnOnce(u64) -> String) {
+    fn write(&self, line: &str, notice: impl FnOnce(u64) -> String) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.dropped > 0 {
-            let remark = remark(state.dropped);
-            if !state.put(&remark) {
+            let notice = notice(state.dropped);
+            if !state.put(&notice) {
                 state.dropped += 1;
                 return;
             }
@@ -93,48 +93,48 @@ impl Stream {
 }
 
 impl State {
-    /// Whether all of the line was written. A stream that has failed takes everything: nobody reads it.
+    /// Writes the line, and returns whether it was written completely.
     fn put(&mut self, line: &str) -> bool {
         let end = if self.is_torn { "\n" } else { "" };
-        let mut pieces = end.as_bytes().chunks(PIECE).chain(line.as_bytes().chunks(PIECE)).enumerate();
-        // Everybody else waits for this one, so nobody waits twice.
-        let patience = if self.dropped == 0 { PATIENCE } else { Duration::ZERO };
-        let stuck = pieces.find(|(_, piece)| !self.out.has_room(patience) || self.out.write_all(piece).is_err());
+        let mut chunks = end.as_bytes().chunks(CHUNK).chain(line.as_bytes().chunks(CHUNK)).enumerate();
+        // Other threads wait for this write, so only the first line waits for the stream.
+        let timeout = if self.dropped == 0 { WRITE_TIMEOUT } else { Duration::ZERO };
+        let stuck = chunks.find(|(_, chunk)| !self.out.is_writable(timeout) || self.out.write_all(chunk).is_err());
         self.is_torn = stuck.is_some_and(|(index, _)| index > 0 || self.is_torn);
         stuck.is_none()
     }
 }
 
-/// A stream of the process without a buffer in front of it.
+/// Unbuffered standard stream of the process.
 #[cfg(unix)]
 fn standard(stream: impl std::os::fd::AsFd, otherwise: impl Write + Send + 'static) -> Box<dyn Out> {
     match stream.as_fd().try_clone_to_owned() {
         Ok(descriptor) => Box::new(std::fs::File::from(descriptor)),
-        Err(_) => Box::new(Patient(otherwise)),
+        Err(_) => Box::new(Blocking(otherwise)),
     }
 }
 
 #[cfg(not(unix))]
 fn standard(_: impl Write, stream: impl Write + Send + 'static) -> Box<dyn Out> {
-    Box::new(Patient(stream))
+    Box::new(Blocking(stream))
 }
 
 #[cfg(unix)]
 impl Out for std::fs::File {
-    fn has_room(&self, patience: Duration) -> bool {
+    fn is_writable(&self, timeout: Duration) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         use std::os::fd::AsFd as _;
-        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
-        let mut places = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
-        // An interrupted or failed question is no reason to drop anything.
-        !matches!(poll(&mut places, timeout), Ok(0))
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
+        let mut descriptors = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
+        // An interrupted or failed poll does not drop the line.
+        !matches!(poll(&mut descriptors, timeout), Ok(0))
     }
 }
 
-/// A stream that cannot be asked.
-struct Patient<W>(W);
+/// Stream that cannot be polled.
+struct Blocking<W>(W);
 
-impl<W: Write> Write for Patient<W> {
+impl<W: Write> Write for Blocking<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }
@@ -144,8 +144,8 @@ impl<W: Write> Write for Patient<W> {
     }
 }
 
-impl<W: Write + Send> Out for Patient<W> {
-    fn has_room(&self, _: Duration) -> bool {
+impl<W: Write + Send> Out for Blocking<W> {
+    fn is_writable(&self, _: Duration) -> bool {
         true
     }
 }
@@ -173,32 +173,32 @@ pub(super) mod tests {
     }
 
     impl Sink {
-        /// Everything goes to a buffer.
+        /// Writes all lines to a buffer.
         pub(in super::super) fn to_memory(buffer: Arc<Mutex<Vec<u8>>>) -> Sink {
-            Sink { all: Stream::new(Box::new(Patient(Memory(buffer)))), errors: None }
+            Sink { all: Stream::new(Box::new(Blocking(Memory(buffer)))), errors: None }
         }
     }
 
-    fn remark(dropped: u64) -> String {
+    fn notice(dropped: u64) -> String {
         format!("{dropped} dropped\n")
     }
 
     #[test]
-    fn a_reader_that_stands_still_costs_lines_and_no_time() {
+    fn a_blocked_reader_causes_dropped_lines_but_no_delay() {
         let (mut reader, writer) = io::pipe().unwrap();
         let stream = Stream::new(Box::new(File::from(OwnedFd::from(writer))));
         let line = format!("{}\n", "x".repeat(9_999));
-        // More than any pipe holds: this ends only if nothing waits for the reader.
-        (0..1_000).for_each(|_| stream.write(&line, remark));
+        // More than the capacity of a pipe: this returns only if no write blocks.
+        (0..1_000).for_each(|_| stream.write(&line, notice));
         let dropped = stream.0.lock().unwrap().dropped;
         assert!((1..1_000).contains(&dropped), "{dropped}");
         let drained = std::thread::spawn(move || {
             let mut text = String::new();
             reader.read_to_string(&mut text).map(|_| text)
         });
-        // Until the other thread has made room, it may be dropped, too.
+        // Lines may be dropped until the other thread has read from the pipe.
         while stream.0.lock().unwrap().dropped > 0 {
-            stream.write("back\n", remark);
+            stream.write("back\n", notice);
             std::thread::yield_now();
         }
         drop(stream);
@@ -206,26 +206,30 @@ pub(super) mod tests {
         assert!(text.ends_with(" dropped\nback\n"), "{:?}", text.get(text.len() - 100..));
         let lines: Vec<_> = text.lines().collect();
         let whole = lines.iter().filter(|line| line.len() == 9_999).count();
-        assert!(lines.len() - whole <= 3, "one torn line, the remark, and what came after: {}", lines.len() - whole);
+        assert!(
+            lines.len() - whole <= 3,
+            "one partial line, the notice, and the line after it: {}",
+            lines.len() - whole
+        );
     }
 
     #[test]
-    fn a_reader_that_is_gone_disturbs_nobody() {
+    fn a_closed_reader_causes_no_error() {
         let (reader, writer) = io::pipe().unwrap();
         let stream = Stream::new(Box::new(File::from(OwnedFd::from(writer))));
         drop(reader);
-        (0..10).for_each(|_| stream.write("line\n", remark));
+        (0..10).for_each(|_| stream.write("line\n", notice));
     }
 
     #[test]
-    fn a_split_puts_errors_apart_as_each_format_does() {
+    fn a_split_stream_separates_errors_as_each_format_does() {
         let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG];
-        for (errors, wanted) in [(Errors::AndWarnings, "ERROR WARN "), (Errors::Alone, "ERROR ")] {
+        for (errors, expected) in [(Errors::AndWarnings, "ERROR WARN "), (Errors::Alone, "ERROR ")] {
             let (all, apart) = (Arc::default(), Arc::new(Mutex::new(Vec::new())));
-            let stream = Stream::new(Box::new(Patient(Memory(apart.clone()))));
+            let stream = Stream::new(Box::new(Blocking(Memory(apart.clone()))));
             let sink = Sink { errors: Some((errors, stream)), ..Sink::to_memory(all) };
-            levels.iter().for_each(|level| sink.write(*level, &format!("{level} "), remark));
-            assert_eq!(apart.lock().unwrap().as_slice(), wanted.as_bytes(), "{errors:?}");
+            levels.iter().for_each(|level| sink.write(*level, &format!("{level} "), notice));
+            assert_eq!(apart.lock().unwrap().as_slice(), expected.as_bytes(), "{errors:?}");
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Lines as klog writes them.
+//! Log lines in klog's text format.
 //!
-//! `I1115 02:36:39.200307   12345 pass.rs:42] "Made a route" controller="node-route-controller" range="10.0.0.0/24" id=7`:
-//! severity, month and day, local time, process, place, message, fields. Nothing but the first word and the place differs
-//! from line to line in form, so it can be taken apart by position.
+//! `I1115 02:36:39.200307   12345 sync.rs:42] "Created route" controller="node-route-controller" range="10.0.0.0/24" id=7`:
+//! severity, month and day, local time, process ID, source location, message, fields. The header has fixed columns, so that it can
+//! be parsed by position.
 
 use std::fmt::Write as _;
 
 use jiff::Zoned;
 use tracing::Level;
 
+use super::callsite::Callsite;
 use super::fields::{Fields, Value};
-use super::place::Place;
 
 /// Writes one line.
-pub(super) fn write(line: &mut String, place: &Place<'_>, fields: &Fields, now: &Zoned, process: u32) {
-    header(line, place, now, process);
-    if place.is_as_written {
+pub(super) fn write(line: &mut String, callsite: &Callsite<'_>, fields: &Fields, now: &Zoned, process: u32) {
+    header(line, callsite, now, process);
+    if callsite.is_as_written {
         line.push_str(fields.message());
     } else {
         quote(line, fields.message());
@@ -31,17 +31,17 @@ pub(super) fn write(line: &mut String, place: &Place<'_>, fields: &Fields, now: 
     line.push('\n');
 }
 
-fn header(line: &mut String, place: &Place<'_>, now: &Zoned, process: u32) {
+fn header(line: &mut String, callsite: &Callsite<'_>, now: &Zoned, process: u32) {
     let (month, day, hour, minute, second) = (now.month(), now.day(), now.hour(), now.minute(), now.second());
     let micros = now.subsec_nanosecond() / 1000;
-    let (severity, file, number) = (severity(place.level), file(place.path), place.line);
+    let (severity, file, number) = (severity(callsite.level), file(callsite.path), callsite.line);
     let _ = write!(
         line,
         "{severity}{month:02}{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06} {process:>7} {file}:{number}] "
     );
 }
 
-/// Klog's letters; its F is for what ends the process, and here that is an error.
+/// Severity letters of klog. Its F, for fatal errors, is an E here.
 fn severity(level: Level) -> char {
     match level {
         Level::ERROR => 'E',
@@ -50,7 +50,7 @@ fn severity(level: Level) -> char {
     }
 }
 
-/// The name of the file, as klog has it. A `mod.rs` says nothing without its folder.
+/// File name, as in klog; `mod.rs` with its directory.
 fn file(path: &str) -> &str {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     if name != "mod.rs" {
@@ -60,7 +60,7 @@ fn file(path: &str) -> &str {
     path.get(start..).unwrap_or(name)
 }
 
-/// As Go quotes a string.
+/// Quotes a string as Go does.
 fn quote(line: &mut String, text: &str) {
     line.push('"');
     for character in text.chars() {
@@ -73,7 +73,7 @@ fn quote(line: &mut String, text: &str) {
     line.push('"');
 }
 
-/// What a terminal would obey is written so that it can be read.
+/// Escapes control characters.
 fn visible(line: &mut String, character: char) {
     match character {
         '\n' => line.push_str("\\n"),
@@ -89,7 +89,7 @@ fn visible(line: &mut String, character: char) {
     }
 }
 
-/// Several lines stay several lines; each is indented, so that none can be taken for a line of the log.
+/// Writes a multi-line value with indented lines, so that none looks like a log line.
 fn block(line: &mut String, text: &str) {
     line.push_str("<\n");
     for part in text.strip_suffix('\n').unwrap_or(text).split('\n') {
@@ -116,15 +116,15 @@ mod tests {
             ("\u{85}", r#""\u0085""#),
             ("größer ≥", "\"größer ≥\""),
         ];
-        for (text, wanted) in cases {
+        for (text, expected) in cases {
             let mut line = String::new();
             quote(&mut line, text);
-            assert_eq!(line, wanted, "{text:?}");
+            assert_eq!(line, expected, "{text:?}");
         }
     }
 
     #[test]
-    fn several_lines_are_indented() {
+    fn multi_line_values_are_indented() {
         for text in ["one\ntwo", "one\ntwo\n"] {
             let mut line = String::new();
             block(&mut line, text);

@@ -1,20 +1,20 @@
-//! The local time zone, which klog's lines are in.
+//! Local time zone, which klog's lines use.
 //!
-//! Read here rather than by jiff, whose own search is a feature that every crate above it would be compiled anew for.
+//! Not read by jiff, because its time zone feature would have to be enabled for every crate that depends on it.
 
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 
-/// Where systems keep their zones.
+/// Directory of the time zone database.
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// The zone that the environment or the system names. In a container with neither it is UTC.
+/// Time zone of the environment or the system; UTC without both.
 pub(super) fn local() -> TimeZone {
     named(std::env::var("TZ").ok().as_deref()).unwrap_or(TimeZone::UTC)
 }
 
-/// What the variable TZ means: a file, a name, a rule, or nothing said.
+/// Resolves the variable TZ: a file, a name, a POSIX rule, or unset.
 fn named(variable: Option<&str>) -> Option<TimeZone> {
     let Some(name) = variable.map(|name| name.trim_start_matches(':')) else {
         return from_file(Path::new("/etc/localtime"));
@@ -25,7 +25,7 @@ fn named(variable: Option<&str>) -> Option<TimeZone> {
     }
 }
 
-/// Names come with the environment, and must not lead out of the zones.
+/// Path of a time zone. A name must not leave the directory of time zones.
 fn path(name: &str) -> Option<PathBuf> {
     if name.starts_with('/') {
         return Some(name.into());
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_is_a_rule_or_a_file_and_else_there_is_none() {
+    fn a_time_zone_is_a_rule_or_a_file() {
         let offset = |name| named(Some(name)).map(|zone| zone.to_offset(jiff::Timestamp::UNIX_EPOCH).seconds());
         assert_eq!(offset(""), Some(0));
         assert_eq!(offset(":"), Some(0));

@@ -1,15 +1,15 @@
-//! One collector: it takes spans over HTTP.
+//! HTTP client of an OTLP collector.
 
 use std::io::Write as _;
 
-use bowline_http::{Client, Failure, Options, Proxies, Roots, Tls, TlsError};
+use bowline_http::{Client, Options, Proxies, RequestError, Roots, Tls, TlsError};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 
 use super::settings::{Protocol, Settings};
 
-/// Where spans go.
+/// Client of a collector.
 pub(super) struct Collector {
     client: Client,
     endpoint: Uri,
@@ -18,20 +18,20 @@ pub(super) struct Collector {
     gzip: bool,
 }
 
-/// Why there is no collector.
+/// The client of the collector cannot be created.
 #[derive(Debug, thiserror::Error)]
-#[error("the certificates for the collector cannot be used: {0}")]
+#[error("invalid certificates for the collector: {0}")]
 pub(crate) struct BadCollector(String);
 
-/// Why a delivery failed.
+/// An export failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Undelivered {
-    /// It may work a moment later.
+pub(super) enum ExportError {
+    /// The export can be retried.
     #[error("{0}")]
-    Later(String),
-    /// It would fail again.
+    Retryable(String),
+    /// A retry would fail again.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
 impl Collector {
@@ -47,15 +47,15 @@ impl Collector {
         })
     }
 
-    /// Hands this over.
-    pub(super) async fn deliver(&self, body: Vec<u8>) -> Result<(), Undelivered> {
-        let request = self.request(body).map_err(|error| Undelivered::Never(error.to_string()))?;
+    /// Sends an encoded batch.
+    pub(super) async fn export(&self, body: Vec<u8>) -> Result<(), ExportError> {
+        let request = self.request(body).map_err(|error| ExportError::Permanent(error.to_string()))?;
         match self.client.send(request).await {
-            Ok(answer) => judge(&answer),
-            Err(failure @ (Failure::TooLarge(_) | Failure::Encoded(_) | Failure::Request(_))) => {
-                Err(Undelivered::Never(failure.to_string()))
+            Ok(response) => check_status(&response),
+            Err(failure @ (RequestError::TooLarge(_) | RequestError::Encoded(_) | RequestError::Request(_))) => {
+                Err(ExportError::Permanent(failure.to_string()))
             }
-            Err(failure) => Err(Undelivered::Later(failure.to_string())),
+            Err(failure) => Err(ExportError::Retryable(failure.to_string())),
         }
     }
 
@@ -81,18 +81,18 @@ impl Collector {
     }
 }
 
-/// What the answer means: which statuses are worth another try is the specification's list.
-fn judge(answer: &Response<Bytes>) -> Result<(), Undelivered> {
-    let status = answer.status();
-    let message = format!("the collector answers {status}");
+/// Maps the status to a result. The OTLP specification lists the retryable statuses.
+fn check_status(response: &Response<Bytes>) -> Result<(), ExportError> {
+    let status = response.status();
+    let message = format!("the collector returned {status}");
     match status.as_u16() {
         _ if status.is_success() => Ok(()),
-        429 | 502 | 503 | 504 => Err(Undelivered::Later(message)),
-        _ => Err(Undelivered::Never(message)),
+        429 | 502 | 503 | 504 => Err(ExportError::Retryable(message)),
+        _ => Err(ExportError::Permanent(message)),
     }
 }
 
-/// The authorities that vouch for the collector. Without https none is looked for.
+/// CA certificates for the collector; none without https.
 fn roots(settings: &Settings) -> Result<Roots, BadCollector> {
     match &settings.certificate {
         _ if settings.endpoint.scheme_str() != Some("https") => Ok(Roots::None),
@@ -101,7 +101,7 @@ fn roots(settings: &Settings) -> Result<Roots, BadCollector> {
     }
 }
 
-/// What stands in front of the @ is for nobody on the way.
+/// Removes user information from the endpoint.
 fn without_user(endpoint: &Uri) -> Uri {
     let authority = endpoint.authority().map_or("", |authority| authority.as_str());
     let Some((_, host)) = authority.rsplit_once('@') else { return endpoint.clone() };
@@ -112,7 +112,7 @@ fn without_user(endpoint: &Uri) -> Uri {
 
 fn compressed(body: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    // To memory, which takes everything.
+    // Writing to memory cannot fail.
     let _ = encoder.write_all(body);
     encoder.finish().unwrap_or_default()
 }

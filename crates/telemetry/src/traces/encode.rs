@@ -1,17 +1,17 @@
-//! Spans as OTLP has them: `ExportTraceServiceRequest`, in protobuf or in its JSON form.
+//! Encodes spans as OTLP `ExportTraceServiceRequest`, in protobuf or JSON.
 
 use serde_json::{Value as Json, json};
 
 use super::protobuf::Message;
 use super::span::{Span, Value};
 
-/// The name of what made the spans.
+/// Name of the instrumentation scope.
 const SCOPE: &str = "bowline";
 
-/// OTLP's number for a span that failed.
+/// OTLP status code of a failed span.
 const FAILED: u64 = 2;
 
-/// In protobuf.
+/// Encodes spans in protobuf.
 pub(super) fn protobuf(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {
     let mut request = Message::default();
     request.message(1, |resource_spans| {
@@ -62,7 +62,7 @@ fn text_attribute(message: &mut Message, field: u64, key: &str, value: &str) {
     attribute(message, field, key, &Value::Text(value.to_owned()));
 }
 
-/// In JSON, where numbers of 64 bits are strings, and identifiers hexadecimal.
+/// Encodes spans in JSON, in which 64-bit numbers are strings and IDs are hexadecimal.
 pub(super) fn json(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {
     let resource: Vec<_> =
         resource.iter().map(|(key, value)| json!({"key": key, "value": {"stringValue": value}})).collect();

@@ -1,4 +1,4 @@
-//! Collects spans and sends them in batches.
+//! Exports spans in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,42 +10,42 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::collector::{BadCollector, Collector, Undelivered};
+use super::collector::{BadCollector, Collector, ExportError};
 use super::encode;
 use super::settings::{Batch, Protocol, Settings};
 use super::span::Span;
 
-/// The pause between two complaints about a collector.
-const QUIET: Duration = Duration::from_secs(60);
+/// Minimum interval between two warnings about a collector.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the end of the process may wait for the last spans.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Timeout of the last export at shutdown.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sends what was recorded.
+/// Sends recorded spans to the collector.
 pub struct Exporter {
     collector: Collector,
     is_json: bool,
     resource: Vec<(String, String)>,
     batch: Batch,
     receiver: mpsc::Receiver<Span>,
-    /// Taken from the buffer and not delivered.
+    /// Spans that were taken from the buffer and are not exported yet.
     pending: Vec<Span>,
-    /// By whoever recorded them, and here.
+    /// Number of spans dropped by the recorder and the exporter.
     dropped: Arc<AtomicU64>,
-    complained: Option<Instant>,
+    warned: Option<Instant>,
 }
 
-/// An exporter that runs.
-pub struct Sending {
+/// Handle of a running exporter.
+pub struct RunningExporter {
     shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
-impl Sending {
-    /// Sends what is left, if that takes no longer than the end of the process may.
+impl RunningExporter {
+    /// Exports the remaining spans, with a timeout.
     pub async fn finish(self) {
         self.shutdown.request();
-        let _ = tokio::time::timeout(FAREWELL, self.task).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.task).await;
     }
 }
 
@@ -63,7 +63,7 @@ impl Exporter {
             receiver,
             pending: Vec::new(),
             dropped,
-            complained: None,
+            warned: None,
         })
     }
 
@@ -72,83 +72,83 @@ impl Exporter {
         self.dropped.clone()
     }
 
-    /// Begins to send.
-    pub fn start(self, runtime: &Runtime) -> Sending {
+    /// Starts the exporter.
+    pub fn start(self, runtime: &Runtime) -> RunningExporter {
         let shutdown = Shutdown::new();
-        Sending { task: runtime.spawn(self.run(shutdown.clone())), shutdown }
+        RunningExporter { task: runtime.spawn(self.run(shutdown.clone())), shutdown }
     }
 
-    /// Sends batches until shutdown is requested, and then what is left.
+    /// Exports batches until shutdown is requested, and then the remaining spans.
     pub(super) async fn run(mut self, shutdown: Shutdown) {
-        while shutdown.or(self.gather()).await.is_some() {
-            if !self.deliver().await {
-                // The batch is kept, and what comes meanwhile waits in the buffer, which has a bound.
+        while shutdown.or(self.collect_batch()).await.is_some() {
+            if !self.export().await {
+                // The batch is kept for a retry, and new spans wait in the bounded buffer.
                 shutdown.or(tokio::time::sleep(self.batch.delay)).await;
             }
         }
-        self.finish().await;
+        self.flush().await;
     }
 
-    /// Waits for a full batch, or for a while.
-    async fn gather(&mut self) {
+    /// Waits for a full batch, or until the delay has passed.
+    async fn collect_batch(&mut self) {
         if self.pending.is_empty() {
-            // Nothing has ended yet: there is no hurry, and no reason to wake up.
-            let room = self.batch.size;
-            self.receiver.recv_many(&mut self.pending, room).await;
+            // The delay starts with the first span, so that an idle exporter does not wake up.
+            let capacity = self.batch.size;
+            self.receiver.recv_many(&mut self.pending, capacity).await;
         }
         let deadline = Instant::now() + self.batch.delay;
         while self.pending.len() < self.batch.size {
-            let room = self.batch.size - self.pending.len();
-            match tokio::time::timeout_at(deadline, self.receiver.recv_many(&mut self.pending, room)).await {
+            let capacity = self.batch.size - self.pending.len();
+            match tokio::time::timeout_at(deadline, self.receiver.recv_many(&mut self.pending, capacity)).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => return,
             }
         }
     }
 
-    /// Whether the batch is off our hands.
-    async fn deliver(&mut self) -> bool {
+    /// Exports the batch; `false` if it has to be retried.
+    async fn export(&mut self) -> bool {
         if self.pending.is_empty() {
             return true;
         }
         let body = if self.is_json { encode::json } else { encode::protobuf };
-        match self.collector.deliver(body(&self.resource, &self.pending)).await {
+        match self.collector.export(body(&self.resource, &self.pending)).await {
             Ok(()) => {
                 self.pending.clear();
                 true
             }
-            Err(error @ Undelivered::Later(_)) => {
-                self.complain(&error);
+            Err(error @ ExportError::Retryable(_)) => {
+                self.warn(&error);
                 false
             }
-            Err(error @ Undelivered::Never(_)) => {
+            Err(error @ ExportError::Permanent(_)) => {
                 self.dropped.fetch_add(self.pending.len() as u64, Ordering::Relaxed);
                 self.pending.clear();
-                self.complain(&error);
+                self.warn(&error);
                 true
             }
         }
     }
 
-    /// Everything that is left, once.
-    async fn finish(&mut self) {
+    /// Exports all remaining spans without retries.
+    async fn flush(&mut self) {
         loop {
-            let room = self.batch.size.saturating_sub(self.pending.len());
+            let capacity = self.batch.size.saturating_sub(self.pending.len());
             let left = std::iter::from_fn(|| self.receiver.try_recv().ok());
-            self.pending.extend(left.take(room));
-            if self.pending.is_empty() || !self.deliver().await {
+            self.pending.extend(left.take(capacity));
+            if self.pending.is_empty() || !self.export().await {
                 return;
             }
         }
     }
 
-    /// Tells that traces are lost or late, now and then.
-    fn complain(&mut self, error: &Undelivered) {
+    /// Logs a failed export, at most once per interval.
+    fn warn(&mut self, error: &ExportError) {
         let dropped = self.dropped.load(Ordering::Relaxed);
-        if self.complained.is_some_and(|last| last.elapsed() < QUIET) {
-            return tracing::debug!(%error, dropped, "traces cannot be delivered");
+        if self.warned.is_some_and(|last| last.elapsed() < WARNING_INTERVAL) {
+            return tracing::debug!(%error, dropped, "cannot export traces");
         }
-        self.complained = Some(Instant::now());
-        tracing::warn!(%error, dropped, "traces cannot be delivered; the manager goes on without");
+        self.warned = Some(Instant::now());
+        tracing::warn!(%error, dropped, "cannot export traces; controllers are not affected");
     }
 }

@@ -1,4 +1,4 @@
-//! Records spans of our own crates.
+//! Layer that records the spans of our own crates.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tracing_subscriber::registry::LookupSpan;
 use super::settings::Sampler;
 use super::span::{Kind, Span, Value};
 
-/// The field that says who works; OpenTelemetry's own name for it.
+/// Field with the span kind, as in OpenTelemetry.
 const KIND: &str = "otel.kind";
 
-/// Records what happens, without ever waiting.
+/// Records spans without blocking.
 pub struct Recorder {
     sampler: Sampler,
     sender: mpsc::Sender<Span>,
     dropped: Arc<AtomicU64>,
 }
 
-/// A span that has not ended. One that is not sampled is kept, too, so that nothing within it is.
+/// An open span. An unsampled span is kept without data, so that its children are not sampled, either.
 struct Live {
     span: Option<Span>,
     trace: u128,
     id: u64,
-    begun: Instant,
+    started: Instant,
 }
 
 impl Recorder {
@@ -39,13 +39,12 @@ impl Recorder {
         Recorder { sampler, sender, dropped }
     }
 
-    /// What is recorded: our own spans, whatever the log shows.
-    pub fn wants(metadata: &Metadata<'_>) -> bool {
+    /// Whether a span is recorded: our own spans, regardless of the log filter.
+    pub fn is_recorded(metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && *metadata.level() <= Level::DEBUG && metadata.target().starts_with("bowline")
     }
 
-    /// The decision rests on the lower half of the number, as everywhere in OpenTelemetry, so that everybody who is asked
-    /// about one trace says the same.
+    /// Decides by the lower half of the trace ID, as OpenTelemetry does, so that all samplers agree about a trace.
     fn is_sampled(&self, trace: u128) -> bool {
         let Sampler(share) = self.sampler;
         share >= 1.0 || (((trace as u64) >> 1) as f64) < share * (1_u64 << 63) as f64
@@ -71,7 +70,7 @@ impl Recorder {
             attributes.record(&mut span);
             span
         });
-        Live { span, trace, id, begun: Instant::now() }
+        Live { span, trace, id, started: Instant::now() }
     }
 }
 
@@ -95,8 +94,8 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let live = context.span(&id).and_then(|span| span.extensions_mut().remove::<Live>());
-        let Some(Live { span: Some(mut span), begun, .. }) = live else { return };
-        span.end = span.start.saturating_add(begun.elapsed().as_nanos() as u64);
+        let Some(Live { span: Some(mut span), started, .. }) = live else { return };
+        span.end = span.start.saturating_add(started.elapsed().as_nanos() as u64);
         if self.sender.try_send(span).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -154,10 +153,11 @@ mod tests {
 
     use super::*;
 
-    fn recorded(share: f64, room: usize, act: impl FnOnce()) -> (Vec<Span>, u64) {
-        let (sender, mut receiver) = mpsc::channel(room);
+    fn recorded(share: f64, capacity: usize, act: impl FnOnce()) -> (Vec<Span>, u64) {
+        let (sender, mut receiver) = mpsc::channel(capacity);
         let dropped = Arc::new(AtomicU64::new(0));
-        let recorder = Recorder::new(Sampler(share), sender, dropped.clone()).with_filter(filter_fn(Recorder::wants));
+        let recorder =
+            Recorder::new(Sampler(share), sender, dropped.clone()).with_filter(filter_fn(Recorder::is_recorded));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(recorder), act);
         let spans = std::iter::from_fn(|| receiver.try_recv().ok()).collect();
         (spans, dropped.load(Ordering::Relaxed))
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_within_a_span_is_its_child() {
+    fn a_nested_span_is_a_child() {
         let (spans, dropped) = recorded(1.0, 8, act);
         let [inner, outer] = spans.as_slice() else { panic!("{spans:?}") };
         assert_eq!((inner.trace, inner.parent, outer.parent), (outer.trace, Some(outer.id), None));
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_dropped_and_counted() {
+    fn spans_are_dropped_and_counted_when_the_buffer_is_full() {
         let (spans, dropped) = recorded(1.0, 3, || (0..5).for_each(|_| act()));
         assert_eq!((spans.len(), dropped), (3, 7));
     }
 
     #[test]
-    fn a_trace_is_recorded_whole_or_not_at_all() {
+    fn a_trace_is_sampled_completely_or_not_at_all() {
         assert!(recorded(0.0, 8, act).0.is_empty());
         let (spans, _) = recorded(0.5, 1000, || (0..200).for_each(|_| act()));
         assert!((20..380).contains(&spans.len()) && spans.len().is_multiple_of(2), "{}", spans.len());

@@ -1,12 +1,13 @@
-//! Traces by OTLP: what was done, how long it took and how it ended, sent to a collector. Off unless the environment names one.
+//! Traces in OTLP over HTTP. Disabled unless the environment names a collector.
 //!
 //! ```text
 //! tracing ──► Recorder: spans of our own crates, sampled at their root
 //!                └── bounded buffer, full: dropped and counted ──► Exporter: batches ──► encode ──► Collector
 //! ```
 //!
-//! The environment variables are those of OpenTelemetry. Nothing here may slow or stop the manager: recording never waits,
-//! what has no room is dropped, a collector that is away is spoken of once a minute, and at the end there is a bound on waiting.
+//! The environment variables are those of OpenTelemetry. Tracing must not slow down or stop the manager: recording never blocks,
+//! spans are dropped when the buffer is full, an unavailable collector is logged once a minute, and the flush at shutdown has a
+//! timeout.
 
 mod collector;
 mod encode;
@@ -28,7 +29,7 @@ pub use layer::Recorder;
 
 use settings::Settings;
 
-/// What records, and what sends it away.
+/// Recorder and exporter of spans.
 pub struct Traces {
     /// Layer of the subscriber that records spans.
     pub recorder: Recorder,
@@ -37,17 +38,17 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// What the environment asks for, if it does, and what it asks for in vain.
+    /// Configures tracing from the environment, and returns warnings about invalid variables.
     pub fn from_environment() -> (Option<Traces>, Vec<String>) {
-        let (settings, mut remarks) = Settings::read(|name| std::env::var(name).ok());
+        let (settings, mut warnings) = Settings::read(|name| std::env::var(name).ok());
         let traces = settings.and_then(|settings| match Traces::new(settings) {
             Ok(traces) => Some(traces),
             Err(error) => {
-                remarks.push(format!("no traces are sent: {error}"));
+                warnings.push(format!("tracing is disabled: {error}"));
                 None
             }
         });
-        (traces, remarks)
+        (traces, warnings)
     }
 
     fn new(settings: Settings) -> Result<Traces, collector::BadCollector> {

@@ -1,10 +1,10 @@
-//! As much of the protobuf wire format as a trace needs.
+//! Encoder for the parts of the protobuf wire format that traces need.
 
-/// A message in the making.
+/// Message under construction.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
-/// How a field is written on the wire.
+/// Wire types.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
@@ -28,7 +28,7 @@ impl Message {
         self
     }
 
-    /// A message within this one.
+    /// Adds a nested message.
     pub(super) fn message(&mut self, field: u64, fill: impl FnOnce(&mut Message)) -> &mut Message {
         let mut inner = Message::default();
         fill(&mut inner);
@@ -50,16 +50,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_bytes_are_as_the_format_has_them() {
+    fn fields_are_encoded_in_the_wire_format() {
         let mut message = Message::default();
         message.varint(1, 150).bytes(2, b"testing").message(3, |inner| {
             inner.varint(1, 0);
         });
         message.fixed(7, 1);
-        let wanted: &[u8] = &[
+        let expected: &[u8] = &[
             0x08, 0x96, 0x01, 0x12, 0x07, b't', b'e', b's', b't', b'i', b'n', b'g', 0x1a, 0x02, 0x08, 0x00, 0x39, 1, 0,
             0, 0, 0, 0, 0, 0,
         ];
-        assert_eq!(message.into_bytes(), wanted);
+        assert_eq!(message.into_bytes(), expected);
     }
 }

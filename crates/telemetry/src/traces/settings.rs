@@ -1,6 +1,7 @@
-//! The environment variables of OpenTelemetry.
+//! Settings from the environment variables of OpenTelemetry.
 //!
-//! What cannot be read is remarked and its default used, as the specification wants: nobody's nodes wait for a trace.
+//! An invalid variable causes a warning and its default is used, as the specification requires: tracing must not keep the manager
+//! from starting.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,39 +9,39 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
-/// Where a collector is unless the environment says so.
-const DEFAULT: &str = "http://localhost:4318";
+/// Default endpoint of the collector.
+const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
-/// How and where traces are sent.
+/// Settings of the exporter.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) endpoint: Uri,
     pub(super) protocol: Protocol,
-    /// They may hold credentials, and none of them is printed.
+    /// Headers, which may contain credentials and are never printed.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// What one delivery may take.
+    /// Timeout of one export.
     pub(super) timeout: Duration,
     pub(super) gzip: bool,
-    /// Of the authority that vouches for the collector, if it is not one that the system knows.
+    /// CA certificate of the collector, if the system does not trust it.
     pub(super) certificate: Option<PathBuf>,
     pub(super) resource: Vec<(String, String)>,
     pub(super) sampler: Sampler,
     pub(super) batch: Batch,
 }
 
-/// How spans are written.
+/// Encoding of spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     HttpProtobuf,
     HttpJson,
 }
 
-/// Which traces are recorded: the share of them. All that happens within a span follows its root, and no root comes from
-/// elsewhere, so that the samplers that look at a parent come to the same.
+/// Share of traces that are sampled. Child spans follow their root, and no root has a remote parent, so that the parent-based
+/// samplers are equivalent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sampler(pub(super) f64);
 
-/// How much is kept and sent at once.
+/// Limits of buffer and batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) queue: usize,
@@ -48,34 +49,34 @@ pub(super) struct Batch {
     pub(super) delay: Duration,
 }
 
-/// The environment, and what was wrong in it.
+/// Reads the environment and collects warnings.
 struct Reader<F> {
     get: F,
-    remarks: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Settings {
-    /// What the environment asks for: `None` if no traces. Beside it, what could not be read.
+    /// Reads the settings; `None` if tracing is disabled. The second value has the warnings about invalid variables.
     pub(super) fn read(get: impl Fn(&str) -> Option<String>) -> (Option<Settings>, Vec<String>) {
-        let mut reader = Reader { get, remarks: Vec::new() };
-        let settings = reader.is_wanted().then(|| reader.settings()).flatten();
-        (settings, reader.remarks)
+        let mut reader = Reader { get, warnings: Vec::new() };
+        let settings = reader.is_enabled().then(|| reader.settings()).flatten();
+        (settings, reader.warnings)
     }
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
-    /// An empty variable is none.
+    /// Reads a variable. An empty one counts as unset.
     fn text(&self, name: &str) -> Option<String> {
         (self.get)(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// The variable for traces, or else the one for everything.
+    /// Reads the variable for traces, or the one for all signals.
     fn otlp(&self, name: &str) -> Option<String> {
         self.text(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
             .or_else(|| self.text(&format!("OTEL_EXPORTER_OTLP_{name}")))
     }
 
-    fn is_wanted(&mut self) -> bool {
+    fn is_enabled(&mut self) -> bool {
         if self.text("OTEL_SDK_DISABLED").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             return false;
         }
@@ -83,7 +84,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             Some("none") => false,
             Some("otlp") => true,
             Some(other) => {
-                self.remarks.push(format!("OTEL_TRACES_EXPORTER: there is no exporter {other:?} here; otlp is there"));
+                self.warnings.push(format!("OTEL_TRACES_EXPORTER: unsupported exporter {other:?}; use otlp"));
                 false
             }
             None => self.otlp("ENDPOINT").is_some(),
@@ -111,8 +112,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             None | Some("none") => false,
             Some("gzip") => true,
             Some(other) => {
-                self.remarks
-                    .push(format!("OTEL_EXPORTER_OTLP_COMPRESSION: {other:?} is not gzip; nothing is compressed"));
+                self.warnings
+                    .push(format!("OTEL_EXPORTER_OTLP_COMPRESSION: unsupported value {other:?}; use gzip or none"));
                 false
             }
         }
@@ -128,19 +129,21 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             None | Some("http/protobuf") => Some(Protocol::HttpProtobuf),
             Some("http/json") => Some(Protocol::HttpJson),
             Some(other) => {
-                let known = "http/protobuf or http/json";
-                self.remarks.push(format!("OTEL_EXPORTER_OTLP_PROTOCOL: {other:?} is not one of {known}: no traces"));
+                let supported = "http/protobuf or http/json";
+                self.warnings.push(format!(
+                    "OTEL_EXPORTER_OTLP_PROTOCOL: unsupported protocol {other:?}; use {supported}; tracing is disabled"
+                ));
                 None
             }
         }
     }
 
-    /// The variable for traces is the whole address, the one for everything is its beginning.
+    /// Reads the endpoint. The variable for traces has the full URL, the one for all signals the base URL.
     fn endpoint(&mut self) -> Option<Uri> {
         let (name, text) = match self.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
             Some(text) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", text),
             None => {
-                let base = self.text("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned());
+                let base = self.text("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("{}/v1/traces", base.trim_end_matches('/')))
             }
         };
@@ -149,18 +152,19 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .ok()
             .filter(|uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
         if uri.is_none() {
-            self.remarks.push(format!("{name} is not of the form http://HOST:PORT: no traces are sent"));
+            self.warnings.push(format!("{name}: expected http://HOST:PORT; tracing is disabled"));
         }
         uri
     }
 
-    /// Of what cannot be read, only the number is told: it may be a credential.
+    /// Reads the headers. The warning has only the number of invalid ones, because they may contain credentials.
     fn headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {
         let text = self.otlp("HEADERS").unwrap_or_default();
         let (good, bad): (Vec<_>, Vec<_>) = pairs(&text).map(|pair| pair.and_then(header)).partition(Option::is_some);
         if !bad.is_empty() {
             let count = bad.len();
-            self.remarks.push(format!("OTEL_EXPORTER_OTLP_HEADERS: {count} of them are not of the form NAME=VALUE"));
+            self.warnings
+                .push(format!("OTEL_EXPORTER_OTLP_HEADERS: {count} invalid headers are ignored; use NAME=VALUE"));
         }
         good.into_iter().flatten().collect()
     }
@@ -185,7 +189,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             "always_off" => Sampler(0.0),
             "traceidratio" => Sampler(self.share()),
             _ => {
-                self.remarks.push(format!("OTEL_TRACES_SAMPLER: {name:?} is not known; all traces are recorded"));
+                self.warnings.push(format!("OTEL_TRACES_SAMPLER: unknown sampler {name:?}; all traces are sampled"));
                 Sampler(1.0)
             }
         }
@@ -194,7 +198,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     fn share(&mut self) -> f64 {
         let Some(text) = self.text("OTEL_TRACES_SAMPLER_ARG") else { return 1.0 };
         text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).unwrap_or_else(|| {
-            self.remarks.push(format!("OTEL_TRACES_SAMPLER_ARG: {text:?} is no number from 0 to 1; it is taken for 1"));
+            self.warnings
+                .push(format!("OTEL_TRACES_SAMPLER_ARG: expected a number from 0 to 1, not {text:?}; using 1"));
             1.0
         })
     }
@@ -205,26 +210,26 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         Batch { queue, size, delay: self.millis("OTEL_BSP_SCHEDULE_DELAY", 5_000) }
     }
 
-    fn size(&mut self, name: &str, otherwise: u64) -> usize {
-        // More than this is no buffer any more.
-        self.number(name, otherwise).clamp(1, 1 << 20) as usize
+    fn size(&mut self, name: &str, default: u64) -> usize {
+        // Upper bound of the buffer.
+        self.number(name, default).clamp(1, 1 << 20) as usize
     }
 
-    fn millis(&mut self, name: &str, otherwise: u64) -> Duration {
-        // A day is as good as for ever, and can be added to any time.
-        Duration::from_millis(self.number(name, otherwise).clamp(1, 86_400_000))
+    fn millis(&mut self, name: &str, default: u64) -> Duration {
+        // At most a day, which can be added to any time.
+        Duration::from_millis(self.number(name, default).clamp(1, 86_400_000))
     }
 
-    fn number(&mut self, name: &str, otherwise: u64) -> u64 {
-        let Some(text) = self.text(name) else { return otherwise };
+    fn number(&mut self, name: &str, default: u64) -> u64 {
+        let Some(text) = self.text(name) else { return default };
         text.parse().unwrap_or_else(|_| {
-            self.remarks.push(format!("{name}: {text:?} is no whole number; it is taken for {otherwise}"));
-            otherwise
+            self.warnings.push(format!("{name}: expected a whole number, not {text:?}; using {default}"));
+            default
         })
     }
 }
 
-/// `name=value,name=value`, with escapes as in a URL.
+/// Parses `name=value,name=value` with percent-encoded values.
 fn pairs(text: &str) -> impl Iterator<Item = Option<(String, String)>> {
     let filled = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     filled.map(|part| {
@@ -245,14 +250,14 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> (Option<Settings>, Vec<String>) {
-        let find = |wanted: &str| variables.iter().find(|(name, _)| *name == wanted).map(|(_, text)| text.to_string());
+        let find = |key: &str| variables.iter().find(|(name, _)| *name == key).map(|(_, text)| text.to_string());
         Settings::read(find)
     }
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
 
     #[test]
-    fn traces_are_off_unless_somebody_wants_them() {
+    fn tracing_is_disabled_by_default() {
         let off: [&[(&str, &str)]; 5] = [
             &[],
             &[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")],
@@ -261,8 +266,8 @@ mod tests {
             &[("OTEL_SERVICE_NAME", "x")],
         ];
         for variables in off {
-            let (settings, remarks) = read(variables);
-            assert!(settings.is_none() && remarks.is_empty(), "{variables:?}");
+            let (settings, warnings) = read(variables);
+            assert!(settings.is_none() && warnings.is_empty(), "{variables:?}");
         }
         for on in [[ENDPOINT], [("OTEL_TRACES_EXPORTER", "otlp")]] {
             assert!(read(&on).0.is_some(), "{on:?}");
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn where_traces_go() {
+    fn the_endpoint_is_read_from_both_variables() {
         let all = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let one = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         let table: [(&[(&str, &str)], &str); 4] = [
@@ -279,17 +284,17 @@ mod tests {
             (&[(one, "https://c/x"), (all, "http://d")], "https://c/x"),
             (&[("OTEL_TRACES_EXPORTER", "otlp")], "http://localhost:4318/v1/traces"),
         ];
-        for (variables, wanted) in table {
-            assert_eq!(read(variables).0.unwrap().endpoint.to_string(), wanted, "{variables:?}");
+        for (variables, expected) in table {
+            assert_eq!(read(variables).0.unwrap().endpoint.to_string(), expected, "{variables:?}");
         }
         for bad in ["collector:4318", "ftp://c", "http://", "::"] {
-            let (settings, remarks) = read(&[(all, bad)]);
-            assert!(settings.is_none() && remarks.len() == 1, "{bad}: {remarks:?}");
+            let (settings, warnings) = read(&[(all, bad)]);
+            assert!(settings.is_none() && warnings.len() == 1, "{bad}: {warnings:?}");
         }
     }
 
     #[test]
-    fn every_variable_reaches_its_place() {
+    fn variables_set_their_options() {
         let settings = read(&[
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
@@ -304,8 +309,8 @@ mod tests {
             ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),
             ("OTEL_BSP_SCHEDULE_DELAY", "100"),
         ]);
-        let (settings, remarks) = (settings.0.unwrap(), settings.1);
-        assert!(remarks.is_empty(), "{remarks:?}");
+        let (settings, warnings) = (settings.0.unwrap(), settings.1);
+        assert!(warnings.is_empty(), "{warnings:?}");
         assert_eq!((settings.protocol, settings.gzip), (Protocol::HttpJson, true));
         assert_eq!(settings.headers[0].1, "Bearer s3cr3t");
         assert_eq!(settings.headers[1].0, "x-team");
@@ -318,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_remarked_and_nothing_secret_with_it() {
-        let (settings, remarks) = read(&[
+    fn invalid_variables_cause_warnings_without_secrets() {
+        let (settings, warnings) = read(&[
             ENDPOINT,
             ("OTEL_EXPORTER_OTLP_HEADERS", "s3cr3t,=s3cr3t,bad name=s3cr3t,good=x"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
@@ -330,11 +335,11 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!((settings.headers.len(), settings.batch.queue), (1, 2048));
         assert_eq!((settings.timeout, settings.sampler), (Duration::from_secs(10), Sampler(1.0)));
-        assert_eq!(remarks.len(), 5, "{remarks:?}");
-        assert!(remarks.iter().all(|remark| !remark.contains("s3cr3t")), "{remarks:?}");
+        assert_eq!(warnings.len(), 5, "{warnings:?}");
+        assert!(warnings.iter().all(|warning| !warning.contains("s3cr3t")), "{warnings:?}");
         for unknown in ["carrier-pigeon", "grpc"] {
-            let (settings, remarks) = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", unknown)]);
-            assert!(settings.is_none() && remarks[0].contains("http/protobuf or http/json"), "{remarks:?}");
+            let (settings, warnings) = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", unknown)]);
+            assert!(settings.is_none() && warnings[0].contains("http/protobuf or http/json"), "{warnings:?}");
         }
     }
 }

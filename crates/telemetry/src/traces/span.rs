@@ -1,32 +1,32 @@
-//! A span as it is sent.
+//! A span, as it is exported.
 
-/// What was done.
+/// A finished span.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Span {
     pub(super) trace: u128,
     pub(super) id: u64,
-    /// Within what it was done.
+    /// ID of the parent span.
     pub(super) parent: Option<u64>,
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since the Unix epoch.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) attributes: Vec<(&'static str, Value)>,
-    /// Why it failed, if it did.
+    /// Error of a failed span.
     pub(super) error: Option<String>,
 }
 
-/// Who works while it lasts; the numbers are OTLP's.
+/// Span kind, with OTLP's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// This process.
+    /// Work of this process.
     Internal = 1,
-    /// Somebody whom it asks.
+    /// Request to another service.
     Client = 3,
 }
 
-/// What is said of it.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Text(String),

@@ -1,4 +1,4 @@
-//! What arrives at a collector that really listens.
+//! Export to a collector that listens on a port.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,14 +22,14 @@ use tokio::net::TcpListener;
 use super::span::{Kind, Span, Value};
 use super::*;
 
-/// A collector.
+/// Collector that records requests.
 struct Fake {
     address: SocketAddr,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    received: Arc<Mutex<Vec<Received>>>,
     status: Arc<AtomicU16>,
 }
 
-struct Heard {
+struct Received {
     path: String,
     headers: HeaderMap,
     body: Bytes,
@@ -39,13 +39,13 @@ impl Fake {
     async fn start() -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (heard, status) = (Arc::default(), Arc::new(AtomicU16::new(200)));
-        let fake = Fake { address, heard, status };
-        let (heard, status) = (fake.heard.clone(), fake.status.clone());
+        let (received, status) = (Arc::default(), Arc::new(AtomicU16::new(200)));
+        let fake = Fake { address, received, status };
+        let (received, status) = (fake.received.clone(), fake.status.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (heard, status) = (heard.clone(), status.clone());
-                let service = service_fn(move |request| hear(request, heard.clone(), status.clone()));
+                let (received, status) = (received.clone(), status.clone());
+                let service = service_fn(move |request| receive(request, received.clone(), status.clone()));
                 tokio::spawn(async move {
                     let _ =
                         auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
@@ -55,28 +55,28 @@ impl Fake {
         fake
     }
 
-    /// Waits for this many deliveries.
-    async fn has_heard(&self, count: usize) {
+    /// Waits for this number of requests.
+    async fn wait_for(&self, count: usize) {
         for _ in 0..1_000 {
-            if self.heard.lock().unwrap().len() >= count {
+            if self.received.lock().unwrap().len() >= count {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no {count} deliveries came");
+        panic!("fewer than {count} requests");
     }
 }
 
 type Body = BoxBody<Bytes, Infallible>;
 
-async fn hear(
+async fn receive(
     request: Request<Incoming>,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    received: Arc<Mutex<Vec<Received>>>,
     status: Arc<AtomicU16>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    heard.lock().unwrap().push(Heard { path: head.uri.path().to_owned(), headers: head.headers, body });
+    received.lock().unwrap().push(Received { path: head.uri.path().to_owned(), headers: head.headers, body });
     let body = Full::new(Bytes::new());
     let status = StatusCode::from_u16(status.load(Ordering::Relaxed)).unwrap();
     Ok(Response::builder().status(status).body(body.boxed()).unwrap())
@@ -89,11 +89,11 @@ fn traces(fake: &Fake, variables: &[(&str, &str)]) -> Exporter {
         "OTEL_BSP_SCHEDULE_DELAY" => Some("20".to_owned()),
         _ => variables.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned()),
     };
-    let (settings, remarks) = Settings::read(get);
-    assert!(remarks.is_empty(), "{remarks:?}");
+    let (settings, warnings) = Settings::read(get);
+    assert!(warnings.is_empty(), "{warnings:?}");
     let (sender, receiver) = mpsc::channel(8);
     sender.try_send(span()).unwrap();
-    // The recorder lives as long as the process.
+    // The recorder, which owns the sender, is never dropped.
     std::mem::forget(sender);
     Exporter::new(settings.unwrap(), receiver, Arc::default()).unwrap()
 }
@@ -117,8 +117,8 @@ fn span() -> Span {
     }
 }
 
-/// What both forms come to.
-fn wanted() -> BTreeMap<&'static str, String> {
+/// Decoded fields of the span, the same for both encodings.
+fn expected() -> BTreeMap<&'static str, String> {
     let pairs = [
         ("service.name", "bowline"),
         ("scope", "bowline"),
@@ -169,7 +169,7 @@ fn from_json(body: &[u8]) -> BTreeMap<&'static str, String> {
     found
 }
 
-/// A field of a message on the wire.
+/// A decoded protobuf field.
 #[derive(Clone)]
 enum Field {
     Number(u64),
@@ -193,7 +193,7 @@ impl Field {
         self.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The fields of the message in this one, by number.
+    /// Returns the fields with this number in the nested message.
     fn all(&self, number: u64) -> Vec<Field> {
         fields(self.bytes()).into_iter().filter(|(known, _)| *known == number).map(|(_, field)| field).collect()
     }
@@ -261,7 +261,7 @@ fn from_protobuf(body: &[u8]) -> BTreeMap<&'static str, String> {
 }
 
 #[tokio::test]
-async fn every_protocol_delivers_the_same() {
+async fn every_protocol_exports_the_same_span() {
     let gzip = ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip");
     let table =
         [("http/protobuf", "/v1/traces", "application/x-protobuf"), ("http/json", "/v1/traces", "application/json")];
@@ -271,60 +271,60 @@ async fn every_protocol_delivers_the_same() {
         let shutdown = Shutdown::new();
         let exporter = traces(&fake, &[("OTEL_EXPORTER_OTLP_PROTOCOL", protocol), headers, gzip]);
         let task = tokio::spawn(exporter.run(shutdown.clone()));
-        fake.has_heard(1).await;
+        fake.wait_for(1).await;
         shutdown.request();
         task.await.unwrap();
-        let heard = fake.heard.lock().unwrap().remove(0);
-        assert_eq!((heard.path.as_str(), &heard.headers["content-type"]), (path, &kind.parse().unwrap()));
-        assert_eq!(heard.headers["x-team"], "ports");
+        let received = fake.received.lock().unwrap().remove(0);
+        assert_eq!((received.path.as_str(), &received.headers["content-type"]), (path, &kind.parse().unwrap()));
+        assert_eq!(received.headers["x-team"], "ports");
         let found = match protocol {
-            "http/json" => from_json(&unzipped(&heard)),
-            _ => from_protobuf(&unzipped(&heard)),
+            "http/json" => from_json(&unzipped(&received)),
+            _ => from_protobuf(&unzipped(&received)),
         };
-        assert_eq!(found, wanted(), "{protocol}");
+        assert_eq!(found, expected(), "{protocol}");
     }
 }
 
-fn unzipped(heard: &Heard) -> Vec<u8> {
-    assert_eq!(heard.headers["content-encoding"], "gzip");
+fn unzipped(received: &Received) -> Vec<u8> {
+    assert_eq!(received.headers["content-encoding"], "gzip");
     let mut body = Vec::new();
-    std::io::Read::read_to_end(&mut GzDecoder::new(&*heard.body), &mut body).unwrap();
+    std::io::Read::read_to_end(&mut GzDecoder::new(&*received.body), &mut body).unwrap();
     body
 }
 
 #[tokio::test]
-async fn a_busy_collector_gets_the_same_again_and_one_that_refuses_does_not() {
+async fn a_busy_collector_gets_a_retry_and_one_that_rejects_does_not() {
     for (status, again) in [(503, true), (400, false)] {
         let fake = Fake::start().await;
         fake.status.store(status, Ordering::Relaxed);
         let exporter = traces(&fake, &[]);
         let (dropped, shutdown) = (exporter.dropped(), Shutdown::new());
         let task = tokio::spawn(exporter.run(shutdown.clone()));
-        fake.has_heard(if again { 2 } else { 1 }).await;
+        fake.wait_for(if again { 2 } else { 1 }).await;
         fake.status.store(200, Ordering::Relaxed);
-        let so_far = fake.heard.lock().unwrap().len();
+        let so_far = fake.received.lock().unwrap().len();
         if again {
-            fake.has_heard(so_far + 1).await;
+            fake.wait_for(so_far + 1).await;
         }
         shutdown.request();
         task.await.unwrap();
         assert_eq!(dropped.load(Ordering::Relaxed), u64::from(!again), "{status}");
-        let heard = fake.heard.lock().unwrap();
-        assert!(heard.iter().all(|one| one.body == heard[0].body), "{status}");
+        let received = fake.received.lock().unwrap();
+        assert!(received.iter().all(|one| one.body == received[0].body), "{status}");
     }
 }
 
 #[tokio::test]
-async fn what_is_left_at_the_end_is_delivered() {
+async fn remaining_spans_are_exported_at_shutdown() {
     let fake = Fake::start().await;
     let shutdown = Shutdown::new();
     shutdown.request();
     traces(&fake, &[]).run(shutdown).await;
-    assert_eq!(fake.heard.lock().unwrap().len(), 1);
+    assert_eq!(fake.received.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_holds_nobody_up() {
+async fn an_unavailable_collector_does_not_delay_shutdown() {
     let fake = Fake::start().await;
     let exporter = traces(&fake, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")]);
     let shutdown = Shutdown::new();

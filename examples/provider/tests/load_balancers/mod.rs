@@ -17,7 +17,7 @@ impl LoadBalancerBench for AcmeBench {
         self.cloud.load_balancers().iter().map(resource).collect()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
+    async fn load_balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         let own = self.cloud.load_balancers().into_iter().find(|one| owner(one).as_ref() == Some(key))?;
         let machine = |id: &Value| SeenTarget { machine: id.as_str().unwrap().to_owned(), draining: false };
         Some(SeenLoadBalancer {

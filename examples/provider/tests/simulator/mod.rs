@@ -46,10 +46,10 @@ impl Simulator {
         self.cloud.service().records.of_mut("server").remove(id).unwrap();
     }
 
-    pub(crate) fn trouble(&self, trouble: Option<InducedFault>) {
+    pub(crate) fn induce(&self, fault: Option<InducedFault>) {
         let refused = |status, code| Fault::Answer(status, json!({"code": code}).to_string());
         self.cloud.repair_all();
-        let fault = match trouble {
+        let fault = match fault {
             None => return,
             Some(InducedFault::Unauthenticated) => refused(401, "token_expired"),
             Some(InducedFault::Forbidden) => refused(403, "forbidden"),

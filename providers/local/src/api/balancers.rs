@@ -1,34 +1,33 @@
-//! Balancers over the API: what users ask and order, and what the owner sees.
+//! API of load balancers: user calls and management views.
 
 use bowline_core::{ClusterName, LoadBalancerKey};
-use bowline_l4::BalancerStatus;
+use bowline_l4::LoadBalancerStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::balancers::{Asking, Balancer, Change, CloudAddress, Observation};
+use crate::balancers::{Balancer, Change, CloudAddress, Observation, Query};
 use crate::cloud::{LocalCloud, World};
 
-use super::reply::{Outcome, Refusal, good};
-use super::users::{look, order};
+use super::reply::{ApiError, ApiResult, ok};
+use super::users::{read, write};
 
-/// Who wants to know.
+/// Services to observe.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FindBalancersRequest {
-    pub(crate) asking: Vec<Asking>,
+    pub(crate) asking: Vec<Query>,
 }
 
-/// Approximate size up to which an answer takes in further load balancers; one that has more by itself is answered alone.
-/// Half of the most that a client reads.
-const LARGEST_ANSWER: usize = 8 << 20;
+/// Approximate maximum size of a response; a larger load balancer is returned alone. Half of what a client reads.
+const MAX_RESPONSE: usize = 8 << 20;
 
-/// An answer for each asker in their order, or for the first ones only: the rest would make the answer too large, and is to be
-/// asked for again.
+/// Observations in the order of the request, or the first of them if the response would be too large; the client requests the
+/// rest again.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FindBalancersReply {
     pub(crate) found: Vec<Observation>,
 }
 
-/// Whose balancers there are: those owners in a cluster that come after this one.
+/// Lists the owners of a cluster after this one.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnersRequest {
@@ -39,22 +38,22 @@ pub(crate) struct OwnersRequest {
     pub(crate) limit: Option<usize>,
 }
 
-/// Some owners, and whether there are more.
+/// Page of owners, and whether there are more.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OwnersReply {
     pub(crate) owners: Vec<LoadBalancerKey>,
     pub(crate) more: bool,
 }
 
-/// An order.
+/// Change of one resource.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeRequest {
-    pub(crate) asking: Asking,
+    pub(crate) asking: Query,
     pub(crate) change: Change,
 }
 
-/// All balancers.
+/// All load balancers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListBalancersReply {
     pub(crate) balancers: Vec<BalancerView>,
@@ -66,36 +65,36 @@ pub(crate) struct ListAddressesReply {
     pub(crate) addresses: Vec<CloudAddress>,
 }
 
-/// A balancer as its owner sees it.
+/// Load balancer with its addresses and status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalancerView {
-    /// What the cloud keeps of it.
+    /// The load balancer.
     pub balancer: Balancer,
     /// Its addresses.
     pub addresses: Vec<CloudAddress>,
-    /// How it is doing; `None` if the cloud has no data plane.
+    /// Status; `None` if the cloud has no data plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<BalancerStatus>,
+    pub status: Option<LoadBalancerStatus>,
 }
 
-pub(super) async fn find(cloud: &LocalCloud, asked: FindBalancersRequest) -> Outcome {
-    let (count, most) = (asked.asking.len(), cloud.page_size());
-    if count > most {
-        return Err(Refusal::too_many_keys(count, most));
+pub(super) async fn find(cloud: &LocalCloud, request: FindBalancersRequest) -> ApiResult {
+    let (count, limit) = (request.asking.len(), cloud.page_size());
+    if count > limit {
+        return Err(ApiError::too_many_keys(count, limit));
     }
     let show = |world: Option<&World>| {
-        good(&FindBalancersReply { found: first_of(asked.asking.iter().map(|asking| cloud.observe(world, asking))) })
+        ok(&FindBalancersReply { found: first_of(request.asking.iter().map(|query| cloud.observe(world, query))) })
     };
-    look(cloud, "observe-balancers", show, || good(&FindBalancersReply { found: Vec::new() })).await
+    read(cloud, "observe-balancers", show, || ok(&FindBalancersReply { found: Vec::new() })).await
 }
 
-/// As many observations as fit into one answer, and at least one.
+/// Takes as many observations as fit into one response, at least one.
 fn first_of(observations: impl Iterator<Item = Observation>) -> Vec<Observation> {
     let mut size = 0;
     let mut found = Vec::new();
     for observation in observations {
         size += observation.size();
-        if size > LARGEST_ANSWER && !found.is_empty() {
+        if size > MAX_RESPONSE && !found.is_empty() {
             break;
         }
         found.push(observation);
@@ -103,28 +102,28 @@ fn first_of(observations: impl Iterator<Item = Observation>) -> Vec<Observation>
     found
 }
 
-pub(super) async fn owners(cloud: &LocalCloud, asked: OwnersRequest) -> Outcome {
-    let limit = asked.limit.unwrap_or(usize::MAX).clamp(1, cloud.page_size());
-    let page = |world: &World| world.balancers.owners(&asked.cluster, asked.after.as_ref(), limit);
+pub(super) async fn owners(cloud: &LocalCloud, request: OwnersRequest) -> ApiResult {
+    let limit = request.limit.unwrap_or(usize::MAX).clamp(1, cloud.page_size());
+    let page = |world: &World| world.balancers.owners(&request.cluster, request.after.as_ref(), limit);
     let show = |world: Option<&World>| {
         let (owners, more) = cloud.view(world, page);
-        good(&OwnersReply { owners, more })
+        ok(&OwnersReply { owners, more })
     };
-    look(cloud, "list-balancers", show, || good(&OwnersReply { owners: Vec::new(), more: false })).await
+    read(cloud, "list-balancers", show, || ok(&OwnersReply { owners: Vec::new(), more: false })).await
 }
 
-pub(super) async fn change(cloud: &LocalCloud, ordered: ChangeRequest) -> Outcome {
-    let ChangeRequest { asking, change } = ordered;
+pub(super) async fn change(cloud: &LocalCloud, request: ChangeRequest) -> ApiResult {
+    let ChangeRequest { asking, change } = request;
     let kind = change.kind();
-    order(cloud, kind, async { good(&cloud.order(&asking, change).await?) }).await
+    write(cloud, kind, async { ok(&cloud.change_load_balancer(&asking, change).await?) }).await
 }
 
-/// All balancers, with how they are doing.
+/// All load balancers with their status.
 pub(super) fn all(cloud: &LocalCloud) -> ListBalancersReply {
     ListBalancersReply { balancers: cloud.balancers().into_iter().map(|balancer| view(cloud, balancer)).collect() }
 }
 
-/// A balancer, with how it is doing.
+/// Load balancer with its status.
 pub(super) fn view(cloud: &LocalCloud, balancer: Balancer) -> BalancerView {
     let addresses = cloud
         .read(|world| world.balancers.addresses_of(&balancer).map(|address| CloudAddress::clone(address)).collect());

@@ -1,4 +1,4 @@
-//! Machines over the API: what users ask, and what the owner does.
+//! API of machines: user calls and management calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::cloud::{CloudError, LocalCloud, Machine, NewMachine, World};
 use crate::fleet::Fleet;
-use crate::pod_ranges;
+use crate::pod_cidrs;
 
-use super::Query;
-use super::reply::{Outcome, Refusal, done, good};
-use super::users::{look, order};
+use super::UrlQuery;
+use super::reply::{ApiError, ApiResult, empty, ok};
+use super::users::{read, write};
 
-/// Which machines to look for.
+/// Machines to look up.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct FindRequest {
@@ -23,13 +23,13 @@ pub(crate) struct FindRequest {
     pub(crate) names: BTreeSet<String>,
 }
 
-/// An answer for every key that was asked for.
+/// One answer for every requested key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FindReply {
     pub(crate) answers: Vec<Answer>,
 }
 
-/// What became of one key.
+/// Answer for one key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Answer {
     pub(crate) instances: Vec<Arc<Machine>>,
 }
 
-/// By what a machine is looked for: `"id": "i-0001"` or `"name": "node-1"`.
+/// Key of a machine: `"id": "i-0001"` or `"name": "node-1"`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Key {
@@ -47,7 +47,7 @@ pub(crate) enum Key {
     Name(String),
 }
 
-/// Whether there is such a machine. It is said in so many words, so that a reply that was cut short says nothing.
+/// Whether the machine exists. The answer is explicit, so that a truncated reply does not count as absence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Finding {
@@ -55,7 +55,7 @@ pub(crate) enum Finding {
     Missing,
 }
 
-/// Some machines.
+/// Page of machines.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListReply {
     pub(crate) instances: Vec<Arc<Machine>>,
@@ -63,7 +63,7 @@ pub(crate) struct ListReply {
     pub(crate) next: Option<String>,
 }
 
-/// Which pod range to lead to which machine.
+/// Pod CIDR to assign to a machine.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AssignRequest {
@@ -71,7 +71,7 @@ pub(crate) struct AssignRequest {
     pub(crate) range: IpNet,
 }
 
-/// A tag to put on a machine, or to take off.
+/// Tag to add to a machine or to remove.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TagRequest {
@@ -80,16 +80,16 @@ pub(crate) struct TagRequest {
     pub(crate) present: bool,
 }
 
-// ---- calls of the cloud's users
+// ---- user calls
 
-pub(super) async fn list(cloud: &LocalCloud, query: &Query) -> Outcome {
+pub(super) async fn list(cloud: &LocalCloud, query: &UrlQuery) -> ApiResult {
     let limit = query.limit.unwrap_or(usize::MAX).min(cloud.page_size());
     let page = |world: &World| page(&world.fleet, query.page.as_deref(), limit);
-    let show = |world: Option<&World>| good(&cloud.view(world, page));
+    let show = |world: Option<&World>| ok(&cloud.view(world, page));
     if query.owner {
         return show(None);
     }
-    look(cloud, "list", show, || good(&ListReply { instances: Vec::new(), next: None })).await
+    read(cloud, "list", show, || ok(&ListReply { instances: Vec::new(), next: None })).await
 }
 
 fn page(fleet: &Fleet, after: Option<&str>, limit: usize) -> ListReply {
@@ -98,18 +98,18 @@ fn page(fleet: &Fleet, after: Option<&str>, limit: usize) -> ListReply {
     ListReply { instances, next }
 }
 
-pub(super) async fn find(cloud: &LocalCloud, asked: FindRequest) -> Outcome {
-    let (count, most) = (asked.ids.len() + asked.names.len(), cloud.page_size());
-    if count > most {
-        return Err(Refusal::too_many_keys(count, most));
+pub(super) async fn find(cloud: &LocalCloud, request: FindRequest) -> ApiResult {
+    let (count, limit) = (request.ids.len() + request.names.len(), cloud.page_size());
+    if count > limit {
+        return Err(ApiError::too_many_keys(count, limit));
     }
-    let found = |world: &World| found(&world.fleet, &asked);
-    look(cloud, "find", |world| good(&cloud.view(world, found)), || good(&FindReply { answers: Vec::new() })).await
+    let found = |world: &World| found(&world.fleet, &request);
+    read(cloud, "find", |world| ok(&cloud.view(world, found)), || ok(&FindReply { answers: Vec::new() })).await
 }
 
-fn found(fleet: &Fleet, asked: &FindRequest) -> FindReply {
-    let by_id = asked.ids.iter().map(|id| Answer::new(Key::Id(id.clone()), fleet.get(id).ok().into_iter()));
-    let by_name = asked.names.iter().map(|name| Answer::new(Key::Name(name.clone()), fleet.named(name)));
+fn found(fleet: &Fleet, request: &FindRequest) -> FindReply {
+    let by_id = request.ids.iter().map(|id| Answer::new(Key::Id(id.clone()), fleet.get(id).ok().into_iter()));
+    let by_name = request.names.iter().map(|name| Answer::new(Key::Name(name.clone()), fleet.named(name)));
     FindReply { answers: by_id.chain(by_name).collect() }
 }
 
@@ -121,54 +121,52 @@ impl Answer {
     }
 }
 
-pub(super) async fn get(cloud: &LocalCloud, id: &str, owner: bool) -> Outcome {
+pub(super) async fn get(cloud: &LocalCloud, id: &str, owner: bool) -> ApiResult {
     let machine = |world: &World| world.fleet.get(id).cloned();
-    let show = |world: Option<&World>| good(&cloud.view(world, machine)?);
+    let show = |world: Option<&World>| ok(&cloud.view(world, machine)?);
     if owner {
         return show(None);
     }
-    look(cloud, "get", show, || Err(CloudError::NoSuchMachine(id.to_owned()).into())).await
+    read(cloud, "get", show, || Err(CloudError::NoSuchMachine(id.to_owned()).into())).await
 }
 
-pub(super) async fn assign(cloud: &LocalCloud, asked: AssignRequest) -> Outcome {
-    order(cloud, pod_ranges::ASSIGN, async { done(cloud.assign(&asked.machine, asked.range)) }).await
+pub(super) async fn assign(cloud: &LocalCloud, request: AssignRequest) -> ApiResult {
+    write(cloud, pod_cidrs::ASSIGN, async { empty(cloud.assign(&request.machine, request.range)) }).await
 }
 
 /// Name under which the call is counted and faults are injected.
 pub(crate) const TAG: &str = "change-tag";
 
-pub(super) async fn tag(cloud: &LocalCloud, asked: TagRequest) -> Outcome {
-    order(cloud, TAG, async { done(cloud.tag(&asked.machine, &asked.tag, asked.present)) }).await
+pub(super) async fn tag(cloud: &LocalCloud, request: TagRequest) -> ApiResult {
+    write(cloud, TAG, async { empty(cloud.tag(&request.machine, &request.tag, request.present)) }).await
 }
 
-// ---- the owner's
+// ---- management calls
 
-pub(super) fn replace(cloud: &LocalCloud, id: &str, mut spec: NewMachine) -> Outcome {
+pub(super) fn replace(cloud: &LocalCloud, id: &str, mut spec: NewMachine) -> ApiResult {
     if spec.id.is_empty() {
         id.clone_into(&mut spec.id);
     }
-    good(&cloud.change(id, |old| *old = spec)?)
+    ok(&cloud.change(id, |old| *old = spec)?)
 }
 
-pub(super) fn patch(cloud: &LocalCloud, id: &str, patch: Value) -> Outcome {
+pub(super) fn patch(cloud: &LocalCloud, id: &str, patch: Value) -> ApiResult {
     if !patch.is_object() {
-        return Err(Refusal::invalid("the body is not an object with the fields to change".to_owned()));
+        return Err(ApiError::invalid("the body must be an object with the fields to change".to_owned()));
     }
-    good(&cloud.try_change(id, |spec| patched(spec, patch))?)
+    ok(&cloud.try_change(id, |spec| patched(spec, patch))?)
 }
 
 fn patched(spec: &NewMachine, patch: Value) -> Result<NewMachine, CloudError> {
     let invalid = |error: serde_json::Error| {
-        CloudError::Invalid(format!(
-            "the patched machine would make no sense: {error}; stop and start change the state"
-        ))
+        CloudError::Invalid(format!("the patched machine is invalid: {error}; use stop and start to change the state"))
     };
     let mut value = serde_json::to_value(spec).map_err(invalid)?;
     merge(&mut value, patch);
     serde_json::from_value(value).map_err(invalid)
 }
 
-/// RFC 7396: objects are merged, null removes, all else replaces. As deep as the parser lets a body be.
+/// JSON merge patch (RFC 7396). The parser limits the recursion depth.
 fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else { return *target = patch };
     if !target.is_object() {

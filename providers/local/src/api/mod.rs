@@ -1,35 +1,35 @@
-//! The cloud's API: a request goes in, a response comes out. The HTTP server and the client in the same process both
-//! come through here, so both see the same cloud with the same faults; the latter skips nothing but the socket.
+//! API of the cloud, from request to response. The HTTP server and the in-process client share it, so both have the same faults
+//! and the same responses; the in-process client only skips the socket.
 //!
 //! ```text
-//!  GET    /v1/instances?page=TOKEN&limit=N     some machines, by ID; with as=owner as the owner
+//!  GET    /v1/instances?page=TOKEN&limit=N     page of machines, by ID; as=owner: management call
 //!  POST   /v1/instances/find                   {"ids":[…],"names":[…]}: an answer for every key
-//!  POST   /v1/instances                        makes one
-//!  GET, PUT, PATCH, DELETE /v1/instances/ID    reads, replaces, merges into, removes one
+//!  POST   /v1/instances                        creates one
+//!  GET, PUT, PATCH, DELETE /v1/instances/ID    reads, replaces, patches, deletes one
 //!  POST   /v1/instances/ID/stop, …/start
-//!  POST   /v1/balancers/find                   {"asking":[…]}: all that there is for each asker
-//!  POST   /v1/balancers/owners                 {"cluster":…,"after":…,"limit":N}: whose balancers and addresses there are
-//!  POST   /v1/balancers/change                 {"asking":…,"change":{"call":"create-balancer",…}}: one change of one thing
-//!  GET, POST /v1/balancers                     all, with how they are doing; makes one by hand
-//!  GET, DELETE /v1/balancers/ID                reads, removes one by hand
-//!  GET    /v1/addresses                        all addresses of balancers
-//!  POST   /v1/routes/list                      {"cluster":…}: its routes, by range
+//!  POST   /v1/balancers/find                   {"asking":[…]}: the resources of each Service
+//!  POST   /v1/balancers/owners                 {"cluster":…,"after":…,"limit":N}: owners of load balancers and addresses
+//!  POST   /v1/balancers/change                 {"asking":…,"change":{"call":"create-balancer",…}}: one change of one resource
+//!  GET, POST /v1/balancers                     all, with their status; creates one
+//!  GET, DELETE /v1/balancers/ID                reads, deletes one
+//!  GET    /v1/addresses                        all addresses of load balancers
+//!  POST   /v1/routes/list                      {"cluster":…}: its routes, by destination
 //!  POST   /v1/routes/create                    {"cluster":…,"machine":{"id":…},"node":…,"destination":…}: the route
 //!  POST   /v1/routes/delete                    {"cluster":…,"id":…}
-//!  GET    /v1/routes?cluster=NAME              all tables, or one, and what is wrong in the kernel
-//!  POST   /v1/routes?cluster=NAME              makes one by hand
-//!  DELETE /v1/routes/ID?cluster=NAME           removes one by hand
+//!  GET    /v1/routes?cluster=NAME              all tables, or one, and the problems of kernel routes
+//!  POST   /v1/routes?cluster=NAME              creates one
+//!  DELETE /v1/routes/ID?cluster=NAME           deletes one
 //!  POST   /v1/pod-ranges/assign                {"machine":{"id":…},"range":…}
 //!  POST   /v1/tags/change                      {"machine":{"id":…},"tag":…,"present":true}
-//!  GET, POST, DELETE /v1/faults                what goes wrong; DELETE also as /v1/faults/NUMBER
-//!  GET, DELETE /v1/calls                       counts by kind
+//!  GET, POST, DELETE /v1/faults                faults; DELETE also as /v1/faults/NUMBER
+//!  GET, DELETE /v1/calls                       call counters by kind
 //!  GET, PUT /v1/latency                        {"millis":20}
 //! ```
 //!
-//! `find`, `list` and `get` of instances, `find`, `owners` and `change` of balancers, `list`, `create` and `delete` of routes
-//! `assign` of pod ranges and `change` of tags are what a cloud's users call: they are counted and take the cloud's time, and faults strike
-//! them, and the cloud may want to know whose they are (`Authorization: Bearer TOKEN`). All else is the owner's: faults pass it
-//! by, for it is what mends them. Over HTTP its writes take the owner's token, in the same header (`door`).
+//! User calls are `find`, `list` and `get` of instances, `find`, `owners` and `change` of load balancers, `list`, `create` and
+//! `delete` of routes, `assign` of pod CIDRs and `change` of tags. They are counted, have latency, are subject to faults, and may
+//! require a user token (`Authorization: Bearer TOKEN`). All other calls are management calls, which faults do not affect because
+//! they also remove faults. Over HTTP, their writes require the owner's token in the same header (`access_control`).
 
 mod balancers;
 mod instances;
@@ -41,8 +41,8 @@ mod users;
 use bytes::Bytes;
 use http::{Method, Request};
 
+use crate::access_control::AccessControl;
 use crate::cloud::LocalCloud;
-use crate::door::Door;
 use crate::fleet::is_id;
 
 pub use balancers::BalancerView;
@@ -53,15 +53,14 @@ pub(crate) use balancers::{
 pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply, TAG, TagRequest};
 pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
-pub(crate) use reply::Refusal;
-pub(crate) use reply::{ErrorBody, ErrorReply, broken_body, too_large};
-use reply::{Outcome, Reply, done, good, made, parse};
+pub(crate) use reply::{ApiError, ErrorBody, ErrorReply, too_large, truncated_body};
+use reply::{ApiResult, Reply, created, empty, ok, parse};
 pub(crate) use routes::{
     CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteTablesReply, RouteView,
 };
 
-/// What the path names.
-enum Place<'a> {
+/// Resource of a path.
+enum Resource<'a> {
     Instances,
     Find,
     Instance(&'a str),
@@ -78,7 +77,7 @@ enum Place<'a> {
     CreateRoute,
     DeleteRoute,
     Route(&'a str),
-    AssignPodRange,
+    AssignPodCidr,
     ChangeTag,
     Faults,
     Fault(u64),
@@ -86,181 +85,186 @@ enum Place<'a> {
     Latency,
 }
 
-/// Answers a request, in the cloud's own time.
-pub(crate) async fn answer(cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
+/// Responds to an in-process request.
+pub(crate) async fn respond(cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
     counted(cloud, None, &request).await
 }
 
-/// The same for a request that came through this door.
-pub(crate) async fn answer_at(door: &Door, cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
-    counted(cloud, Some(door), &request).await
+/// Responds to an HTTP request, after access control.
+pub(crate) async fn respond_over_http(access: &AccessControl, cloud: &LocalCloud, request: Request<Bytes>) -> Reply {
+    counted(cloud, Some(access), &request).await
 }
 
-async fn counted(cloud: &LocalCloud, door: Option<&Door>, request: &Request<Bytes>) -> Reply {
-    let reply = handle(cloud, door, request).await.unwrap_or_else(Refusal::into_reply);
+async fn counted(cloud: &LocalCloud, access: Option<&AccessControl>, request: &Request<Bytes>) -> Reply {
+    let reply = handle(cloud, access, request).await.unwrap_or_else(ApiError::into_reply);
     cloud.count_bytes(request.body().len(), reply.body().len());
     reply
 }
 
-async fn handle(cloud: &LocalCloud, door: Option<&Door>, request: &Request<Bytes>) -> Outcome {
-    door.map_or(Ok(()), |door| door.refuse_pages(request))?;
-    let place = place(request.uri().path())?;
-    let query = Query::parse(request.uri().query().unwrap_or_default(), &place)?;
+async fn handle(cloud: &LocalCloud, access: Option<&AccessControl>, request: &Request<Bytes>) -> ApiResult {
+    access.map_or(Ok(()), |access| access.reject_web_pages(request))?;
+    let resource = resource(request.uri().path())?;
+    let query = UrlQuery::parse(request.uri().query().unwrap_or_default(), &resource)?;
     let (method, headers) = (request.method(), request.headers());
-    match (door, place.is_users(method, &query)) {
-        // Users who are not told apart are the owner where what they order happens in the kernel.
-        (Some(door), true) if door.always && cloud.token_file().is_none() => door.recognise_owner(method, headers)?,
-        (_, true) => users::recognise(cloud, headers)?,
-        (Some(door), false) => door.recognise_owner(method, headers)?,
+    match (access, resource.is_user_call(method, &query)) {
+        // With kernel routes but without user tokens, only the owner may make user calls.
+        (Some(access), true) if access.always && cloud.token_file().is_none() => {
+            access.authenticate_owner(method, headers)?
+        }
+        (_, true) => users::authenticate(cloud, headers)?,
+        (Some(access), false) => access.authenticate_owner(method, headers)?,
         (None, false) => {}
     }
-    match (request.method(), &place) {
-        (&Method::GET, Place::Instances) => instances::list(cloud, &query).await,
-        (&Method::POST, Place::Find) => instances::find(cloud, parse(request.body())?).await,
-        (&Method::GET, Place::Instance(id)) => instances::get(cloud, id, query.owner).await,
-        (&Method::POST, Place::FindBalancers) => balancers::find(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::Owners) => balancers::owners(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::Change) => balancers::change(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::ListRoutes) => routes::list(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::CreateRoute) => routes::create(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::DeleteRoute) => routes::delete(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::AssignPodRange) => instances::assign(cloud, parse(request.body())?).await,
-        (&Method::POST, Place::ChangeTag) => instances::tag(cloud, parse(request.body())?).await,
-        (method, Place::Routes | Place::Route(_)) => routes::manage(cloud, method, &place, &query, request.body()),
-        (method, place) => manage(cloud, method, place, request.body()),
+    match (request.method(), &resource) {
+        (&Method::GET, Resource::Instances) => instances::list(cloud, &query).await,
+        (&Method::POST, Resource::Find) => instances::find(cloud, parse(request.body())?).await,
+        (&Method::GET, Resource::Instance(id)) => instances::get(cloud, id, query.owner).await,
+        (&Method::POST, Resource::FindBalancers) => balancers::find(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::Owners) => balancers::owners(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::Change) => balancers::change(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::ListRoutes) => routes::list(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::CreateRoute) => routes::create(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::DeleteRoute) => routes::delete(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::AssignPodCidr) => instances::assign(cloud, parse(request.body())?).await,
+        (&Method::POST, Resource::ChangeTag) => instances::tag(cloud, parse(request.body())?).await,
+        (method, Resource::Routes | Resource::Route(_)) => {
+            routes::manage(cloud, method, &resource, &query, request.body())
+        }
+        (method, resource) => manage(cloud, method, resource, request.body()),
     }
 }
 
-/// The owner's calls.
-fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, body: &Bytes) -> Outcome {
-    match (method, place) {
-        (&Method::POST, Place::Instances) => made(&cloud.add(parse(body)?)?),
-        (&Method::PUT, Place::Instance(id)) => instances::replace(cloud, id, parse(body)?),
-        (&Method::PATCH, Place::Instance(id)) => instances::patch(cloud, id, parse(body)?),
-        (&Method::DELETE, Place::Instance(id)) => done(cloud.delete(id)),
-        (&Method::POST, Place::Stop(id)) => done(cloud.stop(id)),
-        (&Method::POST, Place::Start(id)) => done(cloud.start(id)),
-        (&Method::GET, Place::Balancers) => good(&balancers::all(cloud)),
-        (&Method::POST, Place::Balancers) => made(&cloud.add_balancer(parse(body)?)?),
-        (&Method::GET, Place::Balancer(id)) => good(&balancers::view(cloud, cloud.balancer(id)?)),
-        (&Method::DELETE, Place::Balancer(id)) => done(cloud.delete_balancer(id)),
-        (&Method::GET, Place::Addresses) => good(&ListAddressesReply { addresses: cloud.addresses() }),
-        (&Method::GET, Place::Faults) => good(&owner::faults_in_force(cloud)),
-        (&Method::POST, Place::Faults) => owner::inject(cloud, parse(body)?),
-        (&Method::DELETE, Place::Faults) => owner::repair_all(cloud),
-        (&Method::DELETE, Place::Fault(number)) => owner::repair(cloud, *number),
-        (&Method::GET, Place::Calls) => good(&cloud.calls()),
-        (&Method::DELETE, Place::Calls) => owner::reset_calls(cloud),
-        (&Method::GET, Place::Latency) => good(&Latency { millis: cloud.latency().as_millis() as u64 }),
-        (&Method::PUT, Place::Latency) => owner::set_latency(cloud, &parse(body)?),
-        (method, place) => Err(Refusal::wrong_method(method, place.methods())),
+/// Management calls.
+fn manage(cloud: &LocalCloud, method: &Method, resource: &Resource<'_>, body: &Bytes) -> ApiResult {
+    match (method, resource) {
+        (&Method::POST, Resource::Instances) => created(&cloud.add(parse(body)?)?),
+        (&Method::PUT, Resource::Instance(id)) => instances::replace(cloud, id, parse(body)?),
+        (&Method::PATCH, Resource::Instance(id)) => instances::patch(cloud, id, parse(body)?),
+        (&Method::DELETE, Resource::Instance(id)) => empty(cloud.delete(id)),
+        (&Method::POST, Resource::Stop(id)) => empty(cloud.stop(id)),
+        (&Method::POST, Resource::Start(id)) => empty(cloud.start(id)),
+        (&Method::GET, Resource::Balancers) => ok(&balancers::all(cloud)),
+        (&Method::POST, Resource::Balancers) => created(&cloud.add_balancer(parse(body)?)?),
+        (&Method::GET, Resource::Balancer(id)) => ok(&balancers::view(cloud, cloud.balancer(id)?)),
+        (&Method::DELETE, Resource::Balancer(id)) => empty(cloud.delete_balancer(id)),
+        (&Method::GET, Resource::Addresses) => ok(&ListAddressesReply { addresses: cloud.addresses() }),
+        (&Method::GET, Resource::Faults) => ok(&owner::faults_in_force(cloud)),
+        (&Method::POST, Resource::Faults) => owner::inject(cloud, parse(body)?),
+        (&Method::DELETE, Resource::Faults) => owner::repair_all(cloud),
+        (&Method::DELETE, Resource::Fault(number)) => owner::repair(cloud, *number),
+        (&Method::GET, Resource::Calls) => ok(&cloud.calls()),
+        (&Method::DELETE, Resource::Calls) => owner::reset_calls(cloud),
+        (&Method::GET, Resource::Latency) => ok(&Latency { millis: cloud.latency().as_millis() as u64 }),
+        (&Method::PUT, Resource::Latency) => owner::set_latency(cloud, &parse(body)?),
+        (method, resource) => Err(ApiError::wrong_method(method, resource.methods())),
     }
 }
 
-// ---- what is asked for
+// ---- routing
 
-fn place(path: &str) -> Result<Place<'_>, Refusal> {
+fn resource(path: &str) -> Result<Resource<'_>, ApiError> {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     Ok(match segments.as_slice() {
-        ["v1", "instances"] => Place::Instances,
-        ["v1", "instances", "find"] => Place::Find,
-        ["v1", "instances", id] => Place::Instance(id),
-        ["v1", "instances", id, "stop"] => Place::Stop(id),
-        ["v1", "instances", id, "start"] => Place::Start(id),
-        ["v1", "balancers"] => Place::Balancers,
-        ["v1", "balancers", "find"] => Place::FindBalancers,
-        ["v1", "balancers", "owners"] => Place::Owners,
-        ["v1", "balancers", "change"] => Place::Change,
-        ["v1", "balancers", id] => Place::Balancer(id),
-        ["v1", "addresses"] => Place::Addresses,
-        ["v1", "routes"] => Place::Routes,
-        ["v1", "routes", "list"] => Place::ListRoutes,
-        ["v1", "routes", "create"] => Place::CreateRoute,
-        ["v1", "routes", "delete"] => Place::DeleteRoute,
-        ["v1", "routes", id] => Place::Route(id),
-        ["v1", "pod-ranges", "assign"] => Place::AssignPodRange,
-        ["v1", "tags", "change"] => Place::ChangeTag,
-        ["v1", "faults"] => Place::Faults,
-        ["v1", "faults", number] => Place::Fault(number.parse().map_err(|_| Refusal::no_fault(number))?),
-        ["v1", "calls"] => Place::Calls,
-        ["v1", "latency"] => Place::Latency,
-        _ => return Err(Refusal::no_such_path(path)),
+        ["v1", "instances"] => Resource::Instances,
+        ["v1", "instances", "find"] => Resource::Find,
+        ["v1", "instances", id] => Resource::Instance(id),
+        ["v1", "instances", id, "stop"] => Resource::Stop(id),
+        ["v1", "instances", id, "start"] => Resource::Start(id),
+        ["v1", "balancers"] => Resource::Balancers,
+        ["v1", "balancers", "find"] => Resource::FindBalancers,
+        ["v1", "balancers", "owners"] => Resource::Owners,
+        ["v1", "balancers", "change"] => Resource::Change,
+        ["v1", "balancers", id] => Resource::Balancer(id),
+        ["v1", "addresses"] => Resource::Addresses,
+        ["v1", "routes"] => Resource::Routes,
+        ["v1", "routes", "list"] => Resource::ListRoutes,
+        ["v1", "routes", "create"] => Resource::CreateRoute,
+        ["v1", "routes", "delete"] => Resource::DeleteRoute,
+        ["v1", "routes", id] => Resource::Route(id),
+        ["v1", "pod-ranges", "assign"] => Resource::AssignPodCidr,
+        ["v1", "tags", "change"] => Resource::ChangeTag,
+        ["v1", "faults"] => Resource::Faults,
+        ["v1", "faults", number] => Resource::Fault(number.parse().map_err(|_| ApiError::no_fault(number))?),
+        ["v1", "calls"] => Resource::Calls,
+        ["v1", "latency"] => Resource::Latency,
+        _ => return Err(ApiError::no_such_path(path)),
     })
 }
 
-impl Place<'_> {
-    /// What can be done there, as in the header field Allow.
+impl Resource<'_> {
+    /// Supported methods, for the header `Allow`.
     fn methods(&self) -> &'static str {
         match self {
-            Place::Instances | Place::Balancers | Place::Routes => "GET, POST",
-            Place::Find | Place::Stop(_) | Place::Start(_) => "POST",
-            Place::FindBalancers | Place::Owners | Place::Change => "POST",
-            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => "POST",
-            Place::AssignPodRange | Place::ChangeTag => "POST",
-            Place::Balancer(_) => "GET, DELETE",
-            Place::Addresses => "GET",
-            Place::Instance(_) => "GET, PUT, PATCH, DELETE",
-            Place::Faults => "GET, POST, DELETE",
-            Place::Fault(_) | Place::Route(_) => "DELETE",
-            Place::Calls => "GET, DELETE",
-            Place::Latency => "GET, PUT",
+            Resource::Instances | Resource::Balancers | Resource::Routes => "GET, POST",
+            Resource::Find | Resource::Stop(_) | Resource::Start(_) => "POST",
+            Resource::FindBalancers | Resource::Owners | Resource::Change => "POST",
+            Resource::ListRoutes | Resource::CreateRoute | Resource::DeleteRoute => "POST",
+            Resource::AssignPodCidr | Resource::ChangeTag => "POST",
+            Resource::Balancer(_) => "GET, DELETE",
+            Resource::Addresses => "GET",
+            Resource::Instance(_) => "GET, PUT, PATCH, DELETE",
+            Resource::Faults => "GET, POST, DELETE",
+            Resource::Fault(_) | Resource::Route(_) => "DELETE",
+            Resource::Calls => "GET, DELETE",
+            Resource::Latency => "GET, PUT",
         }
     }
 
-    /// Whether it is a call of a user of the cloud, not of its owner.
-    fn is_users(&self, method: &Method, query: &Query) -> bool {
+    /// Whether it is a user call.
+    fn is_user_call(&self, method: &Method, query: &UrlQuery) -> bool {
         match self {
-            Place::Instances | Place::Instance(_) => method == Method::GET && !query.owner,
-            Place::Find | Place::FindBalancers | Place::Owners | Place::Change => true,
-            Place::ListRoutes | Place::CreateRoute | Place::DeleteRoute => true,
-            Place::AssignPodRange | Place::ChangeTag => true,
+            Resource::Instances | Resource::Instance(_) => method == Method::GET && !query.owner,
+            Resource::Find | Resource::FindBalancers | Resource::Owners | Resource::Change => true,
+            Resource::ListRoutes | Resource::CreateRoute | Resource::DeleteRoute => true,
+            Resource::AssignPodCidr | Resource::ChangeTag => true,
             _ => false,
         }
     }
 
-    /// The parameters that make sense there.
+    /// Supported query parameters.
     fn parameters(&self) -> &'static [&'static str] {
         match self {
-            Place::Instances => &["page", "limit", "as"],
-            Place::Instance(_) => &["as"],
-            Place::Routes | Place::Route(_) => &["cluster"],
+            Resource::Instances => &["page", "limit", "as"],
+            Resource::Instance(_) => &["as"],
+            Resource::Routes | Resource::Route(_) => &["cluster"],
             _ => &[],
         }
     }
 }
 
+/// Query parameters of a request.
 #[derive(Default)]
-struct Query {
+struct UrlQuery {
     page: Option<String>,
     limit: Option<usize>,
     owner: bool,
     cluster: Option<String>,
 }
 
-impl Query {
-    fn parse(text: &str, place: &Place<'_>) -> Result<Query, Refusal> {
-        let mut query = Query::default();
+impl UrlQuery {
+    fn parse(text: &str, resource: &Resource<'_>) -> Result<UrlQuery, ApiError> {
+        let mut query = UrlQuery::default();
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
-            if !place.parameters().contains(&&*key) {
-                return Err(Refusal::invalid(format!("there is no parameter {key:?} here")));
+            if !resource.parameters().contains(&&*key) {
+                return Err(ApiError::invalid(format!("unknown query parameter {key:?}")));
             }
             query.set(&key, &value)?;
         }
         Ok(query)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ApiError> {
         match (key, value) {
             ("page", "") => self.page = None,
-            // A token is the last ID of the page before.
+            // The page token is the last ID of the previous page.
             ("page", token) if is_id(token) => self.page = Some(token.to_owned()),
-            ("page", token) => return Err(Refusal::invalid(format!("{token:?} is no token for a page"))),
+            ("page", token) => return Err(ApiError::invalid(format!("invalid page token {token:?}"))),
             ("cluster", name) => self.cluster = Some(name.to_owned()),
             ("as", "owner") => self.owner = true,
-            ("as", other) => return Err(Refusal::invalid(format!("as={other:?}: only as=owner is known"))),
+            ("as", other) => return Err(ApiError::invalid(format!("as={other:?}: only as=owner is supported"))),
             (_, number) => match number.parse() {
                 Ok(limit) if limit > 0 => self.limit = Some(limit),
-                _ => return Err(Refusal::invalid(format!("limit={number:?}: a number from 1 is wanted"))),
+                _ => return Err(ApiError::invalid(format!("limit={number:?}: must be a number of at least 1"))),
             },
         }
         Ok(())
@@ -321,7 +325,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn with_routes_of_the_kernel_every_call_takes_a_token() {
+    async fn with_kernel_routes_every_call_requires_a_token() {
         let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
         let calls = [
             ("GET", "/v1/instances", ""),
@@ -329,39 +333,41 @@ mod tests {
             ("POST", "/v1/instances/find", r#"{"names":["a"]}"#),
             ("POST", "/v1/routes/list", r#"{"cluster":"c"}"#),
         ];
-        for (always, shown, status) in [(true, "Bearer 0ther", 401), (true, "Bearer 0wner", 200), (false, "", 200)] {
-            let door = Door::new("0wner".to_owned(), always);
+        for (always, token, status) in [(true, "Bearer 0ther", 401), (true, "Bearer 0wner", 200), (false, "", 200)] {
+            let access = AccessControl::new("0wner".to_owned(), always);
             for (method, target, body) in calls {
                 let request = Request::builder().method(method).uri(target).header("host", "localhost");
-                let request = request.header("content-type", "application/json").header("authorization", shown);
-                let reply = answer_at(&door, &cloud, request.body(Bytes::from_static(body.as_bytes())).unwrap()).await;
-                assert_eq!(reply.status(), status, "{method} {target} {shown:?}");
+                let request = request.header("content-type", "application/json").header("authorization", token);
+                let reply =
+                    respond_over_http(&access, &cloud, request.body(Bytes::from_static(body.as_bytes())).unwrap())
+                        .await;
+                assert_eq!(reply.status(), status, "{method} {target} {token:?}");
             }
         }
     }
 
-    fn any_request(chance: &mut fastrand::Rng) -> Option<Request<Bytes>> {
-        // Most of the time the path is right and there is no query, or few requests would come far.
-        let query = if chance.bool() { "" } else { chance.choice(QUERIES)? };
-        let target = format!("{}{}{query}", chance.choice(PATHS)?, chance.choice(ENDINGS)?);
-        let request = Request::builder().method(chance.choice(METHODS)?).uri(target);
-        request.body(Bytes::from_static(chance.choice(BODIES)?.as_bytes())).ok()
+    fn any_request(rng: &mut fastrand::Rng) -> Option<Request<Bytes>> {
+        // Most requests have a valid path and no query, or few would be valid.
+        let query = if rng.bool() { "" } else { rng.choice(QUERIES)? };
+        let target = format!("{}{}{query}", rng.choice(PATHS)?, rng.choice(ENDINGS)?);
+        let request = Request::builder().method(rng.choice(METHODS)?).uri(target);
+        request.body(Bytes::from_static(rng.choice(BODIES)?.as_bytes())).ok()
     }
 
     #[tokio::test]
-    async fn any_request_has_an_answer_in_json() {
+    async fn any_request_has_a_json_response() {
         let cloud = LocalCloud::open(CloudOptions { page_size: 3, ..CloudOptions::default() }).unwrap();
-        let mut chance = fastrand::Rng::with_seed(7);
-        let mut good = 0;
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut successes = 0;
         for _ in 0..40_000 {
-            let Some(request) = any_request(&mut chance) else { continue };
-            let told = format!("{} {} {:?}", request.method(), request.uri(), request.body());
-            let reply = answer(&cloud, request).await;
+            let Some(request) = any_request(&mut rng) else { continue };
+            let summary = format!("{} {} {:?}", request.method(), request.uri(), request.body());
+            let reply = respond(&cloud, request).await;
             let body: serde_json::Value = serde_json::from_slice(reply.body()).unwrap();
-            let (status, refused) = (reply.status(), body["error"]["code"].is_string());
-            assert!(status.is_success() != refused && !status.is_server_error(), "{told}: {status} {body}");
-            good += usize::from(status.is_success());
+            let (status, is_error) = (reply.status(), body["error"]["code"].is_string());
+            assert!(status.is_success() != is_error && !status.is_server_error(), "{summary}: {status} {body}");
+            successes += usize::from(status.is_success());
         }
-        assert!(good > 500, "only {good} requests made sense");
+        assert!(successes > 500, "only {successes} requests succeeded");
     }
 }

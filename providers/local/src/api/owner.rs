@@ -1,4 +1,4 @@
-//! What only the owner does: faults, counts, latency.
+//! Management calls: faults, counters, latency.
 
 use std::time::Duration;
 
@@ -8,70 +8,70 @@ use serde_json::{Value, json};
 use crate::balancers::Change;
 use crate::cloud::LocalCloud;
 use crate::faults::{Fault, FaultSpec};
-use crate::{pod_ranges, routes};
+use crate::{pod_cidrs, routes};
 
-use super::reply::{Outcome, Refusal, done, made};
+use super::reply::{ApiError, ApiResult, created, empty};
 
-/// The kinds of reading calls that faults can strike.
-const READING: [&str; 6] = ["find", "list", "get", "observe-balancers", "list-balancers", routes::LIST];
+/// Kinds of read calls that faults can affect.
+const READ_CALLS: [&str; 6] = ["find", "list", "get", "observe-balancers", "list-balancers", routes::LIST];
 
-/// How long every call takes.
+/// Latency of user calls.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Latency {
     pub(crate) millis: u64,
 }
 
-/// The number of a fault.
+/// Number of a fault.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FaultNumber {
     pub(crate) number: u64,
 }
 
-/// A fault in force.
+/// Fault in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultInForce {
-    /// What takes it back.
+    /// Number that identifies the fault.
     pub number: u64,
-    /// As it was asked for.
+    /// Specification.
     pub spec: FaultSpec,
-    /// How many times it still strikes; `None` for ever.
+    /// Remaining number of affected calls; `None` for no limit.
     pub left: Option<u64>,
 }
 
-pub(super) fn inject(cloud: &LocalCloud, spec: FaultSpec) -> Outcome {
-    let calls = [&READING[..], &Change::KINDS, &routes::WRITING, &[pod_ranges::ASSIGN]].concat();
+pub(super) fn inject(cloud: &LocalCloud, spec: FaultSpec) -> ApiResult {
+    let calls = [&READ_CALLS[..], &Change::KINDS, &routes::WRITE_CALLS, &[pod_cidrs::ASSIGN]].concat();
     if !spec.call.is_empty() && !calls.contains(&spec.call.as_str()) {
-        return Err(Refusal::invalid(format!("call {:?}: one of {} is wanted", spec.call, calls.join(", "))));
+        return Err(ApiError::invalid(format!("call {:?}: must be one of {}", spec.call, calls.join(", "))));
     }
     if !(0.0..=1.0).contains(&spec.probability) {
-        return Err(Refusal::invalid(format!("probability {}: a number from 0 to 1 is wanted", spec.probability)));
+        return Err(ApiError::invalid(format!("probability {}: must be a number from 0 to 1", spec.probability)));
     }
     if let Fault::Failing(status) = spec.fault
         && !(400..=599).contains(&status)
     {
-        return Err(Refusal::invalid(format!("failing {status}: a status from 400 to 599 is wanted")));
+        return Err(ApiError::invalid(format!("failing {status}: must be a status from 400 to 599")));
     }
-    made(&FaultNumber { number: cloud.inject(spec) })
+    created(&FaultNumber { number: cloud.inject(spec) })
 }
 
-pub(super) fn repair(cloud: &LocalCloud, number: u64) -> Outcome {
-    if cloud.repair(number) { done(Ok(())) } else { Err(Refusal::no_fault(&number.to_string())) }
+pub(super) fn repair(cloud: &LocalCloud, number: u64) -> ApiResult {
+    if cloud.repair(number) { empty(Ok(())) } else { Err(ApiError::no_fault(&number.to_string())) }
 }
 
-pub(super) fn repair_all(cloud: &LocalCloud) -> Outcome {
+pub(super) fn repair_all(cloud: &LocalCloud) -> ApiResult {
     cloud.repair_all();
-    done(Ok(()))
+    empty(Ok(()))
 }
 
-pub(super) fn reset_calls(cloud: &LocalCloud) -> Outcome {
+pub(super) fn reset_calls(cloud: &LocalCloud) -> ApiResult {
     cloud.reset_calls();
-    done(Ok(()))
+    empty(Ok(()))
 }
 
-pub(super) fn set_latency(cloud: &LocalCloud, latency: &Latency) -> Outcome {
+pub(super) fn set_latency(cloud: &LocalCloud, latency: &Latency) -> ApiResult {
     cloud.set_latency(Duration::from_millis(latency.millis));
-    done(Ok(()))
+    empty(Ok(()))
 }
 
 pub(super) fn faults_in_force(cloud: &LocalCloud) -> Value {

@@ -1,4 +1,4 @@
-//! What the API answers: good news as JSON, bad news with a code for programs and a message for people.
+//! Responses of the API: JSON, with a code and a message for errors.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use serde_json::json;
 
 use crate::cloud::CloudError;
 
-/// What went wrong, for programs and for people.
+/// Body of an error response.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ErrorReply {
     pub(crate) error: ErrorBody,
 }
 
-/// See [`ErrorReply`].
+/// Code and message of an [`ErrorReply`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ErrorBody {
     pub(crate) code: String,
     pub(crate) message: String,
-    /// As Retry-After, which knows whole seconds only.
+    /// `Retry-After` in milliseconds; the header has whole seconds only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_millis: Option<u64>,
 }
 
-/// Why a request is refused.
-pub(crate) struct Refusal {
+/// Error response.
+pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -37,28 +37,28 @@ pub(crate) struct Refusal {
 }
 
 pub(super) type Reply = Response<Bytes>;
-pub(super) type Outcome = Result<Reply, Refusal>;
+pub(super) type ApiResult = Result<Reply, ApiError>;
 
-pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body is not what is wanted: {error}")))
+pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| ApiError::invalid(format!("invalid body: {error}")))
 }
 
-pub(super) fn good(value: &impl Serialize) -> Outcome {
+pub(super) fn ok(value: &impl Serialize) -> ApiResult {
     respond(StatusCode::OK, value)
 }
 
-pub(super) fn made(value: &impl Serialize) -> Outcome {
+pub(super) fn created(value: &impl Serialize) -> ApiResult {
     respond(StatusCode::CREATED, value)
 }
 
-pub(super) fn done(outcome: Result<(), CloudError>) -> Outcome {
-    outcome?;
-    good(&json!({}))
+pub(super) fn empty(result: Result<(), CloudError>) -> ApiResult {
+    result?;
+    ok(&json!({}))
 }
 
-fn respond(status: StatusCode, value: &impl Serialize) -> Outcome {
+fn respond(status: StatusCode, value: &impl Serialize) -> ApiResult {
     let body = serde_json::to_vec(value)
-        .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()))?;
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()))?;
     Ok(reply(status, body.into()))
 }
 
@@ -69,80 +69,80 @@ pub(super) fn reply(status: StatusCode, body: Bytes) -> Reply {
     reply
 }
 
-/// A body that is larger than the server reads.
+/// Response to a body that exceeds the limit.
 pub(crate) fn too_large(limit: usize) -> Reply {
     let message = format!("the body is larger than {limit} bytes");
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_reply()
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_reply()
 }
 
-/// A body that broke off.
-pub(crate) fn broken_body(error: &str) -> Reply {
-    Refusal::invalid(format!("the body cannot be read: {error}")).into_reply()
+/// Response to a truncated body.
+pub(crate) fn truncated_body(error: &str) -> Reply {
+    ApiError::invalid(format!("cannot read the body: {error}")).into_reply()
 }
 
-impl Refusal {
-    fn new(status: StatusCode, code: &'static str, message: String) -> Refusal {
-        Refusal { status, code, message, retry_after: None, allow: None }
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: String) -> ApiError {
+        ApiError { status, code, message, retry_after: None, allow: None }
     }
 
-    pub(super) fn invalid(message: String) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, "invalid", message)
+    pub(super) fn invalid(message: String) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "invalid", message)
     }
 
-    pub(super) fn too_many_keys(count: usize, most: usize) -> Refusal {
-        let message = format!("{count} things in one lookup, and at most {most} may be asked for");
-        Refusal::new(StatusCode::BAD_REQUEST, "too_many_keys", message)
+    pub(super) fn too_many_keys(count: usize, limit: usize) -> ApiError {
+        let message = format!("{count} keys in one lookup; at most {limit} are allowed");
+        ApiError::new(StatusCode::BAD_REQUEST, "too_many_keys", message)
     }
 
-    pub(crate) fn forbidden(code: &'static str, message: String) -> Refusal {
-        Refusal::new(StatusCode::FORBIDDEN, code, message)
+    pub(crate) fn forbidden(code: &'static str, message: String) -> ApiError {
+        ApiError::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    pub(crate) fn not_json(kind: &str) -> Refusal {
-        let message = format!("the body has the type {kind:?}; Content-Type: application/json is expected");
-        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message)
+    pub(crate) fn not_json(kind: &str) -> ApiError {
+        let message = format!("unsupported Content-Type {kind:?}; expected application/json");
+        ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message)
     }
 
-    pub(crate) fn unknown(message: &str) -> Refusal {
-        Refusal::new(StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
+    pub(crate) fn unauthenticated(message: &str) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
     }
 
-    pub(super) fn no_fault(number: &str) -> Refusal {
-        let message = format!("there is no fault {number:?}; GET /v1/faults tells the numbers of those in force");
-        Refusal::new(StatusCode::NOT_FOUND, "no_such_fault", message)
+    pub(super) fn no_fault(number: &str) -> ApiError {
+        let message = format!("there is no fault {number:?}; GET /v1/faults lists the faults in force");
+        ApiError::new(StatusCode::NOT_FOUND, "no_such_fault", message)
     }
 
-    pub(super) fn no_such_path(path: &str) -> Refusal {
+    pub(super) fn no_such_path(path: &str) -> ApiError {
         let message = format!(
-            "there is no {path:?}; there are /v1/instances, /v1/instances/find, /v1/instances/ID, \
+            "there is no path {path:?}; supported paths are /v1/instances, /v1/instances/find, /v1/instances/ID, \
              /v1/instances/ID/stop, /v1/instances/ID/start, /v1/balancers, /v1/balancers/find, /v1/balancers/change, \
              /v1/balancers/owners, /v1/balancers/ID, /v1/addresses, /v1/routes, /v1/routes/list, /v1/routes/create, \
              /v1/routes/delete, /v1/routes/ID, /v1/pod-ranges/assign, /v1/tags/change, /v1/faults, /v1/calls and /v1/latency"
         );
-        Refusal::new(StatusCode::NOT_FOUND, "no_such_path", message)
+        ApiError::new(StatusCode::NOT_FOUND, "no_such_path", message)
     }
 
-    pub(super) fn wrong_method(method: &Method, allow: &'static str) -> Refusal {
-        let message = format!("{method} cannot be done here; {allow} can");
-        let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
-        Refusal { allow: Some(allow), ..refusal }
+    pub(super) fn wrong_method(method: &Method, allow: &'static str) -> ApiError {
+        let message = format!("method {method} is not allowed; supported methods are {allow}");
+        let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message);
+        ApiError { allow: Some(allow), ..error }
     }
 
-    pub(super) fn throttled(retry_after: Option<Duration>) -> Refusal {
+    pub(super) fn throttled(retry_after: Option<Duration>) -> ApiError {
         let message = "too many calls".to_owned();
-        Refusal { retry_after, ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, "throttled", message) }
+        ApiError { retry_after, ..ApiError::new(StatusCode::TOO_MANY_REQUESTS, "throttled", message) }
     }
 
-    pub(super) fn failing(status: u16) -> Refusal {
+    pub(super) fn failing(status: u16) -> ApiError {
         let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 400);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Refusal::new(status, "injected", "the cloud was told to fail like this".to_owned())
+        ApiError::new(status, "injected", "injected failure".to_owned())
     }
 
-    /// The call was carried out, and its answer went astray.
-    pub(super) fn answer_lost() -> Refusal {
-        let message = "the answer was lost on its way".to_owned();
-        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "answer_lost", message)
+    /// The call was applied, and its response is lost.
+    pub(super) fn answer_lost() -> ApiError {
+        let message = "the response was lost".to_owned();
+        ApiError::new(StatusCode::GATEWAY_TIMEOUT, "answer_lost", message)
     }
 
     pub(super) fn into_reply(self) -> Reply {
@@ -151,7 +151,7 @@ impl Refusal {
         let body = serde_json::to_vec(&ErrorReply { error }).unwrap_or_default();
         let mut reply = reply(self.status, body.into());
         if let Some(after) = self.retry_after {
-            // Whole seconds, and never less than was meant.
+            // Rounded up to whole seconds.
             let seconds = after.as_millis().div_ceil(1000) as u64;
             reply.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
@@ -162,15 +162,15 @@ impl Refusal {
     }
 }
 
-impl From<CloudError> for Refusal {
-    fn from(error: CloudError) -> Refusal {
+impl From<CloudError> for ApiError {
+    fn from(error: CloudError) -> ApiError {
         let (status, code) = match &error {
             CloudError::NoSuchMachine(_) => (StatusCode::NOT_FOUND, "no_such_machine"),
             CloudError::Exists(_) => (StatusCode::CONFLICT, "exists"),
             CloudError::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous"),
             CloudError::NoSuchRoute(_) => (StatusCode::NOT_FOUND, "no_such_route"),
             CloudError::DestinationTaken(_) => (StatusCode::CONFLICT, "destination_taken"),
-            CloudError::PodRangeTaken(..) => (StatusCode::CONFLICT, "pod_range_taken"),
+            CloudError::PodCidrTaken(..) => (StatusCode::CONFLICT, "pod_range_taken"),
             CloudError::NoSuchBalancer(_) => (StatusCode::NOT_FOUND, "no_such_balancer"),
             CloudError::NoSuchAddress(_) => (StatusCode::NOT_FOUND, "no_such_address"),
             CloudError::NameTaken(..) => (StatusCode::CONFLICT, "name_taken"),
@@ -185,6 +185,6 @@ impl From<CloudError> for Refusal {
             CloudError::Snapshot(..) => (StatusCode::INTERNAL_SERVER_ERROR, "snapshot"),
         };
         let retry_after = if let CloudError::Busy(rest) = &error { Some(*rest) } else { None };
-        Refusal { retry_after, ..Refusal::new(status, code, error.to_string()) }
+        ApiError { retry_after, ..ApiError::new(status, code, error.to_string()) }
     }
 }

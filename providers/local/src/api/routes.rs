@@ -1,4 +1,4 @@
-//! Routes over the API: what users ask and order, and what the owner does.
+//! API of routes: user calls and management calls.
 
 use std::collections::BTreeMap;
 
@@ -13,54 +13,54 @@ use crate::kernel::RouteProblem;
 use crate::routes::{self, RouteRecord};
 
 use super::instances::Key;
-use super::reply::{Outcome, Refusal, done, good, made, parse};
-use super::users::{look, order};
-use super::{Place, Query};
+use super::reply::{ApiError, ApiResult, created, empty, ok, parse};
+use super::users::{read, write};
+use super::{Resource, UrlQuery};
 
-/// Whose routes to show.
+/// Cluster whose routes are listed.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListRoutesRequest {
     pub(crate) cluster: ClusterName,
 }
 
-/// All routes of a cluster, by range.
+/// All routes of a cluster, by destination.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListRoutesReply {
     pub(crate) routes: Vec<RouteView>,
 }
 
-/// A route as the cloud's users see it.
+/// Route with the name of its machine.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RouteView {
     pub(crate) route: RouteRecord,
-    /// What the machine is called; nothing if it is gone.
+    /// Name of the machine; `None` if it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) machine_name: Option<String>,
 }
 
-/// Which range to lead to which machine. The route carries the cluster's mark.
+/// Route to create. It carries the mark of the cluster.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct CreateRouteRequest {
     pub(crate) cluster: ClusterName,
     pub(crate) machine: Key,
-    /// For which node.
+    /// Node of the route.
     pub(crate) node: NodeName,
     #[serde(default)]
     pub(crate) name: String,
     pub(crate) destination: IpNet,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) addresses: Option<Vec<Address>>,
-    /// The asker wants no more than so many routes in its table, even if the cloud would have room.
+    /// Maximum number of routes in the table that the client accepts, in addition to the limit of the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cluster_uid: Option<String>,
 }
 
-/// Which route to remove.
+/// Route to delete.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteRouteRequest {
@@ -68,53 +68,61 @@ pub(crate) struct DeleteRouteRequest {
     pub(crate) id: String,
 }
 
-/// The routes of all clusters that have any, or of one.
+/// Route tables of all clusters, or of one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RouteTablesReply {
     pub(crate) tables: BTreeMap<String, Vec<RouteRecord>>,
-    /// What keeps the kernel's routes from being what the tables say.
+    /// Kernel routes that differ from the tables.
     #[serde(default)]
     pub(crate) problems: Vec<RouteProblem>,
 }
 
-// ---- calls of the cloud's users
+// ---- user calls
 
-pub(super) async fn list(cloud: &LocalCloud, asked: ListRoutesRequest) -> Outcome {
+pub(super) async fn list(cloud: &LocalCloud, request: ListRoutesRequest) -> ApiResult {
     let show =
-        |world: Option<&World>| good(&ListRoutesReply { routes: cloud.list_routes(world, asked.cluster.as_str()) });
-    look(cloud, routes::LIST, show, || good(&ListRoutesReply { routes: Vec::new() })).await
+        |world: Option<&World>| ok(&ListRoutesReply { routes: cloud.list_routes(world, request.cluster.as_str()) });
+    read(cloud, routes::LIST, show, || ok(&ListRoutesReply { routes: Vec::new() })).await
 }
 
-pub(super) async fn create(cloud: &LocalCloud, asked: CreateRouteRequest) -> Outcome {
-    order(cloud, routes::CREATE, async { good(&cloud.lead(asked)?) }).await
+pub(super) async fn create(cloud: &LocalCloud, request: CreateRouteRequest) -> ApiResult {
+    write(cloud, routes::CREATE, async { ok(&cloud.create_route(request)?) }).await
 }
 
-pub(super) async fn delete(cloud: &LocalCloud, asked: DeleteRouteRequest) -> Outcome {
-    order(cloud, routes::DELETE, async { done(cloud.remove_route(asked.cluster.as_str(), &asked.id)) }).await
+pub(super) async fn delete(cloud: &LocalCloud, request: DeleteRouteRequest) -> ApiResult {
+    write(cloud, routes::DELETE, async { empty(cloud.remove_route(request.cluster.as_str(), &request.id)) }).await
 }
 
-// ---- the owner's
+// ---- management calls
 
-/// What is done at a place of routes.
-pub(super) fn manage(cloud: &LocalCloud, method: &Method, place: &Place<'_>, query: &Query, body: &Bytes) -> Outcome {
-    match (method, place) {
-        (&Method::GET, Place::Routes) => {
-            good(&RouteTablesReply { tables: tables(cloud, query), problems: cloud.route_problems() })
+/// Management calls for routes.
+pub(super) fn manage(
+    cloud: &LocalCloud,
+    method: &Method,
+    resource: &Resource<'_>,
+    query: &UrlQuery,
+    body: &Bytes,
+) -> ApiResult {
+    match (method, resource) {
+        (&Method::GET, Resource::Routes) => {
+            ok(&RouteTablesReply { tables: tables(cloud, query), problems: cloud.route_problems() })
         }
-        (&Method::POST, Place::Routes) => made(&cloud.add_route(cluster(query)?, parse(body)?)?),
-        (&Method::DELETE, Place::Route(id)) => done(cloud.remove_route(cluster(query)?, id)),
-        (method, place) => Err(Refusal::wrong_method(method, place.methods())),
+        (&Method::POST, Resource::Routes) => created(&cloud.add_route(cluster(query)?, parse(body)?)?),
+        (&Method::DELETE, Resource::Route(id)) => empty(cloud.remove_route(cluster(query)?, id)),
+        (method, resource) => Err(ApiError::wrong_method(method, resource.methods())),
     }
 }
 
-fn tables(cloud: &LocalCloud, query: &Query) -> BTreeMap<String, Vec<RouteRecord>> {
+fn tables(cloud: &LocalCloud, query: &UrlQuery) -> BTreeMap<String, Vec<RouteRecord>> {
     match &query.cluster {
         Some(cluster) => [(cluster.clone(), cloud.routes(cluster))].into(),
         None => cloud.route_tables(),
     }
 }
 
-fn cluster(query: &Query) -> Result<&str, Refusal> {
-    let missing = || Refusal::invalid("cluster=NAME is wanted: every cluster has a table of its own".to_owned());
+fn cluster(query: &UrlQuery) -> Result<&str, ApiError> {
+    let missing = || {
+        ApiError::invalid("the query parameter cluster=NAME is required: every cluster has its own table".to_owned())
+    };
     query.cluster.as_deref().ok_or_else(missing)
 }

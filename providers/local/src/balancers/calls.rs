@@ -1,4 +1,4 @@
-//! The writing calls as the cloud's users put them: who asks, what for, and what is to be done.
+//! Write calls of users: the Service, and the change.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,67 +9,67 @@ use serde::{Deserialize, Serialize};
 use super::records::{BalancerSettings, CloudAddress};
 use super::targets::Targets;
 
-/// Who asks, and what for. It comes with every call, because the answer to every call is all that there is for the asker:
-/// what carries its mark, and what stands in the way of what it wants.
+/// Service and the resources it needs. Every call has a query, because every response is the observation of the Service: the
+/// resources with its mark, and conflicting ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Asking {
-    /// The mark.
+pub(crate) struct Query {
+    /// Ownership mark.
     pub(crate) key: LoadBalancerKey,
-    /// The name that a new balancer would have.
+    /// Name of a new load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// The name or ID of a balancer that is to be adopted.
+    /// Name or ID of a load balancer to adopt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adopt: Option<String>,
-    /// The addresses that are wanted, in order.
+    /// Requested addresses, in order.
     #[serde(default)]
-    pub(crate) addresses: Vec<AddressWish>,
+    pub(crate) addresses: Vec<AddressRequest>,
 }
 
-/// An address that is wanted.
+/// Requested address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AddressWish {
+pub(crate) struct AddressRequest {
     pub(crate) family: IpFamily,
     #[serde(default)]
     pub(crate) internal: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) share_group: Option<String>,
-    /// This very one.
+    /// Specific address, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ip: Option<IpAddr>,
 }
 
-/// A writing call. Things that were made by an earlier call are meant by their mark.
+/// Write call. Resources of earlier calls are found by their mark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(crate) enum Change {
     /// Allocates an address, or joins the one of the share group.
-    CreateAddress { desired: AddressWish },
-    /// Makes a balancer at the addresses that the asker wants and has.
+    CreateAddress { desired: AddressRequest },
+    /// Creates a load balancer on the requested addresses, which must exist.
     CreateBalancer { name: String, settings: BalancerSettings, targets: Targets },
-    /// Changes what it does, its addresses and its targets.
+    /// Changes settings, addresses and targets.
     UpdateBalancer { id: String, settings: BalancerSettings, targets: TargetChange },
-    /// Changes its targets alone.
+    /// Changes the targets only.
     UpdateTargets { id: String, targets: TargetChange },
-    /// Marks one that is nobody's, and its addresses.
+    /// Marks a load balancer without an owner, and its addresses.
     AdoptBalancer { id: String },
-    /// Takes the mark from it and its addresses, and nothing else.
+    /// Removes the mark from a load balancer and its addresses, and changes nothing else.
     ReleaseBalancer { id: String },
-    /// Removes it.
+    /// Deletes a load balancer.
     DeleteBalancer { id: String },
-    /// Takes the mark from an address.
+    /// Removes the mark from an address.
     ReleaseAddress { id: String },
-    /// Takes the mark from an address, and gives it back to the pool if it was the last one.
+    /// Removes the mark from an address, and returns the address to the pool if it has no other mark.
     DeleteAddress { id: String },
 }
 
-/// A change of targets: only those that differ, because a load balancer may have thousands.
+/// Change of targets with only the differences, because a load balancer may have thousands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TargetChange {
-    /// Targets to add, or to put in the place of those of the same name.
+    /// Targets to add, or to replace by name.
     pub(crate) set: Targets,
     /// Names of targets to remove.
     pub(crate) remove: Vec<String>,
@@ -88,7 +88,7 @@ impl TargetChange {
 }
 
 impl Change {
-    /// All kinds of writing calls.
+    /// All kinds of write calls.
     pub(crate) const KINDS: [&str; 9] = [
         "create-address",
         "create-balancer",
@@ -101,7 +101,7 @@ impl Change {
         "delete-address",
     ];
 
-    /// What it is counted as.
+    /// Name under which the call is counted and faults are injected.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Change::CreateAddress { .. } => "create-address",
@@ -116,7 +116,7 @@ impl Change {
         }
     }
 
-    /// The balancer that it changes, if that exists already.
+    /// ID of the existing load balancer that the call changes.
     pub(crate) fn balancer(&self) -> Option<&str> {
         match self {
             Change::UpdateBalancer { id, .. }
@@ -129,20 +129,21 @@ impl Change {
     }
 }
 
-impl AddressWish {
-    /// Whether this address is what is wanted.
-    pub(crate) fn fits(&self, address: &CloudAddress) -> bool {
+impl AddressRequest {
+    /// Whether the address matches the request.
+    pub(crate) fn matches(&self, address: &CloudAddress) -> bool {
         self.is_like(address) && self.ip.is_none_or(|ip| ip == address.ip)
     }
 
-    /// The same, whichever address was asked for.
+    /// As [`matches`](AddressRequest::matches), ignoring the specific address.
     fn is_like(&self, address: &CloudAddress) -> bool {
         address.family() == self.family && address.internal == self.internal && address.share_group == self.share_group
     }
 
-    /// Whether this is the address of the group that is meant: Services of one namespace share, others never do.
+    /// Whether the address belongs to the requested share group. Only Services of one namespace share addresses.
     pub(crate) fn is_of_group(&self, key: &LoadBalancerKey, address: &CloudAddress) -> bool {
-        let beside = |owner: &LoadBalancerKey| owner.cluster == key.cluster && owner.namespace == key.namespace;
-        self.share_group.is_some() && self.is_like(address) && address.owners.iter().any(beside)
+        let is_same_namespace =
+            |owner: &LoadBalancerKey| owner.cluster == key.cluster && owner.namespace == key.namespace;
+        self.share_group.is_some() && self.is_like(address) && address.owners.iter().any(is_same_namespace)
     }
 }

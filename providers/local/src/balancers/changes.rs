@@ -1,4 +1,4 @@
-//! What the writing calls do, and the rules that each of them has to keep.
+//! Write calls and their rules.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -8,49 +8,49 @@ use bowline_core::{LoadBalancerKey, Protocol};
 use crate::cloud::CloudError;
 use crate::fleet::check_name;
 
-use super::calls::{AddressWish, Asking, Change, TargetChange};
+use super::calls::{AddressRequest, Change, Query, TargetChange};
 use super::records::{Balancer, BalancerSettings, CloudAddress, Listener, NewBalancer, family_of};
 use super::targets::Targets;
 use super::{BalancerOptions, Balancers};
 
 impl Balancers {
-    /// Carries out a call; whether it changed anything.
-    pub(crate) fn carry_out(
+    /// Applies a call. Returns whether it changed anything.
+    pub(crate) fn apply(
         &mut self,
         options: &BalancerOptions,
-        asking: &Asking,
+        query: &Query,
         change: Change,
     ) -> Result<bool, CloudError> {
-        let key = &asking.key;
+        let key = &query.key;
         match change {
             Change::CreateAddress { desired } => self.allocate(options, key, &desired).map(|(_, new)| new),
-            Change::CreateBalancer { name, settings, targets } => self.create(asking, name, settings, targets),
-            Change::UpdateBalancer { id, settings, targets } => self.update(asking, &id, settings, targets),
+            Change::CreateBalancer { name, settings, targets } => self.create(query, name, settings, targets),
+            Change::UpdateBalancer { id, settings, targets } => self.update(query, &id, settings, targets),
             Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets),
             Change::AdoptBalancer { id } => self.adopt(key, &id),
             Change::ReleaseBalancer { id } => self.release(key, &id),
             Change::DeleteBalancer { id } => self.delete(key, &id),
             Change::ReleaseAddress { id } => self.unmark_address(key, &id),
-            Change::DeleteAddress { id } => self.give_back(key, &id),
+            Change::DeleteAddress { id } => self.delete_address(key, &id),
         }
     }
 
     // ---- addresses
 
-    /// The address with this mark that is wanted: the one that there is, the group's, or a new one. Whether the mark is
-    /// new on it comes with it.
+    /// Returns the requested address with this mark: the existing one, that of the share group, or a new one; and whether the mark
+    /// is new.
     fn allocate(
         &mut self,
         options: &BalancerOptions,
         key: &LoadBalancerKey,
-        desired: &AddressWish,
+        desired: &AddressRequest,
     ) -> Result<(String, bool), CloudError> {
-        if let Some(own) = self.owned_addresses(key).find(|address| desired.fits(address)) {
-            return Ok((own.id.clone(), false));
+        if let Some(owned) = self.owned_addresses(key).find(|address| desired.matches(address)) {
+            return Ok((owned.id.clone(), false));
         }
         let shared = self.addresses().find(|address| desired.is_of_group(key, address)).map(|found| (**found).clone());
         let mut address = match shared {
-            Some(shared) if desired.fits(&shared) => shared,
+            Some(shared) if desired.matches(&shared) => shared,
             Some(shared) => return Err(CloudError::Invalid(other_group_address(desired, &shared))),
             None => self.new_address(options, desired)?,
         };
@@ -58,7 +58,7 @@ impl Balancers {
         Ok((self.put_address(address).id.clone(), true))
     }
 
-    fn new_address(&mut self, options: &BalancerOptions, desired: &AddressWish) -> Result<CloudAddress, CloudError> {
+    fn new_address(&mut self, options: &BalancerOptions, desired: &AddressRequest) -> Result<CloudAddress, CloudError> {
         let ip = match desired.ip {
             Some(ip) => self.check_free(options, ip, desired).map(|()| ip)?,
             None => options.first_free(desired.family, desired.internal, |ip| self.ips.contains_key(ip))?,
@@ -73,17 +73,17 @@ impl Balancers {
         })
     }
 
-    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, desired: &AddressWish) -> Result<(), CloudError> {
-        if let Some(held) = self.at(&ip) {
-            return Err(CloudError::AddressTaken(ip, held.owners.first().cloned()));
+    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, desired: &AddressRequest) -> Result<(), CloudError> {
+        if let Some(found) = self.at(&ip) {
+            return Err(CloudError::AddressTaken(ip, found.owners.first().cloned()));
         }
-        if !options.holds(&ip, desired.internal) || family_of(&ip) != desired.family {
+        if !options.contains(&ip, desired.internal) || family_of(&ip) != desired.family {
             return Err(CloudError::Invalid(outside_pool(&ip, desired.internal)));
         }
         Ok(())
     }
 
-    /// Takes the mark away. An address that does not carry it has lost it already.
+    /// Removes the mark from an address. Idempotent.
     fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         let mut address = CloudAddress::clone(self.address(id)?);
         if !address.is_owned_by(key) {
@@ -94,43 +94,43 @@ impl Balancers {
         Ok(true)
     }
 
-    fn give_back(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn delete_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
         if let Some(user) = self.users_of(id).find(|user| user.owner.as_ref() == Some(key)) {
             return Err(CloudError::InUse(id.to_owned(), user.name.clone()));
         }
-        let marked = self.unmark_address(key, id)?;
-        // One that was nobody's before was left behind on purpose.
-        if marked {
+        let was_marked = self.unmark_address(key, id)?;
+        // An address without an owner was retained on purpose.
+        if was_marked {
             self.free_if_unused(id);
         }
-        Ok(marked)
+        Ok(was_marked)
     }
 
     fn free_if_unused(&mut self, id: &str) {
         let unowned = self.addresses.get(id).is_some_and(|address| address.owners.is_empty());
         if unowned && !self.users.contains_key(id) {
-            self.take_address(id);
+            self.remove_address(id);
         }
     }
 
-    // ---- balancers
+    // ---- load balancers
 
-    /// Makes a balancer with this mark, unless there is one.
+    /// Creates a load balancer with this mark, unless there is one.
     fn create(
         &mut self,
-        asking: &Asking,
+        query: &Query,
         name: String,
         settings: BalancerSettings,
         targets: Targets,
     ) -> Result<bool, CloudError> {
-        if self.balancer_of(&asking.key).is_some() {
+        if self.balancer_of(&query.key).is_some() {
             return Ok(false);
         }
-        let addresses = self.marked_for(asking)?;
-        self.make(name, Some(asking.key.clone()), addresses, settings, targets).map(|_| true)
+        let addresses = self.owned_address_ids(query)?;
+        self.create_record(name, Some(query.key.clone()), addresses, settings, targets).map(|_| true)
     }
 
-    fn make(
+    fn create_record(
         &mut self,
         name: String,
         owner: Option<LoadBalancerKey>,
@@ -151,13 +151,13 @@ impl Balancers {
 
     fn update(
         &mut self,
-        asking: &Asking,
+        query: &Query,
         id: &str,
         settings: BalancerSettings,
         targets: TargetChange,
     ) -> Result<bool, CloudError> {
-        let old = self.own(&asking.key, id)?;
-        let addresses = self.marked_for(asking)?;
+        let old = self.owned(&query.key, id)?;
+        let addresses = self.owned_address_ids(query)?;
         check_settings(&settings)?;
         self.check_ports(Some(id), &addresses, &settings.listeners)?;
         let targets = targets.apply(&old.targets);
@@ -166,7 +166,7 @@ impl Balancers {
     }
 
     fn update_targets(&mut self, key: &LoadBalancerKey, id: &str, targets: TargetChange) -> Result<bool, CloudError> {
-        let balancer = self.own(key, id)?;
+        let balancer = self.owned(key, id)?;
         let targets = targets.apply(&balancer.targets);
         self.put_balancer(Balancer { targets, ..balancer });
         Ok(true)
@@ -187,7 +187,7 @@ impl Balancers {
         Ok(true)
     }
 
-    /// The addresses of a balancer that is nobody's, which must be nobody's as well.
+    /// Addresses of a load balancer without an owner, which must have no owner either.
     fn unowned_addresses(&self, balancer: &Balancer) -> Result<Vec<CloudAddress>, CloudError> {
         let addresses = self.addresses_of(balancer).map(|address| CloudAddress::clone(address));
         let unowned = addresses.map(|address| match address.owners.first() {
@@ -201,7 +201,7 @@ impl Balancers {
         if self.balancer(id)?.owner.is_none() {
             return Ok(false);
         }
-        let balancer = Balancer { owner: None, ..self.own(key, id)? };
+        let balancer = Balancer { owner: None, ..self.owned(key, id)? };
         for address in &balancer.addresses {
             self.unmark_address(key, address)?;
         }
@@ -210,43 +210,43 @@ impl Balancers {
     }
 
     fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
-        self.own(key, id)?;
-        self.take_balancer(id);
+        self.owned(key, id)?;
+        self.remove_balancer(id);
         Ok(true)
     }
 
-    // ---- by hand
+    // ---- management calls
 
-    /// Makes a balancer by hand, with addresses from the pool.
+    /// Creates a load balancer with addresses from the pool.
     pub(crate) fn add(&mut self, options: &BalancerOptions, new: NewBalancer) -> Result<Balancer, CloudError> {
         if let Some(own) = new.owner.as_ref().and_then(|owner| self.balancer_of(owner)) {
             return Err(CloudError::Invalid(has_another(&own.name, &new.name)));
         }
-        // Of a balancer that cannot be made no address is left.
+        // On failure, no address is allocated.
         let mut after = self.clone();
-        let addresses = after.addresses_by_hand(options, &new)?;
-        let id = after.make(new.name, new.owner, addresses, new.settings, new.targets.into())?;
+        let addresses = after.allocate_all(options, &new)?;
+        let id = after.create_record(new.name, new.owner, addresses, new.settings, new.targets.into())?;
         *self = after;
-        self.balancer(&id).map(|made| Balancer::clone(made))
+        self.balancer(&id).map(|created| Balancer::clone(created))
     }
 
-    fn addresses_by_hand(&mut self, options: &BalancerOptions, new: &NewBalancer) -> Result<Vec<String>, CloudError> {
+    fn allocate_all(&mut self, options: &BalancerOptions, new: &NewBalancer) -> Result<Vec<String>, CloudError> {
         let families = new.ip.map_or_else(|| new.families.clone(), |ip| vec![family_of(&ip)]);
-        let desired = |family| AddressWish {
+        let desired = |family| AddressRequest {
             family,
             internal: new.settings.internal,
             share_group: new.share_group.clone(),
             ip: new.ip,
         };
-        let wanted: Vec<_> = families.into_iter().map(desired).collect();
-        wanted.iter().map(|desired| self.address_by_hand(options, new, desired)).collect()
+        let requests: Vec<_> = families.into_iter().map(desired).collect();
+        requests.iter().map(|desired| self.allocate_for(options, new, desired)).collect()
     }
 
-    fn address_by_hand(
+    fn allocate_for(
         &mut self,
         options: &BalancerOptions,
         new: &NewBalancer,
-        desired: &AddressWish,
+        desired: &AddressRequest,
     ) -> Result<String, CloudError> {
         match &new.owner {
             Some(owner) => self.allocate(options, owner, desired).map(|(id, _)| id),
@@ -257,12 +257,12 @@ impl Balancers {
         }
     }
 
-    /// Removes a balancer by hand, and gives its addresses back that nobody else has.
+    /// Deletes a load balancer, and returns its addresses without other users to the pool.
     pub(crate) fn remove(&mut self, id: &str) -> Result<(), CloudError> {
-        let gone = Balancer::clone(self.balancer(id)?);
-        self.take_balancer(id);
-        for address in &gone.addresses {
-            if let Some(owner) = &gone.owner {
+        let removed = Balancer::clone(self.balancer(id)?);
+        self.remove_balancer(id);
+        for address in &removed.addresses {
+            if let Some(owner) = &removed.owner {
                 self.unmark_address(owner, address)?;
             }
             self.free_if_unused(address);
@@ -272,8 +272,8 @@ impl Balancers {
 
     // ---- rules
 
-    /// The balancer, if it carries this mark.
-    fn own(&self, key: &LoadBalancerKey, id: &str) -> Result<Balancer, CloudError> {
+    /// Returns the load balancer, if it carries this mark.
+    fn owned(&self, key: &LoadBalancerKey, id: &str) -> Result<Balancer, CloudError> {
         let balancer = self.balancer(id)?;
         if balancer.owner.as_ref() != Some(key) {
             return Err(CloudError::Foreign(balancer.name.clone(), balancer.owner.clone()));
@@ -281,24 +281,23 @@ impl Balancers {
         Ok(Balancer::clone(balancer))
     }
 
-    /// The addresses that the asker wants, which must be there with its mark.
-    fn marked_for(&self, asking: &Asking) -> Result<Vec<String>, CloudError> {
-        let find = |desired: &AddressWish| self.owned_addresses(&asking.key).find(|address| desired.fits(address));
-        let missing =
-            || CloudError::Changed("an address that this balancer was to have is not there any more".to_owned());
-        asking.addresses.iter().map(|desired| find(desired).map(|found| found.id.clone()).ok_or_else(missing)).collect()
+    /// IDs of the requested addresses, which must exist with the mark.
+    fn owned_address_ids(&self, query: &Query) -> Result<Vec<String>, CloudError> {
+        let find = |desired: &AddressRequest| self.owned_addresses(&query.key).find(|address| desired.matches(address));
+        let missing = || CloudError::Changed("an address of this load balancer no longer exists".to_owned());
+        query.addresses.iter().map(|desired| find(desired).map(|found| found.id.clone()).ok_or_else(missing)).collect()
     }
 
-    /// No two balancers listen on one port of one address.
+    /// Checks that no other load balancer uses a port of an address.
     fn check_ports(&self, id: Option<&str>, addresses: &[String], listeners: &[Listener]) -> Result<(), CloudError> {
         for address in addresses {
             let others = self.users_of(address).filter(|other| Some(other.id.as_str()) != id);
             for other in others {
-                let clash =
-                    other.settings.listeners.iter().find(|taken| listeners.iter().any(|new| new.clashes(taken)));
-                if let Some(clash) = clash {
+                let conflicting =
+                    other.settings.listeners.iter().find(|taken| listeners.iter().any(|new| new.conflicts_with(taken)));
+                if let Some(taken) = conflicting {
                     let ip = self.address(address)?.ip;
-                    return Err(CloudError::PortTaken(ip, clash.protocol, clash.port, other.owner.clone()));
+                    return Err(CloudError::PortTaken(ip, taken.protocol, taken.port, other.owner.clone()));
                 }
             }
         }
@@ -307,45 +306,45 @@ impl Balancers {
 }
 
 impl Listener {
-    /// They cannot both be at one address.
-    pub(crate) fn clashes(&self, other: &Listener) -> bool {
+    /// Whether both listeners cannot share an address.
+    pub(crate) fn conflicts_with(&self, other: &Listener) -> bool {
         (self.protocol, self.port) == (other.protocol, other.port)
     }
 }
 
 fn check_settings(settings: &BalancerSettings) -> Result<(), CloudError> {
-    let mut seen = HashSet::new();
+    let mut ports = HashSet::new();
     for Listener { protocol, port, node_port } in &settings.listeners {
         if *port == 0 || *node_port == 0 {
-            return Err(CloudError::Invalid("a port is a number from 1".to_owned()));
+            return Err(CloudError::Invalid("ports must be at least 1".to_owned()));
         }
         if *protocol == Protocol::Sctp {
-            return Err(CloudError::Invalid("balancers here speak TCP and UDP, not SCTP".to_owned()));
+            return Err(CloudError::Invalid("load balancers support TCP and UDP, not SCTP".to_owned()));
         }
-        if !seen.insert((*protocol, *port)) {
-            return Err(CloudError::Invalid(format!("the port {port} is there twice")));
+        if !ports.insert((*protocol, *port)) {
+            return Err(CloudError::Invalid(format!("duplicate port {port}")));
         }
     }
     let interval = settings.health_check.as_ref().map(|check| check.interval_millis);
     if [interval, settings.idle_timeout_millis, settings.affinity_seconds.map(u64::from)].contains(&Some(0)) {
-        return Err(CloudError::Invalid("a timeout, an interval or an affinity of 0 makes no sense".to_owned()));
+        return Err(CloudError::Invalid("timeouts, intervals and affinity must be greater than 0".to_owned()));
     }
     Ok(())
 }
 
-/// Why an address cannot be had.
+/// Error message for an address outside the pool.
 pub(crate) fn outside_pool(ip: &IpAddr, internal: bool) -> String {
     let inside = if internal { "internal " } else { "" };
-    format!("the address {ip} is not in the cloud's {inside}pool; ask for one that is, or for none")
+    format!("the address {ip} is not in the {inside}pool of the cloud; request an address of the pool, or none")
 }
 
-/// Why a group's address cannot be had.
-pub(crate) fn other_group_address(desired: &AddressWish, shared: &CloudAddress) -> String {
+/// Error message for another address than that of the share group.
+pub(crate) fn other_group_address(desired: &AddressRequest, shared: &CloudAddress) -> String {
     let (group, ip) = (desired.share_group.as_deref().unwrap_or_default(), shared.ip);
-    format!("the share group {group:?} has the address {ip}; ask for that one, or for none")
+    format!("the share group {group:?} has the address {ip}; request that address, or none")
 }
 
-/// Why a balancer cannot be adopted or made.
+/// Error message for a second load balancer of a Service.
 pub(crate) fn has_another(own: &str, other: &str) -> String {
-    format!("this Service has the balancer {own:?} already and cannot have {other:?} as well")
+    format!("this Service already has the load balancer {own:?} and cannot also have {other:?}")
 }

@@ -1,15 +1,15 @@
-//! All balancers and addresses of a cloud at one moment.
+//! Load balancers and addresses of a cloud.
 //!
-//! A plain value, as [`Fleet`](crate::fleet::Fleet) is: every rule about names, marks, pools and ports is here, and nothing
-//! of files, time, faults or sockets.
+//! A plain value, as [`Fleet`](crate::fleet::Fleet) is, with the rules about names, marks, pools and ports; it knows nothing of
+//! files, time, faults or sockets.
 //!
 //! ```text
-//!  address ip-0001 127.0.32.1  owners: web/front ◄──── balancer lb-0002 "a1b2…"  owner: web/front
+//!  address ip-0001 127.0.32.1  owners: web/front ◄──── load balancer lb-0002 "a1b2…"  owner: web/front
 //!                              (several in a share group)      listeners, settings, targets
 //! ```
 //!
-//! Everything that is made for a Service carries its key as a mark, and is found by it: whoever asks twice for an address or
-//! a balancer with one mark gets the same one.
+//! Resources of a Service carry its key as a mark and are found by it: creating an address or a load balancer with the same mark
+//! twice returns the same resource.
 
 mod calls;
 mod changes;
@@ -26,15 +26,15 @@ use bowline_core::{ClusterName, LoadBalancerKey};
 
 use crate::cloud::CloudError;
 
-pub(crate) use calls::{AddressWish, Asking, Change, TargetChange};
+pub(crate) use calls::{AddressRequest, Change, Query, TargetChange};
 pub(crate) use changes::{has_another, other_group_address, outside_pool};
-pub(crate) use observation::{Adoptee, ListenerError, Observation, Standing};
+pub(crate) use observation::{AddressStatus, Adoptee, ListenerError, Observation};
 pub use pools::BalancerOptions;
 pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
-pub(crate) use records::{Whose, family_of};
+pub(crate) use records::{OwnerName, family_of};
 pub use targets::Targets;
 
-/// All balancers and addresses. Cloning it is cheap enough to keep an old one beside the present one: records are shared.
+/// All load balancers and addresses. Clones share the records, so an old version is cheap to keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Balancers {
     balancers: BTreeMap<String, Arc<Balancer>>,
@@ -42,13 +42,13 @@ pub(crate) struct Balancers {
     owned: HashMap<LoadBalancerKey, Owned>,
     names: HashMap<String, String>,
     ips: HashMap<IpAddr, String>,
-    /// The balancers at each address.
+    /// Load balancers of each address.
     users: HashMap<String, BTreeSet<String>>,
-    /// The number of the last ID that was made up.
+    /// Number of the last generated ID.
     last: u64,
 }
 
-/// The IDs of all that carries one mark.
+/// IDs of the resources with one mark.
 #[derive(Debug, Clone, Default)]
 struct Owned {
     balancer: Option<String>,
@@ -56,7 +56,7 @@ struct Owned {
 }
 
 impl Balancers {
-    /// These; `last` is the number of the last ID that was made up.
+    /// Restores records; `last` is the number of the last generated ID.
     pub(crate) fn restore(
         addresses: Vec<CloudAddress>,
         balancers: Vec<Balancer>,
@@ -65,7 +65,7 @@ impl Balancers {
         let mut all = Balancers { last, ..Balancers::default() };
         for address in addresses {
             if all.ips.contains_key(&address.ip) || all.addresses.contains_key(&address.id) {
-                return Err(CloudError::Invalid(format!("there are two addresses {} or {}", address.id, address.ip)));
+                return Err(CloudError::Invalid(format!("duplicate address {} or {}", address.id, address.ip)));
             }
             all.put_address(address);
         }
@@ -79,17 +79,17 @@ impl Balancers {
     fn check_restored(&self, balancer: &Balancer) -> Result<(), CloudError> {
         let Balancer { id, name, .. } = balancer;
         if self.balancers.contains_key(id) || self.names.contains_key(name) {
-            return Err(CloudError::Invalid(format!("there are two balancers {id} or {name:?}")));
+            return Err(CloudError::Invalid(format!("duplicate load balancer {id} or {name:?}")));
         }
         balancer.addresses.iter().try_for_each(|address| self.address(address).map(drop))
     }
 
-    /// The number of the last ID that was made up.
+    /// Number of the last generated ID.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// All balancers, by ID.
+    /// All load balancers, by ID.
     pub(crate) fn balancers(&self) -> impl Iterator<Item = &Arc<Balancer>> {
         self.balancers.values()
     }
@@ -99,32 +99,32 @@ impl Balancers {
         self.addresses.values()
     }
 
-    /// The balancer of this ID.
+    /// Returns the load balancer with this ID.
     pub(crate) fn balancer(&self, id: &str) -> Result<&Arc<Balancer>, CloudError> {
         self.balancers.get(id).ok_or_else(|| CloudError::NoSuchBalancer(id.to_owned()))
     }
 
-    /// The address of this ID.
+    /// Returns the address with this ID.
     pub(crate) fn address(&self, id: &str) -> Result<&Arc<CloudAddress>, CloudError> {
         self.addresses.get(id).ok_or_else(|| CloudError::NoSuchAddress(id.to_owned()))
     }
 
-    /// The addresses of a balancer, in its order.
+    /// Addresses of a load balancer, in order.
     pub(crate) fn addresses_of(&self, balancer: &Balancer) -> impl Iterator<Item = &Arc<CloudAddress>> {
         balancer.addresses.iter().filter_map(|id| self.addresses.get(id))
     }
 
-    /// The balancer with this mark.
+    /// Load balancer with this mark.
     pub(crate) fn balancer_of(&self, key: &LoadBalancerKey) -> Option<&Arc<Balancer>> {
         self.balancers.get(self.owned.get(key)?.balancer.as_ref()?)
     }
 
-    /// The addresses with this mark, by ID.
+    /// Addresses with this mark, by ID.
     fn owned_addresses(&self, key: &LoadBalancerKey) -> impl Iterator<Item = &Arc<CloudAddress>> {
         self.owned.get(key).into_iter().flat_map(|owned| &owned.addresses).filter_map(|id| self.addresses.get(id))
     }
 
-    /// The balancers at an address.
+    /// Load balancers of an address.
     fn users_of(&self, address: &str) -> impl Iterator<Item = &Arc<Balancer>> {
         self.users.get(address).into_iter().flatten().filter_map(|id| self.balancers.get(id))
     }
@@ -137,13 +137,13 @@ impl Balancers {
         self.addresses.get(self.ips.get(ip)?)
     }
 
-    /// The IDs of balancers with targets that are found by their machine alone.
-    pub(crate) fn of_machines(&self) -> Vec<String> {
+    /// IDs of load balancers with targets that have no addresses and are resolved by machine.
+    pub(crate) fn with_machine_targets(&self) -> Vec<String> {
         let by_machine = |balancer: &&Arc<Balancer>| balancer.targets.iter().any(|target| target.addresses.is_empty());
         self.balancers.values().filter(by_machine).map(|balancer| balancer.id.clone()).collect()
     }
 
-    /// At most `limit` owners of this cluster that come after this one, in order, and whether there are more.
+    /// Returns at most `limit` owners of this cluster after this one, sorted, and whether there are more.
     pub(crate) fn owners(
         &self,
         cluster: &ClusterName,
@@ -156,7 +156,7 @@ impl Balancers {
         (owners.iter().take(limit).map(|key| LoadBalancerKey::clone(key)).collect(), owners.len() > limit)
     }
 
-    // ---- the records and what finds them, always together
+    // ---- records and their indexes
 
     fn new_id(&mut self, prefix: &str) -> String {
         self.last = self.last.saturating_add(1);
@@ -164,7 +164,7 @@ impl Balancers {
     }
 
     fn put_address(&mut self, address: CloudAddress) -> Arc<CloudAddress> {
-        self.take_address(&address.id);
+        self.remove_address(&address.id);
         for owner in &address.owners {
             self.owned.entry(owner.clone()).or_default().addresses.insert(address.id.clone());
         }
@@ -174,7 +174,7 @@ impl Balancers {
         address
     }
 
-    fn take_address(&mut self, id: &str) {
+    fn remove_address(&mut self, id: &str) {
         let Some(old) = self.addresses.remove(id) else { return };
         self.ips.remove(&old.ip);
         for owner in &old.owners {
@@ -183,7 +183,7 @@ impl Balancers {
     }
 
     fn put_balancer(&mut self, balancer: Balancer) -> Arc<Balancer> {
-        self.take_balancer(&balancer.id);
+        self.remove_balancer(&balancer.id);
         if let Some(owner) = &balancer.owner {
             self.owned.entry(owner.clone()).or_default().balancer = Some(balancer.id.clone());
         }
@@ -196,18 +196,18 @@ impl Balancers {
         balancer
     }
 
-    fn take_balancer(&mut self, id: &str) {
+    fn remove_balancer(&mut self, id: &str) {
         let Some(old) = self.balancers.remove(id) else { return };
         self.names.remove(&old.name);
         if let Some(owner) = &old.owner {
             self.disown(owner, |owned| owned.balancer = None);
         }
         for address in &old.addresses {
-            self.leave_address(address, id);
+            self.remove_user(address, id);
         }
     }
 
-    fn leave_address(&mut self, address: &str, balancer: &str) {
+    fn remove_user(&mut self, address: &str, balancer: &str) {
         let Some(users) = self.users.get_mut(address) else { return };
         users.remove(balancer);
         if users.is_empty() {
@@ -215,16 +215,16 @@ impl Balancers {
         }
     }
 
-    fn disown(&mut self, owner: &LoadBalancerKey, forget: impl FnOnce(&mut Owned)) {
+    fn disown(&mut self, owner: &LoadBalancerKey, remove: impl FnOnce(&mut Owned)) {
         let Some(owned) = self.owned.get_mut(owner) else { return };
-        forget(owned);
+        remove(owned);
         if owned.balancer.is_none() && owned.addresses.is_empty() {
             self.owned.remove(owner);
         }
     }
 }
 
-/// How owners are sorted in a listing.
+/// Sort key of owners.
 fn order(key: &LoadBalancerKey) -> (&str, &str, &str) {
     (&key.namespace, &key.service, &key.uid)
 }

@@ -1,4 +1,4 @@
-//! What the cloud tells an asker: all that carries its mark, and what stands in the way of what it wants.
+//! Observation of a Service: the resources with its mark, and conflicting ones.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,61 +6,61 @@ use std::sync::Arc;
 use bowline_core::{LoadBalancerKey, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::{AddressWish, Asking, Balancer, BalancerOptions, BalancerTarget, Balancers, CloudAddress, Listener};
+use super::{AddressRequest, Balancer, BalancerOptions, BalancerTarget, Balancers, CloudAddress, Listener, Query};
 
-/// All that there is for an asker.
+/// Resources of a Service, and conflicts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// Who asked.
+    /// Service.
     pub(crate) key: LoadBalancerKey,
-    /// The addresses with its mark, by ID.
+    /// Addresses with its mark, by ID.
     pub(crate) addresses: Vec<Arc<CloudAddress>>,
-    /// The balancer with its mark.
+    /// Load balancer with its mark.
     pub(crate) balancer: Option<Arc<Balancer>>,
-    /// The cloud is at work on an earlier change for this long.
+    /// Remaining time of a change in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) busy_millis: Option<u64>,
     /// The last change has failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) failed: bool,
-    /// What the balancer cannot listen on.
+    /// Failed listeners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<ListenerError>,
-    /// Another's balancer with the name that a new one would have.
+    /// Load balancer of another owner with the name of a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namesake: Option<Arc<Balancer>>,
-    /// The balancer that is to be adopted, whosever it is, unless it is the asker's.
+    /// Load balancer to adopt, unless the Service already owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adoptee: Option<Adoptee>,
-    /// What stands where an address is wanted; one for each wish.
+    /// Status of each requested address.
     #[serde(default)]
-    pub(crate) standings: Vec<Standing>,
+    pub(crate) standings: Vec<AddressStatus>,
 }
 
-/// A balancer that is to be adopted.
+/// Load balancer to adopt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Adoptee {
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) addresses: Vec<Arc<CloudAddress>>,
 }
 
-/// What stands where an address is wanted.
+/// Status of a requested address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Standing {
-    /// The address that is asked for by number, or the group's, if there is one.
+pub(crate) struct AddressStatus {
+    /// Existing address: the specific one, or that of the share group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<Arc<CloudAddress>>,
-    /// The address that is asked for by number is none that the cloud can give.
+    /// The specific address is not in the pool.
     #[serde(default)]
     pub(crate) outside_pool: bool,
-    /// What others listen on there.
+    /// Ports in use by other load balancers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) taken: Vec<Taken>,
 }
 
-/// A port that another balancer has.
+/// Port in use by another load balancer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Taken {
@@ -70,7 +70,7 @@ pub(crate) struct Taken {
     pub(crate) owner: Option<LoadBalancerKey>,
 }
 
-/// What a balancer cannot listen on.
+/// Failed listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ListenerError {
     pub(crate) ip: IpAddr,
@@ -80,8 +80,8 @@ pub(crate) struct ListenerError {
 }
 
 impl Observation {
-    /// Of one for whom there is nothing, and nothing in the way.
-    pub(crate) fn nothing(key: LoadBalancerKey) -> Observation {
+    /// Observation without resources and conflicts.
+    pub(crate) fn empty(key: LoadBalancerKey) -> Observation {
         Observation {
             key,
             addresses: Vec::new(),
@@ -95,7 +95,7 @@ impl Observation {
         }
     }
 
-    /// Approximate number of bytes in an answer. Targets are what makes an answer large.
+    /// Approximate size in a response, in bytes. The targets dominate.
     pub(crate) fn size(&self) -> usize {
         let balancers =
             [self.balancer.as_ref(), self.namesake.as_ref(), self.adoptee.as_ref().map(|found| &found.balancer)];
@@ -107,48 +107,58 @@ impl Observation {
         4_096 + targets.map(target).sum::<usize>()
     }
 
-    /// Nothing carries the mark.
-    pub(crate) fn is_bare(&self) -> bool {
+    /// Whether no resource carries the mark.
+    pub(crate) fn has_no_resources(&self) -> bool {
         self.balancer.is_none() && self.addresses.is_empty()
     }
 
-    /// Nothing carries the mark, and there is nothing that a plan would have to know of.
-    pub(crate) fn is_nothing(&self) -> bool {
-        let clear = |standing: &Standing| standing.address.is_none() && !standing.outside_pool;
-        self.is_bare() && self.namesake.is_none() && self.adoptee.is_none() && self.standings.iter().all(clear)
+    /// Whether there are neither resources nor conflicts.
+    pub(crate) fn is_empty(&self) -> bool {
+        let is_free = |status: &AddressStatus| status.address.is_none() && !status.outside_pool;
+        self.has_no_resources()
+            && self.namesake.is_none()
+            && self.adoptee.is_none()
+            && self.standings.iter().all(is_free)
     }
 }
 
 impl Balancers {
-    /// What this asker gets to see. Time and sockets are not known here.
-    pub(crate) fn observe(&self, options: &BalancerOptions, asking: &Asking) -> Observation {
-        let key = &asking.key;
+    /// Observes a Service, without changes in progress and listener errors.
+    pub(crate) fn observe(&self, options: &BalancerOptions, query: &Query) -> Observation {
+        let key = &query.key;
         let foreign = |found: &&Arc<Balancer>| found.owner.as_ref() != Some(key);
         Observation {
             addresses: self.owned_addresses(key).cloned().collect(),
             balancer: self.balancer_of(key).cloned(),
-            namesake: asking.name.as_deref().and_then(|name| self.named(name)).filter(foreign).cloned(),
-            adoptee: asking.adopt.as_deref().and_then(|adopt| self.adoptee(adopt)).filter(foreign).map(|found| {
+            namesake: query.name.as_deref().and_then(|name| self.named(name)).filter(foreign).cloned(),
+            adoptee: query.adopt.as_deref().and_then(|adopt| self.adoptee(adopt)).filter(foreign).map(|found| {
                 Adoptee { balancer: found.clone(), addresses: self.addresses_of(found).cloned().collect() }
             }),
-            standings: asking.addresses.iter().map(|desired| self.standing(options, key, desired)).collect(),
-            ..Observation::nothing(key.clone())
+            standings: query.addresses.iter().map(|desired| self.address_status(options, key, desired)).collect(),
+            ..Observation::empty(key.clone())
         }
     }
 
-    /// By ID or name.
+    /// Load balancer by ID or name.
     fn adoptee(&self, adopt: &str) -> Option<&Arc<Balancer>> {
         self.balancer(adopt).ok().or_else(|| self.named(adopt))
     }
 
-    fn standing(&self, options: &BalancerOptions, key: &LoadBalancerKey, desired: &AddressWish) -> Standing {
-        let asked = desired.ip.and_then(|ip| self.at(&ip));
-        let shared =
-            desired.share_group.as_ref().and_then(|_| self.addresses().find(|there| desired.is_of_group(key, there)));
-        let address = shared.or(asked);
+    fn address_status(
+        &self,
+        options: &BalancerOptions,
+        key: &LoadBalancerKey,
+        desired: &AddressRequest,
+    ) -> AddressStatus {
+        let specific = desired.ip.and_then(|ip| self.at(&ip));
+        let shared = desired
+            .share_group
+            .as_ref()
+            .and_then(|_| self.addresses().find(|address| desired.is_of_group(key, address)));
+        let address = shared.or(specific);
         let taken = address.map(|address| self.taken(key, address)).unwrap_or_default();
-        let outside_pool = asked.is_none() && desired.ip.is_some_and(|ip| !options.holds(&ip, desired.internal));
-        Standing { address: address.cloned(), outside_pool, taken }
+        let outside_pool = specific.is_none() && desired.ip.is_some_and(|ip| !options.contains(&ip, desired.internal));
+        AddressStatus { address: address.cloned(), outside_pool, taken }
     }
 
     fn taken(&self, key: &LoadBalancerKey, address: &CloudAddress) -> Vec<Taken> {

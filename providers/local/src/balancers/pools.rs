@@ -1,4 +1,4 @@
-//! Where addresses come from.
+//! Address pools.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::cloud::CloudError;
 
 use super::records::family_of;
 
-/// How a cloud balances load.
+/// Options of load balancers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BalancerOptions {
-    /// Where the addresses of balancers come from. By default `127.0.32.0/20`, of which every address is this machine, so
-    /// that no rights are needed to listen there, and `::1/128`, which is a single one.
+    /// Address pool. Default: `127.0.32.0/20` and the single address `::1/128`, which are loopback addresses, so that listening
+    /// needs no privileges.
     pub pool: Vec<IpNet>,
-    /// The same for balancers that are reached from inside only; by default `127.0.48.0/20`.
+    /// Address pool of internal load balancers. Default: `127.0.48.0/20`.
     pub internal_pool: Vec<IpNet>,
-    /// Whether there is a data plane: sockets that carry traffic. Without one a balancer is a record. With one the cloud
-    /// must be opened on a Tokio runtime.
+    /// Enables the data plane: sockets that forward traffic. The cloud must then be opened on a Tokio runtime. Without it, load
+    /// balancers are records only.
     pub data_plane: bool,
-    /// After each change for a Service the cloud is at work for this long, and takes no further change for that Service.
+    /// Duration of each change for a Service, during which the cloud rejects further changes for that Service.
     pub work_time: Duration,
 }
 
@@ -43,12 +43,12 @@ impl BalancerOptions {
         if internal { &self.internal_pool } else { &self.pool }
     }
 
-    /// Whether the cloud has this address to give.
-    pub(crate) fn holds(&self, ip: &IpAddr, internal: bool) -> bool {
+    /// Whether the pool contains the address.
+    pub(crate) fn contains(&self, ip: &IpAddr, internal: bool) -> bool {
         self.pool(internal).iter().any(|net| net.contains(ip))
     }
 
-    /// The first address of a family that is not taken.
+    /// First free address of a family.
     pub(crate) fn first_free(
         &self,
         family: IpFamily,
@@ -63,7 +63,7 @@ impl BalancerOptions {
     }
 }
 
-/// The addresses that can be given: the first of an IPv6 network means every router in it.
+/// Usable addresses: the first address of an IPv6 network is the subnet-router anycast address.
 fn usable(net: &IpNet) -> impl Iterator<Item = IpAddr> {
     let (first, alone) = (net.network(), net.max_prefix_len() - net.prefix_len() < 2);
     net.hosts().filter(move |ip| alone || *ip != first)
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_free_address_of_the_family_is_given_until_none_is_left() {
+    fn the_first_free_address_of_the_family_is_allocated_until_none_is_left() {
         let options = BalancerOptions {
             pool: vec!["fd00::/127".parse().unwrap(), "10.0.0.0/30".parse().unwrap(), "10.1.0.7/32".parse().unwrap()],
             ..BalancerOptions::default()

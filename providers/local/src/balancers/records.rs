@@ -1,4 +1,4 @@
-//! What the cloud keeps of balancers and their addresses.
+//! Records of load balancers and their addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,124 +10,124 @@ use serde::{Deserialize, Serialize};
 
 use super::targets::Targets;
 
-/// An address on which balancers listen.
+/// Address of load balancers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CloudAddress {
-    /// Its key.
+    /// ID.
     pub id: String,
-    /// The address itself.
+    /// IP address.
     pub ip: IpAddr,
-    /// It comes from the pool for the inside.
+    /// Whether it is from the internal pool.
     #[serde(default)]
     pub internal: bool,
-    /// Balancers of one namespace whose Services name this group share it.
+    /// Share group: Services of one namespace with this group share the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_group: Option<String>,
-    /// Whose it is: more than one only in a share group, nobody's if it was left behind.
+    /// Owners: several in a share group, none if it is retained.
     #[serde(default)]
     pub owners: Vec<LoadBalancerKey>,
 }
 
-/// A balancer.
+/// Load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Balancer {
-    /// Its key.
+    /// ID.
     pub id: String,
-    /// Its name; no two have the same.
+    /// Unique name.
     pub name: String,
-    /// Whose it is; `None` if it was made by hand or left behind.
+    /// Owner; `None` if it was created manually or is retained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<LoadBalancerKey>,
-    /// The IDs of its addresses, in the order in which clients should know them.
+    /// IDs of its addresses, in the order of the status.
     pub addresses: Vec<String>,
-    /// What it does.
+    /// Settings.
     pub settings: BalancerSettings,
-    /// Who takes its traffic.
+    /// Targets.
     pub targets: Targets,
 }
 
-/// What a balancer does.
+/// Settings of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct BalancerSettings {
-    /// It is reached from inside only.
+    /// Internal load balancer.
     pub internal: bool,
-    /// What it listens on.
+    /// Listeners.
     pub listeners: Vec<Listener>,
-    /// Who may connect; empty means everybody.
+    /// Allowed client CIDRs; empty allows all.
     pub source_ranges: Vec<IpNet>,
-    /// Connections of one client address stay together until this long after the last one.
+    /// Session affinity by client IP: timeout after the last connection.
     pub affinity_seconds: Option<u32>,
-    /// How targets are asked whether they work; without it all are taken to.
+    /// Health check; without it all targets count as healthy.
     pub health_check: Option<BalancerCheck>,
-    /// How targets are told the client's address.
+    /// PROXY protocol version, if enabled.
     pub proxy_protocol: Option<ProxyProtocol>,
-    /// After how long a silent connection is closed; `None` leaves it to the cloud.
+    /// Idle timeout of connections; `None` is the default of the cloud.
     pub idle_timeout_millis: Option<u64>,
 }
 
-/// A port of a balancer.
+/// Listener of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Listener {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Where clients connect.
+    /// Port for clients.
     pub port: u16,
-    /// Where it goes on each target.
+    /// Node port of the targets.
     pub node_port: u16,
 }
 
-/// How targets are asked whether they work.
+/// Health check of targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BalancerCheck {
-    /// `GET` of this path must be answered with a status from 200 to 399; without it a TCP connection suffices.
+    /// Path of an HTTP check, which succeeds with a status from 200 to 399; without it a TCP connection is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// On this port; without it on the node port of each listener.
+    /// Port. Default: the node port of each listener.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The pause between two questions.
+    /// Interval of checks.
     pub interval_millis: u64,
 }
 
-/// One that takes a balancer's traffic.
+/// Target of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BalancerTarget {
-    /// What people call it: the node's name.
+    /// Name of the Node.
     pub name: String,
-    /// The ID of its machine, if it is one of this cloud.
+    /// ID of the machine, if it belongs to this cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// Where it is reached, at most one of each family; without any, where its machine is.
+    /// Addresses, at most one per family. Default: those of the machine.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
-    /// It keeps the connections that it has and gets no new ones.
+    /// Draining: keeps its connections and gets no new ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
 }
 
-/// A balancer to make by hand. Its addresses are taken from the pool.
+/// Load balancer to create manually, with addresses from the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct NewBalancer {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Whose it is.
+    /// Owner, if any.
     pub owner: Option<LoadBalancerKey>,
-    /// One address of each of these families.
+    /// IP families, with one address each.
     pub families: Vec<IpFamily>,
-    /// This very address; then there is no other one.
+    /// Specific address, which is then the only one.
     pub ip: Option<IpAddr>,
-    /// The group that shares the address.
+    /// Share group of the address.
     pub share_group: Option<String>,
-    /// What it does.
+    /// Settings.
     pub settings: BalancerSettings,
-    /// Who takes its traffic.
+    /// Targets.
     pub targets: Vec<BalancerTarget>,
 }
 
@@ -146,26 +146,26 @@ impl Default for NewBalancer {
 }
 
 impl CloudAddress {
-    /// Its family.
+    /// IP family.
     pub fn family(&self) -> IpFamily {
         family_of(&self.ip)
     }
 
-    /// It carries this mark.
+    /// Whether it carries this mark.
     pub fn is_owned_by(&self, key: &LoadBalancerKey) -> bool {
         self.owners.contains(key)
     }
 }
 
-/// The family of an address.
+/// IP family of an address.
 pub(crate) fn family_of(ip: &IpAddr) -> IpFamily {
     if ip.is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 }
 }
 
-/// An owner, or nobody, for people.
-pub(crate) struct Whose<'a>(pub(crate) Option<&'a LoadBalancerKey>);
+/// Displays an owner in messages.
+pub(crate) struct OwnerName<'a>(pub(crate) Option<&'a LoadBalancerKey>);
 
-impl fmt::Display for Whose<'_> {
+impl fmt::Display for OwnerName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(key) => write!(
@@ -176,7 +176,7 @@ impl fmt::Display for Whose<'_> {
                 key.uid,
                 key.cluster.as_str()
             ),
-            None => f.write_str("nobody"),
+            None => f.write_str("no Service"),
         }
     }
 }

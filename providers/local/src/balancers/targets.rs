@@ -1,7 +1,7 @@
-//! Target lists, shared by all load balancers that have the same targets.
+//! Target lists, shared by all load balancers with the same targets.
 //!
-//! A cluster with 5,000 Nodes and 200 Services has one list of 5,000 targets, not 200 of them. A list that is read from JSON is
-//! compared with the lists in use while it is read, so that one more copy of a known list costs no memory at all.
+//! A cluster with 5,000 Nodes and 200 Services has one list of 5,000 targets, not 200. During deserialization a list is compared
+//! with the lists in use, so another copy of a known list allocates no memory.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,10 +24,10 @@ struct List {
     targets: Vec<BalancerTarget>,
 }
 
-/// Lists that are compared with a new one. More than a few different ones at a time are rare.
-const COMPARED: usize = 8;
+/// Maximum number of lists that are compared with a new one. More than a few different lists are rare.
+const MAX_COMPARED: usize = 8;
 
-/// The latest lists, as long as any load balancer or call has them.
+/// Latest lists that are still in use.
 static LATEST: Mutex<Vec<Weak<List>>> = Mutex::new(Vec::new());
 
 /// Version of the next list; unique in this process.
@@ -36,7 +36,7 @@ static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 static EMPTY: LazyLock<Targets> = LazyLock::new(|| Targets::new(Vec::new()));
 
 impl Targets {
-    /// Identifies the list in this process: lists of the same version are the same list.
+    /// Identifies the list in this process: equal versions mean the same list.
     pub(crate) fn version(&self) -> u64 {
         self.0.version
     }
@@ -45,13 +45,13 @@ impl Targets {
         let list = Arc::new(List { version: NEXT_VERSION.fetch_add(1, Ordering::Relaxed), targets });
         let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
         latest.retain(|list| list.strong_count() > 0);
-        latest.truncate(COMPARED - 1);
+        latest.truncate(MAX_COMPARED - 1);
         latest.insert(0, Arc::downgrade(&list));
         Targets(list)
     }
 }
 
-/// The lists in use, latest first.
+/// Lists in use, latest first.
 fn latest() -> Vec<Targets> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).map(Targets).collect()
 }
@@ -87,7 +87,7 @@ impl PartialEq for Targets {
 
 impl Eq for Targets {}
 
-/// The number of targets: a list of thousands of names belongs in no log line.
+/// Prints only the number of targets, because a list may have thousands.
 impl fmt::Debug for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Targets(version {}, {} targets)", self.version(), self.len())
@@ -100,23 +100,23 @@ impl Serialize for Targets {
     }
 }
 
-// ---- reading
+// ---- deserialization
 
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
-        deserializer.deserialize_seq(Reading { equal: latest(), read: Vec::new() })
+        deserializer.deserialize_seq(PartialList { equal: latest(), read: Vec::new() })
     }
 }
 
-/// A list of which a part is read.
-struct Reading {
-    /// Known lists that begin with that part.
+/// List during deserialization.
+struct PartialList {
+    /// Known lists with the same prefix.
     equal: Vec<Targets>,
-    /// That part, if there are none.
+    /// Targets read, if there are no such lists.
     read: Vec<BalancerTarget>,
 }
 
-/// A target as it stands in JSON, without a copy of its texts.
+/// Target with borrowed strings.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Borrowed<'a> {
@@ -149,8 +149,8 @@ impl Borrowed<'_> {
     }
 }
 
-impl Reading {
-    /// Takes the next target, after so many.
+impl PartialList {
+    /// Adds the next target, after `count` others.
     fn add(&mut self, count: usize, target: Borrowed<'_>) {
         if let Some(known) = self.equal.first().cloned() {
             self.equal.retain(|known| known.get(count).is_some_and(|known| target.is_equal(known)));
@@ -163,18 +163,18 @@ impl Reading {
         }
     }
 
-    /// The whole list of so many targets.
-    fn end(self, count: usize) -> Targets {
+    /// Completes the list of `count` targets.
+    fn finish(self, count: usize) -> Targets {
         if count == 0 {
             return Targets::default();
         }
         let same = self.equal.iter().find(|known| known.len() == count).cloned();
-        let begin = || self.equal.first().and_then(|known| known.get(..count)).map(<[_]>::to_vec);
-        same.unwrap_or_else(|| Targets::new(begin().unwrap_or(self.read)))
+        let prefix = || self.equal.first().and_then(|known| known.get(..count)).map(<[_]>::to_vec);
+        same.unwrap_or_else(|| Targets::new(prefix().unwrap_or(self.read)))
     }
 }
 
-impl<'de> Visitor<'de> for Reading {
+impl<'de> Visitor<'de> for PartialList {
     type Value = Targets;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for Reading {
             self.add(count, target);
             count += 1;
         }
-        Ok(self.end(count))
+        Ok(self.finish(count))
     }
 }
 
@@ -195,7 +195,7 @@ impl<'de> Visitor<'de> for Reading {
 mod tests {
     use super::*;
 
-    /// Tests run side by side, so each has names of its own.
+    /// Tests run concurrently, so each uses its own names.
     fn list(prefix: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<BalancerTarget> {
         let target = |number: u32| BalancerTarget {
             name: format!("{prefix}-{number:05}"),
@@ -211,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_one_however_they_came() {
-        let made = Targets::from(list("one", 0..100));
-        assert_eq!(Targets::from(list("one", 0..100)).version(), made.version());
-        assert_eq!(read(&list("one", 0..100)).version(), made.version());
-        let parsed: Targets = serde_json::from_value(serde_json::to_value(&made).unwrap()).unwrap();
-        assert_eq!(parsed.version(), made.version());
+    fn equal_lists_are_shared_however_they_are_created() {
+        let created = Targets::from(list("one", 0..100));
+        assert_eq!(Targets::from(list("one", 0..100)).version(), created.version());
+        assert_eq!(read(&list("one", 0..100)).version(), created.version());
+        let parsed: Targets = serde_json::from_value(serde_json::to_value(&created).unwrap()).unwrap();
+        assert_eq!(parsed.version(), created.version());
     }
 
     #[test]
-    fn a_list_is_read_as_it_is_whatever_is_known() {
+    fn a_list_is_deserialized_correctly_whatever_lists_are_known() {
         let known = [Targets::from(list("two", 0..50)), Targets::from(list("two", (0..50).filter(|n| *n != 30)))];
         let changed = |edit: fn(&mut BalancerTarget)| {
             let mut targets = list("two", 0..50);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn an_invalid_target_is_rejected() {
         for text in ["{}", "[1]", "[{}]", r#"[{"name":"a","port":1}]"#, r#"[{"name":"a","addresses":["x"]}]"#] {
             assert!(serde_json::from_str::<Targets>(text).is_err(), "{text}");
         }

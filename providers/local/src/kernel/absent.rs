@@ -1,15 +1,15 @@
-//! In place of the kernel's routes, where this build has none.
+//! Stub for builds without kernel routes.
 
 use crate::cloud::{CloudError, LocalCloud};
 use crate::kernel::RouteProblem;
 
-/// There never is one.
-pub(crate) enum Forwarding {}
+/// Never constructed.
+pub(crate) enum KernelRoutes {}
 
-impl Forwarding {
-    pub(crate) fn open() -> Result<Forwarding, CloudError> {
+impl KernelRoutes {
+    pub(crate) fn open() -> Result<KernelRoutes, CloudError> {
         Err(CloudError::Invalid(
-            "routes of the kernel need Linux and a build with the Cargo feature netlink; switch them off, or build with it"
+            "kernel routes require Linux and a build with the Cargo feature netlink; disable them, or enable the feature"
                 .to_owned(),
         ))
     }
@@ -24,9 +24,9 @@ impl Forwarding {
 }
 
 impl LocalCloud {
-    pub(crate) fn keep_forwarding(&self) {}
+    pub(crate) fn spawn_kernel_routes(&self) {}
 
-    pub(crate) async fn forward(&self) -> bool {
+    pub(crate) async fn sync_kernel_routes(&self) -> bool {
         true
     }
 }

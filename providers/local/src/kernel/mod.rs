@@ -1,17 +1,17 @@
-//! The routes behind the records: real ones, of the Linux kernel, in the network namespaces of machines.
+//! Kernel routes: routes of the Linux kernel in the network namespaces of machines.
 //!
 //! ```text
-//!  tables, machines ──► wanted ──┐
-//!                                ├─► diff ──► apply, in each namespace
-//!  the kernel ────────► found ───┘
+//!  tables, machines ──► desired ──┐
+//!                                 ├─► diff ──► apply, in each namespace
+//!  the kernel ────────► found ────┘
 //! ```
 //!
-//! A machine may name a network namespace. With [`RouteOptions::kernel`] there is, in each such namespace, a route of the
-//! kernel for every route of the tables: by way of the `InternalIP` of the machine that it leads to. Not in that machine's
-//! own namespace, where the range lives. What is there is compared with what should be after each change, at the start, and
-//! now and then; so it does not matter how many changes there were, who else was at work, or what was missed.
+//! A machine may have a network namespace. With [`RouteOptions::kernel`], each of these namespaces has a kernel route for every
+//! route of the tables, with the `InternalIP` of the target machine as next hop; except the namespace of that machine itself,
+//! which owns the pod CIDR. Desired and actual routes are compared at the start, after each change and periodically, so missed
+//! changes and changes by other programs are corrected.
 //!
-//! Routes of the cloud carry a protocol number of their own. No other route is ever touched.
+//! Routes of the cloud have their own protocol number. Other routes are never touched.
 
 #[cfg(not(all(feature = "netlink", target_os = "linux")))]
 mod absent;
@@ -25,50 +25,49 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 #[cfg(not(all(feature = "netlink", target_os = "linux")))]
-pub(crate) use absent::Forwarding;
+pub(crate) use absent::KernelRoutes;
 #[cfg(all(feature = "netlink", target_os = "linux"))]
-pub(crate) use linux::Forwarding;
+pub(crate) use linux::KernelRoutes;
 pub(crate) use namespace::check_namespace;
 
 use crate::LocalCloud;
 
-/// How packets are led.
+/// Options of routes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RouteOptions {
-    /// Makes routes of the kernel in the network namespaces of machines. Needs Linux, a build with the feature `netlink`, and
-    /// the rights of root (`CAP_SYS_ADMIN` to enter a namespace, `CAP_NET_ADMIN` to change its routes). Without it routes are
-    /// records only.
+    /// Creates kernel routes in the network namespaces of machines. Requires Linux, a build with the feature `netlink`, and root
+    /// privileges (`CAP_SYS_ADMIN` to enter a namespace, `CAP_NET_ADMIN` to change its routes). Without it, routes are records
+    /// only.
     pub kernel: bool,
 }
 
-/// A route that should be in the kernel and is not, or the other way round. It is tried again until it works.
+/// Kernel route that is missing or could not be removed. It is retried until it succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteProblem {
-    /// The network namespace, as machines name it; `None` if it is a matter of the records.
+    /// Network namespace of the machine; `None` if the records are inconsistent.
     pub namespace: Option<String>,
-    /// The range, if it is about one.
+    /// Destination, if the problem is about one.
     pub destination: Option<IpNet>,
-    /// What is wrong, and what to do about it.
+    /// Problem and fix.
     pub message: String,
 }
 
 impl fmt::Display for RouteProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(namespace) = &self.namespace {
-            write!(f, "the network namespace {namespace:?}: ")?;
+            write!(f, "network namespace {namespace:?}: ")?;
         }
         if let Some(destination) = &self.destination {
-            write!(f, "the route to {destination}: ")?;
+            write!(f, "route to {destination}: ")?;
         }
         f.write_str(&self.message)
     }
 }
 
 impl LocalCloud {
-    /// What keeps the kernel's routes from being what the tables say, as of the last attempt; nothing without
-    /// [`RouteOptions::kernel`].
+    /// Problems of kernel routes, as of the last sync; empty without [`RouteOptions::kernel`].
     pub fn route_problems(&self) -> Vec<RouteProblem> {
-        self.shared.kernel.as_ref().map(Forwarding::problems).unwrap_or_default()
+        self.shared.kernel.as_ref().map(KernelRoutes::problems).unwrap_or_default()
     }
 }

@@ -1,22 +1,22 @@
-//! How a machine names its network namespace: by a name under `/run/netns`, where `ip netns add` puts it, or by a path, which
-//! can be that of a process.
+//! Network namespace of a machine: a name under `/run/netns`, where `ip netns add` creates it, or a path, for instance of a
+//! process.
 
 #[cfg(all(feature = "netlink", target_os = "linux"))]
 use std::path::{Path, PathBuf};
 
 use crate::CloudError;
 
-/// Where namespaces with a name are.
+/// Directory of named namespaces.
 #[cfg(all(feature = "netlink", target_os = "linux"))]
 const NAMED: &str = "/run/netns";
 
-/// Longer than any path can be.
-const LONGEST: usize = 4096;
+/// Limit of a path (`PATH_MAX`).
+const MAX_PATH: usize = 4096;
 
-/// Refuses what cannot name a network namespace. Whether there is one shows when it is used: machines may come first.
+/// Validates a namespace. Its existence is checked on use, because machines may be created first.
 pub(crate) fn check_namespace(name: &str) -> Result<(), CloudError> {
     let is_file = !name.contains('/') && !matches!(name, "" | "." | "..");
-    let is_plain = name.len() < LONGEST && !name.chars().any(char::is_control);
+    let is_plain = name.len() < MAX_PATH && !name.chars().any(char::is_control);
     if is_plain && (is_file || name.starts_with('/')) {
         return Ok(());
     }
@@ -25,10 +25,10 @@ pub(crate) fn check_namespace(name: &str) -> Result<(), CloudError> {
     )))
 }
 
-/// Where a namespace is that was checked.
+/// Path of a validated namespace.
 #[cfg(all(feature = "netlink", target_os = "linux"))]
 pub(crate) fn path(name: &str) -> PathBuf {
-    // An absolute path replaces what it is joined to.
+    // `join` with an absolute path returns that path.
     Path::new(NAMED).join(name)
 }
 
@@ -41,14 +41,14 @@ mod tests {
         for name in ["worker-1", "...", "/run/netns/worker-1", "/proc/42/task/43/ns/net"] {
             assert!(check_namespace(name).is_ok(), "{name:?}");
         }
-        for name in ["", ".", "..", "../etc", "a/b", "a\0b", "a\n", &"a".repeat(LONGEST)] {
+        for name in ["", ".", "..", "../etc", "a/b", "a\0b", "a\n", &"a".repeat(MAX_PATH)] {
             assert!(check_namespace(name).unwrap_err().to_string().contains("/run/netns"), "{name:?}");
         }
     }
 
     #[cfg(all(feature = "netlink", target_os = "linux"))]
     #[test]
-    fn a_name_is_under_run_netns_and_a_path_is_where_it_says() {
+    fn a_name_is_under_run_netns_and_a_path_is_used_as_is() {
         assert_eq!(path("worker-1"), Path::new("/run/netns/worker-1"));
         assert_eq!(path("/proc/42/ns/net"), Path::new("/proc/42/ns/net"));
     }

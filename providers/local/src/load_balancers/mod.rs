@@ -1,20 +1,20 @@
-//! Balancers of the cloud as the contract wants them.
+//! `TypedLoadBalancers` trait: load balancers of the cloud.
 //!
 //! ```text
-//!  wish ──► wanted: name, addresses, settings, targets ──┐
-//!  observe ──► Observation (the state's resources) ──────┴─► plan: steps, each with a Payload ──► apply: one call each
+//!  desired state ──► desired: name, addresses, settings, targets ──┐
+//!  observe ──► Observation (observed resources) ───────────────────┴─► plan: steps, each with a Payload ──► apply: one call each
 //! ```
 //!
-//! A Service's balancer is two kinds of things: its addresses, and the balancer that listens there. Making it takes a call
-//! for each address and one for the balancer; removing it the same in the opposite order. The answer to every writing call
-//! is all that the cloud then has for the Service, so nobody need ask after it.
+//! A Service has two kinds of resources: addresses, and a load balancer that listens on them. Creating them takes one call per
+//! address and one for the load balancer; deleting takes the same calls in reverse order. The response to every write is the
+//! complete observation of the Service, so no further read is needed.
 //!
-//! `observe` has a state also if nothing carries the Service's mark, but something stands in the way of what it wants:
-//! otherwise a plan could not know of that.
+//! `observe` returns a state even if no resource carries the mark of the Service but another resource conflicts with it, because
+//! the plan has to report the conflict.
 
+mod desired;
 mod plan;
 mod targets;
-mod wanted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,30 +23,30 @@ use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, PageGuard, Result, Retry, TypedLoadBalancers};
 use bowline_core::{
     ClusterName, DesiredLoadBalancer, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus,
-    Operation, Pacing, Plan, PortStatus, Progress,
+    Operation, Plan, PollInterval, PortStatus, Progress,
 };
 
 use crate::LocalProvider;
 use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
-use crate::balancers::{Asking, Change, CloudAddress, Listener, ListenerError, Observation};
-use crate::error::garbled;
+use crate::balancers::{Change, CloudAddress, Listener, ListenerError, Observation, Query};
+use crate::error::invalid_response;
 
 pub(crate) use targets::TargetPlans;
 
-const OBSERVE: &str = "observe balancers";
-const LIST: &str = "list balancers";
-const PLAN: &str = "plan a balancer";
-const APPLY: &str = "change a balancer";
+const OBSERVE: &str = "observe load balancers";
+const LIST: &str = "list load balancers";
+const PLAN: &str = "plan a load balancer";
+const APPLY: &str = "change a load balancer";
 
-/// Why a port does not work: the word in a Service's status for one that cannot be listened on.
+/// Error in the status of a Service port whose listener failed.
 const CANNOT_LISTEN: &str = "CannotListen";
 
-/// What a step needs to be applied.
+/// Payload of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    asking: Asking,
+    query: Query,
     change: Change,
-    /// What the status will say, which the cloud does not know.
+    /// IP mode of the status, which the cloud does not store.
     ip_mode: IpMode,
 }
 
@@ -62,21 +62,21 @@ impl TypedLoadBalancers for LocalProvider {
         desired.settings.internal.then_some(LoadBalancerKind::INTERNAL)
     }
 
-    async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
-        if wanted.is_empty() {
+    async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
+        if desired.is_empty() {
             return Vec::new();
         }
-        let asking = wanted.iter().map(|desired| wanted::asking(desired).map_err(|error| error.explain(OBSERVE)));
-        let asking: Vec<Result<Asking>> = asking.collect();
-        let request = FindBalancersRequest { asking: asking.iter().flatten().cloned().collect() };
+        let queries = desired.iter().map(|desired| desired::query(desired).map_err(|error| error.to_error(OBSERVE)));
+        let queries: Vec<Result<Query>> = queries.collect();
+        let request = FindBalancersRequest { asking: queries.iter().flatten().cloned().collect() };
         let found = self.found(&request).await;
         let mut found = found.map(Vec::into_iter);
-        let answer = |(desired, asking): (&DesiredLoadBalancer, Result<Asking>)| match (asking, &mut found) {
+        let state = |(desired, query): (&DesiredLoadBalancer, Result<Query>)| match (query, &mut found) {
             (Err(error), _) => Err(error),
             (Ok(_), Err(error)) => Err(error.clone()),
             (Ok(_), Ok(found)) => state_of(found.next(), desired),
         };
-        wanted.iter().zip(asking).map(answer).collect()
+        desired.iter().zip(queries).map(state).collect()
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -88,37 +88,37 @@ impl TypedLoadBalancers for LocalProvider {
             let new = page.owners.len();
             owners.extend(page.owners);
             let Some(last) = next else { return Ok(owners) };
-            guard.on(&format!("{last:?}"), new).map_err(|why| garbled(LIST, &format!("the list {why}")))?;
+            guard.check(&format!("{last:?}"), new).map_err(|why| invalid_response(LIST, &format!("the list {why}")))?;
             request.after = Some(last);
         }
     }
 
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&Observation>) -> Result<Plan<Payload>> {
-        let seen = state.cloned().unwrap_or_else(|| Observation::nothing(desired.key.clone()));
-        plan::plan(desired, seen, &self.target_plans)
+        let observed = state.cloned().unwrap_or_else(|| Observation::empty(desired.key.clone()));
+        plan::plan(desired, observed, &self.target_plans)
     }
 
     async fn apply(&self, key: &LoadBalancerKey, payload: &Payload, _: Option<&()>) -> Result<Applied<Observation>> {
-        if payload.asking.key != *key {
+        if payload.query.key != *key {
             let message =
-                format!("the step is for the Service {}/{}", payload.asking.key.namespace, payload.asking.key.service);
+                format!("the step is for the Service {}/{}", payload.query.key.namespace, payload.query.key.service);
             return Err(Error::new(ErrorKind::Unexpected, APPLY, message));
         }
-        let Payload { asking, change, ip_mode } = payload.clone();
-        let is_farewell = change.is_farewell();
-        match self.client.change(&ChangeRequest { asking, change }).await {
-            Ok(seen) if seen.failed => Err(failed()),
-            Ok(seen) => Ok(match pending(&seen) {
+        let Payload { query, change, ip_mode } = payload.clone();
+        let is_deletion = change.is_deletion();
+        match self.client.change(&ChangeRequest { asking: query, change }).await {
+            Ok(observed) if observed.failed => Err(failed()),
+            Ok(observed) => Ok(match pending(&observed) {
                 Some(operation) => Applied::Started(operation),
-                None => Applied::Observed(described(seen, ip_mode)),
+                None => Applied::Observed(to_state(observed, ip_mode)),
             }),
-            // What is to go and is gone is done.
-            Err(error) if error.is_not_found() && is_farewell => Ok(Applied::Done),
-            // It was there when the plan was made.
+            // Already deleted.
+            Err(error) if error.is_not_found() && is_deletion => Ok(Applied::Done),
+            // The resource existed when the plan was made.
             Err(error) if error.is_not_found() => Err(Error::new(ErrorKind::Conflict, APPLY, error.message())),
             Err(error) => Err(match (error.kind(), error.retry_advice()) {
                 (ErrorKind::InProgress, advice @ Retry::After(rest)) => {
-                    Error::pending(at_work(key, rest), APPLY).retry(advice)
+                    Error::pending(in_progress(key, rest), APPLY).retry(advice)
                 }
                 _ => error.during(APPLY),
             }),
@@ -128,12 +128,12 @@ impl TypedLoadBalancers for LocalProvider {
     async fn poll(&self, key: &LoadBalancerKey, _: &Operation) -> Result<Progress<()>> {
         let desired =
             DesiredLoadBalancer { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None };
-        let asking = wanted::asking(&desired).map_err(|error| error.explain(OBSERVE))?;
-        let found = self.found(&FindBalancersRequest { asking: vec![asking] }).await?;
-        if found.iter().any(|seen| seen.failed) {
+        let query = desired::query(&desired).map_err(|error| error.to_error(OBSERVE))?;
+        let found = self.found(&FindBalancersRequest { asking: vec![query] }).await?;
+        if found.iter().any(|observed| observed.failed) {
             return Err(failed());
         }
-        let is_busy = found.iter().any(|seen| seen.busy_millis.is_some());
+        let is_busy = found.iter().any(|observed| observed.busy_millis.is_some());
         Ok(if is_busy { Progress::Running } else { Progress::Done(()) })
     }
 }
@@ -142,39 +142,39 @@ fn failed() -> Error {
     Error::new(ErrorKind::Unavailable, APPLY, "the cloud accepted the change and failed to apply it")
 }
 
-/// The longest pause between two polls.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A change that takes longer than this has got stuck.
+/// Maximum pause between two polls.
+const MAX_POLL_PAUSE: Duration = Duration::from_secs(10);
+/// Deadline of a change.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// What the cloud is at work on. It says how long that takes, and is polled then.
-fn pending(seen: &Observation) -> Option<Operation> {
-    Some(at_work(&seen.key, Duration::from_millis(seen.busy_millis?)))
+/// Change in progress, polled after the time that the cloud reports.
+fn pending(observed: &Observation) -> Option<Operation> {
+    Some(in_progress(&observed.key, Duration::from_millis(observed.busy_millis?)))
 }
 
-/// An operation that takes so much longer.
-fn at_work(key: &LoadBalancerKey, rest: Duration) -> Operation {
+/// Operation with this remaining time.
+fn in_progress(key: &LoadBalancerKey, rest: Duration) -> Operation {
     Operation {
         id: format!("{}/{}", key.namespace, key.service),
-        what: "the cloud is still at work on an earlier change of this balancer".to_owned(),
+        description: "an earlier change of this load balancer is still in progress".to_owned(),
         advice: String::new(),
-        pacing: Pacing::every(rest.min(LONGEST_PAUSE)),
+        poll_interval: PollInterval::every(rest.min(MAX_POLL_PAUSE)),
         deadline: DEADLINE,
         observable: true,
     }
 }
 
 impl LocalProvider {
-    /// The cloud's answers, one for each asker, in their order.
+    /// Reads the observations, one per query, in order.
     async fn found(&self, request: &FindBalancersRequest) -> Result<Vec<Observation>> {
         let mut found = Vec::new();
-        // An answer that would be too large is for the first askers only.
+        // A response that would be too large has the first observations only.
         while let Some(rest) = request.asking.get(found.len()..).filter(|rest| !rest.is_empty()) {
             let request = FindBalancersRequest { asking: rest.to_vec() };
             let reply = self.client.find_balancers(&request).await.map_err(|error| error.during(OBSERVE))?;
-            let asked = rest.iter().map(|asking| &asking.key).take(reply.found.len().max(1));
-            if !asked.eq(reply.found.iter().map(|found| &found.key)) {
-                return Err(garbled(OBSERVE, "the answers are not for those who asked"));
+            let keys = rest.iter().map(|query| &query.key).take(reply.found.len().max(1));
+            if !keys.eq(reply.found.iter().map(|found| &found.key)) {
+                return Err(invalid_response(OBSERVE, "the observations do not match the request"));
             }
             found.extend(reply.found);
         }
@@ -183,8 +183,8 @@ impl LocalProvider {
 }
 
 impl Change {
-    /// It takes something away that may be gone already.
-    fn is_farewell(&self) -> bool {
+    /// Whether the change deletes or releases a resource, which may already be gone.
+    fn is_deletion(&self) -> bool {
         matches!(
             self,
             Change::DeleteBalancer { .. }
@@ -196,47 +196,49 @@ impl Change {
 }
 
 fn state_of(found: Option<Observation>, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
-    let found = found.ok_or_else(|| garbled(OBSERVE, "an answer is left out"))?;
-    Ok(described(found, ip_mode(desired)))
+    let found = found.ok_or_else(|| invalid_response(OBSERVE, "an observation is missing"))?;
+    Ok(to_state(found, ip_mode(desired)))
 }
 
-/// How nodes are to treat the address. The balancers of this cloud connect to the nodes themselves, so that traffic which
-/// skips them would not be the same: without a word from the user it is [`IpMode::Proxy`].
+/// IP mode of the address. Default: [`IpMode::Proxy`], because load balancers of this cloud terminate connections, so traffic that
+/// bypasses them would differ.
 fn ip_mode(desired: &DesiredLoadBalancer) -> IpMode {
     desired.settings.ip_mode.unwrap_or(IpMode::Proxy)
 }
 
-fn described(seen: Observation, ip_mode: IpMode) -> Option<State> {
-    if seen.is_nothing() {
+fn to_state(observed: Observation, ip_mode: IpMode) -> Option<State> {
+    if observed.is_empty() {
         return None;
     }
-    let (status, errors) = (status(&seen, ip_mode), errors(&seen));
-    let pending = pending(&seen);
-    Some(LoadBalancerState { errors, pending, ..LoadBalancerState::new(status, seen) })
+    let (status, errors) = (status(&observed, ip_mode), errors(&observed));
+    let pending = pending(&observed);
+    Some(LoadBalancerState { errors, pending, ..LoadBalancerState::new(status, observed) })
 }
 
-/// An entry for each address of the balancer, in its order.
-fn status(seen: &Observation, ip_mode: IpMode) -> LoadBalancerStatus {
-    let Some(balancer) = &seen.balancer else { return LoadBalancerStatus::default() };
-    let addresses = balancer.addresses.iter().filter_map(|id| seen.addresses.iter().find(|there| there.id == *id));
+/// Status with an entry for each address of the load balancer, in order.
+fn status(observed: &Observation, ip_mode: IpMode) -> LoadBalancerStatus {
+    let Some(balancer) = &observed.balancer else { return LoadBalancerStatus::default() };
+    let addresses =
+        balancer.addresses.iter().filter_map(|id| observed.addresses.iter().find(|address| address.id == *id));
     let ingress = addresses.map(|address| Ingress {
         ip: Some(address.ip.to_string()),
         hostname: None,
         ip_mode: Some(ip_mode),
-        ports: balancer.settings.listeners.iter().map(|listener| port_status(seen, address, listener)).collect(),
+        ports: balancer.settings.listeners.iter().map(|listener| port_status(observed, address, listener)).collect(),
     });
     LoadBalancerStatus { ingress: ingress.collect() }
 }
 
-fn port_status(seen: &Observation, address: &CloudAddress, listener: &Listener) -> PortStatus {
+fn port_status(observed: &Observation, address: &CloudAddress, listener: &Listener) -> PortStatus {
     let Listener { protocol, port, .. } = *listener;
-    let failed = seen.errors.iter().any(|error| (error.ip, error.protocol, error.port) == (address.ip, protocol, port));
+    let failed =
+        observed.errors.iter().any(|error| (error.ip, error.protocol, error.port) == (address.ip, protocol, port));
     PortStatus { port, protocol, error: failed.then(|| CANNOT_LISTEN.to_owned()) }
 }
 
-/// The causes of what the status has one word for.
-fn errors(seen: &Observation) -> Vec<String> {
-    let told =
+/// Errors of the listeners.
+fn errors(observed: &Observation) -> Vec<String> {
+    let message =
         |error: &ListenerError| format!("port {}/{} of {}: {}", error.port, error.protocol, error.ip, error.message);
-    seen.errors.iter().map(told).collect()
+    observed.errors.iter().map(message).collect()
 }

@@ -1,4 +1,4 @@
-//! From what there is to what is wanted, as steps. Nothing here makes a call.
+//! Plans the steps from the observed to the desired state. Pure code, without calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,47 +8,50 @@ use bowline_core::annotations::DeletionPolicy;
 use bowline_core::{DesiredLoadBalancer, FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, Plan, Step, Verb};
 
 use crate::balancers::{
-    AddressWish, Adoptee, Asking, Balancer, BalancerSettings, Change, CloudAddress, Listener, Observation, Standing,
-    Whose, has_another, other_group_address, outside_pool,
+    AddressRequest, AddressStatus, Adoptee, Balancer, BalancerSettings, Change, CloudAddress, Listener, Observation,
+    OwnerName, Query, has_another, other_group_address, outside_pool,
 };
 
+use super::desired;
 use super::targets::{TargetPlan, TargetPlans};
-use super::wanted;
 use super::{PLAN, Payload, ip_mode};
 
 const ADDRESS: &str = "address";
-const BALANCER: &str = "balancer";
-/// The field of a mark.
+const BALANCER: &str = "load balancer";
+/// Field of the ownership mark.
 const OWNER: &str = "owner";
 
-/// What is wanted, in terms of the cloud.
-struct Wanted {
+/// Desired state in terms of the cloud.
+struct Desired {
     name: String,
-    addresses: Vec<AddressWish>,
+    addresses: Vec<AddressRequest>,
     settings: BalancerSettings,
 }
 
-/// Steps under construction: all of one asker.
+/// Builder of the steps for one Service.
 struct Steps {
-    asking: Asking,
+    query: Query,
     ip_mode: IpMode,
     plan: Plan<Payload>,
 }
 
-/// How to get from what is seen to what is wished.
-pub(super) fn plan(desired: &DesiredLoadBalancer, seen: Observation, targets: &TargetPlans) -> Result<Plan<Payload>> {
-    let asking = wanted::asking(desired).map_err(|error| error.explain(PLAN))?;
-    let mut steps =
-        Steps { asking, ip_mode: ip_mode(desired), plan: Plan { locks: locks(desired), ..Plan::default() } };
+/// Plans the steps from the observed to the desired state.
+pub(super) fn plan(
+    desired: &DesiredLoadBalancer,
+    observed: Observation,
+    targets: &TargetPlans,
+) -> Result<Plan<Payload>> {
+    let query = desired::query(desired).map_err(|error| error.to_error(PLAN))?;
+    let mut steps = Steps { query, ip_mode: ip_mode(desired), plan: Plan { locks: locks(desired), ..Plan::default() } };
     match &desired.spec {
-        Some(spec) => steps.build(desired, spec, seen, targets)?,
-        None if desired.settings.policy == DeletionPolicy::Retain => steps.release(&seen),
-        None => steps.tear_down(&seen),
+        Some(spec) => steps.build(desired, spec, observed, targets)?,
+        None if desired.settings.policy == DeletionPolicy::Retain => steps.release(&observed),
+        None => steps.tear_down(&observed),
     }
     Ok(steps.plan)
 }
 
-/// The addresses of a share group are made and removed by all Services of the group, and two Services may adopt the same load
+/// Locks of a plan: all Services of a share group create and delete its addresses, and two Services may adopt the same load
 /// balancer.
 fn locks(desired: &DesiredLoadBalancer) -> BTreeSet<String> {
     let group =
@@ -59,70 +62,70 @@ fn locks(desired: &DesiredLoadBalancer) -> BTreeSet<String> {
 
 impl Steps {
     fn push(&mut self, verb: Verb, kind: &str, name: &str, changes: Vec<FieldChange>, change: Change) {
-        let payload = Payload { asking: self.asking.clone(), change, ip_mode: self.ip_mode };
-        // The cloud gives the same owner the same thing again.
+        let payload = Payload { query: self.query.clone(), change, ip_mode: self.ip_mode };
+        // Calls are idempotent: the cloud returns the existing resource of the same owner.
         let step = Step { repeatable: true, ..Step::new(verb, kind, name, changes, payload) };
         self.plan.steps.push(step);
     }
 
-    // ---- making and changing
+    // ---- creating and updating
 
     fn build(
         &mut self,
         desired: &DesiredLoadBalancer,
         spec: &LoadBalancerSpec,
-        mut seen: Observation,
+        mut observed: Observation,
         targets: &TargetPlans,
     ) -> Result<()> {
-        let wanted = Wanted {
-            name: self.asking.name.clone().unwrap_or_default(),
-            addresses: self.asking.addresses.clone(),
-            settings: wanted::settings(desired, spec).map_err(|error| error.explain(PLAN))?,
+        let target_state = Desired {
+            name: self.query.name.clone().unwrap_or_default(),
+            addresses: self.query.addresses.clone(),
+            settings: desired::settings(desired, spec).map_err(|error| error.to_error(PLAN))?,
         };
-        self.adopt(desired, &mut seen)?;
-        check_way(&wanted, &seen)?;
-        self.create_addresses(&wanted, &seen);
-        let had = seen.balancer.as_ref().map(|balancer| balancer.targets.clone()).unwrap_or_default();
-        let targets = targets.get(&had, &spec.targets);
-        match &seen.balancer {
-            None => self.create_balancer(&wanted, &targets),
-            Some(balancer) => self.update_balancer(&wanted, &seen, balancer, &targets),
+        self.adopt(desired, &mut observed)?;
+        check_conflicts(&target_state, &observed)?;
+        self.create_addresses(&target_state, &observed);
+        let current = observed.balancer.as_ref().map(|balancer| balancer.targets.clone()).unwrap_or_default();
+        let targets = targets.get(&current, &spec.targets);
+        match &observed.balancer {
+            None => self.create_balancer(&target_state, &targets),
+            Some(balancer) => self.update_balancer(&target_state, &observed, balancer, &targets),
         }
-        self.delete_addresses(seen.addresses.iter().filter(|address| !wanted.has(address)));
+        self.delete_addresses(observed.addresses.iter().filter(|address| !target_state.has(address)));
         Ok(())
     }
 
-    /// A balancer that is to be adopted is planned with as if it were the asker's already.
-    fn adopt(&mut self, desired: &DesiredLoadBalancer, seen: &mut Observation) -> Result<()> {
+    /// Plans the adoption, and treats the adopted load balancer as owned from here on.
+    fn adopt(&mut self, desired: &DesiredLoadBalancer, observed: &mut Observation) -> Result<()> {
         let Some(adopt) = &desired.settings.adopt else { return Ok(()) };
-        let Some(adoptee) = seen.adoptee.take() else { return check_adopted(adopt, seen) };
-        check_adoptee(&adoptee, seen)?;
+        let Some(adoptee) = observed.adoptee.take() else { return check_adopted(adopt, observed) };
+        check_adoptee(&adoptee, observed)?;
         let Adoptee { balancer, addresses } = adoptee;
         let changes = vec![field(OWNER, None, Some(mark(&desired.key)))];
         let change = Change::AdoptBalancer { id: balancer.id.clone() };
         self.push(Verb::Update, BALANCER, &balancer.name, changes, change);
-        seen.namesake = seen.namesake.take().filter(|namesake| namesake.id != balancer.id);
-        seen.addresses.extend(addresses);
-        seen.balancer = Some(balancer);
+        observed.namesake = observed.namesake.take().filter(|namesake| namesake.id != balancer.id);
+        observed.addresses.extend(addresses);
+        observed.balancer = Some(balancer);
         Ok(())
     }
 
-    fn create_addresses(&mut self, wanted: &Wanted, seen: &Observation) {
-        for desired in &wanted.addresses {
-            if seen.addresses.iter().any(|address| desired.fits(address)) {
+    fn create_addresses(&mut self, desired: &Desired, observed: &Observation) {
+        for request in &desired.addresses {
+            if observed.addresses.iter().any(|address| request.matches(address)) {
                 continue;
             }
-            let name = desired.ip.map_or_else(|| format!("({:?})", desired.family), |ip| ip.to_string());
-            let mut changes = vec![field(OWNER, None, Some(mark(&seen.key)))];
-            changes.extend(desired.share_group.clone().map(|group| field("share group", None, Some(group))));
-            changes.extend(desired.internal.then(|| field("internal", None, Some("true".to_owned()))));
-            self.push(Verb::Create, ADDRESS, &name, changes, Change::CreateAddress { desired: desired.clone() });
+            let name = request.ip.map_or_else(|| format!("({:?})", request.family), |ip| ip.to_string());
+            let mut changes = vec![field(OWNER, None, Some(mark(&observed.key)))];
+            changes.extend(request.share_group.clone().map(|group| field("share group", None, Some(group))));
+            changes.extend(request.internal.then(|| field("internal", None, Some("true".to_owned()))));
+            self.push(Verb::Create, ADDRESS, &name, changes, Change::CreateAddress { desired: request.clone() });
         }
     }
 
-    fn create_balancer(&mut self, wanted: &Wanted, targets: &TargetPlan) {
-        let Wanted { name, settings, .. } = wanted;
-        let mut changes = vec![field(OWNER, None, Some(mark(&self.asking.key)))];
+    fn create_balancer(&mut self, desired: &Desired, targets: &TargetPlan) {
+        let Desired { name, settings, .. } = desired;
+        let mut changes = vec![field(OWNER, None, Some(mark(&self.query.key)))];
         changes.extend(settings_changes(&BalancerSettings::default(), settings));
         changes.extend(targets.fields());
         let targets = targets.change.set.clone();
@@ -130,9 +133,15 @@ impl Steps {
         self.push(Verb::Create, BALANCER, name, changes, change);
     }
 
-    fn update_balancer(&mut self, wanted: &Wanted, seen: &Observation, balancer: &Balancer, targets: &TargetPlan) {
-        let mut changes = wanted.address_changes(seen, balancer);
-        changes.extend(settings_changes(&balancer.settings, &wanted.settings));
+    fn update_balancer(
+        &mut self,
+        desired: &Desired,
+        observed: &Observation,
+        balancer: &Balancer,
+        targets: &TargetPlan,
+    ) {
+        let mut changes = desired.address_changes(observed, balancer);
+        changes.extend(settings_changes(&balancer.settings, &desired.settings));
         let targets_alone = changes.is_empty();
         changes.extend(targets.fields());
         if changes.is_empty() {
@@ -141,15 +150,15 @@ impl Steps {
         let (id, targets) = (balancer.id.clone(), targets.change.clone());
         let change = match targets_alone {
             true => Change::UpdateTargets { id, targets },
-            false => Change::UpdateBalancer { id, settings: wanted.settings.clone(), targets },
+            false => Change::UpdateBalancer { id, settings: desired.settings.clone(), targets },
         };
         self.push(Verb::Update, BALANCER, &balancer.name, changes, change);
     }
 
-    // ---- removing and leaving behind
+    // ---- deleting and releasing
 
-    fn tear_down(&mut self, seen: &Observation) {
-        if let Some(balancer) = &seen.balancer {
+    fn tear_down(&mut self, observed: &Observation) {
+        if let Some(balancer) = &observed.balancer {
             self.push(
                 Verb::Delete,
                 BALANCER,
@@ -158,7 +167,7 @@ impl Steps {
                 Change::DeleteBalancer { id: balancer.id.clone() },
             );
         }
-        self.delete_addresses(seen.addresses.iter());
+        self.delete_addresses(observed.addresses.iter());
     }
 
     fn delete_addresses<'a>(&mut self, addresses: impl Iterator<Item = &'a Arc<CloudAddress>>) {
@@ -168,117 +177,119 @@ impl Steps {
         }
     }
 
-    /// The balancer goes with its addresses; those that no balancer has are left one by one.
-    fn release(&mut self, seen: &Observation) {
-        let released = || vec![field(OWNER, Some(mark(&seen.key)), None)];
-        if let Some(balancer) = &seen.balancer {
+    /// Releases the load balancer with its addresses; addresses without a load balancer are released one by one.
+    fn release(&mut self, observed: &Observation) {
+        let released = || vec![field(OWNER, Some(mark(&observed.key)), None)];
+        if let Some(balancer) = &observed.balancer {
             let change = Change::ReleaseBalancer { id: balancer.id.clone() };
             self.push(Verb::Update, BALANCER, &balancer.name, released(), change);
         }
-        let listens = |address: &CloudAddress| seen.balancer.iter().any(|own| own.addresses.contains(&address.id));
-        for address in seen.addresses.iter().filter(|address| !listens(address)) {
+        let listens =
+            |address: &CloudAddress| observed.balancer.iter().any(|balancer| balancer.addresses.contains(&address.id));
+        for address in observed.addresses.iter().filter(|address| !listens(address)) {
             let change = Change::ReleaseAddress { id: address.id.clone() };
             self.push(Verb::Update, ADDRESS, &address.ip.to_string(), released(), change);
         }
     }
 }
 
-impl Wanted {
+impl Desired {
     fn has(&self, address: &CloudAddress) -> bool {
-        self.addresses.iter().any(|desired| desired.fits(address))
+        self.addresses.iter().any(|request| request.matches(address))
     }
 
-    /// What changes if the balancer has the addresses that are wanted, which are those there are and new ones.
-    fn address_changes(&self, seen: &Observation, balancer: &Balancer) -> Vec<FieldChange> {
-        let found = |desired: &AddressWish| seen.addresses.iter().find(|address| desired.fits(address));
-        let wanted: Vec<_> = self.addresses.iter().map(found).collect();
-        if wanted.iter().map(|address| address.map(|found| &found.id)).eq(balancer.addresses.iter().map(Some)) {
+    /// Change of the addresses of the load balancer to the desired ones, existing or new.
+    fn address_changes(&self, observed: &Observation, balancer: &Balancer) -> Vec<FieldChange> {
+        let found = |request: &AddressRequest| observed.addresses.iter().find(|address| request.matches(address));
+        let desired: Vec<_> = self.addresses.iter().map(found).collect();
+        if desired.iter().map(|address| address.map(|found| &found.id)).eq(balancer.addresses.iter().map(Some)) {
             return Vec::new();
         }
         let ip =
-            |id: &String| seen.addresses.iter().find(|address| address.id == *id).map(|found| found.ip.to_string());
-        let now: Vec<_> = balancer.addresses.iter().filter_map(ip).collect();
-        let then =
-            wanted.iter().map(|address| address.map_or_else(|| "a new one".to_owned(), |found| found.ip.to_string()));
-        vec![field("addresses", Some(now.join(", ")), Some(then.collect::<Vec<_>>().join(", ")))]
+            |id: &String| observed.addresses.iter().find(|address| address.id == *id).map(|found| found.ip.to_string());
+        let from: Vec<_> = balancer.addresses.iter().filter_map(ip).collect();
+        let to = desired.iter().map(|address| address.map_or_else(|| "(new)".to_owned(), |found| found.ip.to_string()));
+        vec![field("addresses", Some(from.join(", ")), Some(to.collect::<Vec<_>>().join(", ")))]
     }
 }
 
-// ---- what stands in the way
+// ---- conflicts
 
-fn check_way(wanted: &Wanted, seen: &Observation) -> Result<()> {
-    if let (None, Some(namesake)) = (&seen.balancer, &seen.namesake) {
-        let hint = if namesake.owner.is_none() { "; the annotation bowline.dev/adopt takes it over" } else { "" };
-        let owner = Whose(namesake.owner.as_ref());
-        return Err(in_the_way(format!(
-            "there is a balancer {:?} already, which belongs to {owner}{hint}",
+fn check_conflicts(desired: &Desired, observed: &Observation) -> Result<()> {
+    if let (None, Some(namesake)) = (&observed.balancer, &observed.namesake) {
+        let hint = if namesake.owner.is_none() { "; the annotation bowline.dev/adopt adopts it" } else { "" };
+        let owner = OwnerName(namesake.owner.as_ref());
+        return Err(conflict(format!(
+            "the load balancer {:?} already exists and belongs to {owner}{hint}",
             namesake.name
         )));
     }
-    let own = |desired: &AddressWish| seen.addresses.iter().any(|address| desired.fits(address));
-    for (desired, standing) in wanted.addresses.iter().zip(&seen.standings) {
-        if !own(desired) {
-            check_address(&seen.key, desired, standing)?;
+    let is_owned = |request: &AddressRequest| observed.addresses.iter().any(|address| request.matches(address));
+    for (request, status) in desired.addresses.iter().zip(&observed.standings) {
+        if !is_owned(request) {
+            check_address(&observed.key, request, status)?;
         }
-        check_ports(standing, &wanted.settings.listeners)?;
+        check_ports(status, &desired.settings.listeners)?;
     }
     Ok(())
 }
 
-/// Whether the address that is asked for can be had.
-fn check_address(key: &LoadBalancerKey, desired: &AddressWish, standing: &Standing) -> Result<()> {
+/// Checks that the requested address is available.
+fn check_address(key: &LoadBalancerKey, request: &AddressRequest, status: &AddressStatus) -> Result<()> {
     let invalid = |message: String| Error::new(ErrorKind::InvalidConfig, PLAN, message);
-    match (&standing.address, desired.ip) {
-        (Some(there), _) if desired.is_of_group(key, there) && desired.fits(there) => Ok(()),
-        (Some(there), _) if desired.is_of_group(key, there) => Err(invalid(other_group_address(desired, there))),
-        (Some(there), _) => {
-            Err(in_the_way(format!("the address {} belongs to {}", there.ip, Whose(there.owners.first()))))
+    match (&status.address, request.ip) {
+        (Some(found), _) if request.is_of_group(key, found) && request.matches(found) => Ok(()),
+        (Some(found), _) if request.is_of_group(key, found) => Err(invalid(other_group_address(request, found))),
+        (Some(found), _) => {
+            Err(conflict(format!("the address {} belongs to {}", found.ip, OwnerName(found.owners.first()))))
         }
-        (None, Some(ip)) if standing.outside_pool => Err(invalid(outside_pool(&ip, desired.internal))),
+        (None, Some(ip)) if status.outside_pool => Err(invalid(outside_pool(&ip, request.internal))),
         (None, _) => Ok(()),
     }
 }
 
-/// Whether somebody else listens on one of the ports.
-fn check_ports(standing: &Standing, listeners: &[Listener]) -> Result<()> {
-    let clash = standing.taken.iter().find(|taken| listeners.iter().any(|listener| listener.clashes(&taken.listener)));
-    let Some(clash) = clash else { return Ok(()) };
-    let (port, protocol) = (clash.listener.port, clash.listener.protocol);
-    let (balancer, owner) = (&clash.balancer, Whose(clash.owner.as_ref()));
-    Err(in_the_way(format!(
-        "port {port}/{protocol} of the shared address is taken by the balancer {balancer:?} of {owner}"
+/// Checks that no other load balancer uses one of the ports.
+fn check_ports(status: &AddressStatus, listeners: &[Listener]) -> Result<()> {
+    let conflicting =
+        status.taken.iter().find(|taken| listeners.iter().any(|listener| listener.conflicts_with(&taken.listener)));
+    let Some(taken) = conflicting else { return Ok(()) };
+    let (port, protocol) = (taken.listener.port, taken.listener.protocol);
+    let (balancer, owner) = (&taken.balancer, OwnerName(taken.owner.as_ref()));
+    Err(conflict(format!(
+        "port {port}/{protocol} of the shared address is in use by the load balancer {balancer:?} of {owner}"
     )))
 }
 
-/// The balancer to adopt is not to be seen, or is the asker's own.
-fn check_adopted(adopt: &str, seen: &Observation) -> Result<()> {
-    if seen.balancer.is_some() {
+/// Checks that a missing adoptee is already owned by the Service.
+fn check_adopted(adopt: &str, observed: &Observation) -> Result<()> {
+    if observed.balancer.is_some() {
         return Ok(());
     }
-    let message = format!("there is no balancer {adopt:?} to adopt; name one that exists, or remove the annotation");
+    let message =
+        format!("there is no load balancer {adopt:?} to adopt; set the annotation to an existing one, or remove it");
     Err(Error::new(ErrorKind::NotFound, PLAN, message))
 }
 
-fn check_adoptee(adoptee: &Adoptee, seen: &Observation) -> Result<()> {
+fn check_adoptee(adoptee: &Adoptee, observed: &Observation) -> Result<()> {
     let name = &adoptee.balancer.name;
     let owned = adoptee.addresses.iter().find_map(|address| address.owners.first());
     if let Some(owner) = adoptee.balancer.owner.as_ref().or(owned) {
-        return Err(in_the_way(format!(
-            "the balancer {name:?} cannot be adopted: it belongs to {}",
-            Whose(Some(owner))
+        return Err(conflict(format!(
+            "cannot adopt the load balancer {name:?}: it belongs to {}",
+            OwnerName(Some(owner))
         )));
     }
-    match &seen.balancer {
+    match &observed.balancer {
         Some(own) => Err(Error::new(ErrorKind::InvalidConfig, PLAN, has_another(&own.name, name))),
         None => Ok(()),
     }
 }
 
-fn in_the_way(message: String) -> Error {
+fn conflict(message: String) -> Error {
     Error::new(ErrorKind::AlreadyExists, PLAN, message)
 }
 
-// ---- what changes, for people
+// ---- field changes
 
 pub(super) fn field(name: &str, from: Option<String>, to: Option<String>) -> FieldChange {
     FieldChange { field: name.to_owned(), from, to }
@@ -288,14 +299,14 @@ fn mark(key: &LoadBalancerKey) -> String {
     format!("{}/{} ({})", key.namespace, key.service, key.cluster)
 }
 
-/// The fields whose texts differ. Fields with the same text are the same: the texts say all.
+/// Fields whose texts differ. The texts are complete, so equal texts mean equal values.
 fn settings_changes(now: &BalancerSettings, then: &BalancerSettings) -> Vec<FieldChange> {
-    let pairs = described(now).into_iter().zip(described(then));
+    let pairs = field_texts(now).into_iter().zip(field_texts(then));
     let differing = pairs.filter(|((_, now), (_, then))| now != then);
     differing.map(|((name, now), (_, then))| field(name, now, then)).collect()
 }
 
-fn described(settings: &BalancerSettings) -> [(&'static str, Option<String>); 7] {
+fn field_texts(settings: &BalancerSettings) -> [(&'static str, Option<String>); 7] {
     let BalancerSettings { internal, listeners, source_ranges, affinity_seconds, .. } = settings;
     let check = settings.health_check.as_ref().map(|check| {
         let what = check.path.as_ref().map_or_else(|| "TCP".to_owned(), |path| format!("GET {path}"));

@@ -1,5 +1,5 @@
-//! Targets of a load balancer: the changes from those that the cloud has to those that a Service wants, found in one pass
-//! over both, once for all Services that have and want the same ones.
+//! Plans target changes: from the observed to the desired targets in one pass over both, computed once for all Services with the
+//! same observed and desired targets.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use crate::balancers::{BalancerTarget, TargetChange, Targets, family_of};
 
 use super::plan::field;
 
-/// Maximum number of targets that a step lists by name; it counts the others.
+/// Maximum number of targets that a step lists by name; further ones are counted.
 const SHOWN: usize = 10;
 
-/// Plans that are kept: Services with different Nodes, and their targets before and after an update.
-const KEPT: usize = 8;
+/// Number of cached plans: Services with different Nodes, and their targets before and after an update.
+const CACHED: usize = 8;
 
-/// Rules by which Nodes become targets, and the latest plans.
+/// Target planner with a cache of the latest plans.
 pub(crate) struct TargetPlans {
     /// Prefix of the provider IDs of this cloud's machines.
     prefix: String,
-    /// Whether a target that is leaving may keep its connections.
+    /// Whether a leaving target is drained.
     drain: bool,
     latest: Mutex<VecDeque<(Versions, Arc<TargetPlan>)>>,
 }
 
-/// Versions of the targets that the cloud has, and of those that are wanted.
+/// Versions of the observed and the desired targets.
 type Versions = (u64, u64);
 
-/// Changes of targets, for the cloud and for people.
+/// Change of targets, with its description.
 #[derive(Default)]
 pub(super) struct TargetPlan {
     pub(super) change: TargetChange,
@@ -44,7 +44,7 @@ impl TargetPlans {
         TargetPlans { prefix, drain, latest: Mutex::default() }
     }
 
-    /// Plans the way from the targets that the cloud has to those that are wanted.
+    /// Returns the plan from the observed to the desired targets, cached if possible.
     pub(super) fn get(&self, now: &Targets, then: &TargetSet) -> Arc<TargetPlan> {
         let versions: Versions = (now.version(), then.version());
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,13 +52,13 @@ impl TargetPlans {
             return plan.clone();
         }
         let plan = Arc::new(self.plan(now, then));
-        latest.truncate(KEPT - 1);
+        latest.truncate(CACHED - 1);
         latest.push_front((versions, plan.clone()));
         plan
     }
 
-    /// Compares the targets that the cloud has with those that are wanted. A target that is leaving stays where it is, if it
-    /// may, and joins no other load balancer.
+    /// Compares observed and desired targets. A leaving target stays in its load balancer if draining is supported, and is added to
+    /// no other one.
     fn plan(&self, now: &Targets, then: &TargetSet) -> TargetPlan {
         let (mut plan, mut set) = (TargetPlan::default(), Vec::new());
         let mut put = |plan: &mut TargetPlan, now: Option<&BalancerTarget>, then: &TargetNode| {
@@ -70,9 +70,9 @@ impl TargetPlans {
             match merged {
                 Merged::Left(now) => plan.remove(now),
                 Merged::Both(now, then) if then.draining && !self.drain => plan.remove(now),
-                Merged::Both(now, then) if !is_as_wanted(now, then, &self.prefix) => put(&mut plan, Some(now), then),
-                Merged::Permission(then) if !then.draining => put(&mut plan, None, then),
-                Merged::Both(..) | Merged::Permission(_) => {}
+                Merged::Both(now, then) if !is_up_to_date(now, then, &self.prefix) => put(&mut plan, Some(now), then),
+                Merged::Right(then) if !then.draining => put(&mut plan, None, then),
+                Merged::Both(..) | Merged::Right(_) => {}
             }
         }
         plan.change.set = set.into();
@@ -94,7 +94,7 @@ impl TargetPlan {
         }
     }
 
-    /// Changes for people: the first ones by name, and the number of the others.
+    /// Field changes: the first targets by name, and the number of further ones.
     pub(super) fn fields(&self) -> impl Iterator<Item = FieldChange> {
         let others =
             (self.others > 0).then(|| field("further targets", None, Some(format!("{} changes", self.others))));
@@ -102,7 +102,7 @@ impl TargetPlan {
     }
 }
 
-/// Targets by name, one for each: a load balancer that was made by hand may have them in any order.
+/// Sorts targets by name and removes duplicates: a manually created load balancer may have any order.
 fn by_name(targets: &[BalancerTarget]) -> Vec<&BalancerTarget> {
     let mut targets: Vec<&BalancerTarget> = targets.iter().collect();
     targets.sort_by(|one, other| one.name.cmp(&other.name));
@@ -110,34 +110,34 @@ fn by_name(targets: &[BalancerTarget]) -> Vec<&BalancerTarget> {
     targets
 }
 
-fn is_as_wanted(now: &BalancerTarget, then: &TargetNode, prefix: &str) -> bool {
+fn is_up_to_date(now: &BalancerTarget, then: &TargetNode, prefix: &str) -> bool {
     now.machine.as_deref() == machine(then, prefix)
         && now.draining == then.draining
-        && now.addresses == reached_at(&then.addresses)
+        && now.addresses == target_addresses(&then.addresses)
 }
 
 fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
     BalancerTarget {
         name: node.node.as_str().to_owned(),
         machine: machine(node, prefix).map(str::to_owned),
-        addresses: reached_at(&node.addresses),
+        addresses: target_addresses(&node.addresses),
         draining: node.draining,
     }
 }
 
-/// ID of the machine, if it is one of this cloud.
+/// ID of the machine, if it belongs to this cloud.
 fn machine<'a>(node: &'a TargetNode, prefix: &str) -> Option<&'a str> {
     node.provider_id.as_ref().filter(|id| id.prefix() == Some(prefix)).and_then(ProviderId::rest)
 }
 
 /// The first internal address of each family; external ones if there are no internal ones.
-fn reached_at(addresses: &[Address]) -> Vec<IpAddr> {
+fn target_addresses(addresses: &[Address]) -> Vec<IpAddr> {
     let of_kind = |kind: AddressType| {
         let mut first: Vec<IpAddr> = Vec::new();
         for ip in
             addresses.iter().filter(|address| address.kind == kind).filter_map(|address| address.address.parse().ok())
         {
-            if !first.iter().any(|seen| family_of(seen) == family_of(&ip)) {
+            if !first.iter().any(|known| family_of(known) == family_of(&ip)) {
                 first.push(ip);
             }
         }
@@ -166,18 +166,18 @@ mod tests {
         plans(true).get(now, then)
     }
 
-    fn wanted(nodes: impl Iterator<Item = u32>) -> TargetSet {
+    fn targets(nodes: impl Iterator<Item = u32>) -> TargetSet {
         nodes.map(|number| testing::target(&format!("n{number:05}"))).collect()
     }
 
-    fn made(nodes: &TargetSet) -> Targets {
+    fn created(nodes: &TargetSet) -> Targets {
         plan(&Targets::default(), nodes).change.set.clone()
     }
 
     #[test]
     fn a_node_that_joins_5000_is_one_target_in_the_change() {
-        let now = made(&wanted(0..5_000));
-        let joined = plan(&now, &wanted(0..5_001));
+        let now = created(&targets(0..5_000));
+        let joined = plan(&now, &targets(0..5_001));
         let names: Vec<_> = joined.change.set.iter().map(|target| target.name.as_str()).collect();
         assert_eq!((names, joined.change.remove.len()), (vec!["n05000"], 0));
         assert_eq!(joined.fields().map(|field| field.field).collect::<Vec<_>>(), ["target n05000"]);
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn services_with_the_same_targets_share_one_plan() {
-        let (plans, before, after) = (plans(true), wanted(0..5_000), wanted(0..5_100));
+        let (plans, before, after) = (plans(true), targets(0..5_000), targets(0..5_100));
         let created = plans.get(&Targets::default(), &before);
         assert!((0..200).all(|_| Arc::ptr_eq(&created, &plans.get(&Targets::default(), &before))));
         let now = created.change.apply(&Targets::default());
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_step_names_some_targets_and_counts_the_others() {
-        let fields: Vec<_> = plan(&Targets::default(), &wanted(0..5_000)).fields().collect();
+        let fields: Vec<_> = plan(&Targets::default(), &targets(0..5_000)).fields().collect();
         assert_eq!(fields.len(), SHOWN + 1);
         assert_eq!(fields[SHOWN].to.as_deref(), Some("4990 changes"));
         let bytes: usize = fields.iter().map(|field| field.to_string().len()).sum();
@@ -205,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn applied_changes_make_the_targets_that_are_wanted_whatever_their_order_was() {
-        let now = Targets::from(made(&wanted(0..10)).iter().rev().cloned().collect::<Vec<_>>());
-        let then = wanted((5..15).filter(|number| *number != 7));
+    fn applied_changes_yield_the_desired_targets_whatever_their_order() {
+        let now = Targets::from(created(&targets(0..10)).iter().rev().cloned().collect::<Vec<_>>());
+        let then = targets((5..15).filter(|number| *number != 7));
         let now = plan(&now, &then).change.apply(&now);
-        assert_eq!(now, made(&then));
+        assert_eq!(now, created(&then));
         assert_eq!(plan(&now, &then).change, TargetChange::default());
     }
 
     #[test]
-    fn a_target_that_is_leaving_stays_only_where_it_is_and_where_it_may() {
-        let (now, mut then) = (made(&wanted(0..2)), wanted(0..3));
+    fn a_leaving_target_stays_only_in_its_load_balancer_and_only_with_draining() {
+        let (now, mut then) = (created(&targets(0..2)), targets(0..3));
         then.edit(|targets| targets.iter_mut().for_each(|target| target.draining = true));
         let kept = &plan(&now, &then).change;
         assert_eq!((kept.set.len(), kept.remove.len()), (2, 0));

@@ -1,11 +1,11 @@
-//! Routes: a table per cluster, each route from a range to a machine.
+//! Routes: one table per cluster, each route from a destination CIDR to a machine.
 //!
 //! ```text
-//!  the owner's hands, users' calls ──► RouteTables in the World ──► snapshot file
-//!                                          └─► route_changes(): something is different now
+//!  management and user calls ──► RouteTables in the World ──► snapshot file
+//!                                     └─► route_changes(): notification
 //! ```
 //!
-//! A route outlives its machine as a blackhole: clouds keep such records, and somebody has to clean them up.
+//! A route of a deleted machine becomes a blackhole: clouds keep such records, and controllers have to delete them.
 
 mod provider;
 mod records;
@@ -21,87 +21,86 @@ use crate::cloud::{CloudError, LocalCloud, World};
 pub use records::{NewRoute, RouteRecord};
 pub(crate) use tables::RouteTables;
 
-/// What the calls of the cloud's users are counted as.
+/// Names under which user calls are counted and faults are injected.
 pub(crate) const LIST: &str = "list-routes";
 pub(crate) const CREATE: &str = "create-route";
 pub(crate) const DELETE: &str = "delete-route";
 
-/// Those that change something.
-pub(crate) const WRITING: [&str; 2] = [CREATE, DELETE];
+/// Write calls.
+pub(crate) const WRITE_CALLS: [&str; 2] = [CREATE, DELETE];
 
-/// The owner's hands.
+/// Management calls.
 impl LocalCloud {
-    /// The routes of this cluster, by range.
+    /// Returns the routes of a cluster, by destination.
     pub fn routes(&self, cluster: &str) -> Vec<RouteRecord> {
         self.read(|world| world.routes.of(cluster).map(|route| RouteRecord::clone(route)).collect())
     }
 
-    /// The routes of all clusters that have any, by the cluster's name.
+    /// Returns all route tables, by cluster name.
     pub fn route_tables(&self) -> BTreeMap<String, Vec<RouteRecord>> {
         let copied = |(cluster, routes): (String, Vec<&RouteRecord>)| (cluster, routes.into_iter().cloned().collect());
         self.read(|world| world.routes.by_cluster().into_iter().map(copied).collect())
     }
 
-    /// Makes a route.
+    /// Creates a route.
     pub fn add_route(&self, cluster: &str, route: NewRoute) -> Result<RouteRecord, CloudError> {
-        let most = self.max_routes();
-        let made = self.edit_routes(|world| {
+        let limit = self.max_routes();
+        let created = self.edit_routes(|world| {
             world.fleet.get(&route.machine)?;
-            world.routes.add(cluster, route, most)
+            world.routes.add(cluster, route, limit)
         })?;
-        Ok(RouteRecord::clone(&made))
+        Ok(RouteRecord::clone(&created))
     }
 
-    /// Removes a route.
+    /// Deletes a route.
     pub fn remove_route(&self, cluster: &str, id: &str) -> Result<(), CloudError> {
         self.edit_routes(|world| world.routes.remove(cluster, id))
     }
 
-    /// How many routes one table may have; `None` without a limit.
+    /// Maximum number of routes per table; `None` for no limit.
     pub fn max_routes(&self) -> Option<usize> {
         self.shared.max_routes
     }
 
-    /// Tells whenever routes, or the machines that they lead to, may be different: that, and not how. Whoever then looks
-    /// at all that there is misses nothing, however much happened meanwhile.
+    /// Notifies of changes of routes and their machines, without details. A receiver that then reads all routes misses no change.
     pub fn route_changes(&self) -> watch::Receiver<u64> {
         self.shared.route_changes.subscribe()
     }
 }
 
-/// The calls of the cloud's users.
+/// User calls.
 impl LocalCloud {
-    /// The table as this world has it, which may be a past one.
+    /// Lists a table, from the current or past resources.
     pub(crate) fn list_routes(&self, world: Option<&World>, cluster: &str) -> Vec<RouteView> {
-        self.view(world, |world| world.routes.of(cluster).map(|route| seen(world, route)).collect())
+        self.view(world, |world| world.routes.of(cluster).map(|route| view(world, route)).collect())
     }
 
-    /// Leads a range to a machine, unless it is led there already; the route.
-    pub(crate) fn lead(&self, asked: CreateRouteRequest) -> Result<RouteView, CloudError> {
-        let most = [asked.limit, self.max_routes()].into_iter().flatten().min();
+    /// Creates a route, or returns the existing one to the same machine.
+    pub(crate) fn create_route(&self, request: CreateRouteRequest) -> Result<RouteView, CloudError> {
+        let limit = [request.limit, self.max_routes()].into_iter().flatten().min();
         self.edit_routes(|world| {
-            let machine = world.fleet.only(&asked.machine)?.spec.id.clone();
-            let CreateRouteRequest { cluster, node, name, destination, addresses, cluster_uid, .. } = asked;
+            let machine = world.fleet.only(&request.machine)?.spec.id.clone();
+            let CreateRouteRequest { cluster, node, name, destination, addresses, cluster_uid, .. } = request;
             let route = NewRoute { name, destination, machine, addresses, stamped: true, cluster_uid };
-            let made = world.routes.lead(cluster.as_str(), route, node.as_str(), most)?;
-            Ok(seen(world, &made))
+            let created = world.routes.create_for_node(cluster.as_str(), route, node.as_str(), limit)?;
+            Ok(view(world, &created))
         })
     }
 
     fn edit_routes<T>(&self, edit: impl FnOnce(&mut World) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        let outcome = self.edit(&mut self.now(), edit)?;
-        self.tell_of_routes();
-        Ok(outcome)
+        let result = self.edit(&mut self.state(), edit)?;
+        self.notify_route_change();
+        Ok(result)
     }
 
-    /// After every change of routes and machines.
-    pub(crate) fn tell_of_routes(&self) {
+    /// Sends the notification after a change of routes or machines.
+    pub(crate) fn notify_route_change(&self) {
         self.shared.route_changes.send_modify(|number| *number = number.wrapping_add(1));
     }
 }
 
-/// A route with the name of its machine.
-fn seen(world: &World, route: &RouteRecord) -> RouteView {
+/// Route with the name of its machine.
+fn view(world: &World, route: &RouteRecord) -> RouteView {
     let machine = world.fleet.get(&route.spec.machine).ok().filter(|_| !route.blackhole);
     RouteView { route: route.clone(), machine_name: machine.map(|machine| machine.spec.name.clone()) }
 }

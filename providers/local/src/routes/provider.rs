@@ -1,4 +1,4 @@
-//! Routes of the cloud as the contract wants them.
+//! `OneRoutePerCall` trait: routes of the cloud.
 
 use async_trait::async_trait;
 use bowline_cloud::{Error, OneRoutePerCall, Result};
@@ -6,7 +6,7 @@ use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteS
 
 use crate::LocalProvider;
 use crate::api::{CreateRouteRequest, DeleteRouteRequest, ListRoutesRequest, RouteView};
-use crate::error::garbled;
+use crate::error::invalid_response;
 
 const LIST: &str = "list routes";
 const CREATE: &str = "create route";
@@ -15,13 +15,13 @@ const DELETE: &str = "delete route";
 #[async_trait]
 impl OneRoutePerCall for LocalProvider {
     async fn list_routes(&self, cluster: &ClusterName) -> Result<Vec<Route>> {
-        let asked = ListRoutesRequest { cluster: cluster.clone() };
-        let reply = self.client.list_routes(&asked).await.map_err(|error| error.during(LIST))?;
-        Ok(reply.routes.into_iter().map(|route| self.led(route)).collect())
+        let request = ListRoutesRequest { cluster: cluster.clone() };
+        let reply = self.client.list_routes(&request).await.map_err(|error| error.during(LIST))?;
+        Ok(reply.routes.into_iter().map(|route| self.to_route(route)).collect())
     }
 
     async fn create_route(&self, cluster: &ClusterName, route: &RouteSpec) -> Result<Route> {
-        let asked = CreateRouteRequest {
+        let request = CreateRouteRequest {
             cluster: cluster.clone(),
             machine: self.key_of(&machine_of(route), CREATE)?,
             node: route.node.clone(),
@@ -31,29 +31,29 @@ impl OneRoutePerCall for LocalProvider {
             limit: self.config.routes.limit(),
             cluster_uid: route.cluster_uid.clone(),
         };
-        let told = |error: Error| error.during(CREATE).context("node", route.node.as_str());
-        let made = self.client.create_route(&asked).await.map_err(told)?;
-        if made.route.spec.destination != asked.destination {
-            return Err(told(garbled(CREATE, "it is about another range")));
+        let with_node = |error: Error| error.during(CREATE).context("node", route.node.as_str());
+        let created = self.client.create_route(&request).await.map_err(with_node)?;
+        if created.route.spec.destination != request.destination {
+            return Err(with_node(invalid_response(CREATE, "the route has another destination")));
         }
-        Ok(self.led(made))
+        Ok(self.to_route(created))
     }
 
     async fn delete_route(&self, cluster: &ClusterName, route: &Route) -> Result<()> {
-        // An ID is never given twice, so it means the very route that was listed.
-        let asked = DeleteRouteRequest { cluster: cluster.clone(), id: route.id.clone() };
-        match self.client.delete_route(&asked).await {
+        // IDs are never reused, so this is the route that was listed.
+        let request = DeleteRouteRequest { cluster: cluster.clone(), id: route.id.clone() };
+        match self.client.delete_route(&request).await {
             Err(error) if !error.is_not_found() => Err(error.during(DELETE)),
-            // What is to go and is gone is done.
+            // Already deleted.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 }
 
 impl LocalProvider {
-    /// A route in terms of the contract. What leads nowhere names nobody.
-    fn led(&self, seen: RouteView) -> Route {
-        let RouteView { route, machine_name } = seen;
+    /// Converts a route. A blackhole has neither Node nor provider ID.
+    fn to_route(&self, view: RouteView) -> Route {
+        let RouteView { route, machine_name } = view;
         let node = route.node.or(machine_name).filter(|_| !route.blackhole);
         let provider_id = (!route.blackhole).then(|| ProviderId::of(&self.config.id_prefix, &route.spec.machine));
         Route {
@@ -70,7 +70,7 @@ impl LocalProvider {
     }
 }
 
-/// How the machine is asked for that the route is to lead to.
+/// Reference to the machine of the route.
 fn machine_of(route: &RouteSpec) -> InstanceRef {
     InstanceRef { node: route.node.clone(), provider_id: route.provider_id.clone(), system_uuid: None }
 }

@@ -1,50 +1,50 @@
-//! What the cloud keeps of routes.
+//! Records of routes.
 
 use bowline_core::Address;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// A route of a cluster's table.
+/// Route in the table of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteRecord {
-    /// Its key, never used twice.
+    /// ID, never reused.
     pub id: String,
-    /// What it was made with; the range has no host bits.
+    /// Properties; the destination has no host bits.
     #[serde(flatten)]
     pub spec: NewRoute,
-    /// The node that it was made for, if a manager made it: nodes need not be called as their machines are.
+    /// Node of the route, if a manager created it: Nodes need not have the names of their machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Its machine is gone: packets go nowhere.
+    /// The machine is deleted, and packets are dropped.
     #[serde(default)]
     pub blackhole: bool,
 }
 
-/// A route to make.
+/// Route to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewRoute {
-    /// A name for people; need not be unique.
+    /// Display name, not unique.
     #[serde(default)]
     pub name: String,
-    /// The range, which a table has once.
+    /// Destination, unique in a table.
     pub destination: IpNet,
-    /// The ID of the machine that it leads to.
+    /// ID of the target machine.
     pub machine: String,
-    /// The addresses that it leads to, if whoever made it said so.
+    /// Addresses of the Node, if the creator set them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<Address>>,
-    /// A manager made it: it carries the cluster's mark. Routes made by hand carry none.
+    /// A manager created the route, so it carries the mark of the cluster. Manually created routes carry none.
     #[serde(default)]
     pub stamped: bool,
-    /// UID of the cluster whose manager made it: clusters may have the same name.
+    /// UID of the cluster whose manager created the route, because cluster names are not unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
 }
 
 impl RouteRecord {
-    /// Packets reach this machine by it.
+    /// Whether the route forwards packets to this machine.
     pub fn leads_to(&self, machine: &str) -> bool {
         !self.blackhole && self.spec.machine == machine
     }

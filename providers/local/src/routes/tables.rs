@@ -1,7 +1,7 @@
-//! All routes of a cloud at one moment.
+//! Route tables of a cloud.
 //!
-//! A plain value, as [`Fleet`] is: every rule about ranges, IDs and limits is here, and nothing of
-//! files, time, faults or packets.
+//! A plain value, as [`Fleet`] is, with the rules about destinations, IDs and limits; it knows nothing of files, time, faults or
+//! packets.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,21 +11,20 @@ use ipnet::IpNet;
 
 use super::records::{NewRoute, RouteRecord};
 use crate::cloud::CloudError;
-use crate::fleet::{Fleet, check_name, made_up_number};
+use crate::fleet::{Fleet, check_name, generated_number};
 
-/// What the IDs of routes start with.
+/// Prefix of route IDs.
 const PREFIX: &str = "rt-";
 
-/// A table for each cluster that has routes. Cloning it is cheap enough to keep an old one beside the present one: records
-/// are shared.
+/// One table per cluster with routes. Clones share the records, so an old version is cheap to keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RouteTables {
     tables: BTreeMap<String, Table>,
-    /// The number of the last ID that was made up, for all tables.
+    /// Number of the last generated ID of all tables.
     last: u64,
 }
 
-/// The routes of one cluster, found by range, by ID and by the machine that they lead to.
+/// Routes of one cluster, indexed by destination, ID and machine.
 #[derive(Debug, Clone, Default)]
 struct Table {
     routes: BTreeMap<IpNet, Arc<RouteRecord>>,
@@ -34,7 +33,7 @@ struct Table {
 }
 
 impl RouteTables {
-    /// These; `last` is the number of the last ID that was made up.
+    /// Restores tables; `last` is the number of the last generated ID.
     pub(crate) fn restore(
         tables: BTreeMap<String, Vec<RouteRecord>>,
         last: u64,
@@ -54,29 +53,29 @@ impl RouteTables {
         if !route.blackhole {
             fleet.get(&route.spec.machine)?;
         }
-        route.spec = checked(route.spec)?;
+        route.spec = validated(route.spec)?;
         if self.tables.values().any(|table| table.ids.contains_key(&route.id)) {
-            return Err(CloudError::Invalid(format!("there are two routes {:?}", route.id)));
+            return Err(CloudError::Invalid(format!("duplicate route {:?}", route.id)));
         }
         self.check_free(cluster, &route.spec)?;
-        // Ours must never meet it, even if the count in the file is wrong.
-        self.last = self.last.max(made_up_number(PREFIX, &route.id).unwrap_or_default());
+        // A generated ID must not collide, even if the number in the file is wrong.
+        self.last = self.last.max(generated_number(PREFIX, &route.id).unwrap_or_default());
         self.tables.entry(cluster.to_owned()).or_default().put(route);
         Ok(())
     }
 
-    /// The number of the last ID that was made up.
+    /// Number of the last generated ID.
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
-    /// All routes with the names of their clusters.
+    /// All routes, with their cluster names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<RouteRecord>)> {
         let all = self.tables.iter();
         all.flat_map(|(cluster, table)| table.routes.values().map(move |route| (cluster.as_str(), route)))
     }
 
-    /// The same, by the clusters' names.
+    /// All routes, by cluster name.
     pub(crate) fn by_cluster(&self) -> BTreeMap<String, Vec<&RouteRecord>> {
         let mut tables = BTreeMap::<String, Vec<&RouteRecord>>::new();
         for (cluster, route) in self.iter() {
@@ -85,63 +84,63 @@ impl RouteTables {
         tables
     }
 
-    /// The routes of this cluster, by range.
+    /// Routes of a cluster, by destination.
     pub(crate) fn of(&self, cluster: &str) -> impl Iterator<Item = &Arc<RouteRecord>> {
         self.tables.get(cluster).into_iter().flat_map(|table| table.routes.values())
     }
 
-    /// Makes a route, for a table of at most so many.
+    /// Creates a route, if the table has fewer than `limit` routes.
     pub(crate) fn add(
         &mut self,
         cluster: &str,
         route: NewRoute,
-        most: Option<usize>,
+        limit: Option<usize>,
     ) -> Result<Arc<RouteRecord>, CloudError> {
         check_name(cluster)?;
-        let spec = checked(route)?;
+        let spec = validated(route)?;
         self.check_free(cluster, &spec)?;
-        self.check_room(cluster, most)?;
+        self.check_limit(cluster, limit)?;
         self.last = self.last.saturating_add(1);
         let id = format!("{PREFIX}{:04}", self.last);
         let route = RouteRecord { id, spec, node: None, blackhole: false };
         Ok(self.tables.entry(cluster.to_owned()).or_default().put(route))
     }
 
-    /// The same for a node, unless the range is led to that machine already; then it is this node's from now on.
-    pub(crate) fn lead(
+    /// Creates a route for a Node. An existing route to the same machine is assigned to the Node instead.
+    pub(crate) fn create_for_node(
         &mut self,
         cluster: &str,
         route: NewRoute,
         node: &str,
-        most: Option<usize>,
+        limit: Option<usize>,
     ) -> Result<Arc<RouteRecord>, CloudError> {
         let route = match self.at(cluster, &route.destination) {
-            Some(there) if there.leads_to(&route.machine) => there.clone(),
-            _ => self.add(cluster, route, most)?,
+            Some(existing) if existing.leads_to(&route.machine) => existing.clone(),
+            _ => self.add(cluster, route, limit)?,
         };
         let named = RouteRecord { node: Some(node.to_owned()), ..RouteRecord::clone(&route) };
         Ok(self.tables.entry(cluster.to_owned()).or_default().put(named))
     }
 
-    /// Removes the route of this ID.
+    /// Deletes the route with this ID.
     pub(crate) fn remove(&mut self, cluster: &str, id: &str) -> Result<(), CloudError> {
         let missing = || CloudError::NoSuchRoute(id.to_owned());
         let table = self.tables.get_mut(cluster).ok_or_else(missing)?;
         let destination = table.ids.get(id).copied().ok_or_else(missing)?;
-        table.take(&destination);
+        table.remove(&destination);
         if table.routes.is_empty() {
             self.tables.remove(cluster);
         }
         Ok(())
     }
 
-    /// A machine is gone: what led to it leads nowhere now, also if another one gets its ID.
-    pub(crate) fn lose(&mut self, machine: &str) {
+    /// Turns the routes of a deleted machine into blackholes, even if another machine gets its ID.
+    pub(crate) fn mark_blackholes(&mut self, machine: &str) {
         for table in self.tables.values_mut() {
             for destination in table.machines.get(machine).cloned().unwrap_or_default() {
                 let Some(route) = table.routes.get(&destination) else { continue };
-                let lost = RouteRecord { blackhole: true, ..RouteRecord::clone(route) };
-                table.put(lost);
+                let blackhole = RouteRecord { blackhole: true, ..RouteRecord::clone(route) };
+                table.put(blackhole);
             }
         }
     }
@@ -152,16 +151,16 @@ impl RouteTables {
 
     fn check_free(&self, cluster: &str, route: &NewRoute) -> Result<(), CloudError> {
         match self.at(cluster, &route.destination) {
-            Some(there) => Err(CloudError::DestinationTaken(there.clone())),
+            Some(existing) => Err(CloudError::DestinationTaken(existing.clone())),
             None => Ok(()),
         }
     }
 
-    fn check_room(&self, cluster: &str, most: Option<usize>) -> Result<(), CloudError> {
-        let there = self.tables.get(cluster).map_or(0, |table| table.routes.len());
-        match most.filter(|most| there >= *most) {
-            Some(most) => Err(CloudError::Exhausted(format!(
-                "the route table of the cluster {cluster:?} has {there} routes, and at most {most} are allowed"
+    fn check_limit(&self, cluster: &str, limit: Option<usize>) -> Result<(), CloudError> {
+        let count = self.tables.get(cluster).map_or(0, |table| table.routes.len());
+        match limit.filter(|limit| count >= *limit) {
+            Some(limit) => Err(CloudError::Exhausted(format!(
+                "the route table of the cluster {cluster:?} has {count} routes, and at most {limit} are allowed"
             ))),
             None => Ok(()),
         }
@@ -171,9 +170,9 @@ impl RouteTables {
 impl Table {
     fn put(&mut self, route: RouteRecord) -> Arc<RouteRecord> {
         let destination = route.spec.destination;
-        self.take(&destination);
+        self.remove(&destination);
         self.ids.insert(route.id.clone(), destination);
-        // A blackhole is found no more by the machine that it led to.
+        // A blackhole is not indexed by machine.
         if !route.blackhole {
             self.machines.entry(route.spec.machine.clone()).or_default().insert(destination);
         }
@@ -182,19 +181,19 @@ impl Table {
         route
     }
 
-    fn take(&mut self, destination: &IpNet) {
+    fn remove(&mut self, destination: &IpNet) {
         let Some(old) = self.routes.remove(destination) else { return };
         self.ids.remove(&old.id);
-        let Some(ranges) = self.machines.get_mut(&old.spec.machine) else { return };
-        ranges.remove(destination);
-        if ranges.is_empty() {
+        let Some(destinations) = self.machines.get_mut(&old.spec.machine) else { return };
+        destinations.remove(destination);
+        if destinations.is_empty() {
             self.machines.remove(&old.spec.machine);
         }
     }
 }
 
-/// The same with its range written in the one way: however it is written, it is the same range.
-fn checked(route: NewRoute) -> Result<NewRoute, CloudError> {
+/// Validates the route, and removes the host bits of its destination.
+fn validated(route: NewRoute) -> Result<NewRoute, CloudError> {
     if !route.name.is_empty() {
         check_name(&route.name)?;
     }
@@ -217,32 +216,35 @@ mod tests {
         }
     }
 
-    /// The routes of a table, as text.
-    fn told(tables: &RouteTables, cluster: &str) -> Vec<String> {
+    /// Routes of a table, as text.
+    fn texts(tables: &RouteTables, cluster: &str) -> Vec<String> {
         let one = |route: &Arc<RouteRecord>| {
-            let nowhere = if route.blackhole { " nowhere" } else { "" };
-            format!("{} {} {}{nowhere}", route.id, route.spec.destination, route.spec.machine)
+            let blackhole = if route.blackhole { " blackhole" } else { "" };
+            format!("{} {} {}{blackhole}", route.id, route.spec.destination, route.spec.machine)
         };
         tables.of(cluster).map(one).collect()
     }
 
     #[test]
-    fn a_table_has_a_range_once_however_it_is_written() {
+    fn a_destination_is_unique_in_a_table_whatever_its_host_bits() {
         let mut tables = RouteTables::default();
         tables.add("a", route("10.1.2.3/16", "i-1"), None).unwrap();
         for written in ["10.1.0.0/16", "10.1.255.255/16", "::ffff:10.1.0.0/112"] {
             let taken = tables.add("a", route(written, "i-2"), None);
-            assert!(matches!(taken, Err(CloudError::DestinationTaken(there)) if there.id == "rt-0001"), "{written}");
+            assert!(
+                matches!(taken, Err(CloudError::DestinationTaken(existing)) if existing.id == "rt-0001"),
+                "{written}"
+            );
         }
-        // Another length is another range, and another cluster has a table of its own.
+        // Another prefix length is another destination, and another cluster has its own table.
         tables.add("a", route("10.1.0.0/24", "i-2"), None).unwrap();
         tables.add("b", route("10.1.0.0/16", "i-2"), None).unwrap();
-        assert_eq!(told(&tables, "a"), ["rt-0001 10.1.0.0/16 i-1", "rt-0002 10.1.0.0/24 i-2"]);
-        assert_eq!(told(&tables, "b"), ["rt-0003 10.1.0.0/16 i-2"]);
+        assert_eq!(texts(&tables, "a"), ["rt-0001 10.1.0.0/16 i-1", "rt-0002 10.1.0.0/24 i-2"]);
+        assert_eq!(texts(&tables, "b"), ["rt-0003 10.1.0.0/16 i-2"]);
     }
 
     #[test]
-    fn ids_are_never_given_twice() {
+    fn ids_are_never_reused() {
         let mut tables = RouteTables::default();
         for _ in 0..3 {
             let id = tables.add("a", route("10.1.0.0/16", "i-1"), None).unwrap().id.clone();
@@ -253,32 +255,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_led_there_already_is_not_led_there_again() {
+    fn creating_a_route_is_idempotent() {
         let mut tables = RouteTables::default();
-        let made = tables.lead("a", route("fd00:1::/64", "i-1"), "n", Some(1)).unwrap();
-        assert_eq!(tables.lead("a", route("fd00:1::7/64", "i-1"), "n", Some(1)), Ok(made));
-        let other = tables.lead("a", route("fd00:1::/64", "i-2"), "n", None);
+        let created = tables.create_for_node("a", route("fd00:1::/64", "i-1"), "n", Some(1)).unwrap();
+        assert_eq!(tables.create_for_node("a", route("fd00:1::7/64", "i-1"), "n", Some(1)), Ok(created));
+        let other = tables.create_for_node("a", route("fd00:1::/64", "i-2"), "n", None);
         assert!(matches!(other, Err(CloudError::DestinationTaken(_))), "{other:?}");
-        assert!(matches!(tables.lead("a", route("fd00:2::/64", "i-1"), "n", Some(1)), Err(CloudError::Exhausted(_))));
-        assert_eq!(tables.lead("b", route("fd00:2::/64", "i-1"), "n", Some(1)).unwrap().id, "rt-0002");
+        assert!(matches!(
+            tables.create_for_node("a", route("fd00:2::/64", "i-1"), "n", Some(1)),
+            Err(CloudError::Exhausted(_))
+        ));
+        assert_eq!(tables.create_for_node("b", route("fd00:2::/64", "i-1"), "n", Some(1)).unwrap().id, "rt-0002");
     }
 
     #[test]
-    fn routes_of_a_lost_machine_lead_nowhere_even_if_another_gets_its_id() {
+    fn routes_of_a_deleted_machine_are_blackholes_even_if_another_gets_its_id() {
         let mut tables = RouteTables::default();
         for (range, machine) in [("10.1.0.0/24", "i-1"), ("10.2.0.0/24", "i-2"), ("fd00:1::/64", "i-1")] {
             tables.add("a", route(range, machine), None).unwrap();
         }
-        tables.lose("i-1");
-        let wanted = ["rt-0001 10.1.0.0/24 i-1 nowhere", "rt-0002 10.2.0.0/24 i-2", "rt-0003 fd00:1::/64 i-1 nowhere"];
-        assert_eq!(told(&tables, "a"), wanted);
-        let again = tables.lead("a", route("10.1.0.0/24", "i-1"), "n", None);
+        tables.mark_blackholes("i-1");
+        let expected =
+            ["rt-0001 10.1.0.0/24 i-1 blackhole", "rt-0002 10.2.0.0/24 i-2", "rt-0003 fd00:1::/64 i-1 blackhole"];
+        assert_eq!(texts(&tables, "a"), expected);
+        let again = tables.create_for_node("a", route("10.1.0.0/24", "i-1"), "n", None);
         assert!(matches!(again, Err(CloudError::DestinationTaken(_))), "{again:?}");
         tables.remove("a", "rt-0001").unwrap();
-        assert_eq!(tables.lead("a", route("10.1.0.0/24", "i-1"), "n", None).unwrap().id, "rt-0004");
+        assert_eq!(tables.create_for_node("a", route("10.1.0.0/24", "i-1"), "n", None).unwrap().id, "rt-0004");
     }
 
-    /// What a table is without any index: ranges, machines, and whether the machine is gone.
+    /// Model of the tables without indexes: destination to machine and blackhole.
     type Model = BTreeMap<(String, IpNet), (String, bool)>;
 
     fn modelled(tables: &RouteTables) -> Model {
@@ -289,28 +295,28 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_a_table_is_what_it_is_without_its_indexes() {
-        let (mut tables, mut model, mut chance) = (RouteTables::default(), Model::new(), fastrand::Rng::with_seed(5));
+    fn random_operations_match_a_model_without_indexes() {
+        let (mut tables, mut model, mut rng) = (RouteTables::default(), Model::new(), fastrand::Rng::with_seed(5));
         let mut ids = BTreeSet::new();
         for step in 0..20_000 {
-            let cluster = ["a", "b"][chance.usize(..2)];
-            let (range, machine) = (format!("10.0.{}.0/24", chance.u8(..6)), format!("i-{}", chance.u8(..3)));
+            let cluster = ["a", "b"][rng.usize(..2)];
+            let (range, machine) = (format!("10.0.{}.0/24", rng.u8(..6)), format!("i-{}", rng.u8(..3)));
             let key = (cluster.to_owned(), range.parse().unwrap());
-            match chance.u8(..5) {
+            match rng.u8(..5) {
                 0 => {
-                    tables.lose(&machine);
+                    tables.mark_blackholes(&machine);
                     model.values_mut().filter(|(holder, _)| *holder == machine).for_each(|(_, gone)| *gone = true);
                 }
                 1 | 2 => {
-                    let there = tables.of(cluster).find(|route| route.spec.destination == key.1).cloned();
-                    let removed = there.map(|route| tables.remove(cluster, &route.id));
+                    let existing = tables.of(cluster).find(|route| route.spec.destination == key.1).cloned();
+                    let removed = existing.map(|route| tables.remove(cluster, &route.id));
                     assert_eq!(removed, model.remove(&key).map(|_| Ok(())), "{step}");
                 }
                 _ => {
-                    let led = tables.lead(cluster, route(&range, &machine), "n", None);
-                    let wanted = model.entry(key).or_insert_with(|| (machine.clone(), false));
-                    assert_eq!(led.is_ok(), *wanted == (machine, false), "{step}: {led:?} {wanted:?}");
-                    ids.extend(led.map(|route| route.id.clone()));
+                    let created = tables.create_for_node(cluster, route(&range, &machine), "n", None);
+                    let expected = model.entry(key).or_insert_with(|| (machine.clone(), false));
+                    assert_eq!(created.is_ok(), *expected == (machine, false), "{step}: {created:?} {expected:?}");
+                    ids.extend(created.map(|route| route.id.clone()));
                 }
             }
             assert_eq!(modelled(&tables), model, "{step}");

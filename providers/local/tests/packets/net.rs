@@ -1,5 +1,5 @@
-//! Two nodes and a cable between them: network namespaces, without any tool of the machine.
-#![allow(dead_code, reason = "two test programs compile this for themselves and use a part of it")]
+//! Two nodes as network namespaces, connected by a veth pair, without command-line tools.
+#![allow(dead_code, reason = "two test binaries use different parts")]
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -18,22 +18,22 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::net::UdpSocket;
 use tokio::time::{self, Instant};
 
-/// Loopback has this number everywhere.
+/// Interface index of loopback.
 const LOOPBACK: u32 = 1;
 
-/// The number by which the cloud knows its routes.
+/// Protocol number of the cloud's routes.
 const CLOUD: u8 = 0xb0;
 
-/// Where pods listen.
+/// Port of the pods.
 const PORT: u16 = 4000;
 
-/// How long something may take before it counts as never.
+/// Timeout of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a packet may take on a cable of no length.
+/// Maximum time of a packet.
 const FLIGHT: Duration = Duration::from_millis(250);
 
-/// Says that a test did nothing, past the test runner's capture, in the form that the gate counts.
+/// Reports a skipped test, bypassing the capture of the test runner, in the format that the CI gate counts.
 pub(crate) fn skip(why: &str) {
     let line = format!("\nSKIPPED: {why}\n1 skipped\n");
     io::stderr().write_all(line.as_bytes()).unwrap();
@@ -41,13 +41,13 @@ pub(crate) fn skip(why: &str) {
 
 // ---- a network namespace
 
-/// A network namespace, which is there as long as this value is: nothing else holds it.
+/// Network namespace that exists as long as this value.
 pub(crate) struct Namespace {
     file: File,
 }
 
 impl Namespace {
-    /// An empty one; fails where that is not permitted.
+    /// Creates a namespace; fails without privileges.
     fn new() -> io::Result<Namespace> {
         let make = || {
             unshare(CloneFlags::CLONE_NEWNET)?;
@@ -57,12 +57,12 @@ impl Namespace {
         Ok(Namespace { file })
     }
 
-    /// Where this process finds it.
+    /// Path of the namespace in this process.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 
-    /// Does something there. Sockets stay where they were opened.
+    /// Runs `work` in the namespace. Sockets stay in the namespace that opened them.
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let entered = || {
             setns(&self.file, CloneFlags::CLONE_NEWNET).unwrap();
@@ -72,9 +72,9 @@ impl Namespace {
     }
 
     fn kernel(&self) -> Handle {
-        let home = tokio::runtime::Handle::current();
+        let runtime = tokio::runtime::Handle::current();
         let (connection, handle, _) = self.inside(|| {
-            let _at_home = home.enter();
+            let _guard = runtime.enter();
             rtnetlink::new_connection().unwrap()
         });
         tokio::spawn(connection);
@@ -83,7 +83,7 @@ impl Namespace {
 
     async fn add_address(&self, link: u32, ip: IpAddr, prefix: u8) {
         let mut request = self.kernel().address().add(link, ip, prefix);
-        // Nobody else can have it, and asking around takes a second.
+        // Duplicate address detection takes a second and is not needed.
         request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         request.execute().await.unwrap();
     }
@@ -94,7 +94,7 @@ impl Namespace {
         UdpSocket::from_std(socket).unwrap()
     }
 
-    /// A route as an operator makes it.
+    /// Adds a route as an operator.
     pub(crate) async fn add_route(&self, destination: &str, via: IpAddr) {
         let (to, prefix) = destination.split_once('/').unwrap();
         let route = RouteMessageBuilder::<IpAddr>::new()
@@ -105,17 +105,17 @@ impl Namespace {
         self.kernel().route().add(route.build()).execute().await.unwrap();
     }
 
-    /// The ranges that the cloud leads somewhere here, in order.
+    /// Destinations of the cloud's routes, sorted.
     pub(crate) async fn routes_of_the_cloud(&self) -> Vec<String> {
         self.routes(RouteProtocol::Other(CLOUD)).await
     }
 
-    /// The ranges that operators lead somewhere here, in order.
+    /// Destinations of operators' routes, sorted.
     pub(crate) async fn routes_of_operators(&self) -> Vec<String> {
         self.routes(RouteProtocol::Static).await
     }
 
-    /// As an operator does.
+    /// Removes the cloud's routes as an operator.
     pub(crate) async fn remove_routes_of_the_cloud(&self) {
         for route in self.dump(RouteProtocol::Other(CLOUD)).await {
             self.kernel().route().del(route).execute().await.unwrap();
@@ -151,7 +151,7 @@ fn range(route: &RouteMessage) -> String {
 
 // ---- two nodes
 
-/// A node: where it is reached, and a pod of its pod range, in each family.
+/// Node with its addresses, pod CIDRs and one pod per family.
 pub(crate) struct Node {
     pub(crate) namespace: Namespace,
     pub(crate) addresses: Vec<IpAddr>,
@@ -159,37 +159,37 @@ pub(crate) struct Node {
     pods: Vec<UdpSocket>,
 }
 
-/// Two nodes with a cable between them and no other routes than those of the cable; `None`, said out loud, where that is not
-/// permitted. In IPv4, and in IPv6 where the machine has it.
+/// Creates two connected nodes without further routes, in IPv4, and in IPv6 if the machine supports it. Without privileges it
+/// reports the skipped test and returns `None`.
 pub(crate) async fn two_nodes() -> Option<(Node, Node)> {
     let (one, two) = match (Namespace::new(), Namespace::new()) {
         (Ok(one), Ok(two)) => (one, two),
         (Err(error), _) | (_, Err(error)) => {
-            skip(&format!("no network namespace can be made ({error}); run as root"));
+            skip(&format!("cannot create a network namespace ({error}); run as root"));
             return None;
         }
     };
-    if let Err(error) = lay_cable(&one, &two).await {
-        skip(&format!("no cable can be laid between network namespaces ({error})"));
+    if let Err(error) = connect(&one, &two).await {
+        skip(&format!("cannot create a veth pair between network namespaces ({error})"));
         return None;
     }
     let has_ipv6 = one.inside(|| std::net::UdpSocket::bind("[::]:0").is_ok());
     if !has_ipv6 {
         skip("this machine has no IPv6");
     }
-    let (one, two) = (settle(one, 1, has_ipv6).await, settle(two, 2, has_ipv6).await);
+    let (one, two) = (configure(one, 1, has_ipv6).await, configure(two, 2, has_ipv6).await);
     Some((one, two))
 }
 
-async fn lay_cable(one: &Namespace, two: &Namespace) -> Result<(), rtnetlink::Error> {
+async fn connect(one: &Namespace, two: &Namespace) -> Result<(), rtnetlink::Error> {
     let kernel = one.kernel();
     kernel.link().add(LinkVeth::new("cable-1", "cable-2").build()).execute().await?;
     let other_end = LinkUnspec::new_with_name("cable-2").setns_by_fd(two.file.as_raw_fd());
     kernel.link().set(other_end.build()).execute().await
 }
 
-/// Gives a namespace its addresses: on the cable that of the node, on loopback that of a pod.
-async fn settle(namespace: Namespace, number: u8, has_ipv6: bool) -> Node {
+/// Assigns addresses: of the node on the veth interface, of a pod on loopback.
+async fn configure(namespace: Namespace, number: u8, has_ipv6: bool) -> Node {
     let kernel = namespace.kernel();
     let mut found = Box::pin(kernel.link().get().match_name(format!("cable-{number}")).execute());
     let cable = found.try_next().await.unwrap().unwrap().header.index;
@@ -207,7 +207,7 @@ async fn settle(namespace: Namespace, number: u8, has_ipv6: bool) -> Node {
     Node { namespace, addresses, ranges, pods }
 }
 
-/// The addresses of one node in one family.
+/// Addresses of one node in one family.
 struct Numbers {
     node: IpAddr,
     prefix: u8,
@@ -243,7 +243,7 @@ pub(crate) async fn until_reached(from: &Node, to: &Node) {
     eventually("packets arrive", async || reach(from, to).await.into_iter().all(|reached| reached)).await;
 }
 
-/// Waits until this is so.
+/// Waits until the check succeeds.
 pub(crate) async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
     let begin = Instant::now();
     while !check().await {
@@ -255,13 +255,13 @@ pub(crate) async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
 async fn arrives(sender: &UdpSocket, receiver: &UdpSocket) -> bool {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    // Without a route the kernel says so at once.
+    // Without a route the kernel returns an error.
     if sender.send_to(&number, receiver.local_addr().unwrap()).await.is_err() {
         return false;
     }
     let expected = async {
         let mut packet = [0; 8];
-        // Earlier ones may have been late.
+        // Earlier packets may be late.
         while packet != number {
             let (_, from) = receiver.recv_from(&mut packet).await.unwrap();
             assert_eq!(from, sender.local_addr().unwrap(), "a packet keeps the address of its pod");

@@ -1,4 +1,4 @@
-//! The cloud itself, by its owner's hands and by its users' questions, in the same process and over HTTP.
+//! The cloud: management and user calls, in process and over HTTP.
 use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, ErrorKind, Instances, PageToken, Retry};
@@ -32,7 +32,7 @@ fn provider(cloud: &LocalCloud) -> LocalProvider {
     LocalProvider::in_process(cloud.clone(), &Config::default())
 }
 
-/// Why the first of the answers is an error.
+/// Error of a lookup.
 async fn failure(provider: &LocalProvider) -> (ErrorKind, Retry) {
     let error = provider.find(&[named("node-1")]).await.remove(0).unwrap_err();
     (error.kind(), error.retry_advice())
@@ -41,7 +41,7 @@ async fn failure(provider: &LocalProvider) -> (ErrorKind, Retry) {
 // ---- machines
 
 #[test]
-fn ids_are_made_up_in_order_and_never_given_twice() {
+fn ids_are_generated_in_order_and_never_reused() {
     let cloud = small(100);
     let id = |name: &str| cloud.add(machine(name)).unwrap().spec.id;
     assert_eq!(id("a"), "i-0001");
@@ -51,18 +51,18 @@ fn ids_are_made_up_in_order_and_never_given_twice() {
     cloud.add(NewMachine { id: "i-0009".to_owned(), ..machine("mine") }).unwrap();
     cloud.delete("i-0009").unwrap();
     assert_eq!(id("c"), "i-0010");
-    // These only look like ours: too many digits, and a letter.
+    // Not in the form of generated IDs: too many digits, and a letter.
     cloud.add(NewMachine { id: format!("i-{}", u64::MAX), ..machine("huge") }).unwrap();
     cloud.add(NewMachine { id: "i-12x".to_owned(), ..machine("odd") }).unwrap();
     assert_eq!(id("d"), "i-0011");
     cloud.add(NewMachine { id: "i-999999999999".to_owned(), ..machine("far") }).unwrap();
     assert_eq!(id("e"), "i-1000000000000");
-    cloud.add(NewMachine { id: "i-1000000000001".to_owned(), ..machine("in the way") }).unwrap();
+    cloud.add(NewMachine { id: "i-1000000000001".to_owned(), ..machine("taken") }).unwrap();
     assert_eq!(id("f"), "i-1000000000002");
 }
 
 #[test]
-fn the_owner_is_told_what_makes_no_sense() {
+fn invalid_machines_are_rejected() {
     let cloud = small(100);
     cloud.add(machine("a")).unwrap();
     assert!(matches!(cloud.add(machine("")), Err(CloudError::Invalid(_))));
@@ -89,12 +89,12 @@ async fn a_renamed_machine_is_found_by_its_new_name_only() {
 }
 
 #[tokio::test]
-async fn many_machines_take_one_call_and_settled_questions_none() {
+async fn many_machines_take_one_call_and_foreign_ids_none() {
     let cloud = small(100);
-    let asked: Vec<_> =
+    let refs: Vec<_> =
         (0..100).map(|index| named(&cloud.add(machine(&format!("n{index}"))).unwrap().spec.name)).collect();
     let provider = provider(&cloud);
-    assert!(provider.find(&asked).await.iter().all(Result::is_ok));
+    assert!(provider.find(&refs).await.iter().all(Result::is_ok));
     provider.find(&[by_id("aws:///i-1"), by_id("local://"), by_id("nonsense")]).await;
     assert_eq!(cloud.calls().into_iter().collect::<Vec<_>>(), [("find".to_owned(), 1)]);
     cloud.reset_calls();
@@ -117,7 +117,7 @@ async fn names(provider: &LocalProvider, mut between: impl FnMut()) -> Vec<Strin
 }
 
 #[tokio::test]
-async fn pages_hold_every_machine_that_stays_once_whatever_comes_and_goes() {
+async fn pages_have_every_remaining_machine_once_during_changes() {
     let cloud = small(3);
     for index in 0..20 {
         cloud.add(machine(&format!("stays-{index:02}"))).unwrap();
@@ -125,19 +125,19 @@ async fn pages_hold_every_machine_that_stays_once_whatever_comes_and_goes() {
     }
     let provider = provider(&cloud);
     let mut going: Vec<_> = cloud.machines().into_iter().filter(|found| found.spec.name.starts_with("goes")).collect();
-    let seen = names(&provider, || {
-        // One from the front and one from the back, so that the machine a page ended with is among them.
+    let listed = names(&provider, || {
+        // One from the front and one from the back, so that the last machine of a page is among them.
         for gone in [going.pop(), (!going.is_empty()).then(|| going.remove(0))].into_iter().flatten() {
             cloud.delete(&gone.spec.id).unwrap();
         }
         cloud.add(machine("comes")).unwrap();
     });
-    let stayed: Vec<_> = seen.await.into_iter().filter(|name| name.starts_with("stays")).collect();
+    let stayed: Vec<_> = listed.await.into_iter().filter(|name| name.starts_with("stays")).collect();
     assert_eq!(stayed, (0..20).map(|index| format!("stays-{index:02}")).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn the_last_page_leads_nowhere_even_if_it_is_full() {
+async fn the_last_page_has_no_next_token_even_if_it_is_full() {
     for count in [0, 1, 2, 3, 4, 6] {
         let cloud = small(2);
         for index in 0..count {
@@ -151,7 +151,7 @@ async fn the_last_page_leads_nowhere_even_if_it_is_full() {
 // ---- faults
 
 #[tokio::test(start_paused = true)]
-async fn each_fault_shows_as_what_it_is() {
+async fn each_fault_has_its_error_kind() {
     let cloud = small(100);
     cloud.add(machine("node-1")).unwrap();
     let provider = provider(&cloud);
@@ -172,12 +172,12 @@ async fn each_fault_shows_as_what_it_is() {
         assert_eq!(cloud.faults(), [(number, fault.clone())]);
         assert_eq!(failure(&provider).await, (kind, retry), "{fault:?}");
         assert!(cloud.repair(number));
-        assert!(provider.find(&[named("node-1")]).await[0].is_ok(), "mended after {fault:?}");
+        assert!(provider.find(&[named("node-1")]).await[0].is_ok(), "repaired after {fault:?}");
     }
 }
 
 #[tokio::test]
-async fn every_kind_of_nonsense_is_understood_as_such() {
+async fn every_kind_of_invalid_response_is_an_error() {
     let cloud = small(100);
     cloud.add(machine("node-1")).unwrap();
     cloud.inject(FaultSpec::always(Fault::Garbled));
@@ -190,7 +190,7 @@ async fn every_kind_of_nonsense_is_understood_as_such() {
 }
 
 #[tokio::test]
-async fn a_stale_cloud_answers_as_things_were() {
+async fn a_stale_cloud_returns_past_machines() {
     let cloud = small(100);
     let old = cloud.add(machine("old")).unwrap().spec.id;
     cloud.inject(FaultSpec::always(Fault::Stale));
@@ -205,23 +205,23 @@ async fn a_stale_cloud_answers_as_things_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_add_up_and_the_oldest_ending_wins() {
+async fn delays_add_up_and_the_oldest_failure_wins() {
     let cloud = cloud(CloudOptions { latency: Duration::from_millis(20), ..CloudOptions::default() });
     cloud.inject(FaultSpec::always(Fault::Slow(Duration::from_secs(2))));
     cloud.inject(FaultSpec::always(Fault::Slow(Duration::from_secs(3))));
     cloud.inject(FaultSpec::always(Fault::Failing(403)).times(1));
     cloud.inject(FaultSpec::always(Fault::Failing(401)).times(1));
-    let (provider, began) = (provider(&cloud), tokio::time::Instant::now());
+    let (provider, start) = (provider(&cloud), tokio::time::Instant::now());
     assert_eq!(failure(&provider).await.0, ErrorKind::PermissionDenied);
     assert_eq!(failure(&provider).await.0, ErrorKind::Unauthenticated);
     assert!(provider.find(&[named("node-1")]).await[0].is_ok());
-    let elapsed = began.elapsed();
-    // The paused clock moves in steps of a millisecond.
+    let elapsed = start.elapsed();
+    // The paused clock advances in milliseconds.
     assert!((Duration::from_millis(15_060)..Duration::from_millis(15_070)).contains(&elapsed), "{elapsed:?}");
 }
 
 #[tokio::test]
-async fn a_fault_strikes_the_calls_it_is_meant_for() {
+async fn a_fault_affects_only_its_kind_of_call() {
     let cloud = small(100);
     cloud.inject(FaultSpec::always(Fault::Failing(500)).on("list"));
     let provider = provider(&cloud);
@@ -229,7 +229,7 @@ async fn a_fault_strikes_the_calls_it_is_meant_for() {
     assert!(provider.list(None).await.is_err());
 }
 
-/// Which of 64 calls failed with these faults.
+/// Which of 64 calls fail.
 async fn pattern(seed: u64, probability: f64) -> Vec<bool> {
     let cloud = cloud(CloudOptions { seed, ..CloudOptions::default() });
     cloud.inject(FaultSpec::always(Fault::Failing(500)).probability(probability));
@@ -242,7 +242,7 @@ async fn pattern(seed: u64, probability: f64) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn chance_is_repeatable_by_seed() {
+async fn random_faults_are_repeatable_by_seed() {
     assert_eq!(pattern(7, 0.5).await, pattern(7, 0.5).await);
     assert_ne!(pattern(7, 0.5).await, pattern(8, 0.5).await);
     assert!(pattern(7, 0.0).await.iter().all(|failed| !failed));
@@ -250,7 +250,7 @@ async fn chance_is_repeatable_by_seed() {
 }
 
 #[tokio::test]
-async fn a_fault_that_has_struck_its_times_is_gone() {
+async fn a_fault_is_removed_after_its_limit() {
     let cloud = small(100);
     let number = cloud.inject(FaultSpec::always(Fault::Empty).times(2));
     let provider = provider(&cloud);
@@ -264,7 +264,7 @@ async fn a_fault_that_has_struck_its_times_is_gone() {
 // ---- over HTTP
 
 #[tokio::test]
-async fn the_owner_can_do_everything_over_http_whatever_is_broken() {
+async fn the_management_api_works_whatever_faults_are_injected() {
     let cloud = small(2);
     let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();

@@ -1,4 +1,4 @@
-//! The HTTP API from outside: what it answers to good and to bad requests, byte by byte.
+//! HTTP API: responses to valid and invalid requests.
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The owner's.
+/// Token of the owner.
 const TOKEN: &str = "0wner";
 
 async fn started(page_size: usize) -> (LocalCloud, Server) {
@@ -30,23 +30,23 @@ fn named(name: &str) -> InstanceRef {
     InstanceRef { node: name.into(), provider_id: None, system_uuid: None }
 }
 
-/// Sends these bytes and reads all that comes back.
+/// Sends bytes and reads the whole response.
 async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // The server may refuse before it has read everything.
+    // The server may respond before it has read everything.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The status, the head and the body of the answer to one request.
+/// Sends a request and returns the status, head and body of the response.
 async fn send(address: SocketAddr, method: &str, target: &str, body: &str) -> (u16, String, Value) {
     let head = format!("Host: {address}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json");
     send_with(address, method, target, &head, body).await
 }
 
-/// The same with these fields in its head.
+/// As [`send`], with these headers.
 async fn send_with(address: SocketAddr, method: &str, target: &str, head: &str, body: &str) -> (u16, String, Value) {
     let head = format!("{method} {target} HTTP/1.1\r\n{head}\r\nConnection: close\r\nContent-Length: {}", body.len());
     let answer = raw(address, format!("{head}\r\n\r\n{body}").as_bytes()).await;
@@ -56,12 +56,12 @@ async fn send_with(address: SocketAddr, method: &str, target: &str, head: &str, 
 }
 
 #[tokio::test]
-async fn bad_requests_are_refused_with_what_is_wrong() {
+async fn invalid_requests_are_rejected_with_the_reason() {
     let (cloud, server) = started(3).await;
     cloud.add(machine("a")).unwrap();
     let key = r#"{"key":{"cluster":"c","namespace":"n","service":"s","uid":"u"}}"#;
     let four = format!(r#"{{"asking":[{key},{key},{key},{key}]}}"#);
-    let ordered = |change: &str| format!(r#"{{"asking":{key},"change":{change}}}"#);
+    let change_request = |change: &str| format!(r#"{{"asking":{key},"change":{change}}}"#);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let table = [
         ("GET", "/", "", 404, "no_such_path"),
@@ -87,7 +87,7 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
         ("GET", "/v1/instances?limit=-1", "", 400, "invalid"),
         ("GET", "/v1/instances?limit=99999999999999999999999", "", 400, "invalid"),
         ("GET", "/v1/instances?page=%2F..%2F", "", 400, "invalid"),
-        ("GET", "/v1/instances?as=guest", "", 400, "invalid"),
+        ("GET", "/v1/instances?as=user", "", 400, "invalid"),
         ("GET", "/v1/instances?pages=1", "", 400, "invalid"),
         ("GET", "/v1/calls?limit=1", "", 400, "invalid"),
         ("POST", "/v1/instances", "", 400, "invalid"),
@@ -124,16 +124,22 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
         ("POST", "/v1/balancers/find", r#"{"asking":7}"#, 400, "invalid"),
         ("POST", "/v1/balancers/find", &four, 400, "too_many_keys"),
         ("POST", "/v1/balancers/owners", "{}", 400, "invalid"),
-        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"explode"}"#), 400, "invalid"),
-        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"delete-balancer"}"#), 400, "invalid"),
+        ("POST", "/v1/balancers/change", &change_request(r#"{"call":"explode"}"#), 400, "invalid"),
+        ("POST", "/v1/balancers/change", &change_request(r#"{"call":"delete-balancer"}"#), 400, "invalid"),
         (
             "POST",
             "/v1/balancers/change",
-            &ordered(r#"{"call":"delete-balancer","id":"lb-9"}"#),
+            &change_request(r#"{"call":"delete-balancer","id":"lb-9"}"#),
             404,
             "no_such_balancer",
         ),
-        ("POST", "/v1/balancers/change", &ordered(r#"{"call":"delete-address","id":"ip-9"}"#), 404, "no_such_address"),
+        (
+            "POST",
+            "/v1/balancers/change",
+            &change_request(r#"{"call":"delete-address","id":"ip-9"}"#),
+            404,
+            "no_such_address",
+        ),
         ("POST", "/v1/faults", r#"{"fault":"empty","after":-1}"#, 400, "invalid"),
         ("GET", "/v1/routes/list", "", 405, "wrong_method"),
         ("GET", "/v1/routes/rt-9", "", 405, "wrong_method"),
@@ -177,7 +183,7 @@ async fn bad_requests_are_refused_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_request_do_no_harm() {
+async fn invalid_bytes_do_no_harm() {
     let (cloud, server) = started(3).await;
     let address = server.address();
     let large = format!(
@@ -198,34 +204,34 @@ async fn bytes_that_are_no_request_do_no_harm() {
     let mut cut = TcpStream::connect(address).await.unwrap();
     cut.write_all(&large.as_bytes()[..100]).await.unwrap();
     drop(cut);
-    // And still it works.
+    // The server still works.
     assert_eq!(send(address, "POST", "/v1/instances", r#"{"name":"a"}"#).await.0, 201);
     assert_eq!(cloud.machines().len(), 1);
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn every_key_that_is_asked_for_has_an_answer() {
+async fn every_requested_key_has_an_answer() {
     let (cloud, server) = started(9).await;
     for name in ["a", "twin", "twin"] {
         cloud.add(machine(name)).unwrap();
     }
-    let asked = json!({"ids": ["i-0001", "i-9", "i-0001"], "names": ["a", "b", "twin"]}).to_string();
-    let (status, _, answer) = send(server.address(), "POST", "/v1/instances/find", &asked).await;
+    let request = json!({"ids": ["i-0001", "i-9", "i-0001"], "names": ["a", "b", "twin"]}).to_string();
+    let (status, _, answer) = send(server.address(), "POST", "/v1/instances/find", &request).await;
     assert_eq!(status, 200);
     let brief = |answer: &Value| {
         let key = answer["id"].as_str().or(answer["name"].as_str()).unwrap().to_owned();
         (key, answer["result"].as_str().unwrap().to_owned(), answer["instances"].as_array().map_or(0, Vec::len))
     };
     let brief: Vec<_> = answer["answers"].as_array().unwrap().iter().map(brief).collect();
-    let wanted =
+    let expected =
         [("i-0001", "found", 1), ("i-9", "missing", 0), ("a", "found", 1), ("b", "missing", 0), ("twin", "found", 2)];
-    assert_eq!(brief, wanted.map(|(key, result, count)| (key.to_owned(), result.to_owned(), count)));
+    assert_eq!(brief, expected.map(|(key, result, count)| (key.to_owned(), result.to_owned(), count)));
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn machines_can_be_replaced_and_merged_into() {
+async fn machines_can_be_replaced_and_patched() {
     let (cloud, server) = started(3).await;
     let address = server.address();
     cloud
@@ -245,7 +251,7 @@ async fn machines_can_be_replaced_and_merged_into() {
 }
 
 #[tokio::test]
-async fn throttling_says_when_to_come_back() {
+async fn throttling_has_a_retry_after() {
     let (cloud, server) = started(3).await;
     cloud.inject(FaultSpec::always(Fault::Throttled(Some(Duration::from_millis(1500)))));
     let (status, head, answer) = send(server.address(), "GET", "/v1/instances", "").await;
@@ -255,7 +261,7 @@ async fn throttling_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn only_the_users_calls_are_counted() {
+async fn only_user_calls_are_counted() {
     let (_cloud, server) = started(3).await;
     let address = server.address();
     send(address, "POST", "/v1/instances", r#"{"name":"a"}"#).await;
@@ -271,7 +277,7 @@ async fn only_the_users_calls_are_counted() {
 }
 
 #[tokio::test]
-async fn a_cloud_with_tokens_tells_its_users_from_its_owner() {
+async fn users_and_owner_have_different_tokens() {
     let path = std::env::temp_dir().join(format!("bowline-tokens-{}", std::process::id()));
     std::fs::write(&path, "first\nsecond\n").unwrap();
     let options = CloudOptions { token_file: Some(path.clone()), ..CloudOptions::default() };
@@ -301,7 +307,7 @@ async fn a_cloud_with_tokens_tells_its_users_from_its_owner() {
 }
 
 #[tokio::test]
-async fn a_hanging_call_does_not_hold_up_the_end() {
+async fn a_hanging_call_does_not_delay_the_shutdown() {
     let (cloud, server) = started(3).await;
     cloud.inject(FaultSpec::always(Fault::Hanging));
     let config = Config { endpoint: format!("http://{}", server.address()), ..Config::default() };
@@ -316,7 +322,7 @@ async fn a_hanging_call_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_cloud_that_is_not_there_is_unavailable_and_comes_back() {
+async fn a_stopped_cloud_is_unavailable_until_it_restarts() {
     let (cloud, server) = started(3).await;
     cloud.add(machine("a")).unwrap();
     let address = server.address();
@@ -332,7 +338,7 @@ async fn a_cloud_that_is_not_there_is_unavailable_and_comes_back() {
 }
 
 #[tokio::test]
-async fn something_else_at_the_address_is_not_taken_for_a_cloud() {
+async fn another_server_at_the_endpoint_is_an_error() {
     let table = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", ErrorKind::Unexpected),
         ("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"answers\":[]}", ErrorKind::Unavailable),
@@ -356,18 +362,18 @@ async fn something_else_at_the_address_is_not_taken_for_a_cloud() {
 }
 
 #[test]
-fn an_endpoint_that_makes_no_sense_is_refused() {
+fn an_invalid_endpoint_is_rejected() {
     for endpoint in
         ["", "127.0.0.1:7480", "https://127.0.0.1", "http://", "http://a/path", "http://a?b=c", "http://u:p@host", "::"]
     {
-        let refused = ManagementClient::new(endpoint).err();
-        assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::InvalidConfig), "{endpoint:?}");
+        let error = ManagementClient::new(endpoint).err();
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::InvalidConfig), "{endpoint:?}");
     }
     assert!(ManagementClient::new("http://[::1]:7480/").is_ok());
 }
 
 #[tokio::test]
-async fn many_at_once_get_machines_of_their_own() {
+async fn concurrent_creations_have_unique_ids() {
     let (cloud, server) = started(100).await;
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
     let owner = std::sync::Arc::new(owner.with_token(&TOKEN.into()).unwrap());
@@ -386,40 +392,40 @@ async fn many_at_once_get_machines_of_their_own() {
     server.shutdown().await;
 }
 
-/// A Service with this many targets, whose names are so long that every target has some 300 bytes.
-fn large_wish(service: &str, targets: usize) -> DesiredLoadBalancer {
+/// Service with targets whose long names make each about 300 bytes.
+fn large_service(service: &str, targets: usize) -> DesiredLoadBalancer {
     let names: Vec<String> = (0..targets).map(|number| format!("{:0>200}", number)).collect();
     desired(service, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[tokio::test]
-async fn load_balancers_with_15000_targets_are_made_and_observed_in_answers_of_bounded_size() {
+async fn load_balancers_with_15000_targets_are_observed_in_responses_of_bounded_size() {
     let (cloud, server) = started(100).await;
     let config = Config { endpoint: format!("http://{}", server.address()), ..Config::default() };
     let provider = LocalProvider::over_http(&config).unwrap();
-    let wanted = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_wish(service, 15_000));
-    for step in provider.plan(&wanted[0], None).unwrap().steps {
-        provider.apply(&wanted[0].key, &step, None).await.unwrap();
+    let desired = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_service(service, 15_000));
+    for step in provider.plan(&desired[0], None).unwrap().steps {
+        provider.apply(&desired[0].key, &step, None).await.unwrap();
     }
-    let made = cloud.balancers().remove(0);
-    assert_eq!(made.targets.len(), 15_000);
-    for desired in &wanted[1..] {
-        let (name, owner) = (desired.key.service.clone(), Some(desired.key.clone()));
-        let (settings, targets) = (made.settings.clone(), made.targets.to_vec());
+    let created = cloud.balancers().remove(0);
+    assert_eq!(created.targets.len(), 15_000);
+    for service in &desired[1..] {
+        let (name, owner) = (service.key.service.clone(), Some(service.key.clone()));
+        let (settings, targets) = (created.settings.clone(), created.targets.to_vec());
         cloud.add_balancer(NewBalancer { name, owner, settings, targets, ..NewBalancer::default() }).unwrap();
     }
     cloud.reset_calls();
-    let states = provider.observe(&wanted).await;
-    for (desired, state) in wanted.iter().zip(states) {
-        let plan = provider.plan(desired, state.unwrap().as_ref()).unwrap();
+    let states = provider.observe(&desired).await;
+    for (service, state) in desired.iter().zip(states) {
+        let plan = provider.plan(service, state.unwrap().as_ref()).unwrap();
         assert!(plan.is_empty(), "{plan}");
     }
-    assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one answer");
+    assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one response");
     server.shutdown().await;
 }
 
-/// All that changes something and that only the owner does.
-const OWNERS_WRITES: [(&str, &str, &str); 17] = [
+/// Write calls of the management API.
+const MANAGEMENT_WRITES: [(&str, &str, &str); 17] = [
     ("POST", "/v1/instances", r#"{"name":"b"}"#),
     ("PUT", "/v1/instances/i-0001", r#"{"name":"b"}"#),
     ("PATCH", "/v1/instances/i-0001", r#"{"name":"b"}"#),
@@ -440,18 +446,18 @@ const OWNERS_WRITES: [(&str, &str, &str); 17] = [
 ];
 
 #[tokio::test]
-async fn what_only_the_owner_does_takes_the_owners_token() {
+async fn management_writes_require_the_owner_token() {
     let (cloud, server) = started(3).await;
     cloud.add(machine("a")).unwrap();
     let before = cloud.machines();
-    for (method, target, body) in OWNERS_WRITES {
-        for shown in ["X: y", "Authorization: Bearer", "Authorization: Bearer ", "Authorization: Bearer 0wneR"] {
-            let head = format!("Host: localhost\r\nContent-Type: application/json\r\n{shown}");
+    for (method, target, body) in MANAGEMENT_WRITES {
+        for header in ["X: y", "Authorization: Bearer", "Authorization: Bearer ", "Authorization: Bearer 0wneR"] {
+            let head = format!("Host: localhost\r\nContent-Type: application/json\r\n{header}");
             let (status, _, answer) = send_with(server.address(), method, target, &head, body).await;
             assert_eq!(
                 (status, &answer["error"]["code"]),
                 (401, &json!("unauthenticated")),
-                "{method} {target} {shown}"
+                "{method} {target} {header}"
             );
         }
     }
@@ -478,7 +484,7 @@ async fn no_web_page_can_call_the_cloud() {
     ];
     for (head, status, code) in table {
         for (target, body) in [("/v1/instances", r#"{"name":"b"}"#), ("/v1/instances/find", r#"{"names":["a"]}"#)] {
-            // Even one that knows the token.
+            // Even with the token.
             let head = format!("{head}\r\nAuthorization: Bearer {TOKEN}");
             let (found, _, answer) = send_with(address, "POST", target, &head, body).await;
             assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{head}");

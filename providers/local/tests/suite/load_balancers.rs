@@ -1,4 +1,4 @@
-//! Balancers: the provider's plans and steps, and the cloud's rules behind them.
+//! Load balancers: plans and steps of the provider, and the rules of the cloud.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl World {
         self.provider.plan(desired, state.as_ref())
     }
 
-    /// Plans and applies; each step's answer is what an observation would say. The kinds of calls that were made.
+    /// Plans and applies, checks that the last step returns the observed state, and returns the kinds of calls.
     async fn converge(&self, desired: &DesiredLoadBalancer) -> Result<Vec<String>, Error> {
         self.cloud.reset_calls();
         let plan = self.plan(desired).await?;
@@ -48,9 +48,9 @@ impl World {
             last = Some(self.provider.apply(&desired.key, step, None).await?);
         }
         let calls: Vec<_> = self.cloud.calls().into_iter().filter(|(kind, _)| kind != "observe-balancers").collect();
-        assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one writing call for each step: {plan}");
+        assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one write call per step: {plan}");
         if let Some(Applied::Observed(state)) = last {
-            assert_eq!(state, self.observe(desired).await?, "the answer tells all");
+            assert_eq!(state, self.observe(desired).await?, "the response is the observed state");
         }
         assert!(self.plan(desired).await?.is_empty(), "an applied plan is empty");
         Ok(calls.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect())
@@ -84,7 +84,7 @@ fn set(desired: &DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSetti
     desired
 }
 
-fn gone(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
+fn deleted(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
     DesiredLoadBalancer { spec: None, ..desired.clone() }
 }
 
@@ -105,7 +105,7 @@ fn web() -> DesiredLoadBalancer {
 }
 
 #[tokio::test]
-async fn a_balancer_is_made_of_an_address_and_a_balancer_and_goes_without_a_trace() {
+async fn a_load_balancer_has_an_address_and_is_deleted_completely() {
     let world = World::new();
     let desired = web();
     assert_eq!(world.converge(&desired).await.unwrap(), ["create-address 1", "create-balancer 1"]);
@@ -113,11 +113,11 @@ async fn a_balancer_is_made_of_an_address_and_a_balancer_and_goes_without_a_trac
     let balancer = world.only();
     assert_eq!((balancer.name.as_str(), balancer.owner.as_ref()), ("auidofweb", Some(&desired.key)));
     assert_eq!(balancer.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
-    assert_eq!(world.converge(&desired).await.unwrap(), [""; 0], "the second pass writes nothing");
-    assert_eq!(world.converge(&gone(&desired)).await.unwrap(), ["delete-address 1", "delete-balancer 1"]);
+    assert_eq!(world.converge(&desired).await.unwrap(), [""; 0], "the second sync writes nothing");
+    assert_eq!(world.converge(&deleted(&desired)).await.unwrap(), ["delete-address 1", "delete-balancer 1"]);
     assert!(world.is_empty());
     assert_eq!(world.observe(&desired).await.unwrap(), None);
-    assert!(world.plan(&gone(&desired)).await.unwrap().is_empty());
+    assert!(world.plan(&deleted(&desired)).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn the_plan_is_readable() {
     let world = World::new();
     let text = "create address (IPv4)
     owner: shop/web (kubernetes)
-create balancer auidofweb
+create load balancer auidofweb
     owner: shop/web (kubernetes)
     listeners: 80/TCP to 30080
     health check: TCP on the node port every 3000 ms
@@ -142,16 +142,16 @@ create balancer auidofweb
             targets.remove(1)
         });
     });
-    let text = "update balancer auidofweb
+    let text = "update load balancer auidofweb
     target n1: 10.0.0.1 -> 10.0.0.1 (draining)
     target n2:  (removed)";
     assert_eq!(world.plan(&desired).await.unwrap().to_string(), text);
-    let text = "delete balancer auidofweb\ndelete address 127.0.32.1";
-    assert_eq!(world.plan(&gone(&desired)).await.unwrap().to_string(), text);
+    let text = "delete load balancer auidofweb\ndelete address 127.0.32.1";
+    assert_eq!(world.plan(&deleted(&desired)).await.unwrap().to_string(), text);
 }
 
 #[tokio::test]
-async fn every_setting_reaches_the_balancer_in_one_call() {
+async fn all_settings_are_updated_in_one_call() {
     let world = World::new();
     let desired = web();
     world.converge(&desired).await.unwrap();
@@ -168,7 +168,7 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
         settings.health_check_interval = Some(Duration::from_secs(1));
     });
     assert_eq!(world.converge(&desired).await.unwrap(), ["update-balancer 1"]);
-    let wanted = BalancerSettings {
+    let expected = BalancerSettings {
         internal: false,
         listeners: vec![
             Listener { protocol: Protocol::Udp, port: 53, node_port: 30053 },
@@ -184,16 +184,16 @@ async fn every_setting_reaches_the_balancer_in_one_call() {
         proxy_protocol: Some(ProxyProtocol::V2),
         idle_timeout_millis: Some(90_000),
     };
-    assert_eq!(world.only().settings, wanted);
+    assert_eq!(world.only().settings, expected);
     assert_eq!(world.only().targets.len(), 1);
     let desired = set(&desired, |settings| settings.health_check_path = Some("/elsewhere".to_owned()));
     assert_eq!(world.converge(&desired).await.unwrap(), ["update-balancer 1"]);
     let check = world.only().settings.health_check.unwrap();
-    assert_eq!((check.path.as_deref(), check.port), (Some("/elsewhere"), Some(31000)), "the user's word counts");
+    assert_eq!((check.path.as_deref(), check.port), (Some("/elsewhere"), Some(31000)), "the annotation wins");
 }
 
 #[tokio::test]
-async fn a_change_of_targets_alone_is_one_call_for_targets() {
+async fn a_change_of_targets_is_one_call() {
     let world = World::new();
     let desired = web();
     world.converge(&desired).await.unwrap();
@@ -203,11 +203,11 @@ async fn a_change_of_targets_alone_is_one_call_for_targets() {
     });
     assert_eq!(world.converge(&more).await.unwrap(), ["update-targets 1"]);
     let machines: Vec<_> = world.only().targets.iter().map(|target| target.machine.clone()).collect();
-    assert_eq!(machines, [None, None, Some("i-0003".to_owned())], "only machines of this cloud are known by their ID");
+    assert_eq!(machines, [None, None, Some("i-0003".to_owned())], "only machines of this cloud have an ID");
 }
 
 #[tokio::test]
-async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
+async fn a_leaving_target_is_kept_and_never_added() {
     let world = World::new();
     let leaving = changed(&web(), |spec| spec.targets.edit(|targets| targets[0].draining = true));
     world.converge(&leaving).await.unwrap();
@@ -219,40 +219,40 @@ async fn a_target_that_is_leaving_is_kept_and_never_taken_in() {
 }
 
 #[tokio::test]
-async fn the_address_that_is_asked_for_is_had_or_refused() {
+async fn a_requested_address_is_assigned_or_rejected() {
     let world = World::new();
-    let asks =
+    let requesting =
         |desired: &DesiredLoadBalancer, ip: &str| changed(desired, |spec| spec.requested_address = Some(ip.to_owned()));
-    let desired = asks(&web(), "127.0.40.7");
+    let desired = requesting(&web(), "127.0.40.7");
     world.converge(&desired).await.unwrap();
     assert_eq!(world.ingress(&desired).await, ["127.0.40.7"]);
-    let moved = asks(&desired, "127.0.40.8");
+    let moved = requesting(&desired, "127.0.40.8");
     let calls = ["create-address 1", "delete-address 1", "update-balancer 1"];
     assert_eq!(world.converge(&moved).await.unwrap(), calls);
     assert_eq!(world.ingress(&moved).await, ["127.0.40.8"]);
     assert_eq!(world.cloud.addresses().len(), 1);
-    assert_eq!(world.converge(&web()).await.unwrap(), [""; 0], "who asks for none keeps what there is");
+    assert_eq!(world.converge(&web()).await.unwrap(), [""; 0], "without a request the address is kept");
 
-    let other = wish_of("shop/other");
+    let other = desired_for("shop/other");
     let table = [
         ("127.0.40.8", ErrorKind::AlreadyExists, "shop/web"),
-        ("10.1.1.1", ErrorKind::InvalidConfig, "10.1.1.1 is not in the cloud's pool"),
+        ("10.1.1.1", ErrorKind::InvalidConfig, "10.1.1.1 is not in the pool of the cloud"),
         ("::1", ErrorKind::InvalidConfig, "families"),
-        ("nonsense", ErrorKind::InvalidConfig, "not an IP address"),
+        ("invalid", ErrorKind::InvalidConfig, "not an IP address"),
     ];
-    for (ip, kind, says) in table {
-        let error = world.plan(&asks(&other, ip)).await.unwrap_err();
+    for (ip, kind, expected) in table {
+        let error = world.plan(&requesting(&other, ip)).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{ip}: {error}");
-        assert!(error.to_string().contains(says), "{ip}: {error}");
+        assert!(error.to_string().contains(expected), "{ip}: {error}");
     }
 }
 
-fn wish_of(key: &str) -> DesiredLoadBalancer {
+fn desired_for(key: &str) -> DesiredLoadBalancer {
     desired(key, &["n1"])
 }
 
 #[tokio::test]
-async fn families_come_in_the_order_that_is_wished() {
+async fn addresses_are_in_the_order_of_the_desired_families() {
     let pool = vec!["10.0.0.0/24".parse().unwrap(), "fd00::/120".parse().unwrap()];
     let world = World::with(BalancerOptions { pool, ..BalancerOptions::default() });
     let families = |list: &[IpFamily]| changed(&web(), |spec| spec.ip_families = list.to_vec());
@@ -266,27 +266,27 @@ async fn families_come_in_the_order_that_is_wished() {
 }
 
 #[tokio::test]
-async fn an_empty_pool_is_a_quota() {
+async fn an_empty_pool_is_a_quota_error() {
     let world = World::with(BalancerOptions { pool: vec![], ..BalancerOptions::default() });
     let error = world.converge(&web()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QuotaExceeded, "{error}");
 }
 
 #[tokio::test]
-async fn an_internal_balancer_has_an_internal_address() {
+async fn an_internal_load_balancer_has_an_internal_address() {
     let world = World::new();
     world.converge(&web()).await.unwrap();
-    let inside = set(&web(), |settings| settings.internal = true);
-    world.converge(&inside).await.unwrap();
-    assert_eq!(world.ingress(&inside).await, ["127.0.48.1"]);
+    let internal = set(&web(), |settings| settings.internal = true);
+    world.converge(&internal).await.unwrap();
+    assert_eq!(world.ingress(&internal).await, ["127.0.48.1"]);
     assert_eq!((world.cloud.addresses().len(), world.only().settings.internal), (1, true));
 }
 
 #[tokio::test]
-async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() {
+async fn services_of_a_share_group_share_an_address_until_the_last_is_deleted() {
     let world = World::new();
     let group = |key: &str, number: u16| {
-        set(&changed(&wish_of(key), with_port(number)), |settings| settings.share_group = Some("g".to_owned()))
+        set(&changed(&desired_for(key), with_port(number)), |settings| settings.share_group = Some("g".to_owned()))
     };
     let (first, second, elsewhere) = (group("shop/a", 80), group("shop/b", 443), group("bank/c", 80));
     for desired in [&first, &second, &elsewhere] {
@@ -294,32 +294,32 @@ async fn services_of_a_group_share_an_address_and_the_last_one_takes_it_along() 
     }
     assert_eq!(world.ingress(&first).await, world.ingress(&second).await);
     assert_ne!(world.ingress(&first).await, world.ingress(&elsewhere).await, "another namespace never shares");
-    let clash = group("shop/d", 443);
-    let error = world.plan(&clash).await.unwrap_err();
+    let conflicting = group("shop/d", 443);
+    let error = world.plan(&conflicting).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.to_string().contains("443/TCP") && error.to_string().contains("shop/b"), "{error}");
     let moved = changed(&first, with_port(443));
     assert_eq!(world.plan(&moved).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    world.converge(&gone(&first)).await.unwrap();
-    assert_eq!(world.ingress(&second).await.len(), 1, "the address stays while one of the group has it");
+    world.converge(&deleted(&first)).await.unwrap();
+    assert_eq!(world.ingress(&second).await.len(), 1, "the address is kept while a Service of the group uses it");
     for desired in [&second, &elsewhere] {
-        world.converge(&gone(desired)).await.unwrap();
+        world.converge(&deleted(desired)).await.unwrap();
     }
     assert!(world.is_empty());
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_refused_with_its_owner_and_left_alone() {
+async fn a_conflict_is_rejected_with_its_owner_and_left_unchanged() {
     let world = World::new();
     let desired = web();
-    let other = wish_of("bank/other").key;
+    let other = desired_for("bank/other").key;
     let namesake = NewBalancer { owner: Some(other), ..foreign("auidofweb") };
     let namesake = world.cloud.add_balancer(namesake).unwrap();
     let error = world.plan(&desired).await.unwrap_err();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Never));
     assert!(error.to_string().contains("bank/other"), "{error}");
-    assert!(world.plan(&gone(&desired)).await.unwrap().is_empty(), "what is not ours is not ours to remove");
-    assert_eq!(world.observe(&gone(&desired)).await.unwrap(), None);
+    assert!(world.plan(&deleted(&desired)).await.unwrap().is_empty(), "a foreign load balancer is not deleted");
+    assert_eq!(world.observe(&deleted(&desired)).await.unwrap(), None);
     assert_eq!(world.only(), namesake);
     world.cloud.delete_balancer(&namesake.id).unwrap();
     assert!(world.is_empty());
@@ -327,7 +327,7 @@ async fn what_stands_in_the_way_is_refused_with_its_owner_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_plan_that_was_made_before_somebody_came_is_refused_by_the_cloud() {
+async fn the_cloud_rejects_a_stale_plan_that_conflicts() {
     let world = World::new();
     let desired = web();
     let plan = world.plan(&desired).await.unwrap();
@@ -336,45 +336,53 @@ async fn a_plan_that_was_made_before_somebody_came_is_refused_by_the_cloud() {
     let error = world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    world.converge(&gone(&desired)).await.unwrap();
-    assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (1, 1), "only the other's is left");
+    world.converge(&deleted(&desired)).await.unwrap();
+    assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (1, 1), "only the foreign one is left");
 }
 
 #[tokio::test]
-async fn only_the_annotation_takes_over_and_only_what_is_nobodys() {
+async fn only_the_annotation_adopts_and_only_load_balancers_without_owner() {
     let world = World::new();
     let adopting = |name: &str| set(&web(), |settings| settings.adopt = Some(name.to_owned()));
     assert_eq!(world.plan(&adopting("old")).await.unwrap_err().kind(), ErrorKind::NotFound);
     let old = world.cloud.add_balancer(foreign("old")).unwrap();
-    let theirs = NewBalancer { owner: Some(wish_of("bank/other").key), ..foreign("theirs") };
+    let theirs = NewBalancer { owner: Some(desired_for("bank/other").key), ..foreign("theirs") };
     world.cloud.add_balancer(theirs).unwrap();
     let error = world.plan(&adopting("theirs")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::AlreadyExists && error.to_string().contains("bank/other"), "{error}");
-    // The second time it is as it should be already.
+    // The second time it already has the desired settings.
     let (by_name, by_id) = (vec!["adopt-balancer 1", "update-balancer 1"], vec!["adopt-balancer 1"]);
     for (desired, calls) in [(adopting("old"), by_name), (adopting(&old.id), by_id)] {
         assert_eq!(world.converge(&desired).await.unwrap(), calls);
         let adopted = world.cloud.balancer(&old.id).unwrap();
         assert_eq!((adopted.name.as_str(), adopted.addresses.clone()), ("old", old.addresses.clone()));
-        let retained = set(&gone(&desired), |settings| settings.policy = DeletionPolicy::Retain);
+        let retained = set(&deleted(&desired), |settings| settings.policy = DeletionPolicy::Retain);
         assert_eq!(world.converge(&retained).await.unwrap(), ["release-balancer 1"]);
-        assert_eq!(world.cloud.balancer(&old.id).unwrap(), Balancer { owner: None, ..adopted }, "and nothing else");
+        assert_eq!(
+            world.cloud.balancer(&old.id).unwrap(),
+            Balancer { owner: None, ..adopted },
+            "nothing else has changed"
+        );
         assert_eq!(world.provider.list(&ClusterName::from("kubernetes")).await.unwrap().len(), 1);
     }
     world.converge(&web()).await.unwrap();
-    assert_eq!(world.plan(&adopting("old")).await.unwrap_err().kind(), ErrorKind::InvalidConfig, "one is enough");
-    assert!(world.plan(&adopting("auidofweb")).await.unwrap().is_empty(), "to adopt what is ours is nothing");
+    assert_eq!(
+        world.plan(&adopting("old")).await.unwrap_err().kind(),
+        ErrorKind::InvalidConfig,
+        "a Service has one load balancer"
+    );
+    assert!(world.plan(&adopting("auidofweb")).await.unwrap().is_empty(), "adopting an owned one is a no-op");
 }
 
 #[tokio::test]
-async fn a_step_that_was_carried_out_may_come_again() {
+async fn steps_are_idempotent() {
     let world = World::new();
     let desired = web();
-    let adopt = set(&wish_of("shop/adopter"), |settings| settings.adopt = Some("old".to_owned()));
+    let adopt = set(&desired_for("shop/adopter"), |settings| settings.adopt = Some("old".to_owned()));
     world.cloud.add_balancer(foreign("old")).unwrap();
-    let retained = set(&gone(&adopt), |settings| settings.policy = DeletionPolicy::Retain);
+    let retained = set(&deleted(&adopt), |settings| settings.policy = DeletionPolicy::Retain);
     let fewer = changed(&desired, |spec| drop(spec.targets.edit(Vec::pop)));
-    for desired in [desired.clone(), fewer, gone(&desired), adopt, retained] {
+    for desired in [desired.clone(), fewer, deleted(&desired), adopt, retained] {
         let plan = world.plan(&desired).await.unwrap();
         assert!(!plan.is_empty());
         for step in &plan.steps {
@@ -383,35 +391,35 @@ async fn a_step_that_was_carried_out_may_come_again() {
         }
         for step in &plan.steps {
             let again = world.provider.apply(&desired.key, step, None).await;
-            let gone_meanwhile = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
-            assert!(again.is_ok() || gone_meanwhile, "{step}: {again:?}");
+            let is_superseded = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
+            assert!(again.is_ok() || is_superseded, "{step}: {again:?}");
         }
     }
     assert_eq!(world.cloud.balancers().len(), 1);
 }
 
 #[tokio::test]
-async fn all_owners_are_listed_whatever_the_page_holds() {
+async fn all_owners_are_listed_whatever_the_page_size() {
     let options = CloudOptions { page_size: 2, ..CloudOptions::default() };
     let cloud = LocalCloud::open(options).unwrap();
     let world = World { provider: LocalProvider::in_process(cloud.clone(), &Config::default()), cloud };
     for name in ["e", "a", "d", "b", "c"] {
-        world.converge(&wish_of(&format!("shop/{name}"))).await.unwrap();
+        world.converge(&desired_for(&format!("shop/{name}"))).await.unwrap();
     }
     world.cloud.reset_calls();
     let keys = world.provider.list(&ClusterName::from("kubernetes")).await.unwrap();
     assert_eq!(keys.iter().map(|key| key.service.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
     assert_eq!(world.cloud.calls()["list-balancers"], 3);
     assert!(world.provider.list(&ClusterName::from("other")).await.unwrap().is_empty());
-    let wanted: Vec<_> = keys.iter().take(2).map(|key| wish_of(&format!("shop/{}", key.service))).collect();
+    let desired: Vec<_> = keys.iter().take(2).map(|key| desired_for(&format!("shop/{}", key.service))).collect();
     world.cloud.reset_calls();
-    assert!(world.provider.observe(&wanted).await.iter().all(|state| matches!(state, Ok(Some(_)))));
+    assert!(world.provider.observe(&desired).await.iter().all(|state| matches!(state, Ok(Some(_)))));
     assert!(world.provider.observe(&[]).await.is_empty());
     assert_eq!(world.cloud.calls()["observe-balancers"], 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_cloud_is_at_work_there_is_no_plan() {
+async fn during_a_change_there_is_no_plan() {
     let work_time = Duration::from_secs(30);
     let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
     let desired = web();
@@ -422,15 +430,15 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
     let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     assert_eq!(state.pending.as_ref(), Some(&operation));
     tokio::time::sleep(Duration::from_secs(20)).await;
-    // The longest pause between two polls is ten seconds, and so is what is left.
+    // The maximum poll interval is ten seconds, and so is the remaining time.
     let rest = (ErrorKind::InProgress, Retry::After(work_time / 3));
-    let told = |error: Error| (error.kind(), error.retry_advice());
-    for desired in [&desired, &gone(&desired)] {
-        assert_eq!(told(world.plan(desired).await.unwrap_err()), rest);
+    let advice = |error: Error| (error.kind(), error.retry_advice());
+    for desired in [&desired, &deleted(&desired)] {
+        assert_eq!(advice(world.plan(desired).await.unwrap_err()), rest);
         assert_eq!(world.provider.plan(desired, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
     }
-    assert_eq!(told(world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err()), rest);
-    assert!(!world.plan(&wish_of("shop/other")).await.unwrap().is_empty(), "others need not wait");
+    assert_eq!(advice(world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err()), rest);
+    assert!(!world.plan(&desired_for("shop/other")).await.unwrap().is_empty(), "other Services are not affected");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(world.provider.poll(&desired.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
     world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap();
@@ -445,7 +453,7 @@ async fn while_the_cloud_is_at_work_there_is_no_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_strike_every_call() {
+async fn faults_affect_every_call() {
     let world = World::new();
     let desired = web();
     let wait = Duration::from_secs(7);
@@ -471,19 +479,19 @@ async fn faults_strike_every_call() {
         assert_eq!((applied.kind(), applied.retry_advice()), (kind, retry), "{fault:?}");
         world.cloud.repair_all();
         world.converge(&desired).await.unwrap();
-        world.converge(&gone(&desired)).await.unwrap();
+        world.converge(&deleted(&desired)).await.unwrap();
         assert!(world.is_empty(), "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_lost_answer_or_a_crash_after_any_call_leaves_nothing_doubled_and_nothing_behind() {
+async fn a_lost_answer_or_crash_after_any_call_leaves_no_duplicates_and_no_leftovers() {
     let before = changed(&web(), |spec| spec.requested_address = Some("127.0.40.1".to_owned()));
     let after = changed(&web(), |spec| spec.requested_address = Some("127.0.40.2".to_owned()));
     for lost in [false, true] {
         for count in 0..4 {
             let world = World::new();
-            for desired in [&before, &after, &gone(&after)] {
+            for desired in [&before, &after, &deleted(&after)] {
                 if lost {
                     world.cloud.inject(FaultSpec::always(Fault::AnswerLost).after(count).times(1));
                 }
@@ -491,21 +499,21 @@ async fn a_lost_answer_or_a_crash_after_any_call_leaves_nothing_doubled_and_noth
                 let _ = world.converge(desired).await;
                 world.cloud.repair_all();
                 world.converge(desired).await.unwrap();
-                let wanted = usize::from(desired.spec.is_some());
-                assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (wanted, wanted));
+                let expected = usize::from(desired.spec.is_some());
+                assert_eq!((world.cloud.balancers().len(), world.cloud.addresses().len()), (expected, expected));
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_cloud_that_does_not_show_what_was_just_made_gets_nothing_twice() {
+async fn stale_reads_create_no_duplicates() {
     let world = World::new();
     let desired = web();
     world.cloud.inject(FaultSpec::always(Fault::Stale));
     for _ in 0..3 {
         let plan = world.plan(&desired).await.unwrap();
-        assert_eq!(plan.steps.len(), 2, "it still looks as if there were nothing");
+        assert_eq!(plan.steps.len(), 2, "the reads are stale");
         for step in &plan.steps {
             world.provider.apply(&desired.key, step, None).await.unwrap();
         }
@@ -516,7 +524,7 @@ async fn a_cloud_that_does_not_show_what_was_just_made_gets_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
+async fn an_unsupported_spec_is_rejected() {
     let world = World::new();
     let table = [
         changed(&web(), |spec| spec.ports = vec![port(Protocol::Sctp, 80)]),
@@ -525,13 +533,13 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
     for desired in table {
         assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
-    let state = LoadBalancerState::new(Default::default(), Opaque::new("another provider's"));
+    let state = LoadBalancerState::new(Default::default(), Opaque::new("state of another provider"));
     assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(
-        world.provider.apply(&wish_of("shop/x").key, &step, None).await.unwrap_err().kind(),
+        world.provider.apply(&desired_for("shop/x").key, &step, None).await.unwrap_err().kind(),
         ErrorKind::Unexpected,
-        "another's step"
+        "step of another Service"
     );
     step.payload = Opaque::default();
     assert_eq!(world.provider.apply(&web().key, &step, None).await.unwrap_err().kind(), ErrorKind::Unexpected);
@@ -539,7 +547,7 @@ async fn a_plan_for_what_the_cloud_cannot_do_is_refused() {
 }
 
 #[tokio::test]
-async fn a_time_that_the_cloud_cannot_keep_is_refused_with_the_annotation() {
+async fn an_unsupported_duration_is_rejected_with_the_annotation() {
     let world = World::new();
     for time in [Duration::from_micros(999), Duration::from_secs(366 * 24 * 3600)] {
         let idle = set(&web(), |settings| settings.idle_timeout = Some(time));
@@ -549,27 +557,27 @@ async fn a_time_that_the_cloud_cannot_keep_is_refused_with_the_annotation() {
             let error = world.plan(&desired).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             let message = error.to_string();
-            let told = format!("{annotation}: this cloud keeps times from 1ms to 8760h");
-            assert!(message.contains(&told), "{message}");
+            let expected = format!("{annotation}: this cloud supports durations from 1ms to 8760h");
+            assert!(message.contains(&expected), "{message}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_status_says_how_nodes_treat_the_address_and_what_it_listens_on() {
+async fn the_status_has_the_ip_mode_and_the_ports() {
     let world = World::new();
     world.converge(&web()).await.unwrap();
     let entry = |state: Option<LoadBalancerState>| state.unwrap().status.ingress.remove(0);
-    let seen = entry(world.observe(&web()).await.unwrap());
-    assert_eq!(seen.ip_mode, Some(IpMode::Proxy));
-    assert_eq!(seen.ports.iter().map(|port| (port.port, port.error.clone())).collect::<Vec<_>>(), [(80, None)]);
+    let found = entry(world.observe(&web()).await.unwrap());
+    assert_eq!(found.ip_mode, Some(IpMode::Proxy));
+    assert_eq!(found.ports.iter().map(|port| (port.port, port.error.clone())).collect::<Vec<_>>(), [(80, None)]);
     let vip = set(&web(), |settings| settings.ip_mode = Some(IpMode::Vip));
     assert_eq!(entry(world.observe(&vip).await.unwrap()).ip_mode, Some(IpMode::Vip));
     assert_eq!(world.converge(&vip).await.unwrap(), [""; 0]);
 }
 
 #[test]
-fn a_balancer_that_cannot_be_made_by_hand_leaves_no_address() {
+fn an_invalid_manual_load_balancer_allocates_no_address() {
     let world = World::new();
     let listener = Listener { protocol: Protocol::Tcp, port: 0, node_port: 1 };
     let settings = BalancerSettings { listeners: vec![listener], ..BalancerSettings::default() };
@@ -584,7 +592,7 @@ fn a_balancer_that_cannot_be_made_by_hand_leaves_no_address() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_there() {
+fn disabled_load_balancers_are_not_offered() {
     let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
     let mut config = Config::default();
     config.load_balancers.enabled = false;

@@ -1,11 +1,11 @@
-//! Tests as one program, because each program links all dependencies again.
+//! All tests in one binary, to save link time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cloud;
 mod conformance;
 mod http;
 mod load_balancers;
-mod pod_ranges;
+mod pod_cidrs;
 mod routes;
 mod snapshot;
 mod traffic;

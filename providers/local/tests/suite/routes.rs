@@ -1,4 +1,4 @@
-//! Routes through the provider, in the same process and over HTTP, and by the owner's hands.
+//! Routes through the provider, in process and over HTTP, and through the management API.
 use std::time::Duration;
 
 use bowline_cloud::{CloudProvider, Error, ErrorKind, OneRoutePerCall, Retry, Routes};
@@ -12,7 +12,7 @@ fn cloud() -> LocalCloud {
     LocalCloud::open(CloudOptions::default()).unwrap()
 }
 
-/// A cloud with the machines `i-0001` and so on of these names.
+/// Cloud with machines of these names, with the IDs `i-0001` and so on.
 fn with_machines(names: &[&str]) -> LocalCloud {
     let cloud = cloud();
     for name in names {
@@ -46,7 +46,7 @@ fn spec(node: &str, id: Option<&str>, destination: &str) -> RouteSpec {
     }
 }
 
-fn by_hand(destination: &str, machine: &str) -> NewRoute {
+fn manual(destination: &str, machine: &str) -> NewRoute {
     let destination = destination.parse().unwrap();
     NewRoute {
         name: String::new(),
@@ -70,21 +70,21 @@ async fn delete(provider: &LocalProvider, route: &Route) -> Result<(), Error> {
     OneRoutePerCall::delete_route(provider, &"harbour".into(), route).await
 }
 
-fn kind<T: std::fmt::Debug>(outcome: Result<T, Error>) -> ErrorKind {
-    outcome.unwrap_err().kind()
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
 }
 
-/// What the cloud has, as text.
-fn told(routes: &[RouteRecord]) -> Vec<String> {
+/// Routes of the cloud, as text.
+fn texts(routes: &[RouteRecord]) -> Vec<String> {
     routes.iter().map(|route| format!("{} {} {}", route.id, route.spec.destination, route.spec.machine)).collect()
 }
 
 #[tokio::test]
-async fn a_created_route_is_what_is_listed_in_process_and_over_http() {
+async fn a_created_route_is_listed_in_process_and_over_http() {
     let cloud = with_machines(&["node-1", "node-2"]);
     let (http, server) = over_http(&cloud).await;
-    let made = create(&provider(&cloud), &spec("any", Some("local://i-0002"), "10.1.7.9/24")).await.unwrap();
-    let wanted = Route {
+    let created = create(&provider(&cloud), &spec("any", Some("local://i-0002"), "10.1.7.9/24")).await.unwrap();
+    let expected = Route {
         id: "rt-0001".to_owned(),
         node: Some("any".into()),
         provider_id: ProviderId::new("local://i-0002"),
@@ -95,74 +95,77 @@ async fn a_created_route_is_what_is_listed_in_process_and_over_http() {
         stamped: true,
         cluster_uid: None,
     };
-    assert_eq!(made, wanted);
+    assert_eq!(created, expected);
     let second = create(&http, &spec("node-1", None, "fd00:1::/64")).await.unwrap();
     for provider in [&provider(&cloud), &http] {
-        assert_eq!(list(provider).await.unwrap(), [made.clone(), second.clone()]);
+        assert_eq!(list(provider).await.unwrap(), [created.clone(), second.clone()]);
     }
     let calls: Vec<_> = cloud.calls().into_iter().collect();
     assert_eq!(calls, [("create-route".to_owned(), 2), ("list-routes".to_owned(), 2)]);
     for _ in 0..2 {
-        delete(&http, &made).await.unwrap();
+        delete(&http, &created).await.unwrap();
     }
-    assert_eq!(told(&cloud.routes("harbour")), ["rt-0002 fd00:1::/64 i-0001"]);
+    assert_eq!(texts(&cloud.routes("harbour")), ["rt-0002 fd00:1::/64 i-0001"]);
     assert_eq!((cloud.calls()["delete-route"], cloud.writes()), (2, 4));
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn creating_again_makes_no_second_one_and_a_taken_range_is_told() {
+async fn creation_is_idempotent_and_a_taken_destination_is_reported() {
     let cloud = with_machines(&["node-1", "node-2"]);
     let provider = provider(&cloud);
-    let made = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
-    assert_eq!(create(&provider, &spec("node-1", Some("local://i-0001"), "10.1.0.9/24")).await.unwrap(), made);
+    let created = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
+    assert_eq!(create(&provider, &spec("node-1", Some("local://i-0001"), "10.1.0.9/24")).await.unwrap(), created);
     let renamed = create(&provider, &spec("another", Some("local://i-0001"), "10.1.0.0/24")).await.unwrap();
-    assert_eq!(renamed, Route { node: Some("another".into()), ..made });
+    assert_eq!(renamed, Route { node: Some("another".into()), ..created });
     assert_eq!(list(&provider).await.unwrap(), [renamed]);
     let error = create(&provider, &spec("node-2", None, "10.1.0.0/24")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-    assert!(error.to_string().contains(r#"the route "rt-0001" leads 10.1.0.0/24 to "i-0001" already"#), "{error}");
+    assert!(
+        error.to_string().contains(r#"the route "rt-0001" to "i-0001" already has the destination 10.1.0.0/24"#),
+        "{error}"
+    );
     assert_eq!(cloud.routes("harbour").len(), 1);
 }
 
 #[tokio::test]
-async fn a_machine_that_is_none_or_two_gets_no_route() {
+async fn a_missing_or_ambiguous_machine_gets_no_route() {
     let cloud = with_machines(&["twin", "twin"]);
     let provider = provider(&cloud);
     let table = [
-        (spec("nobody", None, "10.1.0.0/24"), ErrorKind::NotFound, "there is no machine \"nobody\""),
+        (spec("missing", None, "10.1.0.0/24"), ErrorKind::NotFound, "there is no machine \"missing\""),
         (spec("twin", Some("local://i-9"), "10.1.0.0/24"), ErrorKind::NotFound, "there is no machine \"i-9\""),
-        (spec("twin", Some("aws:///i-0001"), "10.1.0.0/24"), ErrorKind::NotFound, "is no machine of this cloud"),
-        (spec("twin", Some("local://a/b"), "10.1.0.0/24"), ErrorKind::InvalidConfig, "has the form of no machine"),
-        (spec("twin", None, "10.1.0.0/24"), ErrorKind::InvalidConfig, "fits 2 machines: i-0001, i-0002; rename all"),
+        (spec("twin", Some("aws:///i-0001"), "10.1.0.0/24"), ErrorKind::NotFound, "is not a machine of this cloud"),
+        (spec("twin", Some("local://a/b"), "10.1.0.0/24"), ErrorKind::InvalidConfig, "invalid provider ID"),
+        (spec("twin", None, "10.1.0.0/24"), ErrorKind::InvalidConfig, "matches 2 machines: i-0001, i-0002; rename all"),
     ];
-    for (spec, kind, says) in table {
+    for (spec, kind, expected) in table {
         let error = create(&provider, &spec).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
     assert_eq!(cloud.routes("harbour"), []);
-    assert_eq!(cloud.add_route("harbour", by_hand("10.1.0.0/24", "i-9")), Err(CloudError::NoSuchMachine("i-9".into())));
+    assert_eq!(cloud.add_route("harbour", manual("10.1.0.0/24", "i-9")), Err(CloudError::NoSuchMachine("i-9".into())));
 }
 
 #[tokio::test]
-async fn routes_of_other_clusters_are_not_seen_and_those_made_by_hand_carry_no_mark() {
+async fn routes_of_other_clusters_are_not_listed_and_manual_ones_carry_no_mark() {
     let cloud = with_machines(&["node-1"]);
     let provider = provider(&cloud);
-    cloud.add_route("other", by_hand("10.1.0.0/24", "i-0001")).unwrap();
-    cloud.add_route("harbour", by_hand("10.9.0.0/24", "i-0001")).unwrap();
+    cloud.add_route("other", manual("10.1.0.0/24", "i-0001")).unwrap();
+    cloud.add_route("harbour", manual("10.9.0.0/24", "i-0001")).unwrap();
     create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
-    let seen = list(&provider).await.unwrap();
-    let seen: Vec<_> = seen.iter().map(|route| (route.id.as_str(), route.stamped)).collect();
-    assert_eq!(seen, [("rt-0003", true), ("rt-0002", false)]);
-    // Whoever knows another cluster's route cannot remove it.
+    let listed = list(&provider).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|route| (route.id.as_str(), route.stamped)).collect();
+    assert_eq!(listed, [("rt-0003", true), ("rt-0002", false)]);
+    // The route of another cluster cannot be deleted.
     let Some(foreign) = Routes::list(&provider, &"other".into()).await.unwrap().pop() else { panic!("no route") };
     delete(&provider, &foreign).await.unwrap();
     assert_eq!(cloud.routes("other").len(), 1);
 }
 
 #[tokio::test]
-async fn the_route_of_a_lost_machine_names_nobody_and_can_be_deleted() {
+async fn the_route_of_a_deleted_machine_has_no_node_and_can_be_deleted() {
     let cloud = with_machines(&["node-1", "node-2"]);
     let provider = provider(&cloud);
     for (node, range) in [("node-1", "10.1.0.0/24"), ("node-2", "10.2.0.0/24")] {
@@ -170,16 +173,16 @@ async fn the_route_of_a_lost_machine_names_nobody_and_can_be_deleted() {
     }
     cloud.delete("i-0001").unwrap();
     let listed = list(&provider).await.unwrap();
-    let [lost, whole] = listed.as_slice() else { panic!("{listed:?}") };
-    assert_eq!((lost.blackhole, &lost.node, &lost.provider_id), (true, &None, &None));
-    assert!(!whole.blackhole);
+    let [blackhole, intact] = listed.as_slice() else { panic!("{listed:?}") };
+    assert_eq!((blackhole.blackhole, &blackhole.node, &blackhole.provider_id), (true, &None, &None));
+    assert!(!intact.blackhole);
     assert_eq!(kind(create(&provider, &spec("node-2", None, "10.1.0.0/24")).await), ErrorKind::AlreadyExists);
-    delete(&provider, lost).await.unwrap();
+    delete(&provider, blackhole).await.unwrap();
     create(&provider, &spec("node-2", None, "10.1.0.0/24")).await.unwrap();
 }
 
 #[tokio::test]
-async fn deleting_is_exact() {
+async fn deletion_is_by_id() {
     let cloud = with_machines(&["node-1"]);
     let provider = provider(&cloud);
     let old = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
@@ -190,27 +193,27 @@ async fn deleting_is_exact() {
 }
 
 #[tokio::test]
-async fn a_route_that_was_made_for_no_node_is_named_by_its_machine() {
+async fn a_route_without_node_has_the_name_of_its_machine() {
     let cloud = with_machines(&["old"]);
     let provider = provider(&cloud);
     create(&provider, &spec("old", None, "10.1.0.0/24")).await.unwrap();
-    cloud.add_route("harbour", by_hand("10.2.0.0/24", "i-0001")).unwrap();
+    cloud.add_route("harbour", manual("10.2.0.0/24", "i-0001")).unwrap();
     cloud.change("i-0001", |machine| machine.name = "new".to_owned()).unwrap();
     let nodes: Vec<_> = list(&provider).await.unwrap().into_iter().filter_map(|route| route.node).collect();
     assert_eq!(nodes, ["old", "new"]);
 }
 
 #[tokio::test]
-async fn addresses_are_told_only_if_they_are_asked_for() {
+async fn node_addresses_are_reported_only_if_enabled() {
     let cloud = with_machines(&["node-1"]);
-    let told = configured(&cloud, RouteConfig { node_addresses: true, ..RouteConfig::default() });
+    let reporting = configured(&cloud, RouteConfig { node_addresses: true, ..RouteConfig::default() });
     let spec = spec("node-1", None, "10.1.0.0/24");
-    let made = create(&told, &spec).await.unwrap();
-    assert_eq!(made.node_addresses, Some(spec.node_addresses));
-    assert_eq!(list(&told).await.unwrap(), [made]);
+    let created = create(&reporting, &spec).await.unwrap();
+    assert_eq!(created.node_addresses, Some(spec.node_addresses));
+    assert_eq!(list(&reporting).await.unwrap(), [created]);
     assert_eq!(list(&provider(&cloud)).await.unwrap().pop().unwrap().node_addresses, None);
-    cloud.add_route("harbour", by_hand("10.2.0.0/24", "i-0001")).unwrap();
-    assert_eq!(list(&told).await.unwrap().pop().unwrap().node_addresses, None);
+    cloud.add_route("harbour", manual("10.2.0.0/24", "i-0001")).unwrap();
+    assert_eq!(list(&reporting).await.unwrap().pop().unwrap().node_addresses, None);
 }
 
 #[tokio::test]
@@ -234,7 +237,7 @@ async fn a_table_has_no_more_routes_than_the_cloud_or_the_configuration_allow() 
 }
 
 #[tokio::test]
-async fn routes_can_be_switched_off() {
+async fn routes_can_be_disabled() {
     let off = configured(&cloud(), RouteConfig { enabled: false, ..RouteConfig::default() });
     assert!(off.routes().is_none() && off.capabilities().routes.is_none());
     let on = provider(&cloud());
@@ -243,10 +246,10 @@ async fn routes_can_be_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_fault_shows_as_what_it_is() {
+async fn each_fault_has_its_error_kind() {
     let cloud = with_machines(&["node-1"]);
     let provider = provider(&cloud);
-    let made = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
+    let created = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
     let table = [
         (Fault::Throttled(None), ErrorKind::RateLimited),
         (Fault::Failing(401), ErrorKind::Unauthenticated),
@@ -255,22 +258,22 @@ async fn each_fault_shows_as_what_it_is() {
         (Fault::Hanging, ErrorKind::Unavailable),
         (Fault::Garbled, ErrorKind::Unexpected),
     ];
-    for (fault, wanted) in table {
+    for (fault, expected) in table {
         cloud.inject(FaultSpec::always(fault.clone()));
         let found = [
             kind(list(&provider).await),
             kind(create(&provider, &spec("node-1", None, "10.1.0.0/24")).await),
-            kind(delete(&provider, &made).await),
+            kind(delete(&provider, &created).await),
         ];
-        assert_eq!(found, [wanted; 3], "{fault:?}");
+        assert_eq!(found, [expected; 3], "{fault:?}");
         cloud.repair_all();
-        // What makes no sense may have been done.
+        // A call with an invalid response may have been applied.
         create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_is_an_error_and_the_route_is_there() {
+async fn a_lost_answer_is_an_error_and_the_route_exists() {
     let cloud = with_machines(&["node-1"]);
     let provider = provider(&cloud);
     let spec = |number: u8| spec("node-1", None, &format!("10.{number}.0.0/24"));
@@ -282,11 +285,11 @@ async fn a_lost_answer_is_an_error_and_the_route_is_there() {
     cloud.inject(FaultSpec::always(Fault::AnswerLost).on("delete-route").times(1));
     let listed = list(&provider).await.unwrap();
     assert_eq!(kind(delete(&provider, &listed[0]).await), ErrorKind::Unavailable);
-    assert_eq!(told(&cloud.routes("harbour")), ["rt-0002 10.2.0.0/24 i-0001"]);
+    assert_eq!(texts(&cloud.routes("harbour")), ["rt-0002 10.2.0.0/24 i-0001"]);
 }
 
 #[tokio::test]
-async fn a_stale_or_empty_cloud_shows_the_past_or_nothing_and_still_writes() {
+async fn stale_and_empty_faults_affect_reads_and_not_writes() {
     let cloud = with_machines(&["node-1"]);
     let provider = provider(&cloud);
     let old = create(&provider, &spec("node-1", None, "10.1.0.0/24")).await.unwrap();
@@ -306,7 +309,7 @@ async fn a_large_table_is_listed_over_http() {
     for index in 0..5000_u32 {
         let range = format!("10.{}.{}.0/24", index / 256, index % 256);
         let addresses = vec![Address::new(AddressType::InternalIP, "10.0.0.1"); 4];
-        cloud.add_route("harbour", NewRoute { addresses: Some(addresses), ..by_hand(&range, "i-0001") }).unwrap();
+        cloud.add_route("harbour", NewRoute { addresses: Some(addresses), ..manual(&range, "i-0001") }).unwrap();
     }
     let (http, server) = over_http(&cloud).await;
     assert_eq!(list(&http).await.unwrap().len(), 5000);
@@ -314,42 +317,42 @@ async fn a_large_table_is_listed_over_http() {
 }
 
 #[tokio::test]
-async fn the_owner_has_the_same_hands_over_http() {
+async fn the_management_api_manages_routes() {
     let cloud = with_machines(&["node-1"]);
     let server = serve(cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let owner = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
     let owner = owner.with_token(&server.owner_token().into()).unwrap();
     let odd = "a cluster & co";
-    let made = owner.add_route(odd, &NewRoute { stamped: true, ..by_hand("10.1.0.7/24", "i-0001") }).await.unwrap();
-    owner.add_route("harbour", &by_hand("10.1.0.0/24", "i-0001")).await.unwrap();
-    assert_eq!(cloud.routes(odd).iter().collect::<Vec<_>>(), [&made]);
+    let created = owner.add_route(odd, &NewRoute { stamped: true, ..manual("10.1.0.7/24", "i-0001") }).await.unwrap();
+    owner.add_route("harbour", &manual("10.1.0.0/24", "i-0001")).await.unwrap();
+    assert_eq!(cloud.routes(odd).iter().collect::<Vec<_>>(), [&created]);
     assert_eq!(owner.routes(odd).await.unwrap(), cloud.routes(odd));
-    assert_eq!(owner.routes("nobody's").await.unwrap(), []);
+    assert_eq!(owner.routes("unknown").await.unwrap(), []);
     assert_eq!(owner.route_tables().await.unwrap(), cloud.route_tables());
-    let refused = owner.remove_route("harbour", &made.id).await.unwrap_err();
-    assert!(refused.is_not_found(), "{refused}");
-    owner.remove_route(odd, &made.id).await.unwrap();
+    let error = owner.remove_route("harbour", &created.id).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    owner.remove_route(odd, &created.id).await.unwrap();
     assert_eq!(cloud.route_tables().into_keys().collect::<Vec<_>>(), ["harbour"]);
     assert!(cloud.calls().is_empty());
     server.shutdown().await;
 }
 
 #[test]
-fn whoever_carries_routes_is_told_of_every_change_of_routes_and_machines() {
+fn every_change_of_routes_and_machines_is_notified() {
     let cloud = with_machines(&["node-1"]);
     let mut changes = cloud.route_changes();
-    let mut told = || {
-        let told = changes.has_changed().unwrap();
+    let mut notified = || {
+        let has_changed = changes.has_changed().unwrap();
         changes.mark_unchanged();
-        told
+        has_changed
     };
-    cloud.add_route("harbour", by_hand("10.1.0.0/24", "i-0001")).unwrap();
-    assert!(told() && !told());
+    cloud.add_route("harbour", manual("10.1.0.0/24", "i-0001")).unwrap();
+    assert!(notified() && !notified());
     cloud
         .change("i-0001", |machine| machine.addresses.push(Address::new(AddressType::InternalIP, "10.0.0.1")))
         .unwrap();
-    assert!(told());
+    assert!(notified());
     cloud.delete("i-0001").unwrap();
-    assert!(told());
-    assert!(cloud.remove_route("harbour", "rt-9").is_err() && !told(), "nothing has changed");
+    assert!(notified());
+    assert!(cloud.remove_route("harbour", "rt-9").is_err() && !notified(), "nothing has changed");
 }

@@ -1,4 +1,4 @@
-//! The snapshot file: what survives, and what is said of one that is broken.
+//! Snapshot file: restored resources, and errors of invalid files.
 use std::path::{Path, PathBuf};
 
 use bowline_core::{Address, AddressType, LoadBalancerKey, Protocol};
@@ -6,7 +6,7 @@ use bowline_local::{
     BalancerSettings, BalancerTarget, CloudError, CloudOptions, Listener, LocalCloud, NewBalancer, NewMachine, NewRoute,
 };
 
-/// A directory of this test's own, removed when it ends.
+/// Temporary directory of a test, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -42,7 +42,7 @@ fn machine(name: &str) -> NewMachine {
 }
 
 #[test]
-fn machines_survive_a_restart_and_ids_are_not_given_again() {
+fn machines_survive_a_restart_and_ids_are_not_reused() {
     let scratch = Scratch::new("restart");
     let cloud = open(&scratch.file()).unwrap();
     for name in ["a", "b", "c"] {
@@ -78,23 +78,23 @@ fn balancer(name: &str) -> NewBalancer {
 }
 
 #[test]
-fn balancers_and_addresses_survive_a_restart_and_ids_are_not_given_again() {
+fn load_balancers_and_addresses_survive_a_restart_and_ids_are_not_reused() {
     let scratch = Scratch::new("balancers");
     let cloud = open(&scratch.file()).unwrap();
     for name in ["a", "b"] {
         cloud.add_balancer(balancer(name)).unwrap();
     }
-    cloud.add_balancer(NewBalancer { owner: None, ..balancer("nobodys") }).unwrap();
+    cloud.add_balancer(NewBalancer { owner: None, ..balancer("unowned") }).unwrap();
     cloud.delete_balancer("lb-0004").unwrap();
     let again = open(&scratch.file()).unwrap();
     assert_eq!((again.balancers(), again.addresses()), (cloud.balancers(), cloud.addresses()));
     let new = again.add_balancer(balancer("b")).unwrap();
     assert_eq!((new.id.as_str(), new.addresses), ("lb-0008", vec!["ip-0007".to_owned()]));
-    assert!(again.add_balancer(balancer("a")).is_err(), "marks are known again");
+    assert!(again.add_balancer(balancer("a")).is_err(), "marks are restored");
 }
 
 #[test]
-fn a_snapshot_of_the_first_version_is_read_and_written_anew() {
+fn a_snapshot_of_version_1_is_read_and_upgraded() {
     let scratch = Scratch::new("first");
     let first = r#"{"version":1,"lastId":1,"machines":[{"name":"a","id":"i-0001","state":"running"}]}"#;
     std::fs::write(scratch.file(), first).unwrap();
@@ -118,7 +118,7 @@ fn route(destination: &str, machine: &str) -> NewRoute {
 }
 
 #[test]
-fn routes_survive_a_restart_blackholes_included_and_ids_are_not_given_again() {
+fn routes_survive_a_restart_with_blackholes_and_ids_are_not_reused() {
     let scratch = Scratch::new("routes");
     let cloud = open(&scratch.file()).unwrap();
     for name in ["a", "b"] {
@@ -141,7 +141,7 @@ fn routes_survive_a_restart_blackholes_included_and_ids_are_not_given_again() {
 }
 
 #[test]
-fn a_snapshot_of_the_second_version_is_read_and_written_anew() {
+fn a_snapshot_of_version_2_is_read_and_upgraded() {
     let scratch = Scratch::new("second");
     let second = r#"{"version":2,"lastId":1,"machines":[{"name":"a","id":"i-0001","instanceType":"","zone":"","region":"",
         "addresses":[],"labels":{},"state":"running"}],"lastBalancerId":4,"addresses":[],"balancers":[]}"#;
@@ -156,7 +156,7 @@ fn a_snapshot_of_the_second_version_is_read_and_written_anew() {
 }
 
 #[test]
-fn routes_that_contradict_each_other_are_an_error() {
+fn inconsistent_routes_are_an_error() {
     let scratch = Scratch::new("routes-contradiction");
     let cloud = open(&scratch.file()).unwrap();
     cloud.add(machine("a")).unwrap();
@@ -165,24 +165,24 @@ fn routes_that_contradict_each_other_are_an_error() {
     }
     let text = std::fs::read_to_string(scratch.file()).unwrap();
     let table = [
-        (text.replace("10.2.0.0/24", "10.1.0.9/24"), "leads 10.1.0.0/24 to \"i-0001\" already"),
-        (text.replace("rt-0003", "rt-0001"), "there are two routes \"rt-0001\""),
+        (text.replace("10.2.0.0/24", "10.1.0.9/24"), "to \"i-0001\" already has the destination 10.1.0.0/24"),
+        (text.replace("rt-0003", "rt-0001"), "duplicate route \"rt-0001\""),
         (text.replacen("\"machine\": \"i-0001\"", "\"machine\": \"i-0002\"", 1), "there is no machine \"i-0002\""),
         (text.replace("\"y\": [", "\"\": ["), "the name \"\""),
     ];
-    for (text, says) in table {
+    for (text, expected) in table {
         std::fs::write(scratch.file(), &text).unwrap();
         let error = open(&scratch.file()).err().unwrap().to_string();
-        assert!(error.contains("is broken") && error.contains(says), "{says}: {error}");
+        assert!(error.contains("is invalid") && error.contains(expected), "{expected}: {error}");
     }
-    // A count that lags behind does not have IDs given again.
+    // A number that is too low does not cause IDs to be reused.
     std::fs::write(scratch.file(), text.replace("\"lastRouteId\": 3", "\"lastRouteId\": 1")).unwrap();
-    let mended = open(&scratch.file()).unwrap();
-    assert_eq!(mended.add_route("x", route("10.4.0.0/24", "i-0001")).unwrap().id, "rt-0004");
+    let reopened = open(&scratch.file()).unwrap();
+    assert_eq!(reopened.add_route("x", route("10.4.0.0/24", "i-0001")).unwrap().id, "rt-0004");
 }
 
 #[test]
-fn balancers_that_contradict_each_other_are_an_error() {
+fn inconsistent_load_balancers_are_an_error() {
     let scratch = Scratch::new("contradiction");
     let cloud = open(&scratch.file()).unwrap();
     for name in ["a", "b"] {
@@ -192,18 +192,18 @@ fn balancers_that_contradict_each_other_are_an_error() {
     let table = [
         (text.replace("127.0.32.2", "127.0.32.1"), "127.0.32.1"),
         (text.replace("\"id\": \"ip-0003\"", "\"id\": \"ip-0009\""), "there is no address \"ip-0003\""),
-        (text.replace("\"name\": \"b\"", "\"name\": \"a\""), "two balancers"),
-        (text.replace("\"id\": \"lb-0004\"", "\"id\": \"lb-0002\""), "two balancers"),
+        (text.replace("\"name\": \"b\"", "\"name\": \"a\""), "duplicate load balancer"),
+        (text.replace("\"id\": \"lb-0004\"", "\"id\": \"lb-0002\""), "duplicate load balancer"),
     ];
-    for (text, says) in table {
+    for (text, expected) in table {
         std::fs::write(scratch.file(), &text).unwrap();
         let error = open(&scratch.file()).err().unwrap().to_string();
-        assert!(error.contains("is broken") && error.contains(says), "{says}: {error}");
+        assert!(error.contains("is invalid") && error.contains(expected), "{expected}: {error}");
     }
 }
 
 #[test]
-fn a_broken_snapshot_is_an_error_that_says_where() {
+fn an_invalid_snapshot_is_an_error_with_its_position() {
     let scratch = Scratch::new("broken");
     let one = r#"{"version":1,"lastId":1,"machines":[{"name":"a","id":"i-0001","state":"running"}]}"#;
     std::fs::write(scratch.file(), one).unwrap();
@@ -230,17 +230,17 @@ fn a_broken_snapshot_is_an_error_that_says_where() {
         ),
         ("\u{feff}null".to_owned(), "line 1 column"),
     ];
-    for (text, says) in table {
+    for (text, expected) in table {
         std::fs::write(scratch.file(), &text).unwrap();
         let error = open(&scratch.file()).err().unwrap();
         assert!(matches!(&error, CloudError::Snapshot(path, _) if *path == scratch.file()), "{text}: {error:?}");
-        assert!(error.to_string().contains(says), "{text}: {error}");
-        assert_eq!(std::fs::read_to_string(scratch.file()).unwrap(), text, "it is left as it was");
+        assert!(error.to_string().contains(expected), "{text}: {error}");
+        assert_eq!(std::fs::read_to_string(scratch.file()).unwrap(), text, "the file is unchanged");
     }
 }
 
 #[test]
-fn what_cannot_be_saved_does_not_happen() {
+fn a_change_that_cannot_be_saved_is_not_applied() {
     let scratch = Scratch::new("unsaved");
     let folder = scratch.0.join("gone");
     std::fs::create_dir_all(&folder).unwrap();

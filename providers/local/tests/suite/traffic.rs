@@ -1,4 +1,4 @@
-//! Real traffic through the balancers of a cloud with a data plane.
+//! Traffic through the load balancers of a cloud with a data plane.
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes; who waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A network of this test's own on the loopback interface, so that tests that run beside each other do not meet.
+/// Separate loopback network for each test, because tests run concurrently.
 fn network() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     format!("127.{}.{}", 100 + std::process::id() % 100, NEXT.fetch_add(1, Ordering::SeqCst))
 }
 
-/// Something at a node port that says its name to everybody who connects, and what it hears before a line ends.
+/// Backend on a node port that responds with its address and the received data.
 struct Backend {
     address: SocketAddr,
     running: JoinHandle<()>,
@@ -39,10 +39,10 @@ impl Backend {
         let running = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    let mut heard = [0; 128];
-                    let count = stream.read(&mut heard).await.unwrap_or_default();
-                    let heard = String::from_utf8_lossy(&heard[..count]).into_owned();
-                    let _ = stream.write_all(format!("{} {heard}", address.ip()).as_bytes()).await;
+                    let mut received = [0; 128];
+                    let count = stream.read(&mut received).await.unwrap_or_default();
+                    let received = String::from_utf8_lossy(&received[..count]).into_owned();
+                    let _ = stream.write_all(format!("{} {received}", address.ip()).as_bytes()).await;
                 });
             }
         });
@@ -80,7 +80,7 @@ impl World {
         format!("{}.{}", self.net, 100 + number)
     }
 
-    /// A wish for this port, whose node port is that of the backends.
+    /// Desired load balancer with these ports and nodes.
     fn desired(&self, nodes: u8, ports: Vec<PortSpec>) -> DesiredLoadBalancer {
         let names: Vec<_> = (1..=nodes).map(|number| format!("n{number}")).collect();
         let mut desired = desired("shop/web", &names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -95,7 +95,7 @@ impl World {
         })
     }
 
-    /// Brings it about; where clients connect.
+    /// Applies the desired state and returns the addresses.
     async fn converge(&self, desired: &DesiredLoadBalancer) -> Vec<IpAddr> {
         let settled = Driver::new(&self.provider).settle(&mut desired.clone()).await.unwrap();
         let ingress = settled.state.map(|state| state.status.ingress).unwrap_or_default();
@@ -113,39 +113,39 @@ fn port(protocol: Protocol, port: u16, node_port: u16) -> PortSpec {
     PortSpec { name: String::new(), protocol, port, node_port: Some(node_port), app_protocol: None }
 }
 
-/// Who answers, and what it heard.
-async fn ask(address: SocketAddr) -> std::io::Result<String> {
-    let asking = async {
+/// Sends a request and returns the response.
+async fn request(address: SocketAddr) -> std::io::Result<String> {
+    let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(b"hello").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok(answer)
     };
-    tokio::time::timeout(PATIENCE, asking).await?
+    tokio::time::timeout(TIMEOUT, exchange).await?
 }
 
-/// Asks until this many answers in a row are as they should be.
-async fn until(address: SocketAddr, in_a_row: u32, good: impl Fn(&std::io::Result<String>) -> bool) {
-    let trying = async {
+/// Sends requests until this many responses in a row match.
+async fn until(address: SocketAddr, in_a_row: u32, matches: impl Fn(&std::io::Result<String>) -> bool) {
+    let retrying = async {
         let mut count = 0;
         while count < in_a_row {
-            count = if good(&ask(address).await) { count + 1 } else { 0 };
+            count = if matches(&request(address).await) { count + 1 } else { 0 };
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, trying).await.unwrap();
+    tokio::time::timeout(TIMEOUT, retrying).await.unwrap();
 }
 
 #[tokio::test]
-async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balancer() {
+async fn traffic_reaches_the_nodes_fails_over_and_ends_with_the_load_balancer() {
     let world = World::new();
     let first = Backend::start(&world.node(1), 0).await;
     let second = Backend::start(&world.node(2), first.address.port()).await;
     let desired = world.desired(2, vec![port(Protocol::Tcp, 8080, first.address.port())]);
     let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
-    let says = |backend: &Backend| format!("{} hello", backend.address.ip());
-    let (one, two) = (says(&first), says(&second));
+    let response = |backend: &Backend| format!("{} hello", backend.address.ip());
+    let (one, two) = (response(&first), response(&second));
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| *answer == one)).await;
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| *answer == two)).await;
     first.stop().await;
@@ -159,12 +159,12 @@ async fn traffic_reaches_the_nodes_moves_when_one_stops_and_ends_with_the_balanc
     world.converge(&alone).await;
     until(address, 1, |answer| answer.as_ref().map_or(true, |answer| answer.is_empty())).await;
     world.converge(&DesiredLoadBalancer { spec: None, ..desired }).await;
-    assert_eq!(ask(address).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(request(address).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
     assert!(world.cloud.addresses().is_empty());
 }
 
 #[tokio::test]
-async fn settings_reach_the_sockets() {
+async fn settings_are_applied_to_the_data_plane() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
     let mut desired = world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
@@ -195,12 +195,12 @@ async fn datagrams_reach_the_nodes() {
     client.connect(address).await.unwrap();
     client.send(b"ahoy").await.unwrap();
     let mut buffer = [0; 64];
-    let count = tokio::time::timeout(PATIENCE, client.recv(&mut buffer)).await.unwrap().unwrap();
+    let count = tokio::time::timeout(TIMEOUT, client.recv(&mut buffer)).await.unwrap().unwrap();
     assert_eq!(&buffer[..count], b"ahoy");
 }
 
 #[tokio::test]
-async fn after_a_restart_the_balancers_are_there_again() {
+async fn load_balancers_are_restored_after_a_restart() {
     let folder = std::env::temp_dir().join(format!("bowline-local-traffic-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (net, file) = (network(), folder.join("cloud.json"));
@@ -210,22 +210,22 @@ async fn after_a_restart_the_balancers_are_there_again() {
     let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
     let before = (world.cloud.balancers(), world.cloud.addresses());
     world.cloud.close(Duration::ZERO).await;
-    assert!(ask(address).await.is_err());
+    assert!(request(address).await.is_err());
     drop(world);
-    let again = World::open(net, Some(file));
-    again.cloud.ready().await;
-    assert_eq!((again.cloud.balancers(), again.cloud.addresses()), before);
+    let restarted = World::open(net, Some(file));
+    restarted.cloud.ready().await;
+    assert_eq!((restarted.cloud.balancers(), restarted.cloud.addresses()), before);
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| answer.ends_with("hello"))).await;
-    assert_eq!(again.converge(&desired).await, [address.ip()]);
-    assert_eq!(again.cloud.writes(), 0);
+    assert_eq!(restarted.converge(&desired).await, [address.ip()]);
+    assert_eq!(restarted.cloud.writes(), 0);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[tokio::test]
-async fn a_port_that_cannot_be_listened_on_is_told_in_the_status_and_tried_again() {
+async fn a_failed_listener_is_reported_in_the_status_and_retried() {
     let world = World::new();
-    let in_the_way = std::net::TcpListener::bind(format!("{}.1:0", world.net)).unwrap();
-    let taken = in_the_way.local_addr().unwrap().port();
+    let blocker = std::net::TcpListener::bind(format!("{}.1:0", world.net)).unwrap();
+    let taken = blocker.local_addr().unwrap().port();
     let desired = world.desired(1, vec![port(Protocol::Tcp, taken, 30000), port(Protocol::Tcp, 8080, 30000)]);
     world.converge(&desired).await;
     let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
@@ -233,23 +233,23 @@ async fn a_port_that_cannot_be_listened_on_is_told_in_the_status_and_tried_again
     assert_eq!(entry.ip_mode, Some(IpMode::Proxy));
     let errors: Vec<_> = entry.ports.iter().map(|port| (port.port, port.error.as_deref())).collect();
     assert_eq!(errors, [(8080, None), (taken, Some("CannotListen"))]);
-    let place = format!("{}.1", world.net);
-    let cause = format!("something else listens on {place}:{taken}; stop it, or use another address or port");
-    assert_eq!(state.errors, [format!("port {taken}/TCP of {place}: address in use: {cause}")]);
-    // Once nobody else has the port, it works without anything being changed.
-    drop(in_the_way);
+    let ip = format!("{}.1", world.net);
+    let cause = format!("another process listens on {ip}:{taken}; stop it, or use another address or port");
+    assert_eq!(state.errors, [format!("port {taken}/TCP of {ip}: address in use: {cause}")]);
+    // Once the port is free, the listener works without a change.
+    drop(blocker);
     let works = async {
-        while tokio::net::TcpStream::connect(format!("{place}:{taken}")).await.is_err() {
+        while tokio::net::TcpStream::connect(format!("{ip}:{taken}")).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, works).await.unwrap();
+    tokio::time::timeout(TIMEOUT, works).await.unwrap();
     let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     assert!(state.errors.is_empty(), "{:?}", state.errors);
 }
 
 #[tokio::test]
-async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
+async fn a_target_without_addresses_is_reached_by_its_machine() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
     let machine = world.cloud.add(NewMachine { name: "n1".to_owned(), ..NewMachine::default() }).unwrap();
@@ -260,14 +260,14 @@ async fn a_target_known_by_its_machine_alone_is_reached_where_that_is() {
         });
     });
     let address = SocketAddr::new(world.converge(&desired).await[0], 8080);
-    assert!(ask(address).await.map_or(true, |answer| answer.is_empty()), "nobody knows where the machine is");
+    assert!(request(address).await.map_or(true, |answer| answer.is_empty()), "the machine has no address yet");
     let here = Address::new(AddressType::InternalIP, world.node(1));
     world.cloud.change(&machine.spec.id, |spec| spec.addresses.push(here)).unwrap();
     until(address, 1, |answer| answer.as_ref().is_ok_and(|answer| answer.ends_with("hello"))).await;
 }
 
 #[tokio::test]
-async fn the_owner_sees_how_balancers_are_doing_over_http() {
+async fn the_management_api_reports_the_status_of_load_balancers() {
     let world = World::new();
     let backend = Backend::start(&world.node(1), 0).await;
     let desired = world.desired(1, vec![port(Protocol::Tcp, 8080, backend.address.port())]);
@@ -276,12 +276,12 @@ async fn the_owner_sees_how_balancers_are_doing_over_http() {
     let server = serve(world.cloud.clone(), "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let client = ManagementClient::new(&format!("http://{}", server.address())).unwrap();
     let client = client.with_token(&server.owner_token().into()).unwrap();
-    let seen = client.balancers().await.unwrap();
-    assert_eq!((seen.len(), seen[0].addresses[0].ip), (1, address.ip()));
-    let status = seen[0].status.as_ref().unwrap();
+    let found = client.balancers().await.unwrap();
+    assert_eq!((found.len(), found[0].addresses[0].ip), (1, address.ip()));
+    let status = found[0].status.as_ref().unwrap();
     assert_eq!((status.listeners[0].port, status.listeners[0].targets[0].address), (8080, backend.address));
-    assert_eq!(client.balancer(&seen[0].balancer.id).await.unwrap().balancer, seen[0].balancer);
-    client.delete_balancer(&seen[0].balancer.id).await.unwrap();
+    assert_eq!(client.balancer(&found[0].balancer.id).await.unwrap().balancer, found[0].balancer);
+    client.delete_balancer(&found[0].balancer.id).await.unwrap();
     until(address, 1, Result::is_err).await;
     assert!(client.addresses().await.unwrap().is_empty());
     server.shutdown().await;

@@ -38,14 +38,14 @@ fn servers(state: &State, call: &Call) -> Outcome {
         return Err(Reply::json(403, json!({"forbidden": {"code": 403, "message": message}})));
     }
     let pattern = call.value("name").map(pattern).transpose()?;
-    let most = Some(state.options.servers_per_page);
-    let limit = listing::limit(call, most).map_err(|limit| bad_limit(&limit))?;
-    // Nova shows the newest first.
+    let maximum = Some(state.options.servers_per_page);
+    let limit = listing::limit(call, maximum).map_err(|limit| bad_limit(&limit))?;
+    // Nova lists the newest server first.
     let newest = state.records.of(Kind::Server).oldest_first().into_iter().rev().map(|row| &row.record);
-    // Only an administrator is shown soft-deleted servers.
+    // Nova lists soft-deleted servers only for administrators.
     let newest = newest.filter(|server| server.text("status") != "SOFT_DELETED");
-    let wanted = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.is_match(server.text("name"))));
-    let records = wanted.map(|server| shown(state, call, server)).collect();
+    let matching = newest.filter(|server| pattern.as_ref().is_none_or(|name| name.is_match(server.text("name"))));
+    let records = matching.map(|server| view(state, call, server)).collect();
     let page =
         listing::page(call, records, limit).map_err(|marker| bad_request(&format!("marker [{marker}] not found")))?;
     let mut body = json!({"servers": page.items});
@@ -55,7 +55,7 @@ fn servers(state: &State, call: &Call) -> Outcome {
     Ok(Reply::json(200, body))
 }
 
-/// Nova's database finds a pattern anywhere in the name and, in MySQL, in either case.
+/// Compiles a name filter. Nova's database matches it anywhere in the name and, in MySQL, ignores case.
 fn pattern(text: &str) -> Result<Regex, Reply> {
     RegexBuilder::new(text).case_insensitive(true).build().map_err(|_| bad_name(text))
 }
@@ -63,7 +63,7 @@ fn pattern(text: &str) -> Result<Regex, Reply> {
 fn server(state: &State, call: &Call, id: &str) -> Outcome {
     let missing = || not_found(&format!("Instance {id} could not be found."));
     let server = state.records.get(Kind::Server, id).ok_or_else(missing)?;
-    Ok(Reply::one(200, "server", shown(state, call, server)))
+    Ok(Reply::one(200, "server", view(state, call, server)))
 }
 
 fn flavors(state: &State, call: &Call) -> Reply {
@@ -71,13 +71,13 @@ fn flavors(state: &State, call: &Call) -> Reply {
     Reply::json(200, json!({"flavors": flavors.collect::<Vec<Value>>()}))
 }
 
-/// Only IDs and names.
+/// Lists IDs, names and links only.
 fn brief(state: &State, call: &Call, servers: bool) -> Reply {
     let (kind, many) = if servers { (Kind::Server, "servers") } else { (Kind::Flavor, "flavors") };
     let rows = state.records.of(kind).oldest_first().into_iter().map(|row| {
-        let mut shown = with_links(call, &row.record, many);
-        shown.retain(|field, _| ["id", "name", "links"].contains(&field.as_str()));
-        shown.into()
+        let mut view = with_links(call, &row.record, many);
+        view.retain(|field, _| ["id", "name", "links"].contains(&field.as_str()));
+        view.into()
     });
     Reply::one(200, many, rows.collect::<Vec<Value>>())
 }
@@ -88,19 +88,19 @@ fn flavor(state: &State, call: &Call, id: &str) -> Outcome {
     Ok(Reply::one(200, "flavor", with_links(call, flavor, "flavors")))
 }
 
-fn shown(state: &State, call: &Call, server: &Record) -> Record {
-    let mut shown = with_links(call, server, "servers");
-    add_floating_ips(state, &mut shown);
+fn view(state: &State, call: &Call, server: &Record) -> Record {
+    let mut view = with_links(call, server, "servers");
+    add_floating_ips(state, &mut view);
     for (field, collection) in [("flavor", "flavors"), ("image", "images")] {
-        if let Some(Value::Object(thing)) = shown.get_mut(field) {
-            let href = call.url(&format!("{collection}/{}", thing.text("id")));
-            thing.set("links", json!([{"rel": "bookmark", "href": href}]));
+        if let Some(Value::Object(reference)) = view.get_mut(field) {
+            let href = call.url(&format!("{collection}/{}", reference.text("id")));
+            reference.set("links", json!([{"rel": "bookmark", "href": href}]));
         }
     }
-    shown
+    view
 }
 
-/// A server shows the floating IPs of its ports beside their own addresses.
+/// Adds the floating IPs of the server's ports to its addresses.
 fn add_floating_ips(state: &State, server: &mut Record) {
     let ips = state.records.of(Kind::FloatingIp).iter().map(|row| &row.record);
     for ip in ips {
@@ -120,10 +120,10 @@ fn add_floating_ips(state: &State, server: &mut Record) {
 }
 
 fn with_links(call: &Call, record: &Record, collection: &str) -> Record {
-    let (mut shown, id) = (record.clone(), record.text("id"));
+    let (mut view, id) = (record.clone(), record.text("id"));
     let own = json!({"rel": "self", "href": call.url(&format!("v2.1/{collection}/{id}"))});
-    shown.set("links", json!([own, {"rel": "bookmark", "href": call.url(&format!("{collection}/{id}"))}]));
-    shown
+    view.set("links", json!([own, {"rel": "bookmark", "href": call.url(&format!("{collection}/{id}"))}]));
+    view
 }
 
 fn not_found(message: &str) -> Reply {

@@ -1,36 +1,36 @@
-//! What a token says.
+//! Contents of a token, with the service catalog.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::credentials::{Domain, Project, Proof, Scope};
+use super::credentials::{Caller, Domain, Project, Scope};
 use crate::options::Endpoint;
 use crate::simulator::State;
 use crate::wire::Call;
 use bowline_simulator::Ids;
 
-/// The token, as its answer shows it.
-pub(super) fn token(state: &State, call: &Call, proof: &Proof, scope: &Scope) -> Value {
+/// Renders a token.
+pub(super) fn token(state: &State, call: &Call, caller: &Caller, scope: &Scope) -> Value {
     let roles: Vec<Value> = state.options.roles.iter().map(|name| json!({"id": Ids::of(name), "name": name})).collect();
     let mut token = json!({
-        "methods": proof.methods,
+        "methods": caller.methods,
         "user": {
-            "domain": domain(&proof.user.domain), "id": proof.user.id, "name": proof.user.name,
+            "domain": domain(&caller.user.domain), "id": caller.user.id, "name": caller.user.name,
             "password_expires_at": null,
         },
-        // One of this token, and one of each that it comes from.
-        "audit_ids": proof.methods.iter().map(|_| "o0c67lUxQyeLnL0bKX6K4g").collect::<Vec<_>>(),
+        // One for this token, and one for each token that it was derived from.
+        "audit_ids": caller.methods.iter().map(|_| "o0c67lUxQyeLnL0bKX6K4g").collect::<Vec<_>>(),
         "expires_at": state.with_micros(state.options.token_lifetime),
         "issued_at": state.with_micros(Duration::ZERO),
     });
     match scope {
-        Scope::Nothing => return token,
-        Scope::Domain(asked) => token["domain"] = domain(asked),
-        Scope::Project(asked) => token["project"] = project(asked),
-        Scope::Trust(trust, asked) => {
-            token["project"] = project(asked);
-            token["roles"] = state.options.roles.iter().map(|name| whole_role(name)).collect();
+        Scope::Unscoped => return token,
+        Scope::Domain(scope) => token["domain"] = domain(scope),
+        Scope::Project(scope) => token["project"] = project(scope),
+        Scope::Trust(trust, scope) => {
+            token["project"] = project(scope);
+            token["roles"] = state.options.roles.iter().map(|name| detailed_role(name)).collect();
             let (trustee, trustor) = (json!({"id": trust.trustee}), json!({"id": trust.trustor}));
             token["OS-TRUST:trust"] =
                 json!({"id": trust.id, "impersonation": false, "trustee_user": trustee, "trustor_user": trustor});
@@ -41,14 +41,14 @@ pub(super) fn token(state: &State, call: &Call, proof: &Proof, scope: &Scope) ->
         token["roles"] = json!(roles);
     }
     token["catalog"] = render(state, call);
-    if let Some(credential) = &proof.credential {
+    if let Some(credential) = &caller.credential {
         token["application_credential"] = json!({"id": credential.id, "name": credential.name, "restricted": true});
     }
     token
 }
 
-/// A trust tells more of its roles.
-fn whole_role(name: &str) -> Value {
+/// Role with all fields, as in a trust-scoped token.
+fn detailed_role(name: &str) -> Value {
     json!({"id": Ids::of(name), "name": name, "domain_id": null, "description": null, "options": {"immutable": true}})
 }
 
@@ -56,25 +56,25 @@ fn domain(domain: &Domain) -> Value {
     json!({"id": domain.id, "name": domain.name})
 }
 
-fn project(asked: &Project) -> Value {
-    json!({"domain": domain(&asked.domain), "id": asked.id, "name": asked.name})
+fn project(project: &Project) -> Value {
+    json!({"domain": domain(&project.domain), "id": project.id, "name": project.name})
 }
 
-/// The endpoints, by service, in the order of the options.
+/// Renders the catalog: endpoints by service, in the order of the options.
 pub(super) fn render(state: &State, call: &Call) -> Value {
     let mut services: Vec<(&str, Vec<Value>)> = Vec::new();
     for endpoint in &state.options.catalog {
-        let shown = shown(call, endpoint);
+        let view = endpoint_view(call, endpoint);
         match services.iter_mut().find(|(kind, _)| *kind == endpoint.kind) {
-            Some((_, endpoints)) => endpoints.push(shown),
-            None => services.push((&endpoint.kind, vec![shown])),
+            Some((_, endpoints)) => endpoints.push(view),
+            None => services.push((&endpoint.kind, vec![view])),
         }
     }
     let service = |(kind, endpoints): (&str, Vec<Value>)| json!({"endpoints": endpoints, "id": Ids::of(kind), "type": kind, "name": name(kind)});
     services.into_iter().map(service).collect()
 }
 
-fn shown(call: &Call, endpoint: &Endpoint) -> Value {
+fn endpoint_view(call: &Call, endpoint: &Endpoint) -> Value {
     let url = match endpoint.url.contains("://") {
         true => endpoint.url.clone(),
         false => format!("{}/{}", call.origin, endpoint.url),
@@ -86,7 +86,7 @@ fn shown(call: &Call, endpoint: &Endpoint) -> Value {
     })
 }
 
-/// What the program behind a service is called.
+/// Name of the OpenStack project behind a service type.
 fn name(kind: &str) -> &str {
     match kind {
         "identity" => "keystone",

@@ -1,4 +1,4 @@
-//! Keystone: tokens and the catalog.
+//! Keystone: tokens and the service catalog.
 
 mod catalog;
 mod credentials;
@@ -13,14 +13,14 @@ use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply, Service};
 
 pub use credentials::{ApplicationCredential, Domain, Project, Trust, User};
-use credentials::{Proof, Scope};
+use credentials::{Caller, Scope};
 
-/// Whom Keystone knows, and the tokens that it has given.
+/// State of Keystone: users, projects, credentials and issued tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     /// Users.
     pub users: Vec<User>,
-    /// Projects, which every user may use.
+    /// Projects, which every user can access.
     pub projects: Vec<Project>,
     /// Application credentials.
     pub application_credentials: Vec<ApplicationCredential>,
@@ -30,16 +30,16 @@ pub struct Identity {
     pub(crate) authentications: u64,
 }
 
-/// A token that was given.
+/// An issued token.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     expires: Instant,
-    /// It comes from an application credential, and cannot be exchanged for another.
+    /// Whether it comes from an application credential and so cannot be exchanged for another token.
     delegated: bool,
     user: String,
-    /// How it was come by.
+    /// Authentication methods.
     methods: Vec<String>,
-    /// The roles that it was given with.
+    /// Roles at the time it was issued.
     roles: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
     }
 }
 
-/// Whether the call bears a token that is valid; with the roles of it, if so.
+/// Returns the roles of the call's token; an error if the token is missing or invalid.
 pub(crate) fn check_token(state: &State, call: &Call) -> Result<Vec<String>, Reply> {
     let token = call.header("x-auth-token").and_then(|token| state.identity.tokens.get(token));
     match token {
@@ -69,8 +69,8 @@ pub(crate) fn check_token(state: &State, call: &Call) -> Result<Vec<String>, Rep
 }
 
 fn unauthorized(call: &Call) -> Reply {
-    let asked = format!("Keystone uri=\"{}/{}\"", call.origin, Service::Identity.kind());
-    fault(401, "Unauthorized", "The request you have made requires authentication.").with("www-authenticate", asked)
+    let challenge = format!("Keystone uri=\"{}/{}\"", call.origin, Service::Identity.kind());
+    fault(401, "Unauthorized", "The request you have made requires authentication.").with("www-authenticate", challenge)
 }
 
 pub(crate) fn fault(code: u16, title: &str, message: &str) -> Reply {
@@ -95,18 +95,18 @@ fn authenticate(state: &mut State, call: &Call) -> Outcome {
     let json = call.json().ok_or_else(|| malformed("Expecting to find valid JSON in request body."))?;
     let request = json.get("auth").cloned().map(object);
     let request = request.ok_or_else(|| malformed("Expecting to find auth in request body."))?;
-    let proof = Proof::read(&state.identity, &request).map_err(|refusal| refusal.reply(call))?;
-    let scope = Scope::read(&state.identity, &request, &proof).map_err(|refusal| refusal.reply(call))?;
+    let caller = Caller::read(&state.identity, &request).map_err(|error| error.reply(call))?;
+    let scope = Scope::read(&state.identity, &request, &caller).map_err(|error| error.reply(call))?;
     let id = format!("gAAAAA{}{}", state.ids.hex(), state.ids.hex());
     let token = Token {
         expires: Instant::now() + state.options.token_lifetime,
-        delegated: proof.delegated,
-        user: proof.user.id.clone(),
-        methods: proof.methods.clone(),
+        delegated: caller.delegated,
+        user: caller.user.id.clone(),
+        methods: caller.methods.clone(),
         roles: state.options.roles.clone(),
     };
     state.identity.tokens.insert(id.clone(), token);
-    let body = catalog::token(state, call, &proof, &scope);
+    let body = catalog::token(state, call, &caller, &scope);
     Ok(Reply::json(201, json!({"token": body})).with("x-subject-token", id).with("vary", "X-Auth-Token"))
 }
 

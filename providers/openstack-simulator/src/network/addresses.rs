@@ -1,4 +1,4 @@
-//! Which addresses of a subnet are free.
+//! Address allocation in subnets.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,56 +10,56 @@ use serde_json::{Value, json};
 use crate::records::{Fields, Kind, Record, Records, Row};
 use crate::simulator::State;
 
-/// Why a subnet gives no address.
+/// Reason for a failed address allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// None is left.
+pub(crate) enum AddressError {
+    /// No address is left.
     Exhausted,
-    /// Somebody has it.
+    /// The address is in use.
     Taken,
-    /// It is not one of this subnet.
+    /// The address is not in the subnet.
     Outside,
 }
 
-/// A free address of the subnet, or this one if it is free.
-pub(crate) fn allocate(state: &State, subnet: &Record, wanted: Option<IpAddr>) -> Result<IpAddr, Refused> {
+/// Returns a free address of the subnet, or the requested one if it is free.
+pub(crate) fn allocate(state: &State, subnet: &Record, requested: Option<IpAddr>) -> Result<IpAddr, AddressError> {
     let taken = taken(&state.records, subnet);
-    if let Some(wanted) = wanted {
-        let is_inside = net(subnet).is_some_and(|net| net.contains(&wanted));
-        return match (is_inside, taken.contains(&wanted)) {
-            (false, _) => Err(Refused::Outside),
-            (true, true) => Err(Refused::Taken),
-            (true, false) => Ok(wanted),
+    if let Some(requested) = requested {
+        let is_inside = net(subnet).is_some_and(|net| net.contains(&requested));
+        return match (is_inside, taken.contains(&requested)) {
+            (false, _) => Err(AddressError::Outside),
+            (true, true) => Err(AddressError::Taken),
+            (true, false) => Ok(requested),
         };
     }
     if state.exhausted.contains(subnet.text("id")) {
-        return Err(Refused::Exhausted);
+        return Err(AddressError::Exhausted);
     }
     pools(subnet)
         .into_iter()
         .flat_map(|(start, end)| range(start, end))
         .find(|ip| !taken.contains(ip))
-        .ok_or(Refused::Exhausted)
+        .ok_or(AddressError::Exhausted)
 }
 
-/// The fixed IP of a port, as it is written.
+/// Entry of a port's `fixed_ips`.
 pub(crate) fn fixed_ip(subnet: &Record, ip: IpAddr) -> Value {
     json!({"subnet_id": subnet.text("id"), "ip_address": ip.to_string()})
 }
 
-/// The addresses of a port.
+/// Addresses of a port.
 pub(crate) fn of_port(port: &Record) -> impl Iterator<Item = IpAddr> + '_ {
     let ips = port.get("fixed_ips").and_then(Value::as_array).into_iter().flatten();
     ips.filter_map(|ip| ip.get("ip_address")?.as_str()?.parse().ok())
 }
 
-/// The subnets of a port.
+/// Subnets of a port.
 pub(crate) fn subnets_of_port(port: &Record) -> impl Iterator<Item = &str> + '_ {
     let ips = port.get("fixed_ips").and_then(Value::as_array).into_iter().flatten();
     ips.filter_map(|ip| ip.get("subnet_id")?.as_str())
 }
 
-/// The range of a subnet.
+/// CIDR of a subnet.
 pub(crate) fn net(subnet: &Record) -> Option<IpNet> {
     subnet.text("cidr").parse().ok()
 }
@@ -75,7 +75,7 @@ fn taken(records: &Records, subnet: &Record) -> BTreeSet<IpAddr> {
     ports.chain(floating).chain(gateways).chain(own).collect()
 }
 
-/// The addresses that a router has outside.
+/// External addresses of a router.
 fn gateway_addresses(router: &Record) -> Vec<IpAddr> {
     let ips = router.get("external_gateway_info").and_then(|info| info.get("external_fixed_ips")?.as_array());
     ips.into_iter().flatten().filter_map(|ip| ip.get("ip_address")?.as_str()?.parse().ok()).collect()

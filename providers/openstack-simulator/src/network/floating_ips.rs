@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::addresses::{self, Refused};
+use super::addresses::{self, AddressError};
 use super::ports::no_address_left;
 use super::{bad_request, check_fields, fault, not_found, quotas, routers, sent, skeletons, touch, view};
 use crate::records::{Fields, Kind, Record};
@@ -17,7 +17,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     check_address_choice(state, &sent)?;
     check_network(state, sent.text("floating_network_id"))?;
     quotas::check(state, "floatingip", Kind::FloatingIp)?;
-    let address = take_address(state, &sent)?;
+    let address = allocate(state, &sent)?;
     let mut ip = skeletons::new(state, Kind::FloatingIp);
     for field in ["floating_network_id", "description"] {
         ip.set(field, sent.text(field));
@@ -25,7 +25,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     ip.set("floating_ip_address", address.to_string());
     associate(state, &mut ip, &sent)?;
     state.records.of_mut(Kind::FloatingIp).insert("", with_status(ip.clone()));
-    // Its agent has not heard of it yet.
+    // The response shows the status before the L3 agent has processed the floating IP.
     Ok(Reply::one(201, "floatingip", view(state, Kind::FloatingIp, &ip)))
 }
 
@@ -71,8 +71,8 @@ fn check_network(state: &State, id: &str) -> Result<(), Reply> {
     Err(bad_request("BadRequest", &message))
 }
 
-/// An address of the network, of the subnet if one is named.
-fn take_address(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
+/// Allocates an address of the network, from the subnet if the request has one.
+fn allocate(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
     let (network, subnet) = (sent.text("floating_network_id"), sent.text("subnet_id"));
     let subnets = state.records.of(Kind::Subnet).iter().map(|row| &row.record);
     let of_network = subnets.filter(|found| found.text("network_id") == network);
@@ -85,28 +85,28 @@ fn take_address(state: &State, sent: &Record) -> Result<IpAddr, Reply> {
             format!("Failed to create port on network {network}, because fixed_ips included invalid subnet {subnet}.");
         return Err(bad_request("InvalidInput", &format!("Invalid input for operation: {why}")));
     }
-    let wanted: Option<IpAddr> = sent.text("floating_ip_address").parse().ok();
-    let mut refused = Refused::Exhausted;
-    for found in usable.iter().filter(|found| wanted.is_some() || found.get("ip_version") == Some(&json!(4))) {
-        match addresses::allocate(state, found, wanted) {
+    let requested: Option<IpAddr> = sent.text("floating_ip_address").parse().ok();
+    let mut error = AddressError::Exhausted;
+    for found in usable.iter().filter(|found| requested.is_some() || found.get("ip_version") == Some(&json!(4))) {
+        match addresses::allocate(state, found, requested) {
             Ok(address) => return Ok(address),
-            Err(why) => refused = why,
+            Err(failure) => error = failure,
         }
     }
-    Err(match (refused, wanted) {
-        (Refused::Taken, Some(wanted)) => {
-            let message = format!("IP address {wanted} already allocated in subnet {}", subnet);
+    Err(match (error, requested) {
+        (AddressError::Taken, Some(requested)) => {
+            let message = format!("IP address {requested} already allocated in subnet {}", subnet);
             fault(409, "IpAddressAlreadyAllocated", &message)
         }
-        (Refused::Outside, Some(wanted)) => {
-            let message = format!("IP address {wanted} is not a valid IP for the specified subnet.");
+        (AddressError::Outside, Some(requested)) => {
+            let message = format!("IP address {requested} is not a valid IP for the specified subnet.");
             bad_request("InvalidIpForSubnet", &message)
         }
         _ => no_address_left(network),
     })
 }
 
-/// Leads it to the port that is named, or nowhere if `null` is; nothing changes if none is.
+/// Associates the floating IP with the port in the request; `null` disassociates it, and no `port_id` changes nothing.
 fn associate(state: &State, ip: &mut Record, sent: &Record) -> Result<(), Reply> {
     let Some(port_id) = sent.get("port_id") else { return Ok(()) };
     let Some(port_id) = port_id.as_str() else {
@@ -125,7 +125,7 @@ fn associate(state: &State, ip: &mut Record, sent: &Record) -> Result<(), Reply>
     Ok(())
 }
 
-/// A fixed IP has one floating IP of a network at most.
+/// Checks that the fixed IP has no other floating IP of the network.
 fn check_free(state: &State, ip: &Record, port_id: &str, fixed: &str) -> Result<(), Reply> {
     let (id, network) = (ip.text("id"), ip.text("floating_network_id"));
     let mut others = state.records.of(Kind::FloatingIp).iter().map(|row| &row.record);
@@ -140,19 +140,19 @@ fn check_free(state: &State, ip: &Record, port_id: &str, fixed: &str) -> Result<
     Err(fault(409, "FloatingIPPortAlreadyAssociated", &message))
 }
 
-/// The router that joins the port's subnet with the external network.
+/// Finds the router that connects the port's subnet with the external network.
 fn router_between(state: &State, port: &Record, external: &str) -> Result<String, Reply> {
     let subnets: Vec<&str> = addresses::subnets_of_port(port).collect();
-    let leads_out = |router: &&Record| {
+    let has_gateway = |router: &&Record| {
         let gateway = router.get("external_gateway_info").and_then(|info| info.get("network_id")?.as_str());
         gateway == Some(external)
     };
-    let leads_in = |router: &&Record| {
+    let has_interface = |router: &&Record| {
         let mut interfaces = routers::interfaces(state, router.text("id"));
         interfaces.any(|interface| addresses::subnets_of_port(interface).any(|subnet| subnets.contains(&subnet)))
     };
     let routers = state.records.of(Kind::Router).iter().map(|row| &row.record);
-    let found = routers.filter(leads_out).find(leads_in).map(|router| router.text("id").to_owned());
+    let found = routers.filter(has_gateway).find(has_interface).map(|router| router.text("id").to_owned());
     found.ok_or_else(|| {
         let subnet = subnets.first().copied().unwrap_or_default();
         let message = format!(
@@ -164,7 +164,7 @@ fn router_between(state: &State, port: &Record, external: &str) -> Result<String
     })
 }
 
-/// What a floating IP says of its port.
+/// The `port_details` of a floating IP.
 pub(super) fn port_details(state: &State, ip: &Record) -> Value {
     let Some(port) = state.records.get(Kind::Port, ip.text("port_id")) else { return Value::Null };
     let fields = ["name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner"];

@@ -1,4 +1,4 @@
-//! Neutron.
+//! Neutron: networks, ports, routers, floating IPs and security groups.
 
 pub(crate) mod addresses;
 mod floating_ips;
@@ -20,7 +20,7 @@ use crate::wire::{Call, Outcome, Reply};
 pub(crate) use ports::remove as remove_port;
 pub(crate) use security_groups::add as add_group;
 
-/// What is listed and looked at in the same way.
+/// Collections with generic list and get requests.
 const COLLECTIONS: [Collection; 7] = [
     Collection::new(Kind::Network, "network", "networks", "NetworkNotFound", "Network"),
     Collection::new(Kind::Subnet, "subnet", "subnets", "SubnetNotFound", "Subnet"),
@@ -43,11 +43,11 @@ const COLLECTIONS: [Collection; 7] = [
     ),
 ];
 
-/// One kind of record, in the words of paths, bodies and faults.
+/// Names of one kind in paths, bodies and error messages.
 pub(crate) struct Collection {
     kind: Kind,
-    one: &'static str,
-    many: &'static str,
+    singular: &'static str,
+    plural: &'static str,
     fault: &'static str,
     noun: &'static str,
 }
@@ -55,12 +55,12 @@ pub(crate) struct Collection {
 impl Collection {
     const fn new(
         kind: Kind,
-        one: &'static str,
-        many: &'static str,
+        singular: &'static str,
+        plural: &'static str,
         fault: &'static str,
         noun: &'static str,
     ) -> Collection {
-        Collection { kind, one, many, fault, noun }
+        Collection { kind, singular, plural, fault, noun }
     }
 
     fn of(kind: Kind) -> Option<&'static Collection> {
@@ -91,7 +91,7 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
         ("PUT", ["ports", id]) => ports::update(state, call, id),
         ("DELETE", ["ports", id]) => ports::delete(state, id),
         (_, ["ports", id, "tags", ..]) => tags::answer(state, call, id),
-        ("PUT", ["routers", id]) => routers::replace_routes(state, call, id),
+        ("PUT", ["routers", id]) => routers::update(state, call, id),
         ("PUT", ["routers", id, "add_extraroutes"]) => routers::add_routes(state, call, id),
         ("PUT", ["routers", id, "remove_extraroutes"]) => routers::remove_routes(state, call, id),
         ("POST", ["floatingips"]) => floating_ips::create(state, call),
@@ -102,14 +102,14 @@ pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
         ("DELETE", ["security-groups", id]) => security_groups::delete(state, id),
         ("POST", ["security-group-rules"]) => security_groups::create_rule(state, call),
         ("DELETE", ["security-group-rules", id]) => delete(state, Kind::SecurityGroupRule, id),
-        ("GET", [many]) => list(state, call, collection(many)?),
-        ("GET", [many, id]) => get(state, collection(many)?, id),
+        ("GET", [plural]) => list(state, call, collection(plural)?),
+        ("GET", [plural, id]) => get(state, collection(plural)?, id),
         _ => Err(no_such_path()),
     }
 }
 
-fn collection(many: &str) -> Result<&'static Collection, Reply> {
-    COLLECTIONS.iter().find(|collection| collection.many == many).ok_or_else(no_such_path)
+fn collection(plural: &str) -> Result<&'static Collection, Reply> {
+    COLLECTIONS.iter().find(|collection| collection.plural == plural).ok_or_else(no_such_path)
 }
 
 fn no_such_path() -> Reply {
@@ -128,7 +128,7 @@ fn extensions(state: &State) -> Reply {
 
 fn list(state: &State, call: &Call, collection: &Collection) -> Outcome {
     let known = skeletons::of(collection.kind);
-    let is_known = |field: &str| known.contains_key(field) || listing::ABOUT_TAGS.contains(&field);
+    let is_known = |field: &str| known.contains_key(field) || listing::TAG_FILTERS.contains(&field);
     let unknown: Vec<&str> = listing::filters(call).map(|(field, _)| field).filter(|field| !is_known(field)).collect();
     if !unknown.is_empty() {
         return Err(bad_request("HTTPBadRequest", &format!("{unknown:?} is invalid attribute for filtering")));
@@ -139,21 +139,21 @@ fn list(state: &State, call: &Call, collection: &Collection) -> Outcome {
     let rows = state.records.of(collection.kind).iter().filter(|row| is_visible(state, collection.kind, &row.record));
     let rows = rows.map(|row| view(state, collection.kind, &row.record));
     let records =
-        rows.filter(|record| listing::filters(call).all(|(field, values)| listing::passes(record, field, &values)));
+        rows.filter(|record| listing::filters(call).all(|(field, values)| listing::matches(record, field, &values)));
     let page = listing::page(call, records.collect(), limit).map_err(|marker| collection.not_found(&marker))?;
     Ok(Reply::json(200, with_links(call, collection, page, limit.is_some())))
 }
 
-/// Neutron links to the next page whenever the page is full, and to the previous one whether there is one or not.
+/// Renders a page. Neutron links to the next page whenever this one is full, and always to the previous one.
 fn with_links(call: &Call, collection: &Collection, page: listing::Page, is_paged: bool) -> Value {
-    let many = collection.many.replace('-', "_");
+    let plural = collection.plural.replace('-', "_");
     let mut links = Vec::new();
     links.extend(page.next.map(|last| listing::link(call, "next", &last, true, false)));
     links.extend(page.first.map(|first| listing::link(call, "previous", &first, true, true)));
     let mut body = Record::new();
-    body.set(&many, page.items);
+    body.set(&plural, page.items);
     if is_paged && !links.is_empty() {
-        body.set(&format!("{many}_links"), links);
+        body.set(&format!("{plural}_links"), links);
     }
     Value::Object(body)
 }
@@ -161,10 +161,10 @@ fn with_links(call: &Call, collection: &Collection, page: listing::Page, is_page
 fn get(state: &State, collection: &Collection, id: &str) -> Outcome {
     let record = state.records.get(collection.kind, id).filter(|record| is_visible(state, collection.kind, record));
     let record = record.ok_or_else(|| collection.not_found(id))?;
-    Ok(Reply::one(200, collection.one, view(state, collection.kind, record)))
+    Ok(Reply::one(200, collection.singular, view(state, collection.kind, record)))
 }
 
-/// Whether the project may see it.
+/// Whether the project may see the record.
 fn is_visible(state: &State, kind: Kind, record: &Record) -> bool {
     let is_external = |network: &Record| network.get("router:external") == Some(&json!(true));
     state.options.external_subnets_visible
@@ -179,33 +179,33 @@ fn delete(state: &mut State, kind: Kind, id: &str) -> Outcome {
     }
 }
 
-/// A record with what it says about its neighbours.
+/// Record as responses show it, with references to related records.
 pub(crate) fn view(state: &State, kind: Kind, record: &Record) -> Record {
-    let (mut shown, id) = (record.clone(), record.text("id"));
+    let (mut view, id) = (record.clone(), record.text("id"));
     match kind {
         Kind::Network => {
             let subnets = state.records.of(Kind::Subnet).iter().filter(|row| row.record.text("network_id") == id);
-            shown.set("subnets", subnets.map(|row| json!(row.record.text("id"))).collect::<Vec<_>>());
+            view.set("subnets", subnets.map(|row| json!(row.record.text("id"))).collect::<Vec<_>>());
         }
         Kind::SecurityGroup => {
             let rules = state.records.of(Kind::SecurityGroupRule).iter();
             let rules = rules.filter(|row| row.record.text("security_group_id") == id);
-            shown.set("security_group_rules", rules.map(|row| with_tags(&row.record)).collect::<Vec<Value>>());
+            view.set("security_group_rules", rules.map(|row| with_tags(&row.record)).collect::<Vec<Value>>());
         }
-        Kind::FloatingIp => shown.set("port_details", floating_ips::port_details(state, record)),
+        Kind::FloatingIp => view.set("port_details", floating_ips::port_details(state, record)),
         _ => {}
     }
-    shown
+    view
 }
 
-/// A rule within its group has tags; by itself it has none.
+/// Adds `tags`, which a rule only has within its group.
 fn with_tags(rule: &Record) -> Value {
     let mut rule = rule.clone();
     rule.set("tags", json!([]));
     rule.into()
 }
 
-/// A fault, as Neutron words it.
+/// Error in Neutron's format.
 pub(crate) fn fault(status: u16, kind: &str, message: &str) -> Reply {
     Reply::json(status, json!({"NeutronError": {"type": kind, "message": message, "detail": ""}}))
 }
@@ -218,7 +218,7 @@ fn not_found(kind: Kind, id: &str) -> Reply {
     Collection::of(kind).map_or_else(no_such_path, |collection| collection.not_found(id))
 }
 
-/// What a call sends about one thing of this name.
+/// Returns the fields in the request body.
 fn sent(call: &Call, name: &str) -> Result<Record, Reply> {
     if call.json().is_none() {
         return Err(bad_request("MalformedRequestBody", "Malformed request body: Cannot understand JSON."));
@@ -228,7 +228,7 @@ fn sent(call: &Call, name: &str) -> Result<Record, Reply> {
     Ok(sent)
 }
 
-/// Refuses fields that this kind does not have.
+/// Rejects unknown fields.
 fn check_fields(kind: Kind, sent: &Record) -> Result<(), Reply> {
     let known = skeletons::of(kind);
     match sent.keys().find(|field| !known.contains_key(*field) && *field != "subnet_id") {
@@ -237,20 +237,20 @@ fn check_fields(kind: Kind, sent: &Record) -> Result<(), Reply> {
     }
 }
 
-/// Refuses a change of something that is not as the caller takes it to be.
+/// Rejects an update whose `If-Match` revision is not the current one.
 fn check_revision(call: &Call, record: &Record) -> Result<(), Reply> {
-    let Some(wanted) = call.header("if-match").and_then(|text| text.strip_prefix("revision_number=")) else {
+    let Some(expected) = call.header("if-match").and_then(|text| text.strip_prefix("revision_number=")) else {
         return Ok(());
     };
     let current = record.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
-    if wanted == current.to_string() {
+    if expected == current.to_string() {
         return Ok(());
     }
-    let message = format!("Constrained to {wanted}, but current revision is {current}");
+    let message = format!("Constrained to {expected}, but current revision is {current}");
     Err(fault(412, "RevisionNumberConstraintFailed", &message))
 }
 
-/// A record was changed.
+/// Updates revision number and date after a change.
 pub(crate) fn touch(record: &mut Record, date: &str) {
     let revision = record.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
     record.set("revision_number", revision + 1);

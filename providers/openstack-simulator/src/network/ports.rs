@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::addresses::{self, Refused};
+use super::addresses::{self, AddressError};
 use super::{check_fields, check_revision, fault, not_found, quotas, sent, skeletons, touch, view};
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
@@ -19,7 +19,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let exhausted = || no_address_left(network);
     let mut fixed_ips = Vec::new();
     if let Some(subnet) = subnets.first() {
-        let ip = addresses::allocate(state, subnet, None).map_err(|_: Refused| exhausted())?;
+        let ip = addresses::allocate(state, subnet, None).map_err(|_: AddressError| exhausted())?;
         fixed_ips.push(addresses::fixed_ip(subnet, ip));
     }
     let mut port = skeletons::new(state, Kind::Port);
@@ -46,7 +46,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     complete_pairs(port, &mut sent)?;
     let date = state.with_zone();
     let Some(port) = state.records.get_mut(Kind::Port, id) else { return Err(not_found(Kind::Port, id)) };
-    // What is there already is no change: the revision stays.
+    // An update without a difference does not change the revision.
     if sent.iter().any(|(field, value)| port.get(field) != Some(value)) {
         port.extend(sent);
         touch(port, &date);
@@ -55,14 +55,14 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     Ok(Reply::one(200, "port", view(state, Kind::Port, &port)))
 }
 
-/// Every group must exist.
+/// Checks that all security groups exist.
 fn check_groups(state: &State, sent: &Record) -> Result<(), Reply> {
     let missing =
         sent.texts("security_groups").into_iter().find(|id| state.records.get(Kind::SecurityGroup, id).is_none());
     missing.map_or(Ok(()), |id| Err(not_found(Kind::SecurityGroup, id)))
 }
 
-/// Without port security there is neither a group nor a further address.
+/// Rejects security groups and allowed address pairs on a port without port security.
 fn check_security(port: &Record, sent: &Record) -> Result<(), Reply> {
     let is_some = |field| sent.get(field).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
     let secured = sent.get("port_security_enabled").or(port.get("port_security_enabled")) != Some(&json!(false));
@@ -77,7 +77,7 @@ fn check_security(port: &Record, sent: &Record) -> Result<(), Reply> {
     Ok(())
 }
 
-/// Neutron lists the groups of a port in the order of their IDs, each once.
+/// Sorts and deduplicates the security groups, as Neutron does.
 fn sort_groups(sent: &mut Record) {
     if let Some(Value::Array(groups)) = sent.get_mut("security_groups") {
         groups.sort_by_key(|id| id.as_str().unwrap_or_default().to_owned());
@@ -85,7 +85,7 @@ fn sort_groups(sent: &mut Record) {
     }
 }
 
-/// A pair without a hardware address gets the port's; the same pair twice is too much.
+/// Sets the MAC address of pairs without one to the port's, and rejects duplicate pairs.
 fn complete_pairs(port: &Record, sent: &mut Record) -> Result<(), Reply> {
     let Some(Value::Array(pairs)) = sent.get_mut("allowed_address_pairs") else { return Ok(()) };
     let mut seen = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
     remove(state, id).map(|()| Reply::empty(204)).ok_or_else(|| not_found(Kind::Port, id))
 }
 
-/// Takes a port away; floating IPs that lead to it lead nowhere then.
+/// Removes a port and disassociates its floating IPs.
 pub(crate) fn remove(state: &mut State, id: &str) -> Option<()> {
     state.records.of_mut(Kind::Port).remove(id)?;
     for row in state.records.of_mut(Kind::FloatingIp).iter_mut().filter(|row| row.record.text("port_id") == id) {
@@ -125,7 +125,7 @@ pub(crate) fn remove(state: &mut State, id: &str) -> Option<()> {
     Some(())
 }
 
-/// No address is left on a network; a subnet is never named.
+/// Error for an exhausted network. Neutron never names the subnet.
 pub(super) fn no_address_left(network: &str) -> Reply {
     fault(409, "IpAddressGenerationFailure", &format!("No more IP addresses available on network {network}."))
 }

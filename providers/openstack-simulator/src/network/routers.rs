@@ -11,8 +11,8 @@ use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
-/// Writes all routes anew; other fields of a router are taken as they come.
-pub(super) fn replace_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
+/// Updates a router, replacing all its routes. Other fields are not validated.
+pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     let sent = sent(call, "router")?;
     check_fields(Kind::Router, &sent)?;
     let router = state.records.get(Kind::Router, id).ok_or_else(|| not_found(Kind::Router, id))?;
@@ -24,21 +24,21 @@ pub(super) fn replace_routes(state: &mut State, call: &Call, id: &str) -> Outcom
 }
 
 pub(super) fn add_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
-    let (mut routes, named) = routes_and_named(state, call, id)?;
-    let new: Vec<_> = named.into_iter().filter(|route| !routes.contains(route)).collect();
+    let (mut routes, sent) = existing_and_sent(state, call, id)?;
+    let new: Vec<_> = sent.into_iter().filter(|route| !routes.contains(route)).collect();
     routes.extend(new);
     check_routes(state, id, &routes)?;
     write_routes(state, id, routes)
 }
 
 pub(super) fn remove_routes(state: &mut State, call: &Call, id: &str) -> Outcome {
-    let (mut routes, named) = routes_and_named(state, call, id)?;
-    routes.retain(|route| !named.contains(route));
+    let (mut routes, sent) = existing_and_sent(state, call, id)?;
+    routes.retain(|route| !sent.contains(route));
     write_routes(state, id, routes)
 }
 
-/// The routes that there are, and those that the call names.
-fn routes_and_named(state: &State, call: &Call, id: &str) -> Result<(Vec<Value>, Vec<Value>), Reply> {
+/// Returns the existing routes and those in the request.
+fn existing_and_sent(state: &State, call: &Call, id: &str) -> Result<(Vec<Value>, Vec<Value>), Reply> {
     let atomic = state.options.extensions.iter().any(|alias| alias == "extraroute-atomic");
     let router = state.records.get(Kind::Router, id).filter(|_| atomic).ok_or_else(|| not_found(Kind::Router, id))?;
     let list = |record: &Record| record.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -62,7 +62,7 @@ fn write(state: &mut State, id: &str, change: Record) -> Outcome {
     Ok(Reply::one(200, "router", view(state, Kind::Router, &router)))
 }
 
-/// Every next hop must be in a subnet of the router, and not be the router itself.
+/// Checks that every next hop is in a subnet of the router and is not an address of the router.
 fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> {
     if state.quota("routes").is_some_and(|limit| routes.len() as u64 > limit) {
         let message = format!("Unable to complete operation for {id}. The number of routes exceeds the maximum.");
@@ -74,7 +74,7 @@ fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> 
     let own: Vec<IpAddr> = interfaces.iter().flat_map(|port| addresses::of_port(port)).collect();
     for (number, route) in routes.iter().enumerate() {
         if routes.iter().take(number).any(|earlier| earlier == route) {
-            let message = format!("Invalid input for routes. Reason: Duplicate hostroute '{}'.", spelled(route));
+            let message = format!("Invalid input for routes. Reason: Duplicate hostroute '{}'.", python_repr(route));
             return Err(fault(400, "HTTPBadRequest", &message));
         }
         let hop = route.get("nexthop").and_then(Value::as_str).unwrap_or_default();
@@ -90,19 +90,19 @@ fn check_routes(state: &State, id: &str, routes: &[Value]) -> Result<(), Reply> 
     Ok(())
 }
 
-/// The ports with which a router is in its networks.
+/// Ports of a router's interfaces.
 pub(super) fn interfaces<'a>(state: &'a State, router: &'a str) -> impl Iterator<Item = &'a Record> {
     let ports = state.records.of(Kind::Port).iter().map(|row| &row.record);
     ports.filter(move |port| port.text("device_id") == router)
 }
 
 fn invalid_routes(routes: &[Value], why: &str) -> Reply {
-    let routes: Vec<_> = routes.iter().map(spelled).collect();
+    let routes: Vec<_> = routes.iter().map(python_repr).collect();
     fault(400, "InvalidRoutes", &format!("Invalid format for routes: [{}], {why}", routes.join(", ")))
 }
 
-/// A route as Python would print it.
-fn spelled(route: &Value) -> String {
+/// Formats a route as Python prints it.
+fn python_repr(route: &Value) -> String {
     let text = |field| route.get(field).and_then(Value::as_str).unwrap_or_default();
     format!("{{'destination': '{}', 'nexthop': '{}'}}", text("destination"), text("nexthop"))
 }

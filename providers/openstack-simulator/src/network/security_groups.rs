@@ -8,7 +8,7 @@ use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
-/// What makes two rules the same.
+/// Fields that identify a rule.
 const IDENTITY: [&str; 8] = [
     "security_group_id",
     "direction",
@@ -20,7 +20,7 @@ const IDENTITY: [&str; 8] = [
     "remote_group_id",
 ];
 
-/// What Neutron knows by name.
+/// Protocols that Neutron knows by name.
 const PROTOCOLS: [&str; 25] = [
     "ah",
     "dccp",
@@ -57,7 +57,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     Ok(Reply::one(201, "security_group", view(state, Kind::SecurityGroup, &group)))
 }
 
-/// A group with the rules that every new one has: all may leave.
+/// Creates a security group with Neutron's default rules, which allow all egress traffic.
 pub(crate) fn add(state: &mut State, fields: Record) -> Record {
     let mut group = skeletons::new(state, Kind::SecurityGroup);
     group.remove("security_group_rules");
@@ -105,10 +105,10 @@ pub(super) fn create_rule(state: &mut State, call: &Call) -> Outcome {
     let mut rule = skeletons::new(state, Kind::SecurityGroupRule);
     rule.extend(sent);
     check_rule(&rule)?;
-    check_new(state, &rule)?;
+    check_duplicate(state, &rule)?;
     quotas::check(state, "security_group_rule", Kind::SecurityGroupRule)?;
-    let normal = rule.text("remote_ip_prefix").parse::<IpNet>().ok().map(|net| net.trunc().to_string());
-    rule.set("normalized_cidr", normal);
+    let normalized = rule.text("remote_ip_prefix").parse::<IpNet>().ok().map(|net| net.trunc().to_string());
+    rule.set("normalized_cidr", normalized);
     state.records.of_mut(Kind::SecurityGroupRule).insert("", rule.clone());
     Ok(Reply::one(201, "security_group_rule", rule))
 }
@@ -141,7 +141,7 @@ fn check_rule(rule: &Record) -> Result<(), Reply> {
     Ok(())
 }
 
-fn check_new(state: &State, rule: &Record) -> Result<(), Reply> {
+fn check_duplicate(state: &State, rule: &Record) -> Result<(), Reply> {
     let value = |rule: &Record, field: &str| rule.get(field).cloned().unwrap_or(json!(null));
     let is_same = |other: &Record| IDENTITY.iter().all(|field| value(other, field) == value(rule, field));
     let same = state.records.of(Kind::SecurityGroupRule).iter().find(|row| is_same(&row.record));

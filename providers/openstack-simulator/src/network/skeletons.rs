@@ -1,10 +1,10 @@
-//! New records of Neutron.
+//! New Neutron records.
 
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::skeletons::fields;
 
-/// A new record of the project.
+/// New record of the project.
 pub(crate) fn new(state: &mut State, kind: Kind) -> Record {
     let mut record = of(kind);
     let date = state.with_zone();
@@ -18,7 +18,7 @@ pub(crate) fn new(state: &mut State, kind: Kind) -> Record {
     record
 }
 
-/// The fields of this kind.
+/// Fields of this kind.
 pub(crate) fn of(kind: Kind) -> Record {
     fields("neutron", kind)
 }

@@ -29,8 +29,8 @@ pub(super) fn answer(state: &mut State, call: &Call, port: &str) -> Outcome {
             tags.dedup();
             Reply::json(201, Value::Null)
         }
-        ("DELETE", Some(tag)) if tags.iter().any(|held| held == tag) => {
-            tags.retain(|held| held != tag);
+        ("DELETE", Some(tag)) if tags.iter().any(|existing| existing == tag) => {
+            tags.retain(|existing| existing != tag);
             Reply::empty(204)
         }
         (_, Some(tag)) => return Err(fault(404, "TagNotFound", &format!("Tag {tag} could not be found."))),

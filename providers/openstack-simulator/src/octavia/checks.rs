@@ -1,33 +1,33 @@
-//! What Octavia refuses before it begins.
+//! Validation of requests to Octavia.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{fault, skeletons, words};
+use super::{fault, nouns, skeletons};
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::Reply;
 
-/// Protocols of listeners, and the minor version that brought them.
+/// Listener protocols, each with the minor version that introduced it.
 const LISTENERS: [(&str, u32); 7] =
     [("TCP", 0), ("TERMINATED_HTTPS", 0), ("HTTP", 0), ("HTTPS", 0), ("SCTP", 23), ("UDP", 0), ("PROMETHEUS", 25)];
 
-/// Protocols of pools.
+/// Pool protocols, each with its minor version.
 const POOLS: [(&str, u32); 7] =
     [("TCP", 0), ("HTTP", 0), ("HTTPS", 0), ("UDP", 0), ("PROXY", 0), ("SCTP", 23), ("PROXYV2", 22)];
 
-/// How a pool may choose.
+/// Load balancing algorithms, each with its minor version.
 const ALGORITHMS: [(&str, u32); 4] =
     [("SOURCE_IP_PORT", 13), ("LEAST_CONNECTIONS", 0), ("SOURCE_IP", 0), ("ROUND_ROBIN", 0)];
 
-/// How members may be watched.
+/// Health monitor types, each with its minor version.
 const MONITORS: [(&str, u32); 7] =
     [("HTTP", 0), ("HTTPS", 0), ("PING", 0), ("SCTP", 23), ("TCP", 0), ("TLS-HELLO", 0), ("UDP-CONNECT", 0)];
 
-/// Fields that only creation has, beside those of the record.
-const ONLY_NEW: [(&str, &[&str]); 5] = [
+/// Fields that only create requests have, in addition to those of the record.
+const CREATE_ONLY: [(&str, &[&str]); 5] = [
     ("loadbalancer", &["project_id", "tenant_id", "flavor"]),
     ("listener", &["project_id", "tenant_id", "loadbalancer_id", "default_pool"]),
     ("pool", &["project_id", "tenant_id", "loadbalancer_id", "listener_id", "healthmonitor"]),
@@ -35,43 +35,43 @@ const ONLY_NEW: [(&str, &[&str]); 5] = [
     ("healthmonitor", &["project_id", "tenant_id", "pool_id"]),
 ];
 
-/// Fields that stay as they were made.
-const FIXED: &str = "protocol protocol_port address subnet_id type provider flavor_id availability_zone vip_address \
+/// Fields that cannot be changed.
+const IMMUTABLE: &str = "protocol protocol_port address subnet_id type provider flavor_id availability_zone vip_address \
     vip_port_id vip_subnet_id vip_network_id listeners pools";
 
-/// Fields that are shown, and never sent.
-const SHOWN: &str =
+/// Fields of responses that requests must not have.
+const READ_ONLY: &str =
     "id provisioning_status operating_status created_at updated_at loadbalancers healthmonitor_id project_id";
 
-fn is_among(fields: &str, field: &str) -> bool {
-    fields.split(' ').any(|one| one == field)
+fn has(fields: &str, field: &str) -> bool {
+    fields.split(' ').any(|name| name == field)
 }
 
-/// Refuses fields that a new one cannot have.
+/// Rejects unknown fields in a create request.
 pub(super) fn new_fields(state: &State, kind: Kind, sent: &Record) -> Result<(), Reply> {
-    let more = ONLY_NEW.iter().find(|(one, _)| *one == words(kind).0).map_or(&[][..], |(_, more)| *more);
+    let more = CREATE_ONLY.iter().find(|(name, _)| *name == nouns(kind).0).map_or(&[][..], |(_, more)| *more);
     let known = skeletons::of(state, kind);
-    let is_known = |field: &str| more.contains(&field) || known.contains_key(field) && !is_among(SHOWN, field);
-    unknown(kind, sent, is_known)
+    let is_known = |field: &str| more.contains(&field) || known.contains_key(field) && !has(READ_ONLY, field);
+    check_known(kind, sent, is_known)
 }
 
-/// Refuses fields that cannot be changed.
+/// Rejects unknown and immutable fields in an update request.
 pub(super) fn changed_fields(state: &State, kind: Kind, sent: &Record) -> Result<(), Reply> {
     let known = skeletons::of(state, kind);
-    let is_known = |field: &str| known.contains_key(field) && !is_among(SHOWN, field) && !is_among(FIXED, field);
-    unknown(kind, sent, is_known)
+    let is_known = |field: &str| known.contains_key(field) && !has(READ_ONLY, field) && !has(IMMUTABLE, field);
+    check_known(kind, sent, is_known)
 }
 
-fn unknown(kind: Kind, sent: &Record, is_known: impl Fn(&str) -> bool) -> Result<(), Reply> {
-    let one = words(kind).0;
-    let argument = if kind == Kind::LoadBalancer { "load_balancer".to_owned() } else { format!("{one}_") };
+fn check_known(kind: Kind, sent: &Record, is_known: impl Fn(&str) -> bool) -> Result<(), Reply> {
+    let noun = nouns(kind).0;
+    let argument = if kind == Kind::LoadBalancer { "load_balancer".to_owned() } else { format!("{noun}_") };
     match sent.keys().find(|field| !is_known(field)) {
-        Some(field) => Err(fault(400, &format!("Unknown attribute for argument {argument}.{one}: {field}"))),
+        Some(field) => Err(fault(400, &format!("Unknown attribute for argument {argument}.{noun}: {field}"))),
         None => Ok(()),
     }
 }
 
-/// Checks the values of a listener.
+/// Validates a listener.
 pub(super) fn listener(state: &State, sent: &Record, provider: &str) -> Result<(), Reply> {
     one_of(state, sent, "protocol", &LISTENERS)?;
     port(sent, "protocol_port")?;
@@ -88,20 +88,20 @@ pub(super) fn listener(state: &State, sent: &Record, provider: &str) -> Result<(
         }
     }
     let is_l4 = ["", "TCP", "UDP", "SCTP"].contains(&sent.text("protocol"));
-    not_by_ovn(provider, !is_l4, "protocol")?;
-    not_by_ovn(provider, sent.contains_key("allowed_cidrs"), "allowed_cidrs")
+    check_ovn(provider, !is_l4, "protocol")?;
+    check_ovn(provider, sent.contains_key("allowed_cidrs"), "allowed_cidrs")
 }
 
-/// Headers are inserted where there are headers.
+/// Rejects `insert_headers` on listeners that do not speak HTTP.
 pub(super) fn headers(sent: &Record, protocol: &str) -> Result<(), Reply> {
-    let asked = sent.get("insert_headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty());
-    if asked && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
+    let requested = sent.get("insert_headers").and_then(Value::as_object).is_some_and(|headers| !headers.is_empty());
+    if requested && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
         return Err(fault(400, &format!("insert-headers is not a valid option for a {protocol} protocol listener.")));
     }
     Ok(())
 }
 
-/// What a listener shows to its clients must be there.
+/// Checks that the certificate of a listener exists.
 pub(super) fn certificate(state: &State, sent: &Record) -> Result<(), Reply> {
     let reference = sent.text("default_tls_container_ref");
     let id = reference.rsplit('/').next().unwrap_or_default();
@@ -112,17 +112,17 @@ pub(super) fn certificate(state: &State, sent: &Record) -> Result<(), Reply> {
     Err(fault(400, &format!("Could not retrieve certificate: ['{reference}']")))
 }
 
-/// Checks the values of a pool.
+/// Validates a pool.
 pub(super) fn pool(state: &State, sent: &Record, provider: &str) -> Result<(), Reply> {
     one_of(state, sent, "protocol", &POOLS)?;
     one_of(state, sent, "lb_algorithm", &ALGORITHMS)?;
     let algorithm = sent.text("lb_algorithm");
-    not_by_ovn(provider, !algorithm.is_empty() && algorithm != "SOURCE_IP_PORT", "lb_algorithm")?;
+    check_ovn(provider, !algorithm.is_empty() && algorithm != "SOURCE_IP_PORT", "lb_algorithm")?;
     let is_l4 = ["", "TCP", "UDP", "SCTP"].contains(&sent.text("protocol"));
-    not_by_ovn(provider, !is_l4, "protocol")
+    check_ovn(provider, !is_l4, "protocol")
 }
 
-/// Checks that a listener of one protocol may lead to a pool of another.
+/// Checks that a listener protocol is compatible with a pool protocol.
 pub(super) fn pair(listener: &str, pool: &str) -> Result<(), Reply> {
     let fits = match listener {
         "TCP" => !["UDP", "SCTP"].contains(&pool),
@@ -137,7 +137,7 @@ pub(super) fn pair(listener: &str, pool: &str) -> Result<(), Reply> {
     Err(fault(400, &format!("Validation failure: {message}")))
 }
 
-/// Checks the values of a member.
+/// Validates a member.
 pub(super) fn member(state: &State, sent: &Record) -> Result<(), Reply> {
     port(sent, "protocol_port")?;
     port(sent, "monitor_port")?;
@@ -152,12 +152,12 @@ pub(super) fn member(state: &State, sent: &Record) -> Result<(), Reply> {
     Ok(())
 }
 
-/// Checks the values of a health monitor.
+/// Validates a health monitor.
 pub(super) fn monitor(state: &State, sent: &Record, provider: &str) -> Result<(), Reply> {
     one_of(state, sent, "type", &MONITORS)?;
-    for (field, most) in [("delay", u64::MAX), ("timeout", u64::MAX), ("max_retries", 10), ("max_retries_down", 10)] {
+    for (field, max) in [("delay", u64::MAX), ("timeout", u64::MAX), ("max_retries", 10), ("max_retries_down", 10)] {
         let Some(value) = sent.get(field) else { continue };
-        if value.as_u64().is_none_or(|value| value < 1 || value > most) {
+        if value.as_u64().is_none_or(|value| value < 1 || value > max) {
             return Err(invalid(field, &format!("Value: '{value}'. Value should be greater or equal to 1")));
         }
     }
@@ -166,8 +166,8 @@ pub(super) fn monitor(state: &State, sent: &Record, provider: &str) -> Result<()
         let message = "The request delay value %s should be larger than 3 for health monitor type UDP-CONNECT.";
         return Err(fault(400, &format!("Validation failure: {}", message.replace("%s", &delay.to_string()))));
     }
-    let watched = ["", "TCP", "UDP-CONNECT"].contains(&sent.text("type"));
-    not_by_ovn(provider, !watched, "type")
+    let supported = ["", "TCP", "UDP-CONNECT"].contains(&sent.text("type"));
+    check_ovn(provider, !supported, "type")
 }
 
 fn one_of(state: &State, sent: &Record, field: &str, allowed: &[(&str, u32)]) -> Result<(), Reply> {
@@ -192,9 +192,9 @@ fn invalid(field: &str, message: &str) -> Reply {
     fault(400, &format!("Invalid input for field/attribute {field}. {message}"))
 }
 
-/// What the ovn provider cannot do, it says.
-fn not_by_ovn(provider: &str, asked: bool, option: &str) -> Result<(), Reply> {
-    if provider != "ovn" || !asked {
+/// Rejects an option that the ovn provider does not support.
+fn check_ovn(provider: &str, requested: bool, option: &str) -> Result<(), Reply> {
+    if provider != "ovn" || !requested {
         return Ok(());
     }
     let message = format!("Provider 'ovn' does not support a requested option: OVN provider does not support {option}");

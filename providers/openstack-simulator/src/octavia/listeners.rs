@@ -10,7 +10,7 @@ use crate::wire::{Call, Outcome, Reply};
 pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let mut sent = sent(call, Kind::Listener)?;
     checks::new_fields(state, Kind::Listener, &sent)?;
-    let balancer = owner(&mut sent)?;
+    let balancer = take_load_balancer_id(&mut sent)?;
     state.records.get(Kind::LoadBalancer, &balancer).ok_or_else(|| not_found(Kind::LoadBalancer, &balancer))?;
     checks::listener(state, &sent, &provider(state, &balancer))?;
     check_port(state, &balancer, &sent)?;
@@ -22,18 +22,18 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     Ok(Reply::one(201, "listener", view(state, Kind::Listener, &listener)))
 }
 
-fn owner(sent: &mut Record) -> Result<String, Reply> {
+fn take_load_balancer_id(sent: &mut Record) -> Result<String, Reply> {
     let missing =
         || fault(400, "Invalid input for field/attribute loadbalancer_id. Value: 'None'. Mandatory field missing.");
     sent.remove("loadbalancer_id").and_then(|id| id.as_str().map(str::to_owned)).ok_or_else(missing)
 }
 
-/// What the balancer is made with.
+/// Octavia provider of the load balancer.
 pub(super) fn provider(state: &State, balancer: &str) -> String {
     state.records.get(Kind::LoadBalancer, balancer).map_or("", |found| found.text("provider")).to_owned()
 }
 
-/// Makes a listener of a balancer, and its pool if it comes with one.
+/// Creates a listener, with its default pool if the request has one.
 pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result<Record, Reply> {
     check_port(state, balancer, &sent)?;
     checks::headers(&sent, sent.text("protocol"))?;
@@ -43,30 +43,30 @@ pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result
     listener.extend(sent);
     if let Some(pool) = pool {
         listener.set("updated_at", state.without_zone());
-        listener.set("default_pool_id", pool_of(state, balancer, listener.text("protocol"), pool)?);
+        listener.set("default_pool_id", default_pool(state, balancer, listener.text("protocol"), pool)?);
     }
     state.records.of_mut(Kind::Listener).insert(balancer, listener.clone());
     Ok(listener)
 }
 
-/// The pool that a listener comes with: a new one, or one of the same request by its name.
-fn pool_of(state: &mut State, balancer: &str, protocol: &str, pool: Record) -> Result<String, Reply> {
+/// Returns the ID of the listener's default pool: a new pool, or a pool of the same request by its name.
+fn default_pool(state: &mut State, balancer: &str, protocol: &str, pool: Record) -> Result<String, Reply> {
     if pool.contains_key("protocol") {
         checks::pair(protocol, pool.text("protocol"))?;
         return Ok(pools::add(state, balancer, pool)?.text("id").to_owned());
     }
     let name = pool.text("name");
     let pools = state.records.of(Kind::Pool).owned_by(balancer).into_iter();
-    let named = pools.map(|row| &row.record).find(|found| found.text("name") == name);
+    let found = pools.map(|row| &row.record).find(|found| found.text("name") == name);
     let missing = || fault(400, &format!("Pool '{name}' not found."));
-    named.map(|found| found.text("id").to_owned()).ok_or_else(missing)
+    found.map(|found| found.text("id").to_owned()).ok_or_else(missing)
 }
 
-/// One listener on a port, whatever it speaks above TCP, UDP or SCTP.
+/// Checks that no other listener uses the port with the same layer4 protocol.
 fn check_port(state: &State, balancer: &str, sent: &Record) -> Result<(), Reply> {
     let port = sent.get("protocol_port").cloned().unwrap_or_default();
     let taken = state.records.of(Kind::Listener).owned_by(balancer).into_iter().map(|row| &row.record).find(|other| {
-        family(other.text("protocol")) == family(sent.text("protocol")) && other.get("protocol_port") == Some(&port)
+        layer4(other.text("protocol")) == layer4(sent.text("protocol")) && other.get("protocol_port") == Some(&port)
     });
     taken.map_or(Ok(()), |other| {
         let protocol = other.text("protocol");
@@ -75,7 +75,7 @@ fn check_port(state: &State, balancer: &str, sent: &Record) -> Result<(), Reply>
     })
 }
 
-fn family(protocol: &str) -> &str {
+fn layer4(protocol: &str) -> &str {
     if ["UDP", "SCTP"].contains(&protocol) { protocol } else { "TCP" }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     checks::certificate(state, &sent)?;
     work::check_mutable(state, &balancer, (Kind::LoadBalancer, &balancer))?;
     work::begin(state, &balancer, &[(Kind::Listener, id)], "PENDING_UPDATE");
-    // Nothing allowed in particular is everything allowed.
+    // An empty list allows all sources.
     if sent.get("allowed_cidrs") == Some(&json!([])) {
         sent.set("allowed_cidrs", Value::Null);
     }

@@ -1,40 +1,40 @@
-//! Load balancers, with or without all that is below them.
+//! Load balancers, optionally created together with their listeners and pools.
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
 use super::{
-    change, checks, choices, fault, listeners, not_found, pools, quotas, sent, server_fault, skeletons, views, work,
+    change, checks, fault, flavors, listeners, not_found, pools, quotas, sent, server_fault, skeletons, views, work,
 };
-use crate::network::addresses::{self, Refused};
+use crate::network::addresses::{self, AddressError};
 use crate::network::skeletons as neutron;
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
-/// Makes one, and in the same request what is below it. Either all is made or nothing.
+/// Creates a load balancer and, in the same request, its children. The request succeeds or fails as a whole.
 pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     add(state, sent(call, Kind::LoadBalancer)?)
 }
 
-/// Makes one of what was sent.
+/// Creates a load balancer from the fields of a create request.
 pub(crate) fn add(state: &mut State, mut sent: Record) -> Outcome {
     checks::new_fields(state, Kind::LoadBalancer, &sent)?;
-    check_choices(state, &sent)?;
+    check_references(state, &sent)?;
     let vip = check_vip(state, &sent)?;
     quotas::check(state, Kind::LoadBalancer, 1)?;
     let (listeners, pools) = (list(&mut sent, "listeners"), list(&mut sent, "pools"));
-    check_below(state, &sent, &listeners, &pools)?;
+    check_children(state, &sent, &listeners, &pools)?;
     let before = state.records.clone();
-    make(state, sent, vip, listeners, pools).inspect_err(|_| state.records = before)
+    create_all(state, sent, vip, listeners, pools).inspect_err(|_| state.records = before)
 }
 
-fn make(state: &mut State, sent: Record, vip: Vip, listeners: Vec<Record>, pools: Vec<Record>) -> Outcome {
+fn create_all(state: &mut State, sent: Record, vip: Vip, listeners: Vec<Record>, pools: Vec<Record>) -> Outcome {
     let mut balancer = skeletons::new(state, Kind::LoadBalancer);
     balancer.extend(sent);
     let id = balancer.text("id").to_owned();
-    give_vip(state, &mut balancer, vip)?;
+    assign_vip(state, &mut balancer, vip)?;
     state.records.of_mut(Kind::LoadBalancer).insert("", balancer.clone());
     for pool in pools {
         pools::add(state, &id, pool)?;
@@ -53,23 +53,23 @@ fn list(sent: &mut Record, field: &str) -> Vec<Record> {
     }
 }
 
-/// Provider, flavor and zone must exist.
-fn check_choices(state: &State, sent: &Record) -> Result<(), Reply> {
+/// Checks that provider, flavor and availability zone exist.
+fn check_references(state: &State, sent: &Record) -> Result<(), Reply> {
     let provider = sent.text("provider");
     if !provider.is_empty() && !state.options.octavia_providers.iter().any(|known| known == provider) {
         return Err(fault(400, &format!("Provider '{provider}' is not enabled.")));
     }
     let (flavor, zone) = (sent.text("flavor_id"), sent.text("availability_zone"));
-    if !flavor.is_empty() && !choices::flavor(state).is(flavor) {
+    if !flavor.is_empty() && !flavors::flavor(state).is(flavor) {
         return Err(fault(400, "Validation failure: Invalid flavor_id."));
     }
-    if !zone.is_empty() && !choices::zone(state).is(zone) {
+    if !zone.is_empty() && !flavors::zone(state).is(zone) {
         return Err(fault(400, "Validation failure: Invalid availability zone."));
     }
     Ok(())
 }
 
-/// Where a VIP is to be.
+/// Requested location of the VIP.
 enum Vip {
     Port(String),
     Subnet { subnet: String, address: Option<IpAddr> },
@@ -96,7 +96,7 @@ fn check_vip(state: &State, sent: &Record) -> Result<Vip, Reply> {
     Ok(Vip::Subnet { subnet: subnet.ok_or_else(none)?, address })
 }
 
-/// The subnet of the network that has the address, or the first one of IPv4, or any.
+/// Subnet of the network that contains the address; otherwise the first IPv4 subnet, or any.
 fn subnet_of(state: &State, network: &str, address: Option<IpAddr>) -> Option<String> {
     let subnets = state.records.of(Kind::Subnet).oldest_first().into_iter().map(|row| &row.record);
     let mut subnets: Vec<_> = subnets.filter(|subnet| subnet.text("network_id") == network).collect();
@@ -107,7 +107,7 @@ fn subnet_of(state: &State, network: &str, address: Option<IpAddr>) -> Option<St
     v4.or(subnets.first()).map(|subnet| subnet.text("id").to_owned())
 }
 
-fn give_vip(state: &mut State, balancer: &mut Record, vip: Vip) -> Result<(), Reply> {
+fn assign_vip(state: &mut State, balancer: &mut Record, vip: Vip) -> Result<(), Reply> {
     let port = match vip {
         Vip::Port(port) => state.records.get(Kind::Port, &port).cloned().unwrap_or_default(),
         Vip::Subnet { subnet, address } => make_port(state, balancer.text("id"), &subnet, address)?,
@@ -120,11 +120,11 @@ fn give_vip(state: &mut State, balancer: &mut Record, vip: Vip) -> Result<(), Re
     Ok(())
 }
 
-/// A port for the VIP, as Octavia makes it: nobody's machine has it, so it is down.
-fn make_port(state: &mut State, balancer: &str, subnet_id: &str, wanted: Option<IpAddr>) -> Result<Record, Reply> {
+/// Creates a VIP port as Octavia does: down, because no server is attached.
+fn make_port(state: &mut State, balancer: &str, subnet_id: &str, requested: Option<IpAddr>) -> Result<Record, Reply> {
     let subnet = state.records.get(Kind::Subnet, subnet_id).cloned().unwrap_or_default();
-    let ip = addresses::allocate(state, &subnet, wanted);
-    let ip = ip.map_err(|refused| no_address(refused, &subnet, wanted))?;
+    let ip = addresses::allocate(state, &subnet, requested);
+    let ip = ip.map_err(|error| no_address(error, &subnet, requested))?;
     let mut port = neutron::new(state, Kind::Port);
     port.set("name", format!("octavia-lb-{balancer}"));
     port.set("device_id", format!("lb-{balancer}"));
@@ -133,25 +133,27 @@ fn make_port(state: &mut State, balancer: &str, subnet_id: &str, wanted: Option<
     port.set("network_id", subnet.text("network_id"));
     port.set("mac_address", state.ids.mac());
     port.set("fixed_ips", json!([addresses::fixed_ip(&subnet, ip)]));
-    // A group of Octavia's own, which the project does not see.
+    // Octavia's own security group, which the project does not see.
     port.set("security_groups", json!([state.ids.uuid()]));
     state.records.of_mut(Kind::Port).insert("", port.clone());
     Ok(port)
 }
 
-/// What Neutron refuses is the provider's failure to Octavia.
-fn no_address(refused: Refused, subnet: &Record, wanted: Option<IpAddr>) -> Reply {
-    let wanted = wanted.map(|wanted| wanted.to_string()).unwrap_or_default();
-    let why = match refused {
-        Refused::Exhausted => format!("No more IP addresses available on network {}.", subnet.text("network_id")),
-        Refused::Taken => format!("IP address {wanted} already allocated in subnet {}", subnet.text("id")),
-        Refused::Outside => format!("IP address {wanted} is not a valid IP for the specified subnet."),
+/// Octavia reports an error of Neutron as a failure of the provider.
+fn no_address(error: AddressError, subnet: &Record, requested: Option<IpAddr>) -> Reply {
+    let requested = requested.map(|requested| requested.to_string()).unwrap_or_default();
+    let why = match error {
+        AddressError::Exhausted => {
+            format!("No more IP addresses available on network {}.", subnet.text("network_id"))
+        }
+        AddressError::Taken => format!("IP address {requested} already allocated in subnet {}", subnet.text("id")),
+        AddressError::Outside => format!("IP address {requested} is not a valid IP for the specified subnet."),
     };
     server_fault(&format!("Provider 'amphora' reports error: {why}\nNeutron server returns request_ids: ['req-0']"))
 }
 
-/// Checks all that is to be made below before anything is made.
-fn check_below(state: &State, sent: &Record, listeners: &[Record], pools: &[Record]) -> Result<(), Reply> {
+/// Validates all listeners and pools before any is created.
+fn check_children(state: &State, sent: &Record, listeners: &[Record], pools: &[Record]) -> Result<(), Reply> {
     let provider = sent.text("provider");
     let inline = listeners.iter().filter_map(|listener| listener.get("default_pool")?.as_object());
     let defined: Vec<&Record> = inline.filter(|pool| pool.contains_key("protocol")).chain(pools).collect();
@@ -191,11 +193,11 @@ pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {
     change(state, Kind::LoadBalancer, id, sent)
 }
 
-/// The same tag twice is more than Octavia's database takes, and what was there before is lost by then.
+/// Duplicate tags violate a constraint of Octavia's database, and Octavia has already removed the old tags by then.
 fn check_tags(state: &mut State, id: &str, sent: &Record) -> Result<(), Reply> {
     let tags = sent.texts("tags");
-    let twice = tags.iter().enumerate().find(|(at, tag)| tags.iter().take(*at).any(|earlier| earlier == *tag));
-    let Some((_, tag)) = twice else { return Ok(()) };
+    let duplicate = tags.iter().enumerate().find(|(at, tag)| tags.iter().take(*at).any(|earlier| earlier == *tag));
+    let Some((_, tag)) = duplicate else { return Ok(()) };
     let message = format!("(pymysql.err.IntegrityError) (1062, \"Duplicate entry '{id}-{tag}' for key 'PRIMARY'\")");
     if let Some(balancer) = state.records.get_mut(Kind::LoadBalancer, id) {
         balancer.set("tags", json!([]));

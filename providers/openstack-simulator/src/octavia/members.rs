@@ -1,4 +1,4 @@
-//! Members, one by one and all at once.
+//! Members, changed one at a time or as a batch.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::simulator::State;
 use crate::wire::{Call, Outcome, Reply};
 
 pub(super) fn answer(state: &mut State, call: &Call, pool: &str, rest: &[&str]) -> Outcome {
-    let balancer = owner_of(state, Kind::Pool, pool).map_err(|refusal| no_pool(call, pool, refusal))?;
+    let balancer = owner_of(state, Kind::Pool, pool).map_err(|error| no_pool(call, pool, error))?;
     match (call.method.as_str(), rest) {
         ("GET", []) => list(state, call, Kind::Member, Some(pool)),
         ("GET", [id]) => {
@@ -23,27 +23,27 @@ pub(super) fn answer(state: &mut State, call: &Call, pool: &str, rest: &[&str]) 
     }
 }
 
-/// Who asks for the members of a pool that is gone hears of it in prose.
-fn no_pool(call: &Call, pool: &str, refusal: Reply) -> Reply {
+/// Error for a missing pool. Octavia answers reads and batch updates with plain text.
+fn no_pool(call: &Call, pool: &str, error: Reply) -> Reply {
     let prose = "The server could not comply with the request since it is either malformed or otherwise incorrect.";
     match (call.is_read(), call.resource().len()) {
         (true, _) | (_, 3) => Reply::text(404, format!("404 Bad Request\n\n{prose}\n\n Pool {pool} not found.  ")),
-        _ => refusal,
+        _ => error,
     }
 }
 
-/// What Octavia tells members apart by.
-fn place(member: &Record) -> (String, Value) {
+/// Address and port, by which Octavia identifies members.
+fn key(member: &Record) -> (String, Value) {
     (member.text("address").to_owned(), member.get("protocol_port").cloned().unwrap_or_default())
 }
 
-/// Makes a member of a pool.
+/// Adds a member to a pool.
 pub(super) fn add(state: &mut State, pool: &str, sent: Record) -> Result<Record, Reply> {
     checks::new_fields(state, Kind::Member, &sent)?;
     checks::member(state, &sent)?;
-    let taken = state.records.of(Kind::Member).owned_by(pool).into_iter().any(|row| place(&row.record) == place(&sent));
+    let taken = state.records.of(Kind::Member).owned_by(pool).into_iter().any(|row| key(&row.record) == key(&sent));
     if taken {
-        let (address, port) = place(&sent);
+        let (address, port) = key(&sent);
         let message = format!("Another member on this pool is already using ip {address} on protocol_port {port}");
         return Err(fault(409, &message));
     }
@@ -80,7 +80,7 @@ fn delete(state: &mut State, balancer: &str, pool: &str, id: &str) -> Outcome {
     Ok(Reply::empty(204))
 }
 
-/// Writes all members anew: those at a place that there is are changed, others made, and what is not named goes.
+/// Replaces all members: updates those with the same address and port, creates new ones and deletes the rest.
 fn replace(state: &mut State, call: &Call, balancer: &str, pool: &str) -> Outcome {
     let sent = call.json().ok_or_else(|| fault(400, "Request is not in valid JSON format"))?;
     let sent = sent.get("members").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -90,29 +90,29 @@ fn replace(state: &mut State, call: &Call, balancer: &str, pool: &str) -> Outcom
         checks::member(state, member)?;
     }
     work::check_mutable(state, balancer, (Kind::Pool, pool))?;
-    let held: Vec<Record> =
+    let existing: Vec<Record> =
         state.records.of(Kind::Member).owned_by(pool).iter().map(|row| row.record.clone()).collect();
-    let is_new = |member: &&Record| !held.iter().any(|old| place(old) == place(member));
+    let is_new = |member: &&Record| !existing.iter().any(|old| key(old) == key(member));
     quotas::check(state, Kind::Member, sent.iter().filter(is_new).count())?;
     let before = state.records.clone();
-    carry_out(state, balancer, pool, &held, &sent).inspect_err(|_| state.records = before)
+    apply_batch(state, balancer, pool, &existing, &sent).inspect_err(|_| state.records = before)
 }
 
-fn carry_out(state: &mut State, balancer: &str, pool: &str, held: &[Record], sent: &[Record]) -> Outcome {
-    let usual = skeletons::of(state, Kind::Member);
-    let mut twice = false;
+fn apply_batch(state: &mut State, balancer: &str, pool: &str, existing: &[Record], sent: &[Record]) -> Outcome {
+    let defaults = skeletons::of(state, Kind::Member);
+    let mut has_duplicates = false;
     let mut changed: Vec<&str> = Vec::new();
     for member in sent {
-        match held.iter().find(|old| place(old) == place(member)) {
+        match existing.iter().find(|old| key(old) == key(member)) {
             None => drop(add(state, pool, member.clone())?),
             Some(old) => {
                 let id = old.text("id");
-                twice |= changed.contains(&id);
+                has_duplicates |= changed.contains(&id);
                 changed.push(id);
                 if let Some(kept) = state.records.get_mut(Kind::Member, id) {
-                    // What is not said is as in a new one, but for the subnet.
+                    // Octavia resets omitted fields to their defaults, except the subnet.
                     for field in ["weight", "backup", "monitor_address", "monitor_port"] {
-                        kept.set(field, usual.get(field).cloned().unwrap_or_default());
+                        kept.set(field, defaults.get(field).cloned().unwrap_or_default());
                     }
                     kept.extend(member.clone());
                 }
@@ -120,13 +120,13 @@ fn carry_out(state: &mut State, balancer: &str, pool: &str, held: &[Record], sen
         }
     }
     work::begin(state, balancer, &[(Kind::Pool, pool)], "PENDING_UPDATE");
-    for old in held {
+    for old in existing {
         let id = old.text("id");
         let status = if changed.contains(&id) { "PENDING_UPDATE" } else { "PENDING_DELETE" };
         work::mark(state, Kind::Member, id, status);
     }
-    if twice {
-        // A member that is named twice stops Octavia's worker: nothing comes of it, for ever.
+    if has_duplicates {
+        // A duplicate member crashes Octavia's worker: the change never completes.
         work::lose(state, balancer);
     }
     Ok(Reply::empty(202))

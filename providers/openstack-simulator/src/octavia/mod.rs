@@ -1,7 +1,7 @@
-//! Octavia.
+//! Octavia: load balancers.
 
 mod checks;
-mod choices;
+mod flavors;
 mod listeners;
 mod load_balancers;
 mod members;
@@ -24,7 +24,7 @@ pub(crate) use load_balancers::add as add_balancer;
 pub(crate) use views::view;
 pub(crate) use work::{Workload, finish_all, settle};
 
-/// The role without which Octavia talks to nobody.
+/// Role that every request to Octavia requires.
 const ROLE: &str = "load-balancer_member";
 
 pub(crate) fn answer(state: &mut State, call: &Call) -> Outcome {
@@ -43,8 +43,8 @@ fn route(state: &mut State, call: &Call) -> Outcome {
     match (call.method.as_str(), resource.as_slice()) {
         ("GET", ["providers"]) => Ok(providers(state)),
         ("GET", ["quotas", "defaults"]) => Err(forbidden()),
-        ("GET", ["flavors", rest @ ..]) => choices::answer(state, call, choices::flavor(state), rest),
-        ("GET", ["availabilityzones", rest @ ..]) => choices::answer(state, call, choices::zone(state), rest),
+        ("GET", ["flavors", rest @ ..]) => flavors::answer(state, call, flavors::flavor(state), rest),
+        ("GET", ["availabilityzones", rest @ ..]) => flavors::answer(state, call, flavors::zone(state), rest),
         ("GET", ["quotas", _]) => Ok(quotas::limits(state)),
         ("POST", ["loadbalancers"]) => load_balancers::create(state, call),
         ("PUT", ["loadbalancers", id]) => load_balancers::update(state, call, id),
@@ -59,15 +59,15 @@ fn route(state: &mut State, call: &Call) -> Outcome {
         ("PUT", ["healthmonitors", id]) => monitors::update(state, call, id),
         ("DELETE", ["healthmonitors", id]) => monitors::delete(state, id),
         (_, ["pools", pool, "members", rest @ ..]) => members::answer(state, call, pool, rest),
-        ("GET", [many]) => list(state, call, kind(many)?, None),
+        ("GET", [plural]) => list(state, call, kind(plural)?, None),
         ("GET", ["loadbalancers", id, "status"]) => views::statuses(state, id),
-        ("GET", [many, id]) => get(state, call, kind(many)?, id),
+        ("GET", [plural, id]) => get(state, call, kind(plural)?, id),
         _ => Err(no_such_path()),
     }
 }
 
-fn kind(many: &str) -> Result<Kind, Reply> {
-    match many {
+fn kind(plural: &str) -> Result<Kind, Reply> {
+    match plural {
         "loadbalancers" => Ok(Kind::LoadBalancer),
         "listeners" => Ok(Kind::Listener),
         "pools" => Ok(Kind::Pool),
@@ -76,8 +76,8 @@ fn kind(many: &str) -> Result<Kind, Reply> {
     }
 }
 
-/// What one of this kind is called in bodies, and in prose.
-fn words(kind: Kind) -> (&'static str, &'static str) {
+/// Name of the kind in request and response bodies, and in messages.
+fn nouns(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::LoadBalancer => ("loadbalancer", "Load Balancer"),
         Kind::Listener => ("listener", "Listener"),
@@ -102,7 +102,7 @@ fn providers(state: &State) -> Reply {
     Reply::json(200, json!({"providers": state.options.octavia_providers.iter().map(provider).collect::<Vec<_>>()}))
 }
 
-/// All of a kind, or those of one owner.
+/// Lists all records of a kind, or those of one owner.
 fn list(state: &State, call: &Call, kind: Kind, owner: Option<&str>) -> Outcome {
     check_filters(state, call, kind)?;
     let invalid = |limit| format!("Supplied pagination limit '{limit}' is not valid.");
@@ -110,25 +110,25 @@ fn list(state: &State, call: &Call, kind: Kind, owner: Option<&str>) -> Outcome 
         .map_err(|limit| Reply::text(400, format!("400 Bad Request\n\n{}", invalid(limit))))?;
     let rows = state.records.of(kind).oldest_first().into_iter();
     let rows = rows.filter(|row| owner.is_none_or(|owner| row.owner == owner));
-    let passes = |record: &Record, owner: &str| {
+    let matches = |record: &Record, owner: &str| {
         listing::filters(call).all(|(field, values)| match field {
             "loadbalancer_id" | "pool_id" => values.contains(&owner),
-            _ => listing::passes(record, field, &values),
+            _ => listing::matches(record, field, &values),
         })
     };
-    let shown = rows.map(|row| (view(state, kind, &row.record), row.owner.as_str()));
-    let records = shown.filter(|(record, owner)| passes(record, owner)).map(|(record, _)| record).collect();
+    let views = rows.map(|row| (view(state, kind, &row.record), row.owner.as_str()));
+    let records = views.filter(|(record, owner)| matches(record, owner)).map(|(record, _)| record).collect();
     let invalid = |marker| fault(400, &format!("Supplied pagination marker '{marker}' is not valid."));
     let page = listing::page(call, records, limit).map_err(invalid)?;
-    let many = format!("{}s", words(kind).0);
-    // Its links forget the filters.
-    let back = page.first.filter(|_| limit.is_some() && call.value("marker").is_some());
-    let back = back.map(|first| listing::link(call, "previous", &first, false, true));
-    let on = page.next.map(|last| listing::link(call, "next", &last, false, false));
-    let links: Vec<Value> = back.into_iter().chain(on).collect();
+    let plural = format!("{}s", nouns(kind).0);
+    // Octavia's links omit the filters.
+    let previous = page.first.filter(|_| limit.is_some() && call.value("marker").is_some());
+    let previous = previous.map(|first| listing::link(call, "previous", &first, false, true));
+    let next = page.next.map(|last| listing::link(call, "next", &last, false, false));
+    let links: Vec<Value> = previous.into_iter().chain(next).collect();
     let mut body = Record::new();
-    body.set(&many, page.items);
-    body.set(&format!("{many}_links"), links);
+    body.set(&plural, page.items);
+    body.set(&format!("{plural}_links"), links);
     Ok(Reply::json(200, Value::Object(body)))
 }
 
@@ -140,7 +140,7 @@ fn check_filters(state: &State, call: &Call, kind: Kind) -> Result<(), Reply> {
     };
     let known = skeletons::of(state, kind);
     for (field, values) in listing::filters(call) {
-        let is_tags = listing::ABOUT_TAGS.contains(&field);
+        let is_tags = listing::TAG_FILTERS.contains(&field);
         if !known.contains_key(field) && field != by_owner && !is_tags {
             return Err(fault(400, "One or more arguments are either duplicate or invalid"));
         }
@@ -154,22 +154,22 @@ fn check_filters(state: &State, call: &Call, kind: Kind) -> Result<(), Reply> {
 
 fn get(state: &State, call: &Call, kind: Kind, id: &str) -> Outcome {
     let record = state.records.get(kind, id).ok_or_else(|| not_found(kind, id))?;
-    let shown = listing::shown(call, view(state, kind, record));
-    Ok(Reply::one(200, words(kind).0, shown))
+    let view = listing::select(call, view(state, kind, record));
+    Ok(Reply::one(200, nouns(kind).0, view))
 }
 
-/// The ID of the owner of a record: the load balancer of a listener or pool, the pool of a monitor.
+/// ID of the owner of a record: the load balancer of a listener or pool, the pool of a health monitor.
 fn owner_of(state: &State, kind: Kind, id: &str) -> Result<String, Reply> {
     let row = state.records.of(kind).row(id).ok_or_else(|| not_found(kind, id))?;
     Ok(row.owner.clone())
 }
 
-/// Writes what was sent, and shows the record.
+/// Updates a record with the sent fields and returns it.
 fn change(state: &mut State, kind: Kind, id: &str, sent: Record) -> Outcome {
     let record = state.records.get_mut(kind, id).ok_or_else(|| not_found(kind, id))?;
     record.extend(sent);
     let record = record.clone();
-    Ok(Reply::one(200, words(kind).0, view(state, kind, &record)))
+    Ok(Reply::one(200, nouns(kind).0, view(state, kind, &record)))
 }
 
 /// Deletes a listener or a pool.
@@ -180,7 +180,7 @@ fn delete(state: &mut State, kind: Kind, id: &str) -> Outcome {
     Ok(Reply::empty(204))
 }
 
-/// A fault of the caller's, as Octavia words it.
+/// Client error in Octavia's format.
 pub(crate) fn fault(status: u16, message: &str) -> Reply {
     Reply::json(status, json!({"faultcode": "Client", "faultstring": message, "debuginfo": null}))
 }
@@ -194,24 +194,24 @@ fn server_fault(message: &str) -> Reply {
 }
 
 fn not_found(kind: Kind, id: &str) -> Reply {
-    fault(404, &format!("{} {id} not found.", words(kind).1))
+    fault(404, &format!("{} {id} not found.", nouns(kind).1))
 }
 
 fn no_such_path() -> Reply {
     Reply::text(404, "404 Not Found\n\nThe resource could not be found.\n\n   ")
 }
 
-/// What a call sends about one thing of this kind.
+/// Returns the fields in the request body.
 fn sent(call: &Call, kind: Kind) -> Result<Record, Reply> {
     if call.json().is_none() {
         return Err(fault(400, "Request is not in valid JSON format"));
     }
     let nothing = || server_fault("'UnsetType' object has no attribute 'project_id'");
-    let mut sent = call.object(words(kind).0).ok_or_else(nothing)?;
-    // What is null is as if it were not there, but where null says something.
-    sent.retain(|field, value| !value.is_null() || MEANT_NULL.contains(&field.as_str()));
+    let mut sent = call.object(nouns(kind).0).ok_or_else(nothing)?;
+    // Octavia ignores null, except in fields that null resets.
+    sent.retain(|field, value| !value.is_null() || NULLABLE.contains(&field.as_str()));
     Ok(sent)
 }
 
-/// Fields that are emptied with null.
-const MEANT_NULL: [&str; 3] = ["session_persistence", "allowed_cidrs", "default_tls_container_ref"];
+/// Fields that null resets.
+const NULLABLE: [&str; 3] = ["session_persistence", "allowed_cidrs", "default_tls_container_ref"];

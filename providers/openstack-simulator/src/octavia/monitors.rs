@@ -23,7 +23,7 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     Ok(Reply::one(201, "healthmonitor", view(state, Kind::HealthMonitor, &monitor)))
 }
 
-/// Makes the monitor of a pool.
+/// Creates the health monitor of a pool.
 pub(super) fn add(state: &mut State, pool: &str, sent: Record) -> Record {
     let mut monitor = skeletons::new(state, Kind::HealthMonitor);
     if ["HTTP", "HTTPS"].contains(&sent.text("type")) {
@@ -55,7 +55,7 @@ pub(super) fn delete(state: &mut State, id: &str) -> Outcome {
     Ok(Reply::empty(204))
 }
 
-/// The pool of a monitor, and the balancer of that.
+/// Pool of a health monitor, and load balancer of that pool.
 fn owners(state: &State, id: &str) -> Result<(String, String), Reply> {
     let pool = owner_of(state, Kind::HealthMonitor, id)?;
     let balancer = owner_of(state, Kind::Pool, &pool)?;

@@ -20,14 +20,14 @@ pub(super) fn create(state: &mut State, call: &Call) -> Outcome {
     let before = state.records.clone();
     let pool = add(state, &balancer, sent).inspect_err(|_| state.records = before)?;
     if let Some(listener) = &listener {
-        lead(state, listener, &pool)?;
+        set_default_pool(state, listener, &pool)?;
     }
-    let below: Vec<_> = listener.as_deref().map(|id| (Kind::Listener, id)).into_iter().collect();
-    work::begin(state, &balancer, &below, "PENDING_UPDATE");
+    let children: Vec<_> = listener.as_deref().map(|id| (Kind::Listener, id)).into_iter().collect();
+    work::begin(state, &balancer, &children, "PENDING_UPDATE");
     Ok(Reply::one(201, "pool", view(state, Kind::Pool, &pool)))
 }
 
-/// The balancer that the pool is to be of: the one that is named, or that of the listener.
+/// Load balancer of a new pool: the one in the request, or the listener's.
 fn balancer_for(state: &State, sent: &mut Record, listener: Option<&str>) -> Result<String, Reply> {
     let named = sent.remove("loadbalancer_id").and_then(|id| id.as_str().map(str::to_owned));
     let Some(listener) = listener else {
@@ -45,13 +45,13 @@ fn balancer_for(state: &State, sent: &mut Record, listener: Option<&str>) -> Res
     Ok(row.owner.clone())
 }
 
-fn lead(state: &mut State, listener: &str, pool: &Record) -> Result<(), Reply> {
+fn set_default_pool(state: &mut State, listener: &str, pool: &Record) -> Result<(), Reply> {
     let found = state.records.get_mut(Kind::Listener, listener).ok_or_else(|| not_found(Kind::Listener, listener))?;
     found.set("default_pool_id", pool.text("id"));
     Ok(())
 }
 
-/// Makes a pool of a balancer, with the members and the monitor that it comes with.
+/// Creates a pool, with the members and the health monitor in the request.
 pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result<Record, Reply> {
     let provider = listeners::provider(state, balancer);
     let (new_members, monitor) = (sent.remove("members"), sent.remove("healthmonitor").map(object));
@@ -70,14 +70,14 @@ pub(super) fn add(state: &mut State, balancer: &str, mut sent: Record) -> Result
     Ok(pool)
 }
 
-/// What is not said about persistence is null.
+/// Sets omitted fields of `session_persistence` to null.
 fn complete_persistence(pool: &mut Record) {
-    let Some(Value::Object(asked)) = pool.get("session_persistence") else { return };
-    let mut whole = object(json!({
+    let Some(Value::Object(sent)) = pool.get("session_persistence") else { return };
+    let mut complete = object(json!({
         "type": null, "cookie_name": null, "persistence_timeout": null, "persistence_granularity": null,
     }));
-    whole.extend(asked.clone());
-    pool.set("session_persistence", whole);
+    complete.extend(sent.clone());
+    pool.set("session_persistence", complete);
 }
 
 pub(super) fn update(state: &mut State, call: &Call, id: &str) -> Outcome {

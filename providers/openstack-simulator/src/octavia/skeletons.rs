@@ -1,10 +1,10 @@
-//! New records of Octavia.
+//! New Octavia records.
 
 use crate::records::{Fields, Kind, Record};
 use crate::simulator::State;
 use crate::skeletons::fields;
 
-/// Fields and the minor version that brought them.
+/// Fields with the minor version that introduced them.
 const SINCE: [(&str, u32); 9] = [
     ("timeout_client_data", 1),
     ("timeout_member_connect", 1),
@@ -17,7 +17,7 @@ const SINCE: [(&str, u32); 9] = [
     ("additional_vips", 26),
 ];
 
-/// A new record, on which Octavia is at work.
+/// New record in status PENDING_CREATE.
 pub(super) fn new(state: &mut State, kind: Kind) -> Record {
     let mut record = of(state, kind);
     record.set("id", state.ids.uuid());
@@ -29,14 +29,14 @@ pub(super) fn new(state: &mut State, kind: Kind) -> Record {
     record
 }
 
-/// The fields of this kind in the version that is simulated.
+/// Fields of this kind in the simulated version.
 pub(super) fn of(state: &State, kind: Kind) -> Record {
     let mut record = fields("octavia", kind);
     record.retain(|field, _| is_known(state, field));
     record
 }
 
-/// Whether this version has the field.
+/// Whether the simulated version has the field.
 pub(super) fn is_known(state: &State, field: &str) -> bool {
     SINCE.iter().all(|(gated, since)| *gated != field || state.options.octavia_minor >= *since)
 }

@@ -1,4 +1,4 @@
-//! Records with what they say about their neighbours.
+//! Records as responses show them, with references to related records.
 
 use serde_json::{Value, json};
 
@@ -8,81 +8,81 @@ use crate::wire::{Outcome, Reply};
 
 use super::not_found;
 
-/// A record as it is shown by itself and in lists.
+/// Record as get and list responses show it.
 pub(crate) fn view(state: &State, kind: Kind, record: &Record) -> Record {
-    let (mut shown, id) = (record.clone(), record.text("id"));
+    let (mut view, id) = (record.clone(), record.text("id"));
     let owner = state.records.of(kind).row(id).map(|row| row.owner.clone()).unwrap_or_default();
     match kind {
         Kind::LoadBalancer => {
-            shown.set("listeners", owned(state, Kind::Listener, id));
-            shown.set("pools", owned(state, Kind::Pool, id));
+            view.set("listeners", owned(state, Kind::Listener, id));
+            view.set("pools", owned(state, Kind::Pool, id));
         }
-        Kind::Listener => shown.set("loadbalancers", json!([{"id": owner}])),
+        Kind::Listener => view.set("loadbalancers", json!([{"id": owner}])),
         Kind::Pool => {
-            shown.set("loadbalancers", json!([{"id": owner}]));
-            shown.set("listeners", listeners_of(state, id));
-            shown.set("members", owned(state, Kind::Member, id));
-            // Without one there is not even the field.
-            shown.remove("healthmonitor_id");
+            view.set("loadbalancers", json!([{"id": owner}]));
+            view.set("listeners", listeners_of(state, id));
+            view.set("members", owned(state, Kind::Member, id));
+            // Octavia omits the field if there is no health monitor.
+            view.remove("healthmonitor_id");
             if let Some(monitor) = state.records.of(Kind::HealthMonitor).owned_by(id).first() {
-                shown.set("healthmonitor_id", monitor.record.text("id"));
+                view.set("healthmonitor_id", monitor.record.text("id"));
             }
         }
-        Kind::HealthMonitor => shown.set("pools", json!([{"id": owner}])),
+        Kind::HealthMonitor => view.set("pools", json!([{"id": owner}])),
         _ => {}
     }
-    shown
+    view
 }
 
-/// A new balancer with all below it, as the answer to its creation shows it.
+/// New load balancer with all its children, as the create response shows it.
 pub(super) fn tree(state: &State, balancer: &Record) -> Record {
-    let mut shown = view(state, Kind::LoadBalancer, balancer);
+    let mut view = view(state, Kind::LoadBalancer, balancer);
     let id = balancer.text("id");
     let listeners = state.records.of(Kind::Listener).owned_by(id);
     let listeners: Vec<Value> = listeners.into_iter().map(|row| without(&row.record, &["loadbalancers"])).collect();
     let pools = state.records.of(Kind::Pool).owned_by(id).into_iter().map(|row| pool_tree(state, row));
-    shown.set("pools", pools.collect::<Vec<_>>());
-    shown.set("listeners", listeners);
-    shown
+    view.set("pools", pools.collect::<Vec<_>>());
+    view.set("listeners", listeners);
+    view
 }
 
 fn pool_tree(state: &State, row: &Row) -> Value {
     let mut pool = view(state, Kind::Pool, &row.record);
     let members = state.records.of(Kind::Member).owned_by(row.record.text("id"));
     pool.set("members", members.into_iter().map(|row| row.record.clone().into()).collect::<Vec<Value>>());
-    // Octavia has not read it back yet.
+    // Octavia has not reloaded it at this point.
     pool.set("healthmonitor", Value::Null);
     without(&pool, &["loadbalancers", "healthmonitor_id"])
 }
 
-/// A balancer and all below it, with nothing but how they are.
+/// Status tree: the load balancer and its children with name and status only.
 pub(super) fn statuses(state: &State, id: &str) -> Outcome {
     let balancer = state.records.get(Kind::LoadBalancer, id).ok_or_else(|| not_found(Kind::LoadBalancer, id))?;
     let listeners = state.records.of(Kind::Listener).owned_by(id).into_iter().map(|row| {
         let pool = state.records.of(Kind::Pool).row(row.record.text("default_pool_id"));
-        let mut shown = brief(&row.record, &[]);
-        shown["pools"] = pool.into_iter().map(|pool| pool_status(state, &pool.record)).collect();
-        shown
+        let mut view = brief(&row.record, &[]);
+        view["pools"] = pool.into_iter().map(|pool| pool_status(state, &pool.record)).collect();
+        view
     });
-    let mut shown = brief(balancer, &[]);
-    shown["listeners"] = listeners.collect();
-    Ok(Reply::json(200, json!({"statuses": {"loadbalancer": shown}})))
+    let mut view = brief(balancer, &[]);
+    view["listeners"] = listeners.collect();
+    Ok(Reply::json(200, json!({"statuses": {"loadbalancer": view}})))
 }
 
 fn pool_status(state: &State, pool: &Record) -> Value {
     let id = pool.text("id");
-    let mut shown = brief(pool, &[]);
+    let mut view = brief(pool, &[]);
     let members = state.records.of(Kind::Member).owned_by(id);
-    shown["members"] = members.into_iter().map(|row| brief(&row.record, &["address", "protocol_port"])).collect();
+    view["members"] = members.into_iter().map(|row| brief(&row.record, &["address", "protocol_port"])).collect();
     if let Some(monitor) = state.records.of(Kind::HealthMonitor).owned_by(id).first() {
-        shown["health_monitor"] = brief(&monitor.record, &["type"]);
+        view["health_monitor"] = brief(&monitor.record, &["type"]);
     }
-    shown
+    view
 }
 
 fn brief(record: &Record, more: &[&str]) -> Value {
-    let usual = ["id", "name", "operating_status", "provisioning_status"];
-    let fields = usual.iter().chain(more);
+    let common = ["id", "name", "operating_status", "provisioning_status"];
+    let fields = common.iter().chain(more);
     fields.map(|field| ((*field).to_owned(), record.get(*field).cloned().unwrap_or_default())).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What Octavia is at work on: a change is accepted at once and done later, and nothing else is accepted meanwhile.
+//! Changes in progress: Octavia accepts a change at once, completes it later and rejects all other changes meanwhile.
 
 use bowline_simulator::{Job, Jobs};
 
@@ -8,19 +8,19 @@ use crate::records::{Fields, Kind, Record, Row};
 use crate::simulator::State;
 use crate::wire::Reply;
 
-/// The load balancers that are worked on.
+/// IDs of load balancers with a change in progress.
 pub(crate) type Workload = Jobs<String>;
 
-/// Refuses to change a balancer, or what is below it, while something is under way, or after something went wrong.
-pub(super) fn check_mutable(state: &State, balancer: &str, named: (Kind, &str)) -> Result<(), Reply> {
+/// Rejects a change of a load balancer or its children unless the load balancer is ACTIVE.
+pub(super) fn check_mutable(state: &State, balancer: &str, target: (Kind, &str)) -> Result<(), Reply> {
     if status(state, balancer) == "ACTIVE" {
         return Ok(());
     }
-    let (kind, id) = named;
-    Err(fault(409, &format!("{} {id} is immutable and cannot be updated.", super::words(kind).1)))
+    let (kind, id) = target;
+    Err(fault(409, &format!("{} {id} is immutable and cannot be updated.", super::nouns(kind).1)))
 }
 
-/// Refuses to change a balancer itself while something is under way. What went wrong can be deleted, and nothing else.
+/// Rejects a change of the load balancer itself in any other status. In ERROR, only deletion is allowed.
 pub(super) fn check_state(state: &State, balancer: &str, allowed: &[&str]) -> Result<(), Reply> {
     let status = status(state, balancer);
     if allowed.contains(&status) {
@@ -33,16 +33,16 @@ fn status<'a>(state: &'a State, balancer: &str) -> &'a str {
     state.records.get(Kind::LoadBalancer, balancer).map_or("", |found| found.text("provisioning_status"))
 }
 
-/// Octavia is at work on the balancer from now on, and on these below it.
-pub(super) fn begin(state: &mut State, balancer: &str, below: &[(Kind, &str)], status: &str) {
+/// Starts a change of the load balancer and sets the status of these children.
+pub(super) fn begin(state: &mut State, balancer: &str, children: &[(Kind, &str)], status: &str) {
     mark(state, Kind::LoadBalancer, balancer, "PENDING_UPDATE");
-    for (kind, id) in below {
+    for (kind, id) in children {
         mark(state, *kind, id, status);
     }
     state.work.begin(balancer.to_owned(), state.options.work);
 }
 
-/// The change of this balancer that was begun last is never done.
+/// Makes the last change of this load balancer never complete.
 pub(super) fn lose(state: &mut State, balancer: &str) {
     state.work.lose(|worked_on| worked_on == balancer);
 }
@@ -51,7 +51,7 @@ pub(super) fn lose(state: &mut State, balancer: &str) {
 pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
     let date = state.without_zone();
     if let Some(record) = state.records.get_mut(kind, id) {
-        // What is being made stays so until it is.
+        // A record that is being created keeps its status until creation completes.
         if record.text("provisioning_status") == "PENDING_CREATE" && status != "PENDING_DELETE" {
             return;
         }
@@ -60,14 +60,14 @@ pub(super) fn mark(state: &mut State, kind: Kind, id: &str, status: &str) {
     }
 }
 
-/// Ends what is due.
+/// Completes changes that are due.
 pub(crate) fn settle(state: &mut State) {
     for job in state.work.due() {
         finish(state, &job);
     }
 }
 
-/// Ends all that is under way, but for what was lost.
+/// Completes all changes in progress, except lost ones.
 pub(crate) fn finish_all(state: &mut State) {
     for job in state.work.all() {
         finish(state, &job);
@@ -85,7 +85,7 @@ fn finish(state: &mut State, job: &Job<String>) {
     }
     finish_owned(state, Kind::Pool, &job.change, end, deleted);
     finish_owned(state, Kind::Listener, &job.change, end, deleted);
-    forget_pools(state, &job.change);
+    clean_up_pools(state, &job.change);
     if deleted {
         remove_balancer(state, &job.change);
     } else if let Some(record) = state.records.get_mut(Kind::LoadBalancer, &job.change) {
@@ -99,12 +99,12 @@ fn ids_owned(state: &State, kind: Kind, owner: &str) -> Vec<String> {
     rows.into_iter().map(|row| row.record.text("id").to_owned()).collect()
 }
 
-/// What was to be deleted is gone, and what else was under way is done.
-fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all_go: bool) {
-    let goes = |record: &Record| all_go || end == "ACTIVE" && record.text("provisioning_status") == "PENDING_DELETE";
+/// Removes children that were being deleted, and sets the final status of all others in progress.
+fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all: bool) {
+    let deleted = |record: &Record| all || end == "ACTIVE" && record.text("provisioning_status") == "PENDING_DELETE";
     let date = state.without_zone();
     let table = state.records.of_mut(kind);
-    table.retain(|row| row.owner != owner || !goes(&row.record));
+    table.retain(|row| row.owner != owner || !deleted(&row.record));
     let pending = |row: &&mut Row| row.record.text("provisioning_status").starts_with("PENDING");
     for row in table.iter_mut().filter(|row| row.owner == owner).filter(pending) {
         row.record.set("provisioning_status", end);
@@ -115,8 +115,8 @@ fn finish_owned(state: &mut State, kind: Kind, owner: &str, end: &str, all_go: b
     }
 }
 
-/// Listeners lose pools that are gone, and what hung on those goes with them.
-fn forget_pools(state: &mut State, balancer: &str) {
+/// Removes references to deleted pools from listeners, and the members and health monitors of those pools.
+fn clean_up_pools(state: &mut State, balancer: &str) {
     let pools: Vec<String> = state.records.of(Kind::Pool).iter().map(|row| row.record.text("id").to_owned()).collect();
     for row in state.records.of_mut(Kind::Listener).iter_mut().filter(|row| row.owner == balancer) {
         if !pools.iter().any(|pool| pool == row.record.text("default_pool_id")) {

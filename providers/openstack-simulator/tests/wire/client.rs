@@ -1,4 +1,4 @@
-//! A client of the simulator that does not know what it asks.
+//! A generic JSON client of the simulator.
 
 use std::sync::Mutex;
 
@@ -7,18 +7,18 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-/// Somebody with a token.
+/// An authenticated client.
 pub(crate) struct Client {
     cloud: Simulator,
     token: String,
-    /// The first token that was asked for since.
+    /// First token that a test requested through this client.
     pub(crate) subject: Mutex<Option<String>>,
-    /// The catalog that came with the token.
+    /// Service catalog of the client's token.
     pub(crate) catalog: Vec<Value>,
 }
 
 impl Client {
-    /// With a token of the cloud's application credential.
+    /// Authenticates with the fixture's application credential.
     pub(crate) async fn new(cloud: &Simulator) -> Client {
         let fixture = cloud.fixture();
         let credential = json!({"id": fixture.application_credential, "secret": fixture.application_secret});
@@ -32,7 +32,7 @@ impl Client {
         Client { cloud: cloud.clone(), token, subject: Mutex::default(), catalog }
     }
 
-    /// Sends a request with further headers; the answer's body is text where it is no JSON.
+    /// Sends a request with additional headers. A response body that is not JSON is returned as a string.
     pub(crate) async fn send_with(
         &self,
         method: Method,
@@ -58,7 +58,7 @@ impl Client {
         Ok((answer.status().as_u16(), body))
     }
 
-    /// Sends a request; `null` is no body.
+    /// Sends a request; `null` sends no body.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -70,12 +70,12 @@ impl Client {
         self.send_with(method, service, path, &[], body).await
     }
 
-    /// As [`send`](Client::send), when there is an answer.
+    /// Sends a request as [`send`](Client::send) does, and panics if the response is lost.
     pub(crate) async fn call(&self, method: Method, service: Service, path: &str, body: Value) -> (u16, Value) {
         self.send(method, service, path, body).await.unwrap()
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     pub(crate) async fn get(&self, service: Service, path: &str) -> (u16, Value) {
         self.call(Method::GET, service, path, Value::Null).await
     }

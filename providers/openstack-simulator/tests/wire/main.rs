@@ -1,4 +1,4 @@
-//! The simulator as a client meets it, and as recordings of the real services have it.
+//! Tests of the simulator's API: with a client, and against recordings of the real services.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod client;

@@ -1,4 +1,4 @@
-//! The services, as a client meets them.
+//! Tests of the services through a client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 
-fn balancer(cloud: &Simulator) -> Value {
+fn load_balancer(cloud: &Simulator) -> Value {
     let subnet = cloud.fixture().subnet;
     json!({"loadbalancer": {
         "name": "web", "provider": "amphora", "tags": ["x"], "vip_subnet_id": subnet,
@@ -20,7 +20,7 @@ fn balancer(cloud: &Simulator) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_comes_with_a_catalog_and_expires() {
+async fn a_token_has_a_catalog_and_expires() {
     tokio::time::pause();
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
@@ -32,7 +32,7 @@ async fn a_token_comes_with_a_catalog_and_expires() {
 }
 
 #[tokio::test]
-async fn servers_come_in_pages_with_links() {
+async fn servers_are_paged_with_links() {
     let cloud = Simulator::new(Options { servers_per_page: 2, ..Options::default() });
     for number in 0..5 {
         cloud.add_server(NewServer::named(&format!("node-{number}")));
@@ -52,18 +52,18 @@ async fn servers_come_in_pages_with_links() {
 }
 
 #[tokio::test]
-async fn a_populated_balancer_is_pending_and_then_active() {
-    let cloud = Simulator::new(Options { work: Work::UntilTold, ..Options::default() });
+async fn a_fully_populated_load_balancer_is_pending_and_then_active() {
+    let cloud = Simulator::new(Options { work: Work::Manual, ..Options::default() });
     let client = Client::new(&cloud).await;
-    let (status, made) =
-        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", balancer(&cloud)).await;
-    assert_eq!((status, &made["loadbalancer"]["provisioning_status"]), (201, &json!("PENDING_CREATE")));
-    let id = made["loadbalancer"]["id"].as_str().unwrap();
+    let (status, created) =
+        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", load_balancer(&cloud)).await;
+    assert_eq!((status, &created["loadbalancer"]["provisioning_status"]), (201, &json!("PENDING_CREATE")));
+    let id = created["loadbalancer"]["id"].as_str().unwrap();
     let path = format!("/v2.0/lbaas/loadbalancers/{id}");
     let change = json!({"loadbalancer": {"tags": [""]}});
-    let (status, refused) = client.call(Method::PUT, Service::LoadBalancer, &path, change.clone()).await;
+    let (status, rejected) = client.call(Method::PUT, Service::LoadBalancer, &path, change.clone()).await;
     let message = format!("Invalid state PENDING_CREATE of loadbalancer resource {id}");
-    assert_eq!((status, &refused["faultstring"]), (409, &json!(message)));
+    assert_eq!((status, &rejected["faultstring"]), (409, &json!(message)));
     cloud.finish_work();
     let (_, shown) = client.get(Service::LoadBalancer, &path).await;
     assert_eq!(shown["loadbalancer"]["provisioning_status"], "ACTIVE");
@@ -77,26 +77,26 @@ async fn a_populated_balancer_is_pending_and_then_active() {
     for kind in [Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor] {
         assert_eq!(cloud.records(kind).len(), 0, "{kind:?}");
     }
-    // The router's stays.
+    // The port of the router remains.
     assert_eq!(cloud.records(Kind::Port).len(), 1);
 }
 
 #[tokio::test]
-async fn a_floating_ip_needs_a_router_and_is_one_for_each_port() {
+async fn a_floating_ip_needs_a_router_and_a_port_has_at_most_one() {
     let cloud = Simulator::new(Options::default());
     let server = cloud.add_server(NewServer::named("node-1"));
     let client = Client::new(&cloud).await;
     let (_, ports) = client.get(Service::Network, &format!("/v2.0/ports?device_id={server}")).await;
     let port = ports["ports"][0]["id"].as_str().unwrap();
     let body = json!({"floatingip": {"floating_network_id": cloud.fixture().external_network, "port_id": port}});
-    let (status, made) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body.clone()).await;
-    assert_eq!((status, &made["floatingip"]["router_id"]), (201, &json!(cloud.fixture().router)));
-    let (status, refused) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body).await;
-    assert_eq!((status, &refused["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));
+    let (status, created) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body.clone()).await;
+    assert_eq!((status, &created["floatingip"]["router_id"]), (201, &json!(cloud.fixture().router)));
+    let (status, rejected) = client.call(Method::POST, Service::Network, "/v2.0/floatingips", body).await;
+    assert_eq!((status, &rejected["NeutronError"]["type"]), (409, &json!("FloatingIPPortAlreadyAssociated")));
 }
 
 #[tokio::test]
-async fn a_crash_carries_out_so_many_calls_and_no_more() {
+async fn a_crash_loses_the_last_response_and_all_later_requests() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
     cloud.crash_after(2);
@@ -111,7 +111,7 @@ async fn a_crash_carries_out_so_many_calls_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_fault_strikes_the_calls_that_it_is_about() {
+async fn a_fault_only_affects_matching_calls() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
     cloud.inject(FaultSpec::always(Fault::Answer(503, String::new())).on(Method::GET, "ports/{id}").times(1));
@@ -122,7 +122,7 @@ async fn a_fault_strikes_the_calls_that_it_is_about() {
 }
 
 #[tokio::test]
-async fn it_is_served_over_http() {
+async fn the_simulator_serves_http() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
     let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -135,14 +135,14 @@ async fn it_is_served_over_http() {
 }
 
 #[tokio::test]
-async fn work_takes_its_time_and_may_go_wrong() {
+async fn a_change_takes_time_and_can_end_in_error() {
     tokio::time::pause();
     let cloud = Simulator::new(Options { work: Work::Taking(Duration::from_secs(5)), ..Options::default() });
     let client = Client::new(&cloud).await;
     cloud.fail_work(1);
-    let (_, made) =
-        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", balancer(&cloud)).await;
-    let path = format!("/v2.0/lbaas/loadbalancers/{}", made["loadbalancer"]["id"].as_str().unwrap());
+    let (_, created) =
+        client.call(Method::POST, Service::LoadBalancer, "/v2.0/lbaas/loadbalancers", load_balancer(&cloud)).await;
+    let path = format!("/v2.0/lbaas/loadbalancers/{}", created["loadbalancer"]["id"].as_str().unwrap());
     let status =
         async || client.get(Service::LoadBalancer, &path).await.1["loadbalancer"]["provisioning_status"].clone();
     tokio::time::advance(Duration::from_secs(4)).await;
@@ -158,20 +158,24 @@ async fn work_takes_its_time_and_may_go_wrong() {
 }
 
 #[tokio::test]
-async fn an_older_octavia_does_not_know_what_came_later() {
+async fn an_older_octavia_rejects_fields_of_later_versions() {
     for (minor, status) in [(4, 400), (5, 201)] {
         let cloud = Simulator::new(Options { octavia_minor: minor, ..Options::default() });
         let client = Client::new(&cloud).await;
         let path = "/v2.0/lbaas/loadbalancers";
-        assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, balancer(&cloud)).await.0, status, "{minor}");
+        assert_eq!(
+            client.call(Method::POST, Service::LoadBalancer, path, load_balancer(&cloud)).await.0,
+            status,
+            "{minor}"
+        );
     }
 }
 
 #[tokio::test]
-async fn ovn_says_what_it_cannot_do() {
+async fn the_ovn_provider_rejects_unsupported_options() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
-    let mut desired = balancer(&cloud);
+    let mut desired = load_balancer(&cloud);
     desired["loadbalancer"]["provider"] = json!("ovn");
     let path = "/v2.0/lbaas/loadbalancers";
     assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, desired.clone()).await.0, 501);
@@ -180,13 +184,13 @@ async fn ovn_says_what_it_cannot_do() {
 }
 
 #[tokio::test]
-async fn a_refused_balancer_leaves_nothing_behind() {
+async fn a_rejected_load_balancer_leaves_no_resources() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
-    let mut desired = balancer(&cloud);
+    let mut desired = load_balancer(&cloud);
     let members = &mut desired["loadbalancer"]["listeners"][0]["default_pool"]["members"];
-    let twice = members[0].clone();
-    members.as_array_mut().unwrap().push(twice);
+    let duplicate = members[0].clone();
+    members.as_array_mut().unwrap().push(duplicate);
     let path = "/v2.0/lbaas/loadbalancers";
     assert_eq!(client.call(Method::POST, Service::LoadBalancer, path, desired).await.0, 409);
     for kind in [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor] {
@@ -196,21 +200,21 @@ async fn a_refused_balancer_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_frozen_view_shows_the_past_and_takes_changes() {
+async fn a_frozen_view_returns_stale_lists_and_accepts_changes() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
     cloud.freeze_view(true);
     let group = json!({"security_group": {"name": "new"}});
     assert_eq!(client.call(Method::POST, Service::Network, "/v2.0/security-groups", group).await.0, 201);
-    let seen =
+    let listed =
         async || client.get(Service::Network, "/v2.0/security-groups?name=new").await.1["security_groups"].clone();
-    assert_eq!(seen().await, json!([]));
+    assert_eq!(listed().await, json!([]));
     cloud.freeze_view(false);
-    assert_eq!(seen().await.as_array().unwrap().len(), 1);
+    assert_eq!(listed().await.as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn too_many_calls_are_told_when_to_come_back() {
+async fn a_throttled_call_has_a_retry_after_header() {
     let cloud = Simulator::new(Options::default());
     cloud.inject(FaultSpec::always(Fault::Throttled(Some(Duration::from_secs(7)))));
     let request = http::Request::get("http://openstack.test/network/v2.0/ports").body(bytes::Bytes::new()).unwrap();
@@ -219,7 +223,7 @@ async fn too_many_calls_are_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_missing_closes_octavia_alone() {
+async fn a_missing_role_only_affects_octavia() {
     let cloud = Simulator::new(Options { roles: vec!["member".to_owned()], ..Options::default() });
     let client = Client::new(&cloud).await;
     assert_eq!(client.get(Service::LoadBalancer, "/v2.0/lbaas/loadbalancers").await.0, 403);
@@ -229,7 +233,7 @@ async fn a_role_that_is_missing_closes_octavia_alone() {
 }
 
 #[tokio::test]
-async fn octavia_has_one_flavor_and_one_zone_in_the_versions_that_have_them() {
+async fn octavia_has_one_flavor_and_one_zone_since_the_versions_that_introduced_them() {
     let cloud = Simulator::new(Options::default());
     let client = Client::new(&cloud).await;
     let (flavor, zone) = (cloud.fixture().octavia_flavor, cloud.fixture().octavia_zone);

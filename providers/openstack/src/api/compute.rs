@@ -1,4 +1,4 @@
-//! What Nova says. Everything may be null or missing, and is then empty.
+//! Nova records and calls. Fields that are null or missing are empty.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) access_ipv4: String,
     #[serde(rename = "accessIPv6", deserialize_with = "nullable")]
     pub(crate) access_ipv6: String,
-    /// By the name of the network.
+    /// By network name.
     #[serde(deserialize_with = "nullable_values")]
     pub(crate) addresses: BTreeMap<String, Vec<ServerAddress>>,
     #[serde(deserialize_with = "nullable_values")]
@@ -43,7 +43,7 @@ record! {
     }
 }
 
-/// What a server says of its flavor: its ID, or, where a microversion is the default, its name.
+/// Flavor of a server: its ID or, if a later microversion is the default, its name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct FlavorRef {
@@ -63,7 +63,7 @@ pub(crate) struct Flavor {
     pub(crate) name: String,
 }
 
-/// All servers of the project that fit.
+/// Lists the servers of the project that match.
 pub(crate) async fn servers(session: &Session, query: &[(&str, &str)]) -> Result<Vec<Server>, Error> {
     session
         .call("server_list", Service::Compute, Method::GET, &["servers", "detail"])
@@ -72,17 +72,17 @@ pub(crate) async fn servers(session: &Session, query: &[(&str, &str)]) -> Result
         .await
 }
 
-/// Some of all servers.
+/// One page of servers.
 #[derive(Debug, Default)]
 pub(crate) struct ServerPage {
     pub(crate) servers: Vec<Server>,
-    /// How many more there are of which Nova tells something that makes no sense: one of them is to spoil none of the rest.
+    /// Number of further servers that could not be parsed; one of them must not fail the others.
     pub(crate) unread: usize,
-    /// What the next page is asked for with; `None` after the last.
+    /// Query of the next page; `None` after the last.
     pub(crate) next: Option<String>,
 }
 
-/// A page of the servers of the project that fit; `after` is what the page before it calls the next.
+/// Reads a page of the servers of the project that match; `after` is `next` of the page before it.
 pub(crate) async fn servers_page(
     session: &Session,
     query: &[(&str, &str)],
@@ -99,11 +99,11 @@ pub(crate) async fn servers_page(
     Ok(ServerPage { unread: listed - servers.len(), servers, next: page.next })
 }
 
-/// The server, if it says which one it is and all of it makes sense.
+/// Parses a server; `None` if it has no ID or is invalid.
 fn read(item: &Value) -> Option<Server> {
     let unread = |error: &dyn std::fmt::Display| {
         let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
-        tracing::warn!(server = id, %error, "Nova lists a server that cannot be read; it is asked for by itself if a node is it");
+        tracing::warn!(server = id, %error, "Nova lists a server that cannot be parsed; it is read by ID if a Node refers to it");
     };
     match Server::deserialize(item) {
         Ok(server) if server.id.is_empty() => unread(&"it has no ID"),
@@ -113,25 +113,19 @@ fn read(item: &Value) -> Option<Server> {
     None
 }
 
-/// One server.
+/// Reads a server.
 pub(crate) async fn server(session: &Session, id: &str) -> Result<Server, Error> {
     session.call("server_get", Service::Compute, Method::GET, &["servers", id]).read("server").await
 }
 
-/// One flavor.
+/// Reads a flavor.
 pub(crate) async fn flavor(session: &Session, id: &str) -> Result<Flavor, Error> {
     session.call("flavor_get", Service::Compute, Method::GET, &["flavors", id]).read("flavor").await
 }
 
-/// All flavors that the project may use.
+/// Lists the flavors that the project may use.
 pub(crate) async fn flavors(session: &Session) -> Result<Vec<Flavor>, Error> {
     session.call("flavor_list", Service::Compute, Method::GET, &["flavors"]).list("flavors").await
-}
-
-/// Whether Nova answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
-    let call = session.call("server_list", Service::Compute, Method::GET, &["servers", "detail"]);
-    call.query(&[("limit", "1")]).done().await
 }
 
 #[cfg(test)]
@@ -141,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_null_or_a_number_where_text_should_be_spoils_no_server() {
+    fn nulls_and_numbers_instead_of_texts_are_accepted() {
         let server = json!({
             "id": "a", "metadata": { "hostname": null, "x": "y" }, "addresses": { "net": null, "b": [] },
             "flavor": { "id": 7, "original_name": 4 },

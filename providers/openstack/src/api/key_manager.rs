@@ -1,4 +1,4 @@
-//! What Barbican says: whether something is there.
+//! Barbican calls, which check that a certificate exists.
 
 use bowline_cloud::Error;
 use http::Method;
@@ -8,17 +8,17 @@ use crate::session::{Service, Session};
 const CONTAINERS: &str = "containers";
 const SECRETS: &str = "secrets";
 
-/// What a TLS reference leads to, by its ID.
+/// Certificate of a TLS reference, by ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored<'a> {
-    /// Several secrets together: a certificate, its key, those who vouch for it.
+    /// A container: certificate, private key and CA certificates as several secrets.
     Container(&'a str),
-    /// One, with all of that in it.
+    /// One secret with all of them.
     Secret(&'a str),
 }
 
 impl<'a> Stored<'a> {
-    /// The last two segments of a reference say it; `None` if they lead to something else.
+    /// Parses the last two segments of a reference; `None` if it is another kind of resource.
     pub(crate) fn parse(reference: &'a str) -> Option<Stored<'a>> {
         let mut segments = reference.rsplit('/');
         let (id, kind) = (segments.next().filter(|id| !id.is_empty())?, segments.next()?);
@@ -30,11 +30,11 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Whether there is such a thing, by an error if there is not.
+/// Fails if it does not exist.
 pub(crate) async fn exists(session: &Session, what: Stored<'_>) -> Result<(), Error> {
     let (name, kind, id) = match what {
         Stored::Container(id) => ("container_get", CONTAINERS, id),
         Stored::Secret(id) => ("secret_get", SECRETS, id),
     };
-    session.call(name, Service::KeyManager, Method::GET, &[kind, id]).done().await
+    session.call(name, Service::KeyManager, Method::GET, &[kind, id]).send().await
 }

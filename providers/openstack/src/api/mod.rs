@@ -1,7 +1,7 @@
-//! Records of the services, and the calls that are made: collections with the usual five, and a function for each other one.
+//! Records and calls of the services: collections with the usual five calls, and a function for each other call.
 //!
-//! Types mirror the wire and are tolerant: OpenStack's releases differ in what they leave out and what they say `null` for.
-//! Bodies are handed over without their envelope. A list has all its pages; deleting what is not there is a success.
+//! Records mirror the wire format and are tolerant: OpenStack releases differ in the fields that they omit or set to `null`. Bodies
+//! have no envelope. Lists return all pages; deleting a missing resource is a success.
 
 pub(crate) mod compute;
 pub(crate) mod key_manager;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::session::{Service, Session};
 
-/// Declares records. A field that is missing or `null` is empty; `= "NAME"` is its name on the wire where that is another.
+/// Declares records. A field that is missing or `null` is empty; `= "NAME"` is its name on the wire if it differs.
 macro_rules! record {
     ($(
         $(#[$about:meta])*
@@ -40,12 +40,12 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// A kind of resource that is updated and deleted by its ID: its service, its name in paths and envelopes, and the names under which
-/// calls are counted.
+/// A kind of resource that is updated and deleted by ID: its service, its names in paths and envelopes, and the metric labels of
+/// its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) service: Service,
-    /// Name in steps of plans.
+    /// Name in plan steps.
     pub(crate) name: &'static str,
     path: &'static str,
     one: &'static str,
@@ -63,9 +63,13 @@ pub(crate) struct Collection<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// The collection with this name, at this path, with the envelopes of one and of many, counted under names that begin like this.
+/// Declares a collection: name, envelope of one resource (that of many has an `s` more), and prefix of the metric labels. Its path
+/// is the envelope of many, unless another is given.
 macro_rules! collection {
-    ($service:ident, $name:literal, $path:literal, $one:literal, $many:literal, $counted:literal) => {
+    ($service:ident, $name:literal, $one:literal, $counted:literal) => {
+        $crate::api::collection!($service, $name, $one, $counted, concat!($one, "s"))
+    };
+    ($service:ident, $name:literal, $one:literal, $counted:literal, $path:expr) => {
         $crate::api::Collection {
             resource: $crate::api::Resource {
                 service: Service::$service,
@@ -75,7 +79,7 @@ macro_rules! collection {
                 update: concat!($counted, "_update"),
                 delete: concat!($counted, "_delete"),
             },
-            many: $many,
+            many: concat!($one, "s"),
             list: concat!($counted, "_list"),
             get: concat!($counted, "_get"),
             create: concat!($counted, "_create"),
@@ -88,16 +92,16 @@ use collection;
 impl Resource {
     pub(crate) async fn update(&self, session: &Session, id: &str, body: &Value) -> Result<(), Error> {
         let call = session.call(self.update, self.service, Method::PUT, &[self.path, id]);
-        call.body(self.one, body).done().await
+        call.body(self.one, body).send().await
     }
 
     pub(crate) async fn delete(&self, session: &Session, id: &str) -> Result<(), Error> {
-        session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).gone().await
+        session.call(self.delete, self.service, Method::DELETE, &[self.path, id]).send_delete().await
     }
 }
 
 impl<T: DeserializeOwned> Collection<T> {
-    /// All that fit.
+    /// Lists all resources that match.
     pub(crate) async fn list(&self, session: &Session, query: &[(&str, &str)]) -> Result<Vec<T>, Error> {
         let Resource { service, path, .. } = self.resource;
         session.call(self.list, service, Method::GET, &[path]).query(query).list(self.many).await
@@ -108,7 +112,7 @@ impl<T: DeserializeOwned> Collection<T> {
         session.call(self.get, service, Method::GET, &[path, id]).read(one).await
     }
 
-    /// `None` if there is no such resource, or none that we may see.
+    /// Returns `None` if the resource does not exist or is not visible.
     pub(crate) async fn find(&self, session: &Session, id: &str) -> Result<Option<T>, Error> {
         match self.get(session, id).await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -116,8 +120,8 @@ impl<T: DeserializeOwned> Collection<T> {
         }
     }
 
-    /// Of each kind, few are created at once: Octavia locks the quota of the project meanwhile, and refuses whatever waits for that
-    /// too long.
+    /// Creates a resource. Concurrent creates of a kind are limited: Octavia locks the quota of the project meanwhile, and rejects
+    /// requests that wait too long for it.
     pub(crate) async fn create(&self, session: &Session, body: &Value) -> Result<T, Error> {
         let Resource { service, path, one, .. } = self.resource;
         session.call(self.create, service, Method::POST, &[path]).limited().body(one, body).read(one).await
@@ -125,16 +129,16 @@ impl<T: DeserializeOwned> Collection<T> {
 }
 
 record! {
-    /// A reference to something.
+    /// A reference to a resource.
     Named { id: String, }
 }
 
-/// `null` is as if it were not there.
+/// Reads `null` as the default.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// A map of which the values, too, may be `null`.
+/// Reads a map whose values may be `null` as well.
 pub(crate) fn nullable_values<'de, D, T>(from: D) -> Result<BTreeMap<String, T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -144,7 +148,7 @@ where
     Ok(values.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
-/// Text, which some write as a number.
+/// Reads a text, which some clouds send as a number.
 pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

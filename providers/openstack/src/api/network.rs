@@ -1,4 +1,4 @@
-//! What Neutron says. Everything may be null or missing, and is then empty.
+//! Neutron records and calls. Fields that are null or missing are empty.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ record! {
 }
 
 impl Network {
-    /// Whether it has a subnet for IPv4, or one of which we are not told what it is for.
+    /// Returns whether it has an IPv4 subnet, or one that is not visible.
     pub(crate) fn serves_ipv4(&self, visible: &[Subnet]) -> bool {
         let is_for_ipv4 = |id: &String| visible.iter().find(|one| one.id == *id).is_none_or(|it| it.ip_version == 4);
         self.subnets.iter().any(is_for_ipv4)
@@ -52,13 +52,13 @@ record! {
         id: String,
         status: String,
         device_id: String,
-        /// What has it: `compute:ZONE` for a server.
+        /// Owner: `compute:ZONE` for a server.
         device_owner: String,
         network_id: String,
         fixed_ips: Vec<FixedIp>,
         security_groups: Vec<String>,
         allowed_address_pairs: Vec<AddressPair>,
-        /// `None` where the extension is not there.
+        /// `None` without the port security extension.
         port_security_enabled: Option<bool>,
         tags: Vec<String>,
         trunk_details: TrunkDetails,
@@ -68,17 +68,17 @@ record! {
     /// An address of a port.
     FixedIp { ip_address: String, subnet_id: String, }
 
-    /// A further address that may be spoken from a port. What is there already is echoed unchanged.
+    /// A further source address that the port may use. Existing ones are sent back unchanged.
     AddressPair {
         ip_address: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         mac_address: Option<String>,
     }
 
-    /// What hangs on a trunk.
+    /// Subports of a trunk port.
     TrunkDetails { sub_ports: Vec<SubPort>, }
 
-    /// One of them.
+    /// A subport.
     SubPort { port_id: String, }
 
     /// A security group.
@@ -89,7 +89,7 @@ record! {
         security_group_rules: Vec<SecurityGroupRule>,
     }
 
-    /// A rule of one.
+    /// A security group rule.
     SecurityGroupRule {
         id: String,
         direction: String,
@@ -104,40 +104,33 @@ record! {
     /// A router.
     Router { id: String, routes: Vec<ExtraRoute>, }
 
-    /// A route of one.
+    /// A route of a router.
     ExtraRoute { destination: String, nexthop: String, }
 
-    /// How much there is of something, and how much there may be.
+    /// Usage and limit of a quota.
     #[derive(Copy)]
     Usage {
-        /// Below zero if there may be any number.
+        /// Negative for no limit.
         limit: i64,
         used: i64,
     }
 
-    /// What this Neutron can do beyond the usual.
+    /// A Neutron API extension.
     Extension { alias: String, }
 }
 
-pub(crate) const PORTS: Collection<Port> = collection!(Network, "port", "ports", "port", "ports", "port");
-pub(crate) const NETWORKS: Collection<Network> =
-    collection!(Network, "network", "networks", "network", "networks", "network");
-pub(crate) const SUBNETS: Collection<Subnet> = collection!(Network, "subnet", "subnets", "subnet", "subnets", "subnet");
+pub(crate) const PORTS: Collection<Port> = collection!(Network, "port", "port", "port");
+pub(crate) const NETWORKS: Collection<Network> = collection!(Network, "network", "network", "network");
+pub(crate) const SUBNETS: Collection<Subnet> = collection!(Network, "subnet", "subnet", "subnet");
 pub(crate) const FLOATING_IPS: Collection<FloatingIp> =
-    collection!(Network, "floating IP", "floatingips", "floatingip", "floatingips", "floating_ip");
+    collection!(Network, "floating IP", "floatingip", "floating_ip");
 pub(crate) const SECURITY_GROUPS: Collection<SecurityGroup> =
-    collection!(Network, "security group", "security-groups", "security_group", "security_groups", "security_group");
-pub(crate) const SECURITY_GROUP_RULES: Collection<SecurityGroupRule> = collection!(
-    Network,
-    "security group rule",
-    "security-group-rules",
-    "security_group_rule",
-    "security_group_rules",
-    "security_group_rule"
-);
-pub(crate) const ROUTERS: Collection<Router> = collection!(Network, "router", "routers", "router", "routers", "router");
+    collection!(Network, "security group", "security_group", "security_group", "security-groups");
+pub(crate) const SECURITY_GROUP_RULES: Collection<SecurityGroupRule> =
+    collection!(Network, "security group rule", "security_group_rule", "security_group_rule", "security-group-rules");
+pub(crate) const ROUTERS: Collection<Router> = collection!(Network, "router", "router", "router");
 
-/// Changes a port; with a revision, only if no other client has changed it since (412 otherwise).
+/// Updates a port; with a revision, only if no other client has changed it since (412 otherwise).
 pub(crate) async fn update_port(
     session: &Session,
     id: &str,
@@ -148,17 +141,17 @@ pub(crate) async fn update_port(
     call.body("port", body).if_revision(revision).read("port").await
 }
 
-/// Takes a tag from a port.
+/// Removes a tag from a port.
 pub(crate) async fn delete_port_tag(session: &Session, port: &str, tag: &str) -> Result<(), Error> {
-    session.call("port_tag_delete", Service::Network, Method::DELETE, &["ports", port, "tags", tag]).gone().await
+    session.call("port_tag_delete", Service::Network, Method::DELETE, &["ports", port, "tags", tag]).send_delete().await
 }
 
-/// What this Neutron can do beyond the usual.
+/// Lists the API extensions.
 pub(crate) async fn extensions(session: &Session) -> Result<Vec<Extension>, Error> {
     session.call("network_extension_list", Service::Network, Method::GET, &["extensions"]).list("extensions").await
 }
 
-/// Adds these routes to a router or removes them (`add_extraroutes`, `remove_extraroutes`), and leaves the others alone.
+/// Adds routes to a router or removes them (`add_extraroutes`, `remove_extraroutes`), and leaves the others unchanged.
 pub(crate) async fn change_routes(
     session: &Session,
     router: &str,
@@ -166,16 +159,10 @@ pub(crate) async fn change_routes(
     routes: &[ExtraRoute],
 ) -> Result<(), Error> {
     let call = session.call("router_update", Service::Network, Method::PUT, &["routers", router, how]);
-    call.body("router", &serde_json::json!({ "routes": routes })).done().await
+    call.body("router", &serde_json::json!({ "routes": routes })).send().await
 }
 
-/// Whether Neutron answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
-    let call = session.call("network_list", Service::Network, Method::GET, &["networks"]);
-    call.query(&[("limit", "1"), ("fields", "id")]).done().await
-}
-
-/// How much of everything the project has, and may have.
+/// Reads usage and limits of the project.
 pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Usage>, Error> {
     let path = ["quotas", project, "details.json"];
     session.call("quota_get", Service::Network, Method::GET, &path).read("quota").await

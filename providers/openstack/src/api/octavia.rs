@@ -1,4 +1,4 @@
-//! What Octavia says. Everything may be null or missing, and is then empty.
+//! Octavia records and calls. Fields that are null or missing are empty.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ record! {
         vip_address: String,
         vip_port_id: String,
         vip_subnet_id: String,
-        /// Its other addresses, at the same port.
+        /// Further VIPs at the same port.
         additional_vips: Vec<AdditionalVip>,
         tags: Vec<String>,
     }
 
-    /// One more address of a balancer.
+    /// A further VIP.
     AdditionalVip { ip_address: String, }
 
-    /// What it listens on.
+    /// A listener.
     Listener {
         id: String,
         name: String,
@@ -43,11 +43,11 @@ record! {
         timeout_tcp_inspect: i64,
         allowed_cidrs: Vec<String>,
         tags: Vec<String>,
-        /// In listings of all balancers: whose it is.
+        /// In project listings: the load balancer.
         loadbalancers: Vec<Named>,
     }
 
-    /// Where a listener sends traffic.
+    /// A pool.
     Pool {
         id: String,
         name: String,
@@ -59,10 +59,10 @@ record! {
         healthmonitor_id: String,
     }
 
-    /// Whether connections of one client stay together.
+    /// Session persistence of a pool.
     SessionPersistence { kind: String = "type", }
 
-    /// A machine behind a pool.
+    /// A member of a pool.
     Member {
         id: String,
         name: String,
@@ -72,7 +72,7 @@ record! {
         subnet_id: String,
     }
 
-    /// How members are watched.
+    /// A health monitor.
     HealthMonitor {
         id: String,
         name: String,
@@ -84,10 +84,10 @@ record! {
         url_path: String,
     }
 
-    /// What makes balancers.
+    /// An Octavia provider.
     Provider { name: String, }
 
-    /// A version of the interface.
+    /// An API version.
     Version {
         /// Such as `v2.26`.
         id: String,
@@ -95,43 +95,36 @@ record! {
 }
 
 pub(crate) const LOAD_BALANCERS: Collection<LoadBalancer> =
-    collection!(LoadBalancer, "load balancer", "loadbalancers", "loadbalancer", "loadbalancers", "loadbalancer");
+    collection!(LoadBalancer, "load balancer", "loadbalancer", "loadbalancer");
 pub(crate) const LISTENERS: Collection<Listener> =
-    collection!(LoadBalancer, "listener", "listeners", "listener", "listeners", "loadbalancer_listener");
-pub(crate) const POOLS: Collection<Pool> =
-    collection!(LoadBalancer, "pool", "pools", "pool", "pools", "loadbalancer_pool");
-pub(crate) const HEALTH_MONITORS: Collection<HealthMonitor> = collection!(
-    LoadBalancer,
-    "health monitor",
-    "healthmonitors",
-    "healthmonitor",
-    "healthmonitors",
-    "loadbalancer_healthmonitor"
-);
+    collection!(LoadBalancer, "listener", "listener", "loadbalancer_listener");
+pub(crate) const POOLS: Collection<Pool> = collection!(LoadBalancer, "pool", "pool", "loadbalancer_pool");
+pub(crate) const HEALTH_MONITORS: Collection<HealthMonitor> =
+    collection!(LoadBalancer, "health monitor", "healthmonitor", "loadbalancer_healthmonitor");
 
-/// The versions that this Octavia speaks, in its order.
+/// Lists the API versions.
 pub(crate) async fn versions(session: &Session) -> Result<Vec<Version>, Error> {
     session.call("version_list", Service::LoadBalancerRoot, Method::GET, &[]).list("versions").await
 }
 
-/// Deletes a balancer; with `cascade`, with all that hangs on it.
+/// Deletes a load balancer; with `cascade`, including all its parts.
 pub(crate) async fn delete_load_balancer(session: &Session, id: &str, cascade: bool) -> Result<(), Error> {
     let call = session.call("loadbalancer_delete", Service::LoadBalancer, Method::DELETE, &["loadbalancers", id]);
     let call = if cascade { call.query(&[("cascade", "true")]) } else { call };
-    call.gone().await
+    call.send_delete().await
 }
 
-/// What is behind a pool.
+/// Lists the members of a pool.
 pub(crate) async fn members(session: &Session, pool: &str) -> Result<Vec<Member>, Error> {
     let path = ["pools", pool, "members"];
     session.call("loadbalancer_member_list", Service::LoadBalancer, Method::GET, &path).list("members").await
 }
 
-/// Makes these, and no others, the members of a pool.
+/// Replaces all members of a pool.
 pub(crate) async fn set_members(session: &Session, pool: &str, members: &[Value]) -> Result<(), Error> {
     let path = ["pools", pool, "members"];
     let call = session.call("loadbalancer_members_update", Service::LoadBalancer, Method::PUT, &path);
-    call.body("members", &Value::from(members.to_vec())).done().await
+    call.body("members", &Value::from(members.to_vec())).send().await
 }
 
 /// Adds a member to a pool.
@@ -141,42 +134,36 @@ pub(crate) async fn create_member(session: &Session, pool: &str, body: &Value) -
     call.body("member", body).read("member").await
 }
 
-/// Takes a member from a pool.
+/// Removes a member from a pool.
 pub(crate) async fn delete_member(session: &Session, pool: &str, id: &str) -> Result<(), Error> {
     let path = ["pools", pool, "members", id];
-    session.call("loadbalancer_member_delete", Service::LoadBalancer, Method::DELETE, &path).gone().await
+    session.call("loadbalancer_member_delete", Service::LoadBalancer, Method::DELETE, &path).send_delete().await
 }
 
-/// Whether there is such a flavor, by an error if there is not.
+/// Fails if the flavor does not exist.
 pub(crate) async fn flavor_exists(session: &Session, id: &str) -> Result<(), Error> {
-    session.call("loadbalancer_flavor_get", Service::LoadBalancer, Method::GET, &["flavors", id]).done().await
+    session.call("loadbalancer_flavor_get", Service::LoadBalancer, Method::GET, &["flavors", id]).send().await
 }
 
-/// Whether there is such an availability zone, by an error if there is not.
+/// Fails if the availability zone does not exist.
 pub(crate) async fn zone_exists(session: &Session, name: &str) -> Result<(), Error> {
     let path = ["availabilityzones", name];
-    session.call("loadbalancer_availabilityzone_get", Service::LoadBalancer, Method::GET, &path).done().await
+    session.call("loadbalancer_availabilityzone_get", Service::LoadBalancer, Method::GET, &path).send().await
 }
 
-/// Whether Octavia answers us at all.
-pub(crate) async fn answers(session: &Session) -> Result<(), Error> {
-    let call = session.call("loadbalancer_list", Service::LoadBalancer, Method::GET, &["loadbalancers"]);
-    call.query(&[("limit", "1"), ("fields", "id")]).done().await
-}
-
-/// What makes balancers here.
+/// Lists the Octavia providers.
 pub(crate) async fn providers(session: &Session) -> Result<Vec<Provider>, Error> {
     let call = session.call("loadbalancer_provider_list", Service::LoadBalancer, Method::GET, &["providers"]);
     call.list("providers").await
 }
 
-/// How much of everything the project may have; below zero for any number.
+/// Reads the limits of the project; negative for no limit.
 pub(crate) async fn quotas(session: &Session, project: &str) -> Result<BTreeMap<String, Option<i64>>, Error> {
     let path = ["quotas", project];
     session.call("loadbalancer_quota_get", Service::LoadBalancer, Method::GET, &path).read("quota").await
 }
 
-/// How many the project has of a kind: `loadbalancers`, `listeners`, `pools`.
+/// Counts the resources of a kind in the project: `loadbalancers`, `listeners`, `pools`.
 pub(crate) async fn count(session: &Session, kind: &str) -> Result<usize, Error> {
     let call = session.call("loadbalancer_count", Service::LoadBalancer, Method::GET, &[kind]);
     call.query(&[("fields", "id")]).list::<Named>(kind).await.map(|all| all.len())

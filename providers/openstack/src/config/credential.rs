@@ -1,4 +1,4 @@
-//! What is proven to Keystone, and what for: decided from the texts of `[Global]` alone.
+//! Selects credential and scope for Keystone from the texts of `[Global]`.
 
 use super::declaration::GlobalKeys as K;
 use super::fields::Fields;
@@ -6,38 +6,38 @@ use super::{Credential, Domain, Scope, User};
 use bowline_config::Secret;
 use bowline_config::table::Key;
 
-/// What is wrong with a key, and what would be right.
+/// An error about a key, with a hint.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct CredentialError {
     pub(super) key: Key,
     pub(super) message: &'static str,
     pub(super) hint: &'static str,
 }
 
-type Decision<T> = Result<T, Box<Mistake>>;
+type Decision<T> = Result<T, Box<CredentialError>>;
 
-fn mistake<T>(key: Key, message: &'static str, hint: &'static str) -> Decision<T> {
-    Err(Box::new(Mistake { key, message, hint }))
+fn error<T>(key: Key, message: &'static str, hint: &'static str) -> Decision<T> {
+    Err(Box::new(CredentialError { key, message, hint }))
 }
 
 const PROJECT: [Key; 2] = [K::tenant_id, K::tenant_name];
 const APPLICATION_CREDENTIAL: [Key; 2] = [K::application_credential_id, K::application_credential_name];
 
-/// Credential and scope, or all that is wrong with them.
-pub(super) fn decide(fields: &Fields) -> Result<(Credential, Scope), Vec<Mistake>> {
+/// Returns credential and scope, or all errors.
+pub(super) fn decide(fields: &Fields) -> Result<(Credential, Scope), Vec<CredentialError>> {
     match (credential(fields), scope(fields)) {
-        (Ok(Credential::Token(_)), Ok(Scope::Implied)) => Err(vec![Mistake {
+        (Ok(Credential::Token(_)), Ok(Scope::Implied)) => Err(vec![CredentialError {
             key: K::token,
             message: "a token needs a project or a domain that it is for",
             hint: "set tenant-id, or tenant-name with tenant-domain-name, or domain-id",
         }]),
         (Ok(credential), Ok(scope)) => Ok((credential, scope)),
-        (credential, scope) => Err(credential.err().into_iter().chain(scope.err()).map(|mistake| *mistake).collect()),
+        (credential, scope) => Err(credential.err().into_iter().chain(scope.err()).map(|error| *error).collect()),
     }
 }
 
-/// What is set and of no use, each with the reason.
-pub(super) fn idle(fields: &Fields) -> Vec<(Key, &'static str)> {
+/// Returns keys that are set without effect, each with the reason.
+pub(super) fn unused(fields: &Fields) -> Vec<(Key, &'static str)> {
     let beaten = fields.has_any(&[K::token]) || password(fields).is_some();
     let application = APPLICATION_CREDENTIAL.iter().find(|key| fields.has_any(&[**key])).filter(|_| beaten);
     let application = application.map(|key| {
@@ -52,7 +52,7 @@ pub(super) fn idle(fields: &Fields) -> Vec<(Key, &'static str)> {
     application.into_iter().chain(trustee.map(|key| (key, "is not used without trust-id"))).collect()
 }
 
-// ---- what is proven
+// ---- credential
 
 // upstream: a password wins over an application credential.
 fn credential(fields: &Fields) -> Decision<Credential> {
@@ -64,7 +64,7 @@ fn credential(fields: &Fields) -> Decision<Credential> {
     }
     let secret = |key| match fields.secret(K::application_credential_secret) {
         Some(secret) => Ok(secret),
-        None => mistake(key, "its secret is missing", "set application-credential-secret"),
+        None => error(key, "its secret is missing", "set application-credential-secret"),
     };
     if let Some(id) = fields.get(K::application_credential_id) {
         return Ok(Credential::ApplicationCredentialId {
@@ -77,14 +77,14 @@ fn credential(fields: &Fields) -> Decision<Credential> {
         let (name, secret) = (name.to_owned(), secret(key)?);
         return Ok(Credential::ApplicationCredentialName { name, user: user(fields, key)?, secret });
     }
-    mistake(
+    error(
         K::password,
         "there is no usable credential",
         "set username or user-id and password, or application-credential-id and application-credential-secret, or token",
     )
 }
 
-/// The trustee's, if there is a trust and it has one.
+/// Returns the password of the trustee, if there is a trust and it has one.
 fn password(fields: &Fields) -> Option<Secret> {
     trustee(fields, K::trustee_password).or_else(|| fields.get(K::password)).map(Secret::from)
 }
@@ -93,37 +93,37 @@ fn trustee(fields: &Fields, key: Key) -> Option<&str> {
     fields.get(key).filter(|_| fields.has_any(&[K::trust_id]))
 }
 
-/// Whose password or application credential it is.
+/// Returns the user of a password or application credential.
 fn user(fields: &Fields, of: Key) -> Decision<User> {
     if let Some(id) = trustee(fields, K::trustee_id) {
         return Ok(User::Id(id.to_owned()));
     }
     match (fields.get(K::user_id), fields.get(K::username)) {
-        (Some(_), Some(_)) => mistake(K::username, "is set beside user-id", "keep one of them"),
-        // Where upstream refuses a domain beside an ID: it says nothing that the ID does not say.
+        (Some(_), Some(_)) => error(K::username, "is set beside user-id", "keep one of them"),
+        // Upstream rejects a domain beside a user ID; here it is ignored, because the ID implies it.
         (Some(id), None) => Ok(User::Id(id.to_owned())),
         (None, Some(name)) => match user_domain(fields) {
             Some(domain) => Ok(User::Name(name.to_owned(), domain)),
-            None => mistake(K::username, "its domain is missing", "set user-domain-name or user-domain-id"),
+            None => error(K::username, "its domain is missing", "set user-domain-name or user-domain-id"),
         },
-        (None, None) => mistake(of, "its user is missing", "set username and user-domain-name, or user-id"),
+        (None, None) => error(of, "its user is missing", "set username and user-domain-name, or user-id"),
     }
 }
 
-/// `domain-*` is the user's only where it is not what the token is for.
+/// Returns the domain of the user. `domain-*` counts only if it is not the scope.
 fn user_domain(fields: &Fields) -> Option<Domain> {
     let fallback = || domain(fields, [K::domain_id, K::domain_name]);
     let is_default = fields.has_any(&PROJECT) || fields.has_any(&APPLICATION_CREDENTIAL);
     domain(fields, [K::user_domain_id, K::user_domain_name]).or_else(|| is_default.then(fallback).flatten())
 }
 
-/// By ID, or else by name.
+/// Returns a domain by ID, or else by name.
 fn domain(fields: &Fields, [id, name]: [Key; 2]) -> Option<Domain> {
     let by_id = fields.get(id).map(|id| Domain::Id(id.to_owned()));
     by_id.or_else(|| fields.get(name).map(|name| Domain::Name(name.to_owned())))
 }
 
-// ---- what for
+// ---- scope
 
 fn scope(fields: &Fields) -> Decision<Scope> {
     let has_token = fields.has_any(&[K::token]);
@@ -132,7 +132,7 @@ fn scope(fields: &Fields) -> Decision<Scope> {
         Some(trust) if has_password => return Ok(Scope::Trust(trust.to_owned())),
         _ => {}
     }
-    // upstream: Keystone refuses a scope beside an application credential, so none is sent, not even with a password.
+    // upstream: no scope is sent with an application credential, because Keystone rejects it; not even with a password beside it.
     if fields.has_any(&APPLICATION_CREDENTIAL) && !has_token {
         return Ok(Scope::Implied);
     }
@@ -146,7 +146,7 @@ fn scope(fields: &Fields) -> Decision<Scope> {
     match domain(fields, [K::tenant_domain_id, K::tenant_domain_name]).or_else(of_both) {
         Some(domain) => Ok(Scope::ProjectName(name.to_owned(), domain)),
         None => {
-            mistake(K::tenant_name, "its domain is missing", "set tenant-domain-name or domain-name, or use tenant-id")
+            error(K::tenant_name, "its domain is missing", "set tenant-domain-name or domain-name, or use tenant-id")
         }
     }
 }

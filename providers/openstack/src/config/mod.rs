@@ -1,8 +1,8 @@
-//! What `cloud.conf` says.
+//! Configuration from `cloud.conf`.
 //!
 //! ```text
-//!  ConfigFile ──gcfg──► sections and keys with their lines ──read──► Config, or Problems
-//!                                           clouds.yaml ─┘ fills what is empty in [Global]
+//!  ConfigFile ──gcfg──► sections and keys with their lines ──read──► Config, or ConfigErrors
+//!                                           clouds.yaml ─┘ fills empty keys of [Global]
 //! ```
 
 mod clouds_yaml;
@@ -28,13 +28,13 @@ pub use declaration::{Class, FloatingSubnet, LoadBalancer};
 pub use reference::reference;
 pub(crate) use tls::key as tls_key;
 
-/// The store of certificates that can be asked.
+/// The certificate store that can be queried.
 const BARBICAN: &str = "barbican";
 
-/// The whole file.
+/// Configuration of the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `[Global]`: who we are, and where Keystone is.
+    /// `[Global]`: credentials and the URL of Keystone.
     pub global: Global,
     /// `[LoadBalancer]`.
     pub load_balancer: LoadBalancer,
@@ -42,21 +42,21 @@ pub struct Config {
     pub classes: BTreeMap<String, Class>,
     /// `[Networking]`.
     pub networking: Networking,
-    /// `[Route] router-id`; without one there are no routes.
+    /// `[Route] router-id`; without it there are no routes.
     pub router_id: Option<String>,
-    /// `[Metadata] request-timeout`: the longest that any call of any service may take.
+    /// `[Metadata] request-timeout`: timeout of requests to all services.
     pub request_timeout: Duration,
-    /// `OS_CCM_REGIONAL=true`: provider IDs carry the region.
+    /// `OS_CCM_REGIONAL=true`: provider IDs contain the region.
     pub regional: bool,
-    /// `OCCM_WAIT_LB_ACTIVE_STEPS`, or 23: how long a balancer may be at work before that is an error, in looks of the Go manager.
+    /// `OCCM_WAIT_LB_ACTIVE_STEPS`, default 23: timeout of an Octavia operation, in polls of the Go manager.
     pub wait_active_steps: u32,
-    /// The files that it names, or was read from beside the first.
+    /// Files that it refers to, or was read from besides `cloud.conf`.
     pub files: Vec<PathBuf>,
-    /// What is not as it was meant, and does no harm.
+    /// Warnings about settings without effect.
     pub warnings: Vec<ConfigError>,
 }
 
-/// As if nothing were written but what is required.
+/// Defaults of all optional keys.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -75,30 +75,30 @@ impl Default for Config {
 }
 
 /// `[Global]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Global {
     /// `auth-url`, as written.
     pub auth_url: String,
-    /// What is proven to Keystone, and how.
+    /// Credential for Keystone.
     pub credential: Credential,
-    /// What for.
+    /// Scope of the token.
     pub scope: Scope,
-    /// `region`; empty if any will do.
+    /// `region`; empty for any.
     pub region: String,
-    /// `os-endpoint-type`: `public`, `internal` or `admin`.
+    /// `os-endpoint-type`: `public`, `internal` or `admin`; empty is `public`.
     pub interface: String,
-    /// Whom to trust in TLS, and with which certificate.
+    /// CA and client certificates.
     pub tls: TlsFiles,
 }
 
-/// What is proven to Keystone, and how.
+/// Credential for Keystone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// A token that somebody else got.
+    /// An existing token.
     Token(Secret),
     /// A user and a password.
     Password {
-        /// Who.
+        /// The user.
         user: User,
         /// The password.
         password: Secret,
@@ -110,11 +110,11 @@ pub enum Credential {
         /// Its secret.
         secret: Secret,
     },
-    /// An application credential by its name, which is its user's.
+    /// An application credential by its name, which needs its user.
     ApplicationCredentialName {
         /// Its name.
         name: String,
-        /// Whose it is.
+        /// Its user.
         user: User,
         /// Its secret.
         secret: Secret,
@@ -139,32 +139,32 @@ pub enum Domain {
     Name(String),
 }
 
-/// What a token is for.
+/// Scope of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// What the credential itself says; nothing is sent.
+    /// Implied by the credential; nothing is sent.
     #[default]
     Implied,
-    /// What a trust says.
+    /// A trust.
     Trust(String),
     /// A project by ID.
     ProjectId(String),
     /// A project by name, in a domain.
     ProjectName(String, Domain),
-    /// A whole domain.
+    /// A domain.
     Domain(Domain),
 }
 
-/// How members are watched, in the units of Octavia.
+/// Timing of health monitors, in Octavia's units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorTimes {
-    /// Seconds between two looks.
+    /// Seconds between two probes.
     pub delay: i64,
-    /// Seconds that an answer may take.
+    /// Timeout of a probe in seconds.
     pub timeout: i64,
-    /// Good answers until a member is well.
+    /// Successful probes until a member is online.
     pub max_retries: i64,
-    /// Bad answers until it is not.
+    /// Failed probes until a member is offline.
     pub max_retries_down: i64,
 }
 
@@ -177,21 +177,8 @@ pub struct Networking {
     pub public_networks: Vec<String>,
     /// `internal-network-name`.
     pub internal_networks: Vec<String>,
-    /// `address-sort-order`, without what is no range.
+    /// `address-sort-order`, without invalid CIDRs.
     pub sort_order: Vec<IpNet>,
-}
-
-impl Default for Global {
-    fn default() -> Global {
-        Global {
-            auth_url: String::new(),
-            credential: Credential::default(),
-            scope: Scope::default(),
-            region: String::new(),
-            interface: "public".to_owned(),
-            tls: TlsFiles::default(),
-        }
-    }
 }
 
 impl Default for Credential {
@@ -201,8 +188,8 @@ impl Default for Credential {
 }
 
 impl LoadBalancer {
-    /// Certificates are where they can be looked at before a balancer gets them.
-    pub(crate) fn asks_barbican(&self) -> bool {
+    /// Returns whether certificates are in Barbican, where they can be checked before use.
+    pub(crate) fn uses_barbican(&self) -> bool {
         self.container_store == BARBICAN
     }
 }

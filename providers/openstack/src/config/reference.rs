@@ -1,4 +1,4 @@
-//! The reference page.
+//! Reference page.
 
 use super::declaration::{clouds_table, table};
 
@@ -7,12 +7,12 @@ const HEAD: &str = "\
 
 <!-- Made by `cargo xtask generate` from providers/openstack/src/config; change that instead. -->
 
-What `--cloud-config` names for `--cloud-provider=openstack`. It is the file of openstack-cloud-controller-manager, read by \
-the same rules; [the guide](../guides/openstack.md) has one to start from.
+The file of `--cloud-config` with `--cloud-provider=openstack`. It is that of openstack-cloud-controller-manager, with the same \
+syntax; see [the guide](../guides/openstack.md) for an example.
 
 ";
 
-/// All keys, with types, defaults and meanings, in Markdown.
+/// Returns all keys with types, defaults and descriptions, in Markdown.
 pub fn reference() -> String {
     let (table, clouds) = (table(), clouds_table());
     [HEAD, &table.syntax(), &table.reference(), "\n", include_str!("reference.md"), &clouds.reference()].concat()

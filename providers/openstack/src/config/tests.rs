@@ -6,26 +6,26 @@ mod credentials;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_cloud::Surroundings;
+use bowline_cloud::BuildInputs;
 use bowline_config::table::{Keys as _, Kind};
 use bowline_config::{ConfigErrors, ConfigFile, Environment};
 
 use super::{Class, Config, LoadBalancer, declaration, declaration::table, reference, template};
 
-/// Enough to be right.
+/// Minimal valid section.
 const GLOBAL: &str = "[Global]\nauth-url = http://k:5000\nuser-id = u\npassword = p\ntenant-id = t\n";
 
 fn read_in(text: &str, environment: Environment) -> Result<Config, ConfigErrors> {
-    let surroundings = Surroundings { environment, ..Surroundings::default() };
+    let inputs = BuildInputs { environment, ..BuildInputs::default() };
     let file = ConfigFile::from_text("cloud.conf", text);
-    Config::read(&surroundings.context(Some(&file), &"kubernetes".into()))
+    Config::read(&inputs.context(Some(&file), &"kubernetes".into()))
 }
 
 fn read(text: &str) -> Result<Config, ConfigErrors> {
     read_in(text, Environment::default())
 }
 
-/// With what is required above it.
+/// Reads the minimal section with this text.
 fn with(text: &str) -> Config {
     read(&format!("{GLOBAL}{text}")).unwrap()
 }
@@ -34,8 +34,8 @@ fn load_balancer(lines: &str) -> LoadBalancer {
     with(&format!("[LoadBalancer]\n{lines}\n")).load_balancer
 }
 
-/// The only problem, as line from below `GLOBAL`, field and text.
-fn problem(text: &str) -> (Option<usize>, String, String) {
+/// Returns the only error: line after `GLOBAL`, field and text.
+fn only_error(text: &str) -> (Option<usize>, String, String) {
     let errors = read(&format!("{GLOBAL}{text}")).unwrap_err();
     let all: Vec<_> = errors.iter().collect();
     assert_eq!(all.len(), 1, "{errors}");
@@ -44,18 +44,18 @@ fn problem(text: &str) -> (Option<usize>, String, String) {
     (line, all[0].field.clone().unwrap_or_default(), errors.to_string())
 }
 
-/// Asserts on [`problem`].
-fn assert_problem(text: &str, line: usize, field: &str, says: &str) {
-    let (at, of, told) = problem(text);
-    assert_eq!((at, of.as_str()), (Some(line), field), "{text}: {told}");
-    assert!(told.contains(says), "{text} should say {says:?}: {told}");
+/// Asserts on [`only_error`].
+fn assert_error(text: &str, line: usize, field: &str, says: &str) {
+    let (at, of, error) = only_error(text);
+    assert_eq!((at, of.as_str()), (Some(line), field), "{text}: {error}");
+    assert!(error.contains(says), "{text} should say {says:?}: {error}");
 }
 
 fn warnings(text: &str) -> Vec<String> {
     with(text).warnings.iter().map(ToString::to_string).collect()
 }
 
-/// A folder of this test's own, removed when it ends.
+/// A folder of this test, removed when it ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -88,30 +88,30 @@ fn case_001_durations_have_units_and_booleans_many_spellings() {
 }
 
 #[test]
-fn case_002_a_duration_without_a_unit_is_refused() {
-    assert_problem("[LoadBalancer]\nmonitor-delay = 10\n", 2, "[LoadBalancer] monitor-delay", "write 10s");
+fn case_002_a_duration_without_a_unit_is_an_error() {
+    assert_error("[LoadBalancer]\nmonitor-delay = 10\n", 2, "[LoadBalancer] monitor-delay", "write 10s");
 }
 
 #[test]
-fn case_003_what_is_left_of_a_second_is_cut_off() {
+fn case_003_fractions_of_a_second_are_truncated() {
     assert_eq!(load_balancer("monitor-timeout = 2500ms").monitor.timeout, 2);
 }
 
 #[test]
-fn case_007_names_have_any_case() {
+fn case_007_names_are_case_insensitive() {
     assert_eq!(with("[loadbalancer]\nLB-Provider = ovn\n").load_balancer.provider, "ovn");
 }
 
 #[test]
-fn case_008_lists_grow() {
+fn case_008_repeated_keys_form_a_list() {
     let config = with("[Networking]\ninternal-network-name = a\ninternal-network-name = b\npublic-network-name = c\n");
     assert_eq!(config.networking.internal_networks, ["a", "b"]);
     assert_eq!(config.networking.public_networks, ["c"]);
 }
 
 #[test]
-fn case_009_the_last_of_several_values_counts() {
-    assert_eq!(load_balancer("subnet-id = x\nsubnet-id = y").places.subnet_id, "y");
+fn case_009_the_last_of_several_values_is_used() {
+    assert_eq!(load_balancer("subnet-id = x\nsubnet-id = y").placement.subnet_id, "y");
 }
 
 #[test]
@@ -120,17 +120,12 @@ fn case_010_a_key_alone_is_true() {
 }
 
 #[test]
-fn case_011_what_is_no_boolean_is_refused() {
-    assert_problem(
-        "[LoadBalancer]\nmanage-security-groups = ja\n",
-        2,
-        "[LoadBalancer] manage-security-groups",
-        "\"ja\"",
-    );
+fn case_011_an_invalid_boolean_is_an_error() {
+    assert_error("[LoadBalancer]\nmanage-security-groups = ja\n", 2, "[LoadBalancer] manage-security-groups", "\"ja\"");
 }
 
 #[test]
-fn case_012_what_old_files_have_is_ignored_in_silence() {
+fn case_012_keys_of_old_files_are_ignored_silently() {
     let text = "[BlockStorage]\nbs-version = v3\ntrust-device-path = x\n[Router]\nrouter-id = r\n\
                 [LoadBalancer]\nuse-octavia = true\nnode-security-group = g\n[Global]\nsecret-name = s\nsecret-namespace = n\n";
     let config = with(text);
@@ -138,7 +133,7 @@ fn case_012_what_old_files_have_is_ignored_in_silence() {
 }
 
 #[test]
-fn case_013_the_case_of_a_class_counts() {
+fn case_013_class_names_are_case_sensitive() {
     let text = "[LoadBalancerClass \"DMZ\"]\nfloating-network-id = f\nfloating-subnet-id = i\nfloating-subnet = ext-*\n\
                 floating-subnet-tags = a,b\nnetwork-id = n\nsubnet-id = s\nmember-subnet-id = m\n";
     let config = with(text);
@@ -148,28 +143,28 @@ fn case_013_the_case_of_a_class_counts() {
     let subnet = &class.floating_subnet;
     assert_eq!((subnet.id.as_str(), subnet.name.as_str(), subnet.tags.as_str()), ("i", "ext-*", "a,b"));
     assert!(!config.classes.contains_key("dmz"));
-    assert_eq!(config.load_balancer.places, Class::default());
+    assert_eq!(config.load_balancer.placement, Class::default());
 }
 
 #[test]
-fn case_014_an_underscore_is_refused() {
+fn case_014_an_underscore_is_an_error() {
     let (line, field) = (2, "[LoadBalancer] floating_network_id");
-    assert_problem("[LoadBalancer]\nfloating_network_id = x\n", line, field, "write floating-network-id");
+    assert_error("[LoadBalancer]\nfloating_network_id = x\n", line, field, "write floating-network-id");
 }
 
 #[test]
-fn case_015_there_is_one_version_of_balancers() {
-    assert_problem("[LoadBalancer]\nlb-version = v1\n", 2, "[LoadBalancer] lb-version", "leave it out, or write v2");
+fn case_015_v2_is_the_only_lb_version() {
+    assert_error("[LoadBalancer]\nlb-version = v1\n", 2, "[LoadBalancer] lb-version", "remove it, or write v2");
     assert_eq!(warnings("[LoadBalancer]\nlb-version = v2\n"), Vec::<String>::new());
     assert_eq!(warnings("[LoadBalancer]\nlb-version = v1\nenabled = false\n").len(), 1);
 }
 
 #[test]
-fn case_016_a_provider_that_is_not_known_is_used_with_a_warning() {
+fn case_016_an_unknown_provider_is_used_with_a_warning() {
     assert_eq!(load_balancer("lb-provider = vmwareedge").provider, "vmwareedge");
     let warnings = warnings("[LoadBalancer]\nlb-provider = vmwareedge\ncontainer-store = safe\n");
     assert!(
-        warnings[0].starts_with("cloud.conf:7: [LoadBalancer] lb-provider: \"vmwareedge\" is not known"),
+        warnings[0].starts_with("cloud.conf:7: [LoadBalancer] lb-provider: \"vmwareedge\" is unknown"),
         "{warnings:?}"
     );
     assert!(warnings[1].starts_with("cloud.conf:8: [LoadBalancer] container-store: \"safe\""), "{warnings:?}");
@@ -182,21 +177,21 @@ fn case_016_a_provider_that_is_not_known_is_used_with_a_warning() {
 // ---- [Metadata], [Networking], the environment
 
 #[test]
-fn case_017_the_search_order_is_looked_at_for_mistakes_only() {
+fn case_017_the_search_order_is_only_validated() {
     for right in
         ["", "search-order =", "search-order = metadataService", "search-order = \" configDrive , metadataService \""]
     {
         with(&format!("[Metadata]\n{right}\n"));
     }
     let field = "[Metadata] search-order";
-    assert_problem("[Metadata]\nsearch-order = configdrive\n", 2, field, "\"configdrive\" cannot be asked");
-    assert_problem("[Metadata]\nsearch-order = configDrive,\n", 2, field, "\"\" cannot be asked");
+    assert_error("[Metadata]\nsearch-order = configdrive\n", 2, field, "\"configdrive\" is not a metadata source");
+    assert_error("[Metadata]\nsearch-order = configDrive,\n", 2, field, "\"\" is not a metadata source");
     let three = "[Metadata]\nsearch-order = configDrive,metadataService,configDrive\n";
-    assert_problem(three, 2, field, "more than two");
+    assert_error(three, 2, field, "more than two");
 }
 
 #[test]
-fn case_018_the_timeout_of_metadata_is_that_of_all_requests() {
+fn case_018_the_metadata_timeout_applies_to_all_requests() {
     let timeout = |text| with(text).request_timeout;
     assert_eq!(timeout("[Metadata]\nrequest-timeout = 3m\n"), Duration::from_secs(180));
     assert_eq!(timeout(""), Duration::from_secs(60));
@@ -204,16 +199,16 @@ fn case_018_the_timeout_of_metadata_is_that_of_all_requests() {
 }
 
 #[test]
-fn ranges_of_the_sort_order_that_are_none_are_left_out_with_a_warning() {
+fn invalid_cidrs_of_the_sort_order_are_ignored_with_a_warning() {
     let config = with("[Networking]\naddress-sort-order = \"172.16.0.1/12, nonsense\t10.0.0.0/8 10.1.1.1\"\n");
     let ranges: Vec<_> = config.networking.sort_order.iter().map(ToString::to_string).collect();
     assert_eq!(ranges, ["172.16.0.0/12", "10.0.0.0/8"]);
     assert_eq!(config.warnings.len(), 2);
-    assert!(config.warnings[0].to_string().contains("[Networking] address-sort-order: \"nonsense\" is no range"));
+    assert!(config.warnings[0].to_string().contains("[Networking] address-sort-order: \"nonsense\" is not a CIDR"));
 }
 
 #[test]
-fn case_156_the_steps_of_waiting_are_a_number_that_is_not_negative() {
+fn case_156_wait_steps_are_a_non_negative_number() {
     for (value, steps) in [("30", 30), ("0", 0), ("x", 23), ("-1", 23), ("", 23), ("1.5", 23)] {
         let environment = Environment::from_iter([("OCCM_WAIT_LB_ACTIVE_STEPS", value)]);
         assert_eq!(read_in(GLOBAL, environment).unwrap().wait_active_steps, steps, "{value:?}");
@@ -221,7 +216,7 @@ fn case_156_the_steps_of_waiting_are_a_number_that_is_not_negative() {
 }
 
 #[test]
-fn provider_ids_have_the_region_only_if_the_variable_is_exactly_true() {
+fn provider_ids_contain_the_region_only_if_the_variable_is_exactly_true() {
     for (value, regional) in [("true", true), ("True", false), ("1", false), ("", false)] {
         let environment = Environment::from_iter([("OS_CCM_REGIONAL", value)]);
         assert_eq!(read_in(GLOBAL, environment).unwrap().regional, regional, "{value:?}");
@@ -231,7 +226,7 @@ fn provider_ids_have_the_region_only_if_the_variable_is_exactly_true() {
 // ---- the whole file
 
 #[test]
-fn without_more_than_is_required_the_defaults_hold() {
+fn optional_keys_have_defaults() {
     let config = with("");
     assert_eq!((config.load_balancer, config.networking), (LoadBalancer::default(), Config::default().networking));
     assert_eq!((config.request_timeout, config.wait_active_steps), (Duration::from_secs(60), 23));
@@ -242,7 +237,7 @@ fn without_more_than_is_required_the_defaults_hold() {
 #[test]
 fn every_key_that_is_declared_has_an_effect() {
     let without = with("[LoadBalancerClass \"a\"]\n");
-    // They do something only together with others, or nothing but to be refused; they have tests of their own.
+    // They have an effect only together with other keys, or are only validated; other tests cover them.
     let apart = [
         "use-clouds",
         "clouds-file",
@@ -284,14 +279,14 @@ fn every_key_that_is_declared_has_an_effect() {
 }
 
 #[test]
-fn without_a_file_it_does_not_start() {
-    let surroundings = Surroundings::default();
-    let errors = Config::read(&surroundings.context(None, &"kubernetes".into())).unwrap_err().to_string();
+fn without_a_configuration_file_it_is_an_error() {
+    let inputs = BuildInputs::default();
+    let errors = Config::read(&inputs.context(None, &"kubernetes".into())).unwrap_err().to_string();
     assert!(errors.contains("--cloud-config") && errors.contains("cloud.conf"), "{errors}");
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = "[Global]\nos-endpoint-type = internalURL\nca-file = /nowhere/ca.pem\ntenant-name = p\n\
                 [LoadBalancer]\nlb-version = v1\n[Metadata]\nsearch-order = dns\nrequest-timeout = 5\n[Global]\npasword = x\n";
     let errors = read(text).unwrap_err();
@@ -312,10 +307,10 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn the_template_works_when_it_is_filled_in() {
+fn the_filled_in_template_is_valid() {
     let config = read(&template()).unwrap();
     assert_eq!(config.warnings, []);
-    // What is commented out is right, too.
+    // Commented-out settings are valid as well.
     let uncommented = |line: &str| match line.strip_prefix('#') {
         Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
         _ => format!("{line}\n"),
@@ -327,12 +322,12 @@ fn the_template_works_when_it_is_filled_in() {
     assert_eq!(errors.iter().count(), 1, "{errors}");
 }
 
-/// Whatever is read of the environment is declared, and so is on the reference page.
+/// Every environment variable that is read is declared, and so is on the reference page.
 #[test]
-fn no_environment_variable_is_read_past_the_table() {
+fn all_environment_variables_are_declared() {
     let page = reference();
     for variable in declaration::Variables::keys() {
-        assert!(page.contains(&format!("| `{}` | text |", variable.name)), "{}", variable.name);
+        assert!(page.contains(&format!("| `{}` | string |", variable.name)), "{}", variable.name);
     }
     let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
     let mut read = 0;

@@ -1,5 +1,5 @@
-//! TLS: which certificates to trust, and which one to present. Files are checked here, so that a missing one is reported with the
-//! rest of what is wrong.
+//! TLS: CA certificates to trust, and the client certificate. Files are checked here, so that a missing one is reported with all
+//! other errors.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use bowline_http::{TlsFiles, TlsSetting};
 use super::declaration::GlobalKeys as K;
 use super::fields::Fields;
 
-/// The settings. `verify` is that of clouds.yaml.
+/// Returns the settings. `verify` is that of clouds.yaml.
 pub(super) fn read(fields: &Fields, verify: Option<bool>) -> TlsFiles {
     let path = |key| fields.get(key).map(PathBuf::from);
     TlsFiles {
         ca_file: path(K::ca_file),
         ca_text: fields.get(K::cafilecontents).filter(|_| fields.get(K::ca_file).is_none()).map(str::to_owned),
-        // upstream: not even "True" switches it off.
+        // upstream: "True" does not disable verification.
         insecure: fields.get(K::tls_insecure).map_or(verify == Some(false), |insecure| insecure == "true"),
         client: path(K::cert_file).zip(path(K::key_file)),
     }
 }
 
-/// The key in `[Global]` of a setting.
+/// Returns the key in `[Global]` of a setting.
 pub(crate) fn key(setting: TlsSetting) -> Key {
     match setting {
         TlsSetting::CaFile => K::ca_file,

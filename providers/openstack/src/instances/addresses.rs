@@ -1,10 +1,10 @@
-//! Which addresses a server has as a Node, and in which order. Pure.
+//! Addresses of a server for its Node, and their order.
 //!
 //! ```text
 //!  active ports ──► access IPs ──► hostname ──► networks by name: floating, public, internal, or left out ──► sort order
 //! ```
 //!
-//! The order decides what the Node is reached by, and what its pods are told; it is the Go manager's in every detail.
+//! The order decides which addresses Node and Pods use; it is that of the Go manager in every detail.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use crate::api::compute::{Server, ServerAddress};
 use crate::api::network::Port;
 use crate::config::Networking;
 
-/// A port that hangs on a server's trunk, with the name of its network.
+/// A trunk subport of a server, with the name of its network.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TrunkPort {
     pub(crate) network: String,
     pub(crate) port: Port,
 }
 
-/// The addresses of a server with these ports, in the order that Neutron tells them in, and these ports of its trunks.
+/// Returns the addresses of a server with these ports, in Neutron's order, and these trunk subports.
 pub(crate) fn addresses(
     server: &Server,
     ports: &[&Port],
@@ -41,7 +41,7 @@ pub(crate) fn addresses(
     sorted(list.entries, &options.sort_order)
 }
 
-/// What Nova tells of each network, by its name, and then what hangs on trunks.
+/// Returns Nova's addresses by network name, and those of trunk subports.
 fn networks<'a>(server: &'a Server, trunk_ports: &'a [TrunkPort]) -> BTreeMap<&'a str, Vec<ServerAddress>> {
     let mut networks: BTreeMap<&str, Vec<ServerAddress>> =
         server.addresses.iter().map(|(name, entries)| (name.as_str(), entries.clone())).collect();
@@ -60,7 +60,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Adds it, unless it is there already under this type, or is one that is not wanted.
+    /// Adds an address, unless it exists with this type or is IPv6 and that is disabled.
     fn add(&mut self, kind: AddressType, address: &str) {
         if self.options.ipv6_disabled && is_ipv6(address) {
             return;
@@ -76,7 +76,7 @@ impl List<'_> {
     }
 
     fn add_access(&mut self, server: &Server) {
-        // upstream: what stands in accessIPv4 is taken for IPv4 unseen.
+        // upstream: accessIPv4 is not validated.
         if !server.access_ipv4.is_empty() {
             self.add_text(AddressType::ExternalIP, &server.access_ipv4);
         }
@@ -94,7 +94,7 @@ impl List<'_> {
         let kind = if entry.kind == "floating" {
             AddressType::ExternalIP
         } else if is_in(&self.options.public_networks) {
-            // Its port has made it an internal one.
+            // Its port has added it as internal.
             self.remove(&entry.addr);
             AddressType::ExternalIP
         } else if internal.is_empty() || is_in(internal) {
@@ -105,13 +105,13 @@ impl List<'_> {
         self.add(kind, &entry.addr);
     }
 
-    /// Takes the address out, whatever its type.
+    /// Removes the address, whatever its type.
     fn remove(&mut self, address: &str) {
         self.entries.retain(|entry| entry.address != address);
     }
 }
 
-// upstream: whatever is not IPv4 is taken for IPv6; IPv4 in the clothes of IPv6 is IPv4.
+// upstream: everything that is not IPv4 counts as IPv6; an IPv4-mapped address is IPv4.
 fn is_ipv6(address: &str) -> bool {
     !parsed(address).is_some_and(|ip| ip.is_ipv4())
 }
@@ -120,7 +120,7 @@ fn parsed(address: &str) -> Option<IpAddr> {
     address.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// Those of the first range first, by number; then those of the second, and so on; those of none last, as they stood.
+/// Sorts addresses of the first CIDR first, numerically, then those of the second, and so on; the others last, in their order.
 fn sorted(mut entries: Vec<Address>, order: &[IpNet]) -> Vec<Address> {
     if !order.is_empty() {
         entries.sort_by_cached_key(|entry| rank(&entry.address, order));
@@ -128,7 +128,7 @@ fn sorted(mut entries: Vec<Address>, order: &[IpNet]) -> Vec<Address> {
     entries
 }
 
-/// The place of the first range that has the address, and the address; all that are in none are alike.
+/// Returns the index of the first CIDR that contains the address, and the address; all others are equal.
 fn rank(address: &str, order: &[IpNet]) -> (usize, Option<IpAddr>) {
     let ip = parsed(address);
     let place = ip.and_then(|ip| order.iter().position(|range| range.contains(&ip)));

@@ -1,24 +1,24 @@
-//! Provider IDs: which server of which region a Node is. Pure.
+//! Provider IDs: server and region of a Node.
 //!
 //! ```text
-//!  openstack:///8f2c…           the server, wherever we are
-//!  openstack://RegionOne/8f2c…  the server of that region; written with OS_CCM_REGIONAL=true
-//!  /8f2c…  RegionOne/8f2c…      the same without the mark, as they were once written
+//!  openstack:///8f2c…           a server in the configured region
+//!  openstack://RegionOne/8f2c…  a server of that region; written with OS_CCM_REGIONAL=true
+//!  /8f2c…  RegionOne/8f2c…      the same without the prefix, as early releases wrote them
 //! ```
 //!
-//! What stands on a Node is never rewritten, so that all spellings are understood for ever.
+//! The provider ID of a Node is immutable, so all forms must be accepted for ever.
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::ProviderId;
 
 use crate::provider::NAME;
 
-/// How provider IDs are written and read here.
+/// Format of provider IDs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ids {
-    /// Where we are; empty if that is not said.
+    /// The configured region; empty if there is none.
     region: String,
-    /// The region is part of what is written.
+    /// Provider IDs are written with the region.
     regional: bool,
 }
 
@@ -27,30 +27,28 @@ impl Ids {
         Ids { region: region.to_owned(), regional }
     }
 
-    /// What a Node of this server is given.
+    /// Returns the provider ID of a server.
     pub(crate) fn write(&self, server: &str) -> ProviderId {
         let region = if self.regional { self.region.as_str() } else { "" };
         ProviderId::of(NAME, &format!("{region}/{server}"))
     }
 
-    /// The server is in another region than ours.
+    /// Returns whether the server is in another region.
     pub(crate) fn is_elsewhere(&self, id: &ProviderId) -> bool {
         parts(id).is_some_and(|(region, _)| !region.is_empty() && region != self.region)
     }
 
-    /// The ID of the server in small letters, as Nova and Neutron tell it, though both find it in capitals, too. For one of
-    /// another region an error, because nothing that is said here about a server of that ID would be about the one that is
-    /// meant.
+    /// Returns the server ID in lower case, as Nova and Neutron return it; both accept upper case as well. A server of another
+    /// region is an error, because a server of that ID here would be another one.
     pub(crate) fn read(&self, id: &ProviderId) -> Result<String> {
         let Some((region, server)) = parts(id) else {
-            let message = format!(
-                "the provider ID {id:?} is not understood: it should be openstack:///ID or openstack://REGION/ID"
-            );
+            let message =
+                format!("the provider ID {id:?} is invalid: expected openstack:///ID or openstack://REGION/ID");
             return Err(Error::new(ErrorKind::InvalidConfig, "read provider ID", message));
         };
         if self.is_elsewhere(id) {
             let message = format!(
-                "the provider ID {id:?} is one of the region {region:?}, and this is {:?}: its node is left alone",
+                "the provider ID {id:?} is of region {region:?}, and this is region {:?}: the Node is not managed",
                 self.region
             );
             return Err(Error::new(ErrorKind::InvalidConfig, "read provider ID", message));
@@ -59,7 +57,7 @@ impl Ids {
     }
 }
 
-/// The ID is one of OpenStack's: it says so, or it says nothing and looks like one.
+/// Returns whether the ID belongs to OpenStack: by its prefix, or by its form without one.
 pub(crate) fn owns(id: &ProviderId) -> bool {
     match id.prefix() {
         Some(prefix) => prefix == NAME,
@@ -67,12 +65,12 @@ pub(crate) fn owns(id: &ProviderId) -> bool {
     }
 }
 
-/// Region, which may be empty, and server.
+/// Returns the region, which may be empty, and the server.
 fn parts(id: &ProviderId) -> Option<(&str, &str)> {
     let path = match id.prefix() {
         Some(NAME) => id.rest()?,
         Some(_) => return None,
-        // upstream: an ID without `://` is read as if `openstack://` stood before it.
+        // upstream: an ID without `://` is read as if it had the prefix `openstack://`.
         None => id.as_str(),
     };
     let (region, server) = path.split_once('/')?;
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn case_034_both_spellings_are_read_whichever_is_written() {
+    fn case_034_both_forms_are_read() {
         for regional in [false, true] {
             let ids = Ids::new("R1", regional);
             for text in ["openstack:///abc", "openstack://R1/abc", "/abc", "R1/abc", "openstack:///ABC"] {
@@ -111,11 +109,11 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidConfig);
             assert!(error.to_string().contains("R2"), "{error}");
         }
-        assert!(Ids::new("r2", false).read(&id("openstack://R2/abc")).is_err(), "letters count");
+        assert!(Ids::new("r2", false).read(&id("openstack://R2/abc")).is_err(), "regions are case-sensitive");
     }
 
     #[test]
-    fn case_036_an_id_of_another_cloud_is_not_ours() {
+    fn case_036_an_id_of_another_cloud_is_not_owned() {
         for text in ["aws:///abc", "Openstack:///abc", "abc", "a/b/c", "x://R1/abc"] {
             assert!(!owns(&id(text)), "{text}");
             assert!(Ids::new("R1", false).read(&id(text)).is_err(), "{text}");
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_ours_that_names_no_server_is_an_error() {
+    fn an_openstack_id_without_a_server_is_an_error() {
         for text in ["openstack://", "openstack:///", "openstack://abc", "openstack:///a/b", "openstack://R1/"] {
             assert!(owns(&id(text)), "{text}");
             let error = Ids::new("R1", false).read(&id(text)).unwrap_err();

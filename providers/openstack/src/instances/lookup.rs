@@ -1,4 +1,4 @@
-//! Lookups of servers, by ID and by name, and pages of all servers.
+//! Lookups of servers by ID and by name, and pages of all servers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,26 +9,26 @@ use super::FIND;
 use crate::OpenStack;
 use crate::api::compute::{self, Server, ServerPage};
 
-/// Servers on one page of a listing: the default maximum of Nova.
+/// Servers per page: Nova's default maximum.
 pub(crate) const PAGE: usize = 1000;
 
 /// Maximum number of concurrent calls for one lookup.
 pub(super) const PARALLEL: usize = 4;
 
-/// Results of lookups; `None` if there is no such server.
+/// Results of lookups; `None` if the server does not exist.
 pub(super) type Found = HashMap<Identity, Result<Option<Server>>>;
 
 impl OpenStack {
     /// Looks up all of these, each once.
-    pub(super) async fn look_up(&self, sought: HashSet<Identity>) -> Found {
-        let answers = stream::iter(sought).map(|identity| async move {
+    pub(super) async fn look_up(&self, identities: HashSet<Identity>) -> Found {
+        let answers = stream::iter(identities).map(|identity| async move {
             let answer = self.server_of(&identity).await;
             (identity, answer)
         });
         answers.buffer_unordered(PARALLEL).collect().await
     }
 
-    /// One page of all servers.
+    /// Reads one page of all servers.
     pub(super) async fn page(&self, after: Option<&str>) -> Result<ServerPage> {
         let limit = PAGE.to_string();
         let page = compute::servers_page(&self.session, &[("limit", &limit)], after).await;
@@ -64,7 +64,7 @@ impl OpenStack {
     }
 }
 
-/// Returns a regular expression that matches this name alone.
+/// Returns a regular expression that matches exactly this name.
 fn escaped(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
@@ -78,27 +78,27 @@ fn escaped(name: &str) -> String {
 
 /// Returns the server if it has an ID.
 fn identified(server: Server) -> Result<Server> {
-    if server.id.is_empty() { Err(nameless(&server)) } else { Ok(server) }
+    if server.id.is_empty() { Err(without_id(&server)) } else { Ok(server) }
 }
 
-fn nameless(server: &Server) -> Error {
+fn without_id(server: &Server) -> Error {
     Error::new(ErrorKind::Unexpected, FIND, format!("Nova returned a server {:?} without an ID", server.name))
 }
 
 /// In a cluster of several regions, the server may be in another one.
 fn elsewhere(name: &str) -> Error {
     let message = format!(
-        "no server is named {name:?} in this region, and with OS_CCM_REGIONAL=true it may be in another one: the node is \
-         left alone; set spec.providerID, or delete the node by hand"
+        "no server is named {name:?} in this region, and with OS_CCM_REGIONAL=true it may be in another one: the Node is \
+         not managed; set spec.providerID, or delete the Node"
     );
-    // No event says that such a server was created: retry.
+    // No event reports a new server: retry.
     Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
 }
 
 fn ambiguous(name: &str, servers: &[Server]) -> Error {
     let ids: Vec<_> = servers.iter().map(|server| server.id.as_str()).collect();
     let message = format!("multiple results: {} servers are named {name:?}: {}", ids.len(), ids.join(", "));
-    // An operator fixes this in the cloud, and no event says so: retry.
+    // No event reports that an operator fixed this: retry.
     Error::new(ErrorKind::InvalidConfig, FIND, message).retry(Retry::Backoff)
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_039_a_name_stands_for_itself_alone() {
+    fn case_039_a_name_matches_only_itself() {
         assert_eq!(escaped("n1.example"), r"n1\.example");
         assert_eq!(escaped(r"a+b(c)|[d]{e}^$*?\"), r"a\+b\(c\)\|\[d\]\{e\}\^\$\*\?\\");
         assert_eq!(escaped("node-1"), "node-1");

@@ -1,11 +1,11 @@
 //! Nova servers with their Neutron ports, as machines.
 //!
 //! ```text
-//!  find ──► servers, one by one ─────────────────────┬─► ports of those, and flavors not known yet
-//!  list ──► a page of servers in brief ──► describe ─┘      └─► addresses, labels, ID ──► answers
+//!  find ──► servers, one by one ───────────────────────┬─► their ports, and uncached flavors
+//!  list ──► a page of server summaries ──► describe ───┘      └─► addresses, labels, ID ──► results
 //! ```
 //!
-//! Nova alone decides whether a server exists and runs. If Neutron does not answer or a flavor is gone, only the description
+//! Nova alone decides whether a server exists and runs. If Neutron does not respond or a flavor is deleted, only the description
 //! fails, with [`Error::with_known_state`].
 
 mod addresses;
@@ -34,26 +34,26 @@ use ports::Ports;
 const FIND: &str = "find instances";
 
 /// The only status in which a server counts as stopped.
-// upstream: paused, suspended and shelved ones run.
+// upstream: paused, suspended and shelved servers count as running.
 const SHUTOFF: &str = "SHUTOFF";
 
 #[async_trait]
 impl Instances for OpenStack {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        self.describe(&[], asked).await
+    async fn find(&self, refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        self.describe(&[], refs).await
     }
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let page = self.page(page.map(|token| token.0.as_str())).await?;
-        let instances = page.servers.iter().map(in_brief).collect();
+        let instances = page.servers.iter().map(summary).collect();
         let brief = page.servers.into_iter().map(|server| (server.id.clone(), Opaque::new(server))).collect();
         Ok(InstancePage { instances, next: page.next.map(PageToken), unread: page.unread, brief })
     }
 
-    async fn describe(&self, brief: &[Opaque], asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+    async fn describe(&self, brief: &[Opaque], refs: &[InstanceRef]) -> Vec<Result<InstanceState>> {
         let listed: Vec<Option<&Server>> = brief.iter().map(Opaque::get).collect();
-        let sought: Vec<_> = asked.iter().map(|asked| self.identify(asked)).collect();
-        let own = sought.iter().flatten().filter(|identity| **identity != Identity::NotMine);
+        let identities: Vec<_> = refs.iter().map(|refs| self.identify(refs)).collect();
+        let own = identities.iter().flatten().filter(|identity| **identity != Identity::NotMine);
         let found = self.look_up(own.cloned().collect()).await;
         let servers = listed.iter().copied().flatten().chain(found.values().flatten().flatten());
         let details = self.read_details(&each_once(servers)).await;
@@ -64,11 +64,11 @@ impl Instances for OpenStack {
             Some(Err(error)) => Err(error.clone()),
         };
         let listed = listed.into_iter().map(|server| self.state(server.ok_or_else(not_listed)?, &details));
-        listed.chain(sought.into_iter().map(answer)).collect()
+        listed.chain(identities.into_iter().map(answer)).collect()
     }
 
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        let Some(id) = &asked.provider_id else { return Ok(Identity::Name(asked.node.as_str().to_owned())) };
+    fn identify(&self, refs: &InstanceRef) -> Result<Identity> {
+        let Some(id) = &refs.provider_id else { return Ok(Identity::Name(refs.node.as_str().to_owned())) };
         if !owns(id) {
             return Ok(Identity::NotMine);
         }
@@ -76,27 +76,27 @@ impl Instances for OpenStack {
     }
 }
 
-/// A server may be asked for by its ID and by its name.
+/// Removes duplicates: a server may be requested by ID and by name.
 fn each_once<'a>(servers: impl Iterator<Item = &'a Server>) -> Vec<&'a Server> {
     let mut seen = HashSet::new();
     servers.filter(|server| seen.insert(server.id.as_str())).collect()
 }
 
 impl OpenStack {
-    /// How provider IDs are written and read here.
+    /// Returns the format of provider IDs.
     pub(crate) fn ids(&self) -> Ids {
         Ids::new(&self.config.global.region, self.config.regional)
     }
 
-    /// Reads what Nova's answer about these servers does not have: flavors and ports.
+    /// Reads flavors and ports, which Nova's response does not contain.
     async fn read_details(&self, servers: &[&Server]) -> Details<'_> {
         let ids: Vec<_> = servers.iter().map(|server| server.id.as_str()).collect();
-        let types = self.learn_types(servers.iter().map(|server| &server.flavor));
+        let types = self.read_types(servers.iter().map(|server| &server.flavor));
         let (types, ports) = futures::join!(types, self.ports_of(&ids));
         Details { types, ports }
     }
 
-    /// The answer to a question about this server. That it exists is Nova's to say, and told also if the rest cannot be read.
+    /// Returns the state of a server. It is returned even if its description fails.
     fn state(&self, server: &Server, details: &Details<'_>) -> Result<InstanceState> {
         let described = details.types.of(&server.flavor).and_then(|kind| self.instance(server, kind, &details.ports));
         let seen = if server.is_shut_off() { KnownState::Stopped } else { KnownState::Running };
@@ -118,21 +118,21 @@ impl OpenStack {
     }
 }
 
-/// Flavors and ports of servers, and why some of them are not known.
+/// Flavors and ports of servers, and errors of the missing ones.
 struct Details<'a> {
     types: Types<'a>,
     ports: Ports,
 }
 
 impl Server {
-    /// It counts as stopped.
+    /// Returns whether it counts as stopped.
     fn is_shut_off(&self) -> bool {
         self.status == SHUTOFF
     }
 }
 
-/// Returns the ID and the name alone.
-fn in_brief(server: &Server) -> InstanceState {
+/// Returns ID and name alone.
+fn summary(server: &Server) -> InstanceState {
     in_state(server, Instance { id: server.id.clone(), name: server.name.clone(), ..Instance::default() })
 }
 

@@ -1,4 +1,4 @@
-//! The ports of servers, many servers at a time, and what hangs on their trunks.
+//! Ports of servers, in batches, and their trunk subports.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,22 +12,22 @@ use crate::OpenStack;
 use crate::api::Collection;
 use crate::api::network::{self, Port};
 
-/// How many IDs one question names. An ID and its key take some 50 bytes, and proxies refuse a line of more than 8,000.
+/// Maximum number of IDs in one query. An ID and its key take some 50 bytes, and proxies reject a line of more than 8,000.
 pub(crate) const IDS: usize = 100;
 
-/// The ports of some servers, and what is known of the trunks among them.
+/// Ports of some servers, and their trunk subports.
 #[derive(Default)]
 pub(super) struct Ports {
-    /// By server, in the order that Neutron tells them in.
+    /// By server, in Neutron's order.
     by_server: HashMap<String, Vec<Port>>,
     /// Servers whose ports could not be read.
     failures: HashMap<String, Error>,
-    /// By the ID of the port.
+    /// By port ID.
     on_trunks: HashMap<String, TrunkPort>,
 }
 
 impl Ports {
-    /// The ports of this server.
+    /// Returns the ports of this server.
     pub(super) fn of(&self, server: &str) -> Result<Vec<&Port>> {
         match self.failures.get(server) {
             Some(error) => Err(error.clone()),
@@ -35,13 +35,13 @@ impl Ports {
         }
     }
 
-    /// What hangs on the trunks of this server, as far as it could be read.
+    /// Returns the trunk subports of this server that could be read.
     pub(super) fn on_trunks_of(&self, server: &str) -> Vec<TrunkPort> {
         let ports = self.by_server.get(server).into_iter().flatten();
         ports.flat_map(trunk_port_ids).filter_map(|id| self.on_trunks.get(id)).cloned().collect()
     }
 
-    /// What was asked about these servers, and what came of it.
+    /// Adds the result of a query about these servers.
     fn take(&mut self, servers: Vec<String>, answer: Result<Vec<Port>>) {
         match answer {
             Ok(ports) => {
@@ -63,7 +63,7 @@ fn trunk_port_ids(port: &Port) -> impl Iterator<Item = &str> {
 }
 
 impl OpenStack {
-    /// The ports of these servers.
+    /// Reads the ports of these servers.
     pub(super) async fn ports_of(&self, servers: &[&str]) -> Ports {
         let chunks: Vec<Vec<String>> =
             servers.chunks(IDS).map(|chunk| chunk.iter().map(|id| (*id).to_owned()).collect()).collect();
@@ -73,7 +73,7 @@ impl OpenStack {
             (chunk, answer.map_err(|error| error.during("list ports")))
         });
         let mut ports = Ports::default();
-        // In the order of the questions: that of the answers would change from one time to the next.
+        // In the order of the queries: that of the responses varies.
         for (chunk, answer) in read.buffered(PARALLEL).collect::<Vec<_>>().await {
             ports.take(chunk, answer);
         }
@@ -81,8 +81,7 @@ impl OpenStack {
         ports
     }
 
-    /// These ports with the names of their networks. What cannot be read is told in the log and left out: the server has
-    /// other addresses.
+    /// Reads these ports with the names of their networks. Errors are logged: the server has other addresses.
     async fn on_trunks(&self, ids: &[&str]) -> HashMap<String, TrunkPort> {
         let found: Vec<Port> = self.readable(&network::PORTS, ids).await;
         let networks = self.network_names(&found).await;
@@ -92,7 +91,7 @@ impl OpenStack {
         };
         let named: HashMap<_, _> = found.into_iter().filter_map(named).collect();
         for id in ids.iter().filter(|id| !named.contains_key(**id)) {
-            tracing::warn!(port = id, "a port of a trunk, or its network, is not found: its addresses are left out");
+            tracing::warn!(port = id, "a trunk subport or its network does not exist: its addresses are left out");
         }
         named
     }
@@ -103,14 +102,14 @@ impl OpenStack {
         networks.into_iter().map(|network| (network.id, network.name)).collect()
     }
 
-    /// Those of these IDs that can be read.
+    /// Reads those of these IDs that exist.
     async fn readable<T: DeserializeOwned>(&self, all: &Collection<T>, ids: &[&str]) -> Vec<T> {
         let mut found = Vec::new();
         for chunk in ids.chunks(IDS) {
             let query: Vec<_> = chunk.iter().map(|id| ("id", *id)).collect();
             match all.list(&self.session, &query).await {
                 Ok(read) => found.extend(read),
-                Err(error) => tracing::warn!(%error, kind = all.resource.name, "could not read what is on trunks"),
+                Err(error) => tracing::warn!(%error, kind = all.resource.name, "could not read trunk subports"),
             }
         }
         found

@@ -1,10 +1,10 @@
-//! The annotations that only this cloud has: those of the Go manager, with its rules for values. A text that is there counts even if
-//! it is empty; an invalid number or boolean is ignored with a warning.
+//! Annotations of this cloud: those of the Go manager, with its rules for values. A text counts even if it is empty; an invalid
+//! number or boolean is ignored with a warning.
 
 use bowline_core::Warning;
-use bowline_core::annotations::{Bool, Integer, OrNone, Reader, Table, Text, Written, annotations};
+use bowline_core::annotations::{Bool, Integer, OrNone, Reader, Table, Text, WriteOnly, annotations};
 
-/// Why a value is ignored, in an Event.
+/// Event reason for an ignored value.
 const IGNORED: &str = "LoadBalancerAnnotationIgnored";
 
 /// All annotations of this cloud.
@@ -12,10 +12,7 @@ pub(crate) const TABLE: Table = Table {
     all: ALL,
     prefixes: &["loadbalancer.openstack.org/", "service.beta.kubernetes.io/openstack-"],
     message: |it| {
-        format!(
-            "the annotation {} is passed over: {:?} is not {}; without it: {}",
-            it.key, it.value, it.form, it.default
-        )
+        format!("the annotation {} is ignored: {:?} is not {}; default: {}", it.key, it.value, it.form, it.default)
     },
     head: HEAD,
     ..Table::EMPTY
@@ -25,90 +22,88 @@ annotations! {
     pub(crate) const ALL;
 
     INTERNAL: Bool = Bool::Exact, "service.beta.kubernetes.io/openstack-internal-load-balancer", "false", "true",
-        "The balancer gets no floating IP. Where `internal-lb` is set in `cloud.conf`, all balancers are internal, whatever this \
-         says.";
+        "The load balancer gets no floating IP. With `internal-lb` in `cloud.conf`, all load balancers are internal, whatever this \
+         annotation is.";
     CLASS: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/class", "none", "internet",
-        "A `[LoadBalancerClass]` of `cloud.conf`, by its name, in the same case: where balancer and floating IP are taken from. One \
-         that is not there is an error. An empty value is none.";
+        "Name of a `[LoadBalancerClass]` of `cloud.conf`, case-sensitive, with the networks of load balancer and floating IP. An \
+         unknown class is an error. An empty value is none.";
     NETWORK_ID: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/network-id", "`network-id` of the class, else of `[LoadBalancer]`",
         "7e3f4b1c-58d4-4c0b-9a5b-0f6d2b7c9d10",
-        "The network of the balancer's address. An empty value is none. For a new balancer that is not internal, the network of the \
-         class goes before it.";
+        "Network of the VIP. An empty value is none. For a new external load balancer, the network of the class takes precedence.";
     SUBNET_ID: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/subnet-id",
-        "`subnet-id` of the class, else of `[LoadBalancer]`; where there is no network either, the subnet of the first node",
+        "`subnet-id` of the class, else of `[LoadBalancer]`; without a network, the subnet of the first node",
         "0e9d2f5a-3c47-4a0d-8a53-6c1e8b7a4f22",
-        "The subnet of the balancer's address, and of its members unless something else says where they are. An empty value is none. \
-         For a new balancer that is not internal, the subnet of the class goes before it.";
+        "Subnet of the VIP, and of the members by default. An empty value is none. For a new external load balancer, the subnet of \
+         the class takes precedence.";
     MEMBER_SUBNET_ID: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/member-subnet-id",
-        "`member-subnet-id` of the class, else of `[LoadBalancer]`; else `subnet-id` of `[LoadBalancer]`, else the balancer's subnet",
+        "`member-subnet-id` of the class, else of `[LoadBalancer]`; else `subnet-id` of `[LoadBalancer]`, else the VIP subnet",
         "4b1a7c39-6d0e-4f52-9b1c-2f7e5d8a6c33",
-        "The subnet in which the nodes are reached. An empty value is none.";
-    PORT_ID: Text = Text, "loadbalancer.openstack.org/port-id", "a port of the balancer's own", "9c2d8e47-1f5a-4b63-a07e-3d8c6f9b5e44",
-        "A port that exists and becomes the balancer's when it is made. Then neither subnet nor network is sent.";
+        "Subnet of the members. An empty value is none.";
+    PORT_ID: Text = Text, "loadbalancer.openstack.org/port-id", "a new port", "9c2d8e47-1f5a-4b63-a07e-3d8c6f9b5e44",
+        "Existing port for the VIP of a new load balancer. Subnet and network are not sent then.";
     FLOATING_NETWORK_ID: Text = Text, "loadbalancer.openstack.org/floating-network-id",
-        "`floating-network-id` of `[LoadBalancer]`, else the first external network that has a subnet for IPv4",
+        "`floating-network-id` of `[LoadBalancer]`, else the first external network with an IPv4 subnet",
         "a5e7b3c8-2d4f-4a96-8c1b-5f0e9d7a3b55",
-        "The external network that the floating IP is from. That of the class goes before it. An empty value makes the network be \
-         searched for although one is configured.";
-    FLOATING_SUBNET_ID: Text = Text, "loadbalancer.openstack.org/floating-subnet-id", "those of `[LoadBalancer]`, unless this or one of the next two is there",
+        "External network of the floating IP. That of the class takes precedence. With an empty value, the network is detected even \
+         if one is configured.";
+    FLOATING_SUBNET_ID: Text = Text, "loadbalancer.openstack.org/floating-subnet-id", "that of `[LoadBalancer]`, unless one of the next two is set",
         "c6f8d4a9-3e5b-4ba7-9d2c-6a1f0e8b4c66",
-        "The subnet that the floating IP is from. That of the class goes before it. It must be in the external network.";
+        "Subnet of the floating IP, which must be in the external network. That of the class takes precedence.";
     FLOATING_SUBNET: Text = Text, "loadbalancer.openstack.org/floating-subnet", "that of `[LoadBalancer]`", "public-*",
-        "The subnets that the floating IP may be from, by their names: a pattern with `*`, `?`, `[ab]` and `{a,b}`, or a regular \
-         expression behind `~`; `!` in front of either turns it round. They are tried one after the other.";
+        "Subnets of the floating IP by name: a glob with `*`, `?`, `[ab]` and `{a,b}`, or `~` and a regular expression; a leading `!` \
+         negates either. Matching subnets are tried one after the other.";
     FLOATING_SUBNET_TAGS: Text = Text, "loadbalancer.openstack.org/floating-subnet-tags", "that of `[LoadBalancer]`", "internet,ipv4",
-        "The subnets that the floating IP may be from, by their tags: `a,b` has any of these, `&a,b` has all, `!a,b` has none, \
-         `!&a,b` lacks at least one.";
+        "Subnets of the floating IP by tags: `a,b` matches any of these, `&a,b` all, `!a,b` none, `!&a,b` not all.";
     KEEP_FLOATING_IP: Bool = Bool::Exact, "loadbalancer.openstack.org/keep-floatingip", "false", "true",
-        "The floating IP is never deleted, neither with the balancer nor when that becomes internal.";
-    LOAD_BALANCER_ID: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/load-balancer-id", "the balancer of the Service's name",
+        "The floating IP is not deleted, neither with the load balancer nor when that becomes internal.";
+    LOAD_BALANCER_ID: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/load-balancer-id", "the load balancer of the Service's name",
         "e7a9c5b0-4f6d-4cb8-8e3d-7b2a1f9c5d77",
-        "The balancer to use. It is written here once there is one. With the ID of another Service's balancer, or of one that was \
-         made by hand, the Service shares that one: its listeners are added, and its tag, and nothing else is changed. That one must \
-         have a floating IP or an IPv6 address, the Service must not be internal, and `max-shared-lb` is the limit. If there is no \
-         balancer of this ID, that is an error; remove the annotation to get a new one. An empty value is none.";
-    LOAD_BALANCER_ADDRESS: Written = Written, "loadbalancer.openstack.org/load-balancer-address", "none", "203.0.113.10",
-        "The address under which clients reach the balancer, whatever the status says. Written by the manager, never read.";
+        "ID of the load balancer. The manager sets it after creation. With the ID of another Service's load balancer, or of one that \
+         was created by hand, the Service shares it: its listeners and its tag are added, and nothing else is changed. The shared load \
+         balancer must have a floating IP or an IPv6 address, the Service must not be internal, and `max-shared-lb` is the limit. An \
+         unknown ID is an error; remove the annotation to get a new load balancer. An empty value is none.";
+    LOAD_BALANCER_ADDRESS: WriteOnly = WriteOnly, "loadbalancer.openstack.org/load-balancer-address", "none", "203.0.113.10",
+        "Address of the load balancer for clients, even if the status has a host name. Set by the manager, never read.";
     HOSTNAME: Text = Text, "loadbalancer.openstack.org/hostname", "none", "web.example.com",
-        "The only entry in the status of the Service is this name instead of the address.";
-    CONNECTION_LIMIT: Integer = Integer::ANY, "loadbalancer.openstack.org/connection-limit", "-1, which is none", "10000",
-        "How many connections a listener takes at once.";
+        "Host name in the status of the Service, instead of the address.";
+    CONNECTION_LIMIT: Integer = Integer::ANY, "loadbalancer.openstack.org/connection-limit", "-1, no limit", "10000",
+        "Maximum number of concurrent connections of a listener.";
     LB_METHOD: OrNone<Text> = OrNone(Text), "loadbalancer.openstack.org/lb-method", "`lb-method` of `[LoadBalancer]`", "LEAST_CONNECTIONS",
-        "How members are chosen. An empty value is none. A method that Octavia does not take for a pool that exists is passed over with a warning.";
-    PROXY_PROTOCOL: Text = Text, "loadbalancer.openstack.org/proxy-protocol", "the PROXY protocol is not spoken", "v2",
-        "`true` or `v1` for version 1 of the PROXY protocol, `v2` for version 2; anything else turns it off. Not together with \
-         `x-forwarded-for`, nor with ports of UDP or SCTP.";
+        "Load-balancing algorithm. An empty value is none. A method that Octavia rejects for an existing pool is ignored with a warning.";
+    PROXY_PROTOCOL: Text = Text, "loadbalancer.openstack.org/proxy-protocol", "no PROXY protocol", "v2",
+        "`true` or `v1` for version 1 of the PROXY protocol, `v2` for version 2; any other value turns it off. Cannot be combined with \
+         `x-forwarded-for` or with UDP or SCTP ports.";
     X_FORWARDED_FOR: Bool = Bool::Exact, "loadbalancer.openstack.org/x-forwarded-for", "false", "true",
-        "All ports speak HTTP, and requests get the header `X-Forwarded-For`.";
+        "All listeners use HTTP and add the header `X-Forwarded-For` to requests.";
     TLS_CONTAINER_REF: Text = Text, "loadbalancer.openstack.org/default-tls-container-ref",
         "`default-tls-container-ref` of `[LoadBalancer]`", "https://barbican.example.com/v1/containers/f8b0d6c1-5a7e-4dc9-9f4e-8c3b2a0d6e88",
-        "Where the certificate is kept. All ports speak HTTPS to clients and HTTP to the nodes. An empty value turns off what is \
-         configured.";
+        "URL of the certificate in Barbican. All listeners terminate HTTPS and send HTTP to the nodes. An empty value disables the \
+         configured one.";
     TIMEOUT_CLIENT_DATA: Integer = Integer::ANY, "loadbalancer.openstack.org/timeout-client-data", "50000", "1800000",
-        "Milliseconds after which a silent client is let go.";
+        "Idle timeout of clients in milliseconds.";
     TIMEOUT_MEMBER_CONNECT: Integer = Integer::ANY, "loadbalancer.openstack.org/timeout-member-connect", "5000", "10000",
-        "Milliseconds that connecting to a member may take.";
+        "Timeout for connecting to a member in milliseconds.";
     TIMEOUT_MEMBER_DATA: Integer = Integer::ANY, "loadbalancer.openstack.org/timeout-member-data", "50000", "1800000",
-        "Milliseconds after which a silent member is let go.";
+        "Idle timeout of members in milliseconds.";
     TIMEOUT_TCP_INSPECT: Integer = Integer::ANY, "loadbalancer.openstack.org/timeout-tcp-inspect", "0", "1000",
-        "Milliseconds to wait for more of a connection's content before it is looked at.";
+        "Time to wait for additional packets for content inspection, in milliseconds.";
     ENABLE_HEALTH_MONITOR: Bool = Bool::Exact, "loadbalancer.openstack.org/enable-health-monitor", "`create-monitor` of `[LoadBalancer]`", "true",
-        "Members are watched. With the traffic policy Local this is what keeps traffic from nodes without a pod of the Service.";
+        "Create health monitors. With the traffic policy Local, they keep traffic from nodes without a Pod of the Service.";
     HEALTH_MONITOR_DELAY: Integer = Integer::ANY, "loadbalancer.openstack.org/health-monitor-delay", "`monitor-delay` of `[LoadBalancer]`", "10",
-        "Seconds between two looks at a member.";
+        "Seconds between two probes of a member.";
     HEALTH_MONITOR_TIMEOUT: Integer = Integer::ANY, "loadbalancer.openstack.org/health-monitor-timeout", "`monitor-timeout` of `[LoadBalancer]`", "5",
-        "Seconds that an answer may take.";
+        "Timeout of a probe in seconds.";
     HEALTH_MONITOR_MAX_RETRIES: Integer = Integer::ANY, "loadbalancer.openstack.org/health-monitor-max-retries",
-        "`monitor-max-retries` of `[LoadBalancer]`", "2", "Good answers until a member gets traffic.";
+        "`monitor-max-retries` of `[LoadBalancer]`", "2", "Successful probes until a member is online.";
     HEALTH_MONITOR_MAX_RETRIES_DOWN: Integer = Integer::ANY, "loadbalancer.openstack.org/health-monitor-max-retries-down",
-        "`monitor-max-retries-down` of `[LoadBalancer]`", "3", "Bad answers until a member gets none.";
+        "`monitor-max-retries-down` of `[LoadBalancer]`", "3", "Failed probes until a member is offline.";
     FLAVOR_ID: Text = Text, "loadbalancer.openstack.org/flavor-id", "`flavor-id` of `[LoadBalancer]`", "0a1c7e5d-6b8f-4ed0-8a5f-9d4c3b1e7f99",
-        "Octavia's flavor of a new balancer. Passed over where Octavia is older than 2.6, and with `ovn`.";
+        "Octavia flavor of a new load balancer. Ignored before Octavia API version 2.6 and with `ovn`.";
     AVAILABILITY_ZONE: Text = Text, "loadbalancer.openstack.org/availability-zone", "`availability-zone` of `[LoadBalancer]`", "az1",
-        "Octavia's availability zone of a new balancer. Passed over with a warning where Octavia is older than 2.14, and with `ovn`.";
+        "Octavia availability zone of a new load balancer. Ignored with a warning before Octavia API version 2.14 and with `ovn`.";
     NODE_SELECTOR: Text = Text, "loadbalancer.openstack.org/node-selector", "`node-selector` of `[LoadBalancer]`", "env=prod,gpu",
-        "Only nodes with these labels are behind the balancer: `key=value`, or `key` for any value, with commas between them. An \
-         empty value chooses all nodes.";
+        "Labels of the nodes behind the load balancer: `key=value`, or `key` for any value, separated by commas. An empty value \
+         selects all nodes.";
 }
 
 const HEAD: &str = "\
@@ -116,18 +111,18 @@ const HEAD: &str = "\
 
 <!-- Made by `cargo xtask generate` from providers/openstack/src/load_balancers/annotations.rs; change that instead. -->
 
-These are the annotations of `openstack-cloud-controller-manager`, with the same meaning. Where one of them and one of the \
-[annotations that all clouds have](annotations.md) say something about the same thing, the one on this page counts.
+These are the annotations of `openstack-cloud-controller-manager`, with the same meaning. They take precedence over the \
+[common annotations](annotations.md).
 
-- A text that is there counts even if it is empty, unless it says otherwise below.
-- What is no number where one is expected, and anything but exactly `true` or `false` where one of them is expected, is as if it were not there; a \
-warning Event (`LoadBalancerAnnotationIgnored`) says so. It also reports a key that is probably a misspelled one of this list.
-- `service.beta.kubernetes.io/load-balancer-source-ranges` works as everywhere: it counts where `spec.loadBalancerSourceRanges` is \
-empty.
+- A text counts even if it is empty, unless stated otherwise below.
+- An invalid number, and a boolean other than exactly `true` or `false`, is ignored with a warning Event \
+(`LoadBalancerAnnotationIgnored`). The Event also reports a key that is probably a misspelled one of this list.
+- `service.beta.kubernetes.io/load-balancer-source-ranges` is used if `spec.loadBalancerSourceRanges` is empty, as with every \
+provider.
 ";
 
-/// Warnings about the values that were ignored, and about keys that are probably misspelled. What is near no declared key may belong
-/// to another program, and is left alone.
+/// Returns warnings about ignored values and about keys that are probably misspelled. Other unknown keys may belong to another
+/// program.
 pub(crate) fn warnings(reader: Reader<'_>) -> Vec<Warning> {
     let misspelled =
         reader.unknown().into_iter().filter(|unknown| unknown.nearest.is_some()).map(|unknown| unknown.to_string());
@@ -135,7 +130,7 @@ pub(crate) fn warnings(reader: Reader<'_>) -> Vec<Warning> {
     ignored.chain(misspelled).map(|message| Warning { reason: IGNORED.to_owned(), message }).collect()
 }
 
-/// The reference page.
+/// Returns the reference page.
 pub(crate) fn reference() -> String {
     TABLE.reference()
 }

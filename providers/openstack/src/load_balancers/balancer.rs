@@ -1,29 +1,29 @@
-//! What a balancer tells about itself.
+//! Status and addresses of an Octavia load balancer.
 
 use std::net::IpAddr;
 
 use bowline_core::IpFamily;
 
-use super::waiting::{ACTIVE, DELETED, ERROR, PENDING_DELETE};
+use super::tracker::{ACTIVE, DELETED, ERROR, PENDING_DELETE};
 use crate::api::octavia::LoadBalancer;
 
 impl LoadBalancer {
-    /// Octavia is changing it, and takes no other change of it meanwhile.
-    pub(crate) fn is_at_work(&self) -> bool {
+    /// An operation is pending, and Octavia rejects other changes until it ends.
+    pub(crate) fn is_pending(&self) -> bool {
         ![ACTIVE, ERROR].contains(&self.provisioning_status.as_str())
     }
 
-    /// It is on its way out, or out already.
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// It is being deleted, or is deleted already.
+    pub(crate) fn is_deleting(&self) -> bool {
         [DELETED, PENDING_DELETE].contains(&self.provisioning_status.as_str())
     }
 
-    /// Clients reach it by IPv6, where floating IPs do not exist.
+    /// Its VIP is an IPv6 address, for which Neutron has no floating IPs.
     pub(crate) fn has_ipv6_vip(&self) -> bool {
         self.vip_address.parse().is_ok_and(|address: IpAddr| address.is_ipv6())
     }
 
-    /// The families of all its addresses, that of its VIP first.
+    /// Returns the IP families of all its addresses, that of the VIP first.
     pub(crate) fn families(&self) -> Vec<IpFamily> {
         let others = self.additional_vips.iter().map(|vip| &vip.ip_address);
         let addresses = [&self.vip_address].into_iter().chain(others).filter_map(|address| address.parse().ok());

@@ -1,5 +1,5 @@
-//! The payload of a step: one writing call, with all that it needs. What a step before it makes has no ID yet when the plan is
-//! made, and is found by what it hangs on.
+//! Payload of a plan step: one write with all that it needs. A resource that an earlier step creates has no ID when the plan is made;
+//! `apply` looks it up by name, or through the resource that it belongs to.
 
 use serde_json::Value;
 
@@ -7,44 +7,42 @@ use crate::api::Resource;
 use crate::api::network::Port;
 use crate::api::octavia::LoadBalancer;
 
-/// What a step needs.
+/// Payload of a plan step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The balancer that must be at rest before the call; `None` before it exists, and for calls that do not touch Octavia.
+    /// The load balancer that must be ACTIVE before the write; `None` before it exists, and for writes that do not touch Octavia.
     pub(crate) balancer: Option<BalancerRef>,
-    /// No earlier step of the plan writes to that load balancer: it was at rest when the plan was made.
+    /// No earlier step of the plan writes to that load balancer: it was ACTIVE when the plan was made.
     pub(crate) is_first: bool,
     pub(crate) change: Change,
 }
 
-/// A load balancer that Octavia has finished to work on, as a poll has read it.
+/// A load balancer that Octavia has finished changing, as the last poll read it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Polled {
     pub(crate) id: String,
-    /// `None` if it is gone.
+    /// `None` if it is deleted.
     pub(crate) balancer: Option<LoadBalancer>,
 }
 
-/// Which balancer.
+/// Reference to a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BalancerRef {
     Id(String),
-    /// One that an earlier step makes.
+    /// One that an earlier step creates.
     Name(String),
 }
 
-/// Which listener of the balancer.
+/// Reference to a listener of the load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListenerRef {
+    /// An existing one.
     Id(String),
-    /// The one that an earlier step makes.
-    At {
-        protocol: String,
-        port: u16,
-    },
+    /// One that an earlier step creates.
+    At { protocol: String, port: u16 },
 }
 
-/// Which pool of the balancer.
+/// Reference to a pool of the load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PoolRef {
     Id(String),
@@ -52,145 +50,91 @@ pub(crate) enum PoolRef {
     Of(ListenerRef),
 }
 
-/// One writing call. `body` is what is sent, without its envelope and without the IDs that only `apply` can know.
+/// One write. `body` is the request body without its envelope and without the IDs that are known only when the step is applied.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
-    CreateLoadBalancer {
-        body: Value,
-    },
-    /// These four are about the payload's balancer.
-    UpdateLoadBalancer {
-        body: Value,
-        tags: Retag,
-    },
-    /// Removes the tag of a Service, unless by then no other Service uses it: then the next plan deletes it.
-    LeaveLoadBalancer {
-        tag: String,
-    },
-    /// Unless by then another Service than the one with this tag uses it.
-    DeleteLoadBalancer {
-        cascade: bool,
-        tag: String,
-    },
-    /// Deletes one that has failed before it was ever in service, and then fails itself: it is not the user's wish that is done.
+    /// Creates a load balancer, unless one of its name exists.
+    CreateLoadBalancer { body: Value },
+    /// Removes the tag of a Service from the load balancer, unless no other Service uses it by then: the next plan deletes it.
+    LeaveLoadBalancer { tag: String },
+    /// Deletes the load balancer, unless a Service other than the one with this tag uses it by then.
+    DeleteLoadBalancer { cascade: bool, tag: String },
+    /// Deletes a load balancer that failed before it was ever in service. The step fails afterwards: the Service has none yet.
     DiscardLoadBalancer,
-    CreateListener {
-        body: Value,
-        /// Of a Service that comes to a balancer of somebody else's.
-        joins: Option<Joining>,
-    },
-    RetagListener {
-        id: String,
-        body: Value,
-        tags: Retag,
-    },
-    CreatePool {
-        listener: ListenerRef,
-        body: Value,
-    },
-    SetMembers {
-        pool: PoolRef,
-        members: Vec<Value>,
-    },
-    CreateMember {
-        pool: PoolRef,
-        body: Value,
-    },
-    DeleteMember {
-        pool: String,
-        id: String,
-    },
-    CreateMonitor {
-        pool: PoolRef,
-        body: Value,
-    },
-    /// At the VIP port of the payload's balancer. With each of these subnets in turn until one has room; none at all leaves the
-    /// choice to Neutron.
-    CreateFloatingIp {
-        body: Value,
-        subnets: Vec<String>,
-    },
-    /// To this port, or else to the VIP port of the payload's balancer. Only if nobody has it by then.
-    AttachFloatingIp {
-        id: String,
-        port: Option<String>,
-    },
-    /// From this port.
-    DetachFloatingIp {
-        id: String,
-        port: String,
-    },
-    /// Unless by then it is at another port than this one, which is empty if it is at none; and unless by then the balancer that it
-    /// leads to is not one Service's alone.
-    DeleteFloatingIp {
-        id: String,
-        port: String,
-        leads_to: Option<Sole>,
-    },
-    CreateSecurityGroup {
-        body: Value,
-    },
-    CreateSecurityGroupRule {
-        group: GroupRef,
-        body: Value,
-    },
-    /// Adds a group to those that the port has. Others change them, too: its revision tells whether they have since.
-    JoinSecurityGroup {
-        port: Box<Port>,
-        group: GroupRef,
-    },
-    /// Takes a group from those that the port has.
-    LeaveSecurityGroup {
-        port: Box<Port>,
-        group: String,
-    },
-    DeletePortTag {
-        port: String,
-        tag: String,
-    },
-    /// Updates a resource whatever it is like by then.
-    Update {
-        resource: Resource,
-        id: String,
-        body: Value,
-    },
-    /// Deletes a resource whatever it is like by then.
-    Delete {
-        resource: Resource,
-        id: String,
-    },
+    /// Creates a listener, with `joins` on the load balancer of another Service.
+    CreateListener { body: Value, joins: Option<Joining> },
+    /// Creates the pool of a listener.
+    CreatePool { listener: ListenerRef, body: Value },
+    /// Replaces all members of a pool.
+    SetMembers { pool: PoolRef, members: Vec<Value> },
+    /// Adds a member to a pool.
+    CreateMember { pool: PoolRef, body: Value },
+    /// Removes a member from a pool.
+    DeleteMember { pool: String, id: String },
+    /// Creates the health monitor of a pool.
+    CreateMonitor { pool: PoolRef, body: Value },
+    /// Creates a floating IP at the VIP port of the load balancer, from the first of these subnets with a free address. Without
+    /// subnets, Neutron chooses one.
+    CreateFloatingIp { body: Value, subnets: Vec<String> },
+    /// Attaches a floating IP to this port, by default the VIP port of the load balancer. Only if it is at no port by then.
+    AttachFloatingIp { id: String, port: Option<String> },
+    /// Detaches a floating IP from this port.
+    DetachFloatingIp { id: String, port: String },
+    /// Deletes a floating IP, unless by then it is at a port other than this one (empty: at none), or more than one Service uses
+    /// the load balancer behind it.
+    DeleteFloatingIp { id: String, port: String, leads_to: Option<Sole> },
+    /// Creates a security group, unless one of its name and description exists.
+    CreateSecurityGroup { body: Value },
+    /// Creates a rule of a security group.
+    CreateSecurityGroupRule { group: GroupRef, body: Value },
+    /// Adds a security group to those of the port, or removes it. Other clients change them as well, which the port's revision shows.
+    UpdatePortGroups { port: Box<Port>, group: GroupRef, adds: bool },
+    /// Removes a tag from a port.
+    DeletePortTag { port: String, tag: String },
+    /// Updates a resource whatever its state is by then. Only load balancers and listeners have `tags` to change.
+    Update { resource: Resource, id: String, body: Value, tags: TagChange },
+    /// Deletes a resource whatever its state is by then.
+    Delete { resource: Resource, id: String },
 }
 
-/// Who comes to a balancer that others use, and how many there may be in all by then.
+/// A Service that joins a load balancer of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joining {
     pub(crate) tag: String,
-    pub(crate) most: i64,
+    /// Maximum number of Services that share it (`max-shared-lb`).
+    pub(crate) max: i64,
 }
 
-/// A balancer that the Service with this tag alone uses.
+/// A load balancer that only the Service with this tag uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sole {
     pub(crate) balancer: String,
     pub(crate) tag: String,
 }
 
-/// Tags that are added to those that there are by then, and some that are taken away. They are written all at once, and others who
-/// share a balancer change them, too: so what was there when the plan was made does not count.
+/// Tags to add and to remove. Octavia replaces all tags of a resource at once, and Services that share a load balancer change them
+/// concurrently, so the change applies to the tags at the time of the write, not to those of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Retag {
+pub(crate) struct TagChange {
     pub(crate) add: Vec<String>,
     pub(crate) remove: Vec<String>,
 }
 
-impl Retag {
-    /// No tag comes or goes.
-    pub(crate) fn is_nothing(&self) -> bool {
+impl TagChange {
+    pub(crate) fn adding(tag: String) -> TagChange {
+        TagChange { add: vec![tag], ..TagChange::default() }
+    }
+
+    pub(crate) fn removing(tag: String) -> TagChange {
+        TagChange { remove: vec![tag], ..TagChange::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_empty()
     }
 
-    /// What becomes of these. Octavia breaks over a tag that is there twice, and some releases take an empty list for no list at
-    /// all, so one that is to be empty has an empty tag.
+    /// Returns the tags after the change. Octavia fails on a duplicate tag, and some releases ignore an empty list, so a list that
+    /// becomes empty has one empty tag.
     pub(crate) fn applied_to(&self, now: &[String]) -> Vec<String> {
         let mut then: Vec<String> = Vec::new();
         let stays = now.iter().filter(|tag| !tag.is_empty() && !self.remove.contains(tag));
@@ -206,15 +150,13 @@ impl Retag {
     }
 }
 
-/// Which security group.
+/// Reference to a security group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GroupRef {
+    /// An existing one.
     Id(String),
-    /// One that an earlier step makes. The name alone may be that of another cluster's.
-    New {
-        name: String,
-        description: String,
-    },
+    /// One that an earlier step creates. Another cluster may have a group of the same name.
+    New { name: String, description: String },
 }
 
 #[cfg(test)]
@@ -222,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_082_tags_of_others_stay_and_the_last_one_leaves_an_empty_one() {
+    fn case_082_other_tags_stay_and_removing_the_last_one_leaves_an_empty_tag() {
         let owned = |tags: &[&str]| tags.iter().map(|&tag| tag.to_owned()).collect::<Vec<_>>();
         let table = [
             [&["a"][..], &["b"], &[], &["a", "b"]],
@@ -236,7 +178,7 @@ mod tests {
         ];
         for [now, add, remove, then] in table {
             assert_eq!(
-                Retag { add: owned(add), remove: owned(remove) }.applied_to(&owned(now)),
+                TagChange { add: owned(add), remove: owned(remove) }.applied_to(&owned(now)),
                 owned(then),
                 "{now:?} {add:?} {remove:?}"
             );

@@ -1,14 +1,13 @@
-//! What an Octavia can do, by its version.
+//! Features of Octavia, by API version.
 
-use super::observation::{Features, SeenPool};
+use super::observation::{Features, PoolState};
 use crate::api::octavia::{Listener, LoadBalancer};
 
-/// The provider that differs from all others.
+/// The OVN provider, which supports less than the others.
 pub(crate) const OVN: &str = "ovn";
 
 impl Features {
-    /// By the versions that it lists (`v2.26`), the newest of which counts, and the provider that is asked of it. Of an Octavia
-    /// that lists none nothing is known, and nothing expected.
+    /// Returns the features of the newest listed version (`v2.26`) with this provider. Without versions, no feature is assumed.
     pub(crate) fn of<'a>(versions: impl IntoIterator<Item = &'a str>, provider: &str) -> Features {
         let Some(newest) = versions.into_iter().filter_map(version).max() else { return Features::default() };
         let is_ovn = provider == OVN;
@@ -24,23 +23,23 @@ impl Features {
         }
     }
 
-    /// Of an Octavia that does not say: what it has shows some of what it can do. What it does not show is neither compared nor
-    /// written.
+    /// Infers features from existing resources while Octavia does not list its versions. Fields of other features are neither
+    /// compared nor written.
     pub(crate) fn shown_by(
         balancer: &LoadBalancer,
         listeners: &[Listener],
-        pools: &[SeenPool],
+        pools: &[PoolState],
         provider: &str,
     ) -> Features {
-        let can_more = provider != OVN;
-        let asks_over_http = |seen: &SeenPool| {
+        let is_full = provider != OVN;
+        let has_http_monitor = |seen: &PoolState| {
             seen.pool.protocol == "UDP" && seen.monitor.as_ref().is_some_and(|monitor| monitor.kind == "HTTP")
         };
         Features {
-            timeouts: can_more && listeners.iter().any(|listener| listener.timeout_client_data != 0),
+            timeouts: is_full && listeners.iter().any(|listener| listener.timeout_client_data != 0),
             tags: !balancer.tags.is_empty() || listeners.iter().any(|listener| !listener.tags.is_empty()),
-            allowed_cidrs: can_more && listeners.iter().any(|listener| !listener.allowed_cidrs.is_empty()),
-            http_monitors_on_udp: can_more && pools.iter().any(asks_over_http),
+            allowed_cidrs: is_full && listeners.iter().any(|listener| !listener.allowed_cidrs.is_empty()),
+            http_monitors_on_udp: is_full && pools.iter().any(has_http_monitor),
             guessed: true,
             ..Features::default()
         }
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn each_feature_has_the_version_that_it_came_with() {
+    fn each_feature_starts_at_its_version() {
         let gates = [1, 5, 6, 12, 14, 16];
         for (place, gate) in gates.into_iter().enumerate() {
             let before = Features::of([format!("v2.{}", gate - 1).as_str()], "amphora");
@@ -81,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_shows_what_octavia_can_do() {
-        let nothing = (LoadBalancer::default(), Listener::default(), SeenPool::default());
-        let shown = |(balancer, listener, pool): &(LoadBalancer, Listener, SeenPool), provider| {
+    fn features_are_inferred_from_existing_resources() {
+        let nothing = (LoadBalancer::default(), Listener::default(), PoolState::default());
+        let shown = |(balancer, listener, pool): &(LoadBalancer, Listener, PoolState), provider| {
             let features = Features::shown_by(balancer, from_ref(listener), from_ref(pool), provider);
             assert!(features.guessed);
             all(features)
@@ -99,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_version_counts_wherever_it_stands_in_the_list() {
+    fn the_newest_version_counts_in_any_order() {
         assert_eq!(all(Features::of(["v2.26", "v2.0", "v2.9"], "amphora")), [true; 6]);
         assert_eq!(all(Features::of(["v3.0"], "amphora")), [true; 6]);
     }
 
     #[test]
-    fn of_versions_that_make_no_sense_nothing_is_expected() {
+    fn unreadable_versions_have_no_features() {
         for versions in [&[][..], &["v2"], &["2.26"], &["v2.x", "latest", "v.1", ""]] {
             assert_eq!(all(Features::of(versions.iter().copied(), "amphora")), [false; 6], "{versions:?}");
         }

@@ -1,25 +1,25 @@
-//! Whose things the cloud has: all Services of a cluster for which there is a balancer, a part of one, a floating IP or a security
+//! Owners of cloud resources: all Services of a cluster that have a load balancer, a part of one, a floating IP or a security
 //! group.
 //!
 //! ```text
-//!  balancer ───────► its tags kube_service_…; without such a tag its name, or its description where the name is cut
+//!  load balancer ──► its tags kube_service_…; without such a tag its name, or its description if the name is truncated
 //!  listener ───────► its tags
-//!  floating IP ────► its description, if it is at no port: else it is its balancer's
+//!  floating IP ────► its description, if it is at no port: otherwise it belongs to its load balancer
 //!  security group ─► its description
 //! ```
 //!
-//! None of these says which Service of the name it was, so that a new one of the name owns what the old one left.
+//! None of these has the UID of the Service, so a new Service owns what an earlier one of its name left.
 
 use std::collections::BTreeSet;
 
 use bowline_core::{ClusterName, LoadBalancerKey};
 
-use super::names::{LONGEST, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX, described};
-use super::waiting::DELETED;
+use super::names::{MAX_LENGTH, Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX, described};
+use super::tracker::DELETED;
 use crate::api::network::{FloatingIp, SecurityGroup};
 use crate::api::octavia::{Listener, LoadBalancer};
 
-/// The owners of all of these, each once.
+/// Returns the owners of these resources, each once.
 pub(super) fn owners(
     cluster: &ClusterName,
     balancers: &[LoadBalancer],
@@ -29,7 +29,7 @@ pub(super) fn owners(
 ) -> Vec<LoadBalancerKey> {
     let balancers = balancers.iter().filter(|balancer| balancer.provisioning_status != DELETED);
     let of_balancers = balancers.flat_map(|balancer| owners_of(cluster, balancer));
-    // Who shares a balancer has listeners there before the balancer has the tag.
+    // A Service that joins a load balancer has tagged listeners there before the load balancer is tagged.
     let of_listeners = listeners.iter().flat_map(|one| &one.tags).filter_map(|tag| by_mark(cluster, tag, ""));
     let unused = floating_ips.iter().filter(|floating| floating.port_id.is_empty());
     let groups = groups.iter().filter(|group| group.name.starts_with(SECURITY_GROUP_PREFIX));
@@ -39,16 +39,16 @@ pub(super) fn owners(
     owners.into_iter().map(|(namespace, service)| key(cluster, namespace, service)).collect()
 }
 
-/// Namespace and name of the Services that use it.
+/// Returns namespace and name of the Services that use a load balancer.
 fn owners_of(cluster: &ClusterName, balancer: &LoadBalancer) -> Vec<(String, String)> {
     let marks: Vec<_> = balancer.tags.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX)).collect();
-    // A balancer keeps the name of the Service that it was made for when that one goes before others who share it.
+    // A shared load balancer keeps the name of the Service that it was created for.
     let marks = if marks.is_empty() { vec![&balancer.name] } else { marks };
     marks.into_iter().filter_map(|mark| by_mark(cluster, mark, &balancer.description)).collect()
 }
 
-/// Neither a namespace nor a name has `_` in it. Of a mark that was cut off nobody knows how it went on, except from the
-/// description that was made together with it.
+/// Returns the owner by a name or tag. Namespaces and names have no `_`. A truncated one is resolved by the description that was
+/// written together with it.
 fn by_mark(cluster: &ClusterName, mark: &str, description: &str) -> Option<(String, String)> {
     if let Some((namespace, service)) = by_description(cluster, description)
         && Names::of(&key(cluster, namespace.clone(), service.clone())).balancer() == mark
@@ -57,7 +57,7 @@ fn by_mark(cluster: &ClusterName, mark: &str, description: &str) -> Option<(Stri
     }
     let rest = mark.strip_prefix(SERVICE_PREFIX)?.strip_prefix(cluster.as_str())?.strip_prefix('_')?;
     let (namespace, service) = rest.split_once('_')?;
-    let is_whole = !namespace.is_empty() && !service.is_empty() && !service.contains('_') && mark.len() < LONGEST;
+    let is_whole = !namespace.is_empty() && !service.is_empty() && !service.contains('_') && mark.len() < MAX_LENGTH;
     is_whole.then(|| (namespace.to_owned(), service.to_owned()))
 }
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_balancer_is_of_all_whose_tags_it_has_else_of_its_name() {
+    fn a_load_balancer_belongs_to_its_tags_or_else_to_its_name() {
         let table = [
             (balancer("kube_service_kubernetes_default_web", &[], ""), &["default/web"][..]),
             (
@@ -109,7 +109,7 @@ mod tests {
                 ),
                 &["a/x", "b/y"],
             ),
-            // The one that it was made for is gone.
+            // The Service that it was created for is deleted.
             (balancer("kube_service_kubernetes_a_x", &["kube_service_kubernetes_b_y"], ""), &["b/y"]),
             (balancer("corp-lb", &["kube_service_kubernetes_b_y", "mine"], ""), &["b/y"]),
             (balancer("kube_service_kubernetes_a_x", &["mine", ""], ""), &["a/x"]),
@@ -126,17 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_cut_is_told_by_the_description() {
+    fn a_truncated_name_is_resolved_by_the_description() {
         let key = key(&cluster(), "n".repeat(63), "s".repeat(253));
         let names_of = Names::of(&key);
-        let whole = balancer(&names_of.balancer(), &[&names_of.balancer()], &names_of.balancer_description());
-        assert_eq!(names(&[whole], &[], &[]), [format!("{}/{}", key.namespace, key.service)]);
-        let bare = balancer(&names_of.balancer(), &[], "");
-        assert!(names(&[bare], &[], &[]).is_empty());
+        let complete = balancer(&names_of.balancer(), &[&names_of.balancer()], &names_of.balancer_description());
+        assert_eq!(names(&[complete], &[], &[]), [format!("{}/{}", key.namespace, key.service)]);
+        let without_description = balancer(&names_of.balancer(), &[], "");
+        assert!(names(&[without_description], &[], &[]).is_empty());
     }
 
     #[test]
-    fn a_leftover_of_each_kind_alone_is_found_and_all_of_one_service_count_once() {
+    fn an_orphan_of_each_kind_is_found_and_a_service_is_listed_once() {
         let key = key(&cluster(), "default".to_owned(), "web".to_owned());
         let names_of = Names::of(&key);
         let floating = FloatingIp { description: names_of.floating_ip_description(), ..FloatingIp::default() };
@@ -146,19 +146,19 @@ mod tests {
             description: names_of.security_group_description(),
             ..SecurityGroup::default()
         };
-        let whole = balancer(&names_of.balancer(), &[], "");
+        let complete = balancer(&names_of.balancer(), &[], "");
         assert_eq!(names(&[], std::slice::from_ref(&floating), &[]), ["default/web"]);
         assert_eq!(names(&[], &[], std::slice::from_ref(&group)), ["default/web"]);
         assert!(names(&[], &[used], &[]).is_empty());
-        assert_eq!(names(&[whole], &[floating], &[group]), ["default/web"]);
+        assert_eq!(names(&[complete], &[floating], &[group]), ["default/web"]);
     }
 
     #[test]
-    fn what_is_gone_is_nobodys() {
-        let gone = LoadBalancer {
+    fn a_deleted_load_balancer_has_no_owner() {
+        let deleted = LoadBalancer {
             provisioning_status: DELETED.to_owned(),
             ..balancer("kube_service_kubernetes_default_web", &[], "")
         };
-        assert!(names(&[gone], &[], &[]).is_empty());
+        assert!(names(&[deleted], &[], &[]).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! Balancers of Octavia, with their floating IPs and security groups in Neutron.
+//! Octavia load balancers, with their Neutron floating IPs and security groups.
 //!
 //! ```text
 //!  annotations, class, cloud.conf ──settings──► Settings ─┐
-//!  wish ──────────────────────────────────────────────────┼─► plan: steps, each with a Payload ──► apply: one write each
+//!  desired state ─────────────────────────────────────────┼─► plan: steps, each with a Payload ──► apply: one write each
 //!  observe ──► Observation (the state's resources) ───────┘
 //! ```
 
@@ -22,14 +22,14 @@ mod status;
 mod subnets;
 #[cfg(test)]
 mod testing;
-mod waiting;
-mod written;
+mod tracker;
+mod write_cache;
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bowline_cloud::{Applied, Error, ErrorKind, LoadBalancerKind, Result, TypedLoadBalancers};
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState, Operation, Plan, Progress};
 use futures::try_join;
 use tokio::sync::OnceCell;
@@ -42,47 +42,47 @@ use apply::Writer;
 use change::{Payload, Polled};
 use observation::{Features, Observation};
 use observe::{OBSERVE, Observer};
-use waiting::Waiting;
-use written::Written;
+use tracker::Tracker;
+use write_cache::WriteCache;
 
 pub(crate) use annotations::reference as annotation_reference;
-pub(crate) use observe::Sight;
+pub(crate) use observe::CloudReader;
 
-const LIST: &str = "list balancers";
+const LIST: &str = "list load balancers";
 
-/// What this process remembers about balancers. All of it can be asked for again.
+/// Cached state of load balancers. All of it can be read again.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    waiting: Waiting,
-    pub(crate) written: Written,
-    /// What Octavia can do, once it has said so.
+pub(crate) struct LoadBalancerCache {
+    tracker: Tracker,
+    pub(crate) write_cache: WriteCache,
+    /// Features of Octavia, once it has listed its versions.
     features: OnceCell<Features>,
 }
 
-impl Memory {
-    pub(crate) fn new(config: &Config) -> Memory {
-        let (written, features) = Default::default();
-        Memory { waiting: Waiting::new(config.wait_active_steps), written, features }
+impl LoadBalancerCache {
+    pub(crate) fn new(config: &Config) -> LoadBalancerCache {
+        let (write_cache, features) = Default::default();
+        LoadBalancerCache { tracker: Tracker::new(config.wait_active_steps), write_cache, features }
     }
 }
 
 impl OpenStack {
     fn writer<'a>(&'a self, polled: Option<&'a Polled>) -> Writer<'a> {
-        let Memory { waiting, written, .. } = &self.balancers;
-        Writer { session: &self.session, waiting, written, polled }
+        let LoadBalancerCache { tracker, write_cache, .. } = &self.load_balancer_cache;
+        Writer { session: &self.session, tracker, write_cache, polled }
     }
 
-    /// What this Octavia can do. One that refuses to list its versions, or leads elsewhere, or lists something else, is one of which
-    /// nothing is expected: often a gateway passes on nothing but what is below the version. One that does not answer is an error, or
-    /// else a balancer would be made that is open to everybody.
+    /// Returns the features of this Octavia. If it rejects or redirects the listing of its versions, or answers with something else, no
+    /// feature is assumed: often a gateway forwards only paths below a version. No response is an error; otherwise a load balancer
+    /// would be created without its source ranges.
     async fn features(&self) -> Result<Features> {
-        let ask = || async {
+        let read = || async {
             let versions = octavia::versions(&self.session).await?;
             let versions = versions.iter().map(|version| version.id.as_str());
             Ok(Features::of(versions, &self.config.load_balancer.provider))
         };
-        let asked: std::result::Result<&Features, Error> = self.balancers.features.get_or_try_init(ask).await;
-        match asked {
+        let read: std::result::Result<&Features, Error> = self.load_balancer_cache.features.get_or_try_init(read).await;
+        match read {
             Ok(features) => Ok(*features),
             Err(error) if error.kind() == ErrorKind::Unexpected && error.status().is_none() => Ok(Features::default()),
             Err(error) if matches!(error.status(), Some(300..400 | 400 | 403 | 404 | 405 | 406)) => {
@@ -103,7 +103,7 @@ impl TypedLoadBalancers for OpenStack {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         Ok(settings::common_settings(&self.config, &TABLE.reader(annotations), common))
     }
 
@@ -112,9 +112,9 @@ impl TypedLoadBalancers for OpenStack {
     }
 
     async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState<Observation>>>> {
-        let (config, waiting, features) = (&self.config, &self.balancers.waiting, &self.features().await);
-        let sight = &Sight::for_wishes(&self.session, wanted);
-        Observer { sight, config, waiting, features }.observe(wanted).await
+        let (config, tracker, features) = (&self.config, &self.load_balancer_cache.tracker, &self.features().await);
+        let reader = &CloudReader::new(&self.session, wanted);
+        Observer { reader, config, tracker, features }.observe(wanted).await
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
@@ -134,7 +134,7 @@ impl TypedLoadBalancers for OpenStack {
             (Some(seen), _) => plan::plan(&self.config, desired, seen.clone()),
             (None, None) => Ok(Plan::default()),
             (None, Some(_)) => {
-                Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "nothing was looked up for this balancer"))
+                Err(Error::new(ErrorKind::Unexpected, plan::PLAN, "this load balancer was not observed"))
             }
         }
     }

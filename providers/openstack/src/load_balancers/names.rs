@@ -1,33 +1,33 @@
-//! What things are called: names, tags and descriptions, byte for byte as the Go manager has them, because it and this one find
-//! each other's things by them. And the way back: whose a name or a description is.
+//! Names, tags and descriptions of cloud resources, byte for byte those of the Go manager, so that both find each other's
+//! resources. Also the reverse: the owner of a name or a description.
 //!
 //! ```text
-//!  kube_service_{cluster}_{namespace}_{service}              a balancer, and the tag of it and of its listeners
-//!  listener_0_kube_service_{cluster}_{namespace}_{service}   what belongs to the first port, in the same way pool_, monitor_
+//!  kube_service_{cluster}_{namespace}_{service}              a load balancer, and the tag of it and of its listeners
+//!  listener_0_kube_service_{cluster}_{namespace}_{service}   listener of the first port; likewise pool_, monitor_
 //! ```
 
 use bowline_core::LoadBalancerKey;
 use bowline_core::service::default_load_balancer_name;
 
-/// What the names and tags of all Services' balancers start with.
+/// Prefix of names and tags of load balancers.
 pub(crate) const SERVICE_PREFIX: &str = "kube_service_";
 
-/// What is in the description of every floating IP that was made for a Service.
+/// Part of the description of every floating IP that was created for a Service.
 pub(crate) const FLOATING_IP_MARK: &str = "Floating IP for Kubernetes external service";
 
-/// What the names of Services' security groups start with.
+/// Prefix of names of security groups.
 pub(crate) const SECURITY_GROUP_PREFIX: &str = "lb-sg-";
 
-/// The longest text that OpenStack takes for a name.
-pub(crate) const LONGEST: usize = 255;
+/// Maximum length of a name in OpenStack.
+pub(crate) const MAX_LENGTH: usize = 255;
 
-/// The names of all that is made for a Service.
+/// Names of the resources of a Service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
     key: &'a LoadBalancerKey,
 }
 
-/// What a balancer has for each port; the name says which.
+/// Resource that a load balancer has for each port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Listener,
@@ -35,7 +35,7 @@ pub(crate) enum Part {
     Monitor,
 }
 
-/// Whose something is, as its description says.
+/// Owner of a resource, by its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Described<'a> {
     pub(crate) namespace: &'a str,
@@ -52,46 +52,46 @@ impl<'a> Names<'a> {
         self.key.cluster.as_str()
     }
 
-    /// The balancer's name, and the tag of what is the Service's.
+    /// Returns the name of the load balancer, which is also the tag of the Service.
     pub(crate) fn balancer(&self) -> String {
         self.balancer_in(self.key.cluster.as_str())
     }
 
-    /// The same if the cluster had this name.
+    /// Returns that name for another cluster name.
     pub(crate) fn balancer_in(&self, cluster: &str) -> String {
-        cut(format!("{SERVICE_PREFIX}{cluster}_{}_{}", self.key.namespace, self.key.service))
+        truncated(format!("{SERVICE_PREFIX}{cluster}_{}_{}", self.key.namespace, self.key.service))
     }
 
-    /// What very old managers called the balancer. A Service without UID has no such name: `a` may be anybody's.
+    /// Returns the name that early releases of the Go manager used. A Service without UID has none: `a` could be any resource.
     pub(crate) fn legacy_balancer(&self) -> Option<String> {
         let name = default_load_balancer_name(&self.key.uid);
         (name.len() > 1).then_some(name)
     }
 
-    /// A balancer of this name is the Service's own, of today or of old.
+    /// Returns whether a load balancer of this name belongs to the Service, under its current or legacy name.
     pub(crate) fn is_balancer(&self, name: &str) -> bool {
         name == self.balancer() || self.legacy_balancer().is_some_and(|legacy| name == legacy)
     }
 
-    // upstream: also of balancers that are internal.
+    // upstream: "external" also for internal load balancers.
     pub(crate) fn balancer_description(&self) -> String {
-        format!("Kubernetes external service {}", self.whose())
+        format!("Kubernetes external service {}", self.owner())
     }
 
-    /// The name of what belongs to the port with this place in the Service.
+    /// Returns the name of the resource for the port with this index.
     pub(crate) fn part(&self, part: Part, index: usize) -> String {
-        cut(format!("{}{index}_{}", part.prefix(), self.balancer()))
+        truncated(format!("{}{index}_{}", part.prefix(), self.balancer()))
     }
 
     pub(crate) fn floating_ip_description(&self) -> String {
-        format!("{FLOATING_IP_MARK} {}", self.whose())
+        format!("{FLOATING_IP_MARK} {}", self.owner())
     }
 
     pub(crate) fn security_group(&self) -> String {
-        cut(format!("{SECURITY_GROUP_PREFIX}{}-{}-{}", self.key.uid, self.key.namespace, self.key.service))
+        truncated(format!("{SECURITY_GROUP_PREFIX}{}-{}-{}", self.key.uid, self.key.namespace, self.key.service))
     }
 
-    /// It is known which Service of the name is meant.
+    /// Returns whether the UID of the Service is known.
     pub(crate) fn has_uid(&self) -> bool {
         !self.key.uid.is_empty()
     }
@@ -101,7 +101,7 @@ impl<'a> Names<'a> {
         format!("Security Group for {namespace}/{service} Service LoadBalancer in cluster {cluster}")
     }
 
-    fn whose(&self) -> String {
+    fn owner(&self) -> String {
         let LoadBalancerKey { cluster, namespace, service, .. } = self.key;
         format!("{namespace}/{service} from cluster {cluster}")
     }
@@ -116,7 +116,7 @@ impl Part {
         }
     }
 
-    /// The name in this one that a balancer would have, with what stands before it.
+    /// Splits a name before the name of the load balancer in it.
     fn split(self, name: &str) -> Option<(&str, &str)> {
         let rest = name.strip_prefix(self.prefix())?;
         let (index, rest) = rest.split_once('_')?;
@@ -124,35 +124,35 @@ impl Part {
         is_index.then(|| name.split_at(name.len() - rest.len()))
     }
 
-    /// The place of the port that a name says.
+    /// Returns the index of the port in a name.
     pub(crate) fn number(self, name: &str) -> Option<usize> {
         let (head, _) = self.split(name)?;
         head.strip_prefix(self.prefix())?.strip_suffix('_')?.parse().ok()
     }
 
-    /// This name with another cluster in it; `None` if it is not a name of the old one.
-    pub(crate) fn moved(self, name: &str, old: &str, new: &str) -> Option<String> {
+    /// Returns this name for another cluster; `None` if it does not have the old one.
+    pub(crate) fn rename_cluster(self, name: &str, old: &str, new: &str) -> Option<String> {
         let (head, balancer) = self.split(name)?;
-        Some(cut(format!("{head}{}", moved(balancer, old, new)?)))
+        Some(truncated(format!("{head}{}", rename_cluster(balancer, old, new)?)))
     }
 }
 
-/// The name that a member has where they are made one by one.
+/// Returns the name of a member that is created in its own request.
 pub(crate) fn serial_member(node: &str, address: &str, port: u16) -> String {
-    cut(format!("member_{node}_{address}_{port}"))
+    truncated(format!("member_{node}_{address}_{port}"))
 }
 
-/// The first 255 bytes, without a half letter.
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST));
+/// Truncates to 255 bytes at a character boundary.
+fn truncated(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_LENGTH));
     text
 }
 
-// ---- the way back
+// ---- owners
 
-/// The cluster in the name of a balancer or in a tag. The end of the name may have been cut off.
+/// Returns the cluster in the name of a load balancer or in a tag, which may be truncated.
 ///
-/// Neither a namespace nor a Service has `_` in its name, so that what stands before the last two of them is the cluster.
+/// Names of namespaces and Services have no `_`, so everything before the last two of them is the cluster.
 pub(crate) fn cluster_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(SERVICE_PREFIX)?;
     let head = without_last(rest)?;
@@ -164,17 +164,17 @@ fn without_last(text: &str) -> Option<&str> {
     (!head.is_empty() && !last.is_empty()).then_some(head)
 }
 
-/// The name of a balancer, or a tag, with another cluster in it; `None` if it is not of the old one.
-pub(crate) fn moved(name: &str, old: &str, new: &str) -> Option<String> {
+/// Returns the name of a load balancer, or a tag, for another cluster; `None` if it does not have the old one.
+pub(crate) fn rename_cluster(name: &str, old: &str, new: &str) -> Option<String> {
     if cluster_of(name)? != old {
         return None;
     }
-    // Only where the cluster stands: the same text may stand elsewhere in the name.
+    // Only at the position of the cluster: the same text may occur elsewhere in the name.
     let rest = name.strip_prefix(SERVICE_PREFIX)?.strip_prefix(old)?;
-    Some(cut(format!("{SERVICE_PREFIX}{new}{rest}")))
+    Some(truncated(format!("{SERVICE_PREFIX}{new}{rest}")))
 }
 
-/// Whose a balancer, a floating IP or a security group is, by its description.
+/// Returns the owner of a load balancer, floating IP or security group by its description.
 pub(crate) fn described(text: &str) -> Option<Described<'_>> {
     let balancer = text.strip_prefix("Kubernetes external service ");
     let floating = || text.strip_prefix(FLOATING_IP_MARK)?.strip_prefix(' ');
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn case_084_names_are_cut_at_255_bytes_and_a_name_in_a_name_is_cut_twice() {
+    fn case_084_names_are_truncated_to_255_bytes_and_a_name_in_a_name_twice() {
         let (namespace, service) = ("n".repeat(120), "s".repeat(170));
         let key = key("kubernetes", &namespace, &service);
         let names = Names::of(&key);
@@ -240,8 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leaves_no_half_letter() {
-        let text = cut(format!("{}ü", "a".repeat(254)));
+    fn names_are_truncated_at_a_character_boundary() {
+        let text = truncated(format!("{}ü", "a".repeat(254)));
         assert_eq!(text, "a".repeat(254));
     }
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_is_what_stands_before_namespace_and_service() {
+    fn the_cluster_precedes_namespace_and_service() {
         let table = [
             ("kube_service_kubernetes_default_web", Some("kubernetes")),
             ("kube_service_my_own_cluster_default_web", Some("my_own_cluster")),
@@ -273,23 +273,26 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cluster_is_replaced_and_only_if_it_is_the_old_one() {
+    fn only_the_old_cluster_name_is_replaced() {
         let name = "kube_service_kube_ns_kube";
-        assert_eq!(moved(name, "kube", "c2").as_deref(), Some("kube_service_c2_ns_kube"));
-        assert_eq!(moved(name, "other", "c2"), None);
-        assert_eq!(moved("corp-lb", "corp-lb", "c2"), None);
+        assert_eq!(rename_cluster(name, "kube", "c2").as_deref(), Some("kube_service_c2_ns_kube"));
+        assert_eq!(rename_cluster(name, "other", "c2"), None);
+        assert_eq!(rename_cluster("corp-lb", "corp-lb", "c2"), None);
         let listener = "listener_0_kube_service_kube_ns_x";
-        assert_eq!(Part::Listener.moved(listener, "kube", "c2").as_deref(), Some("listener_0_kube_service_c2_ns_x"));
-        assert_eq!(Part::Pool.moved(listener, "kube", "c2"), None);
+        assert_eq!(
+            Part::Listener.rename_cluster(listener, "kube", "c2").as_deref(),
+            Some("listener_0_kube_service_c2_ns_x")
+        );
+        assert_eq!(Part::Pool.rename_cluster(listener, "kube", "c2"), None);
         for foreign in
             ["listener_", "listener_x_kube_service_kube_ns_x", "listener__kube_service_kube_ns_x", "pool_0_mine"]
         {
-            assert_eq!(Part::Listener.moved(foreign, "kube", "c2"), None, "{foreign}");
+            assert_eq!(Part::Listener.rename_cluster(foreign, "kube", "c2"), None, "{foreign}");
         }
     }
 
     #[test]
-    fn descriptions_say_whose_something_is() {
+    fn descriptions_name_the_owner() {
         let key = key("my cluster", "default", "web");
         let names = Names::of(&key);
         let expected = Described { namespace: "default", service: "web", cluster: "my cluster" };

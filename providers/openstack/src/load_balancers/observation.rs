@@ -1,74 +1,72 @@
-//! All that a plan has to know: what is in the cloud for a Service, what stands in its way, and what was looked up because of
-//! what it wishes. They are the `resources` of a state, so that `plan` makes no call.
+//! Observed state of a Service: its cloud resources, conflicting ones, and those that its spec refers to. They are the `resources` of
+//! a state, so that `plan` makes no call.
 
 use bowline_core::{PlanError, Warning};
 
 use crate::api::network::{FloatingIp, Port, SecurityGroup, Subnet};
 use crate::api::octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool};
 
-/// What was seen.
+/// Observed state of a Service.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Observation {
-    /// What this Octavia can do.
+    /// Features of this Octavia.
     pub(crate) features: Features,
-    /// The balancer that the Service has, is to share or has by its name; more than one is told apart by nobody.
+    /// The load balancer of the Service, by ID, by name or to be adopted.
     pub(crate) found: Found,
-    /// What it listens on, whosever it is.
+    /// All its listeners, of any Service.
     pub(crate) listeners: Vec<Listener>,
-    /// Its pools, with what is behind them.
-    pub(crate) pools: Vec<SeenPool>,
-    /// What the Service has on others, for one that is to be served.
+    /// All its pools, with members and health monitors.
+    pub(crate) pools: Vec<PoolState>,
+    /// Listeners of a desired Service on other load balancers.
     pub(crate) strays: Vec<Stray>,
-    /// What was looked up for an external balancer.
+    /// Floating IPs, for an external load balancer.
     pub(crate) floating: Floating,
-    /// What was looked up for security groups.
+    /// Security groups and ports.
     pub(crate) security: Security,
-    /// The subnets and networks that configuration, class, annotations and, where those say nothing, the first node's port
-    /// come to.
-    pub(crate) places: Places,
-    /// What is worth a warning already.
+    /// Subnets and networks from configuration, class and annotations, by default the subnet of the first node's port.
+    pub(crate) placement: Placement,
+    /// Warnings of the observation.
     pub(crate) warnings: Vec<Warning>,
-    /// What could not be looked up, or is not as it must be.
+    /// Errors of optional parts.
     pub(crate) errors: ConfigErrors,
 }
 
-/// What is wrong with things that a balancer can serve its nodes without. Only one that is there has such problems: without one,
-/// each of them is an error at once.
+/// Errors of parts that an existing load balancer can serve its nodes without. For a new one, each of them fails the observation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ConfigErrors {
-    /// No listener is given this certificate.
+    /// The certificate cannot be used.
     pub(crate) certificate: Option<PlanError>,
-    /// Nobody knows which floating IP there is, or where one would come from.
+    /// The floating IP, or the network of a new one, could not be read.
     pub(crate) floating: Option<PlanError>,
-    /// Nobody knows which security group there is, or what is to be in it.
+    /// The security group, or its desired rules, could not be read.
     pub(crate) security: Option<PlanError>,
 }
 
-/// The balancer of a Service.
+/// Load balancer of a Service.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Found {
-    /// There is none.
+    /// None exists.
     #[default]
     Nothing,
-    /// The one that the annotation `load-balancer-id` names, the only one of the name, or one that is to be adopted. One that
-    /// is to go may also have been found by the tag alone.
+    /// The one of the annotation `load-balancer-id`, the only one of the name, or one to adopt. For a removal, it may also be found by
+    /// its tag.
     One {
         balancer: Box<LoadBalancer>,
-        /// The annotation `load-balancer-id` names it, and its own name would not have led to it.
+        /// Found by the annotation `load-balancer-id`; it has another name than the Service's.
         by_id: bool,
-        /// The common annotation `adopt` names it, and it is not the Service's by anything else.
+        /// Found only by the common annotation `adopt`.
         adopted: bool,
-        /// This process made it, and has not seen it in service yet: if it fails, nobody misses it.
+        /// This process created it, and it was never in service: it can be deleted if it fails.
         fresh: bool,
     },
-    /// The annotation names one that does not exist.
+    /// The annotation has the ID of one that does not exist.
     Missing(String),
     /// Several of the same name, by ID.
     Several(Vec<String>),
 }
 
 impl Found {
-    /// The balancer, if there is exactly one.
+    /// Returns the load balancer if exactly one was found.
     pub(crate) fn balancer(&self) -> Option<&LoadBalancer> {
         match self {
             Found::One { balancer, .. } => Some(balancer),
@@ -78,85 +76,85 @@ impl Found {
 }
 
 impl Observation {
-    /// The cloud has nothing for the Service.
+    /// Returns whether the Service has no resources in the cloud.
     pub(crate) fn is_nothing(&self) -> bool {
         let no_balancer = matches!(self.found, Found::Nothing | Found::Missing(_));
         no_balancer && self.security.all().next().is_none() && self.floating.leftovers.is_empty()
     }
 }
 
-/// A pool with what is behind it.
+/// A pool with its members and health monitor.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct SeenPool {
+pub(crate) struct PoolState {
     pub(crate) pool: Pool,
     pub(crate) members: Vec<Member>,
     pub(crate) monitor: Option<HealthMonitor>,
 }
 
-/// A balancer that does not serve the Service, although it has listeners of it.
+/// A load balancer that has listeners of the Service, but does not serve it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Stray {
     pub(crate) balancer: LoadBalancer,
     pub(crate) listeners: Vec<Listener>,
-    pub(crate) pools: Vec<SeenPool>,
+    pub(crate) pools: Vec<PoolState>,
 }
 
-/// What was looked up for floating IPs.
+/// Observed floating IPs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Floating {
-    /// The one at the balancer's VIP port.
+    /// The one at the VIP port.
     pub(crate) attached: Option<FloatingIp>,
-    /// The one of the address that the user asks for, if the project has it.
+    /// The one with the requested address, if the project has it.
     pub(crate) requested: Option<FloatingIp>,
-    /// Where a new one comes from; `None` if no external network is known.
+    /// External network of a new one; `None` if none is known.
     pub(crate) network_id: Option<String>,
-    /// The subnets in it that a new one may be taken from, in the order of trying; empty leaves it to Neutron.
+    /// Subnets of that network to try for a new one, in this order. Default: Neutron chooses.
     pub(crate) subnets: Vec<String>,
-    /// For a Service that is gone altogether: those that were made for it and are at no port any more.
+    /// For a Service that does not exist any more: unattached ones that were created for it.
     pub(crate) leftovers: Vec<FloatingIp>,
 }
 
-/// What was looked up for security groups.
+/// Observed security groups and ports.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Security {
-    /// Those of the Service's name and UID, or the one that came with its balancer from an earlier Service of the name.
+    /// Groups of the Service's name and UID, or the one of an earlier Service of the name whose load balancer is taken over.
     pub(crate) groups: Vec<SecurityGroup>,
-    /// Those that earlier Services of the name left; all of the name if nobody knows the UID any more.
+    /// Groups that earlier Services of the name left; all groups of the name if the UID is unknown.
     pub(crate) stale: Vec<SecurityGroup>,
-    /// The ports that have one of the groups that are to go.
+    /// Ports with one of the groups to delete.
     pub(crate) ports: Vec<Port>,
-    /// The ports of the nodes' servers, if groups are managed.
+    /// Ports of the nodes' servers, if groups are managed.
     pub(crate) node_ports: Vec<Port>,
-    /// Where members are, if groups are managed.
+    /// Subnet of the members, if groups are managed.
     pub(crate) member_subnet: Option<Subnet>,
 }
 
 impl Security {
-    /// Whatever Service of the name they were made for.
+    /// Returns the groups of all Services of the name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &SecurityGroup> {
         self.groups.iter().chain(&self.stale)
     }
 }
 
-/// Where things are.
+/// Networks and subnets.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Places {
+pub(crate) struct Placement {
     pub(crate) vip_network_id: String,
     pub(crate) vip_subnet_id: String,
     pub(crate) member_subnet_id: String,
-    /// The port that has the VIP which the Service requests for a new load balancer.
+    /// Port that has the address which the Service requests for a new load balancer.
     pub(crate) vip_holder: Option<Port>,
 }
 
-impl Places {
-    /// The subnet of members: what is wished, else where the balancer is. `None` if nobody knows yet.
+impl Placement {
+    /// Returns the configured subnet of members, by default that of the VIP; `None` if it is not known yet.
     pub(crate) fn member_subnet<'a>(&'a self, balancer: Option<&'a LoadBalancer>) -> Option<&'a str> {
         let of_balancer = balancer.map(|balancer| balancer.vip_subnet_id.as_str());
         [Some(self.member_subnet_id.as_str()), of_balancer].into_iter().flatten().find(|id| !id.is_empty())
     }
 }
 
-/// What this Octavia can do, by its version and the configured provider.
+/// Features of Octavia, by its version and the configured provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Features {
     pub(crate) timeouts: bool,
@@ -165,6 +163,6 @@ pub(crate) struct Features {
     pub(crate) allowed_cidrs: bool,
     pub(crate) availability_zones: bool,
     pub(crate) http_monitors_on_udp: bool,
-    /// Nobody says so; the rest is what can be told from what there is, and there may be more.
+    /// Octavia did not list its versions; features are inferred from existing resources, and there may be more.
     pub(crate) guessed: bool,
 }

@@ -1,4 +1,4 @@
-//! The servers that are the nodes behind a balancer.
+//! Nova servers of the nodes behind a load balancer.
 
 use bowline_cloud::Result;
 use bowline_core::{IpFamily, TargetNode, TargetSet};
@@ -6,16 +6,15 @@ use bowline_core::{IpFamily, TargetNode, TargetSet};
 use crate::Config;
 use crate::instances::Ids;
 
-/// A server behind a balancer, and where it is reached.
+/// A server behind a load balancer, and its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Backend<'a> {
     pub(crate) server: String,
     pub(crate) address: &'a str,
 }
 
-/// Those of these nodes that take traffic. A node without an address of the family is passed over, and so is one of which nobody
-/// has said yet which server it is, or that is a server of another region, which has no ports here; a provider ID that makes no
-/// sense is an error.
+/// Returns the servers of the nodes that take traffic. A node is skipped if it has no address of the family, no provider ID yet, or a
+/// server in another region, which has no ports here. An invalid provider ID is an error.
 pub(crate) fn behind<'a>(
     config: &Config,
     targets: &'a TargetSet,
@@ -38,7 +37,7 @@ mod tests {
     use super::super::testing::node;
     use super::*;
 
-    /// The servers of nodes with these IDs.
+    /// Servers of nodes with these provider IDs.
     fn servers(ids: &[&str]) -> Result<Vec<String>> {
         let mut config = Config::default();
         config.global.region = "R1".to_owned();
@@ -51,9 +50,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_known_in_capitals_and_one_of_another_region_is_passed_over() {
+    fn ids_are_lowercased_and_servers_of_other_regions_are_skipped() {
         let ids = ["openstack:///8F2C", "openstack://R2/abc", "openstack://R1/abc"];
         assert_eq!(servers(&ids).unwrap(), ["8f2c", "abc"]);
-        assert!(servers(&["openstack:///a/b"]).is_err(), "it makes no sense");
+        assert!(servers(&["openstack:///a/b"]).is_err(), "invalid provider ID");
     }
 }

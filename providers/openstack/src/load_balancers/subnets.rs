@@ -1,4 +1,4 @@
-//! Which subnets of an external network a floating IP may come from, by patterns of names and tags. Nothing here makes a call.
+//! Patterns of names and tags that select the subnets of floating IPs. Nothing here makes a call.
 //!
 //! ```text
 //!  name:  ext-*   ext-{a,b}   ext-[0-9]   ~regular expression   !any of these, negated
@@ -10,16 +10,16 @@ use regex::Regex;
 use crate::api::network::Subnet;
 use crate::config::FloatingSubnet;
 
-/// What a subnet must be like: both, where both are given.
+/// Selects subnets by name and tags; both must match if both are set.
 #[derive(Debug)]
 pub(crate) struct SubnetPattern {
     name: Option<NamePattern>,
     tags: Option<TagPattern>,
 }
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern {pattern:?} of floating-subnet is not understood: {message}")]
+#[error("the pattern {pattern:?} of floating-subnet is invalid: {message}")]
 pub(crate) struct PatternError {
     pattern: String,
     message: String,
@@ -39,7 +39,7 @@ struct TagPattern {
 }
 
 impl SubnetPattern {
-    /// What is written; `None` if there is no pattern, because a subnet is named by its ID or nothing is said at all.
+    /// Parses the patterns; `None` if there is none, because a subnet is set by its ID or nothing is set.
     pub(crate) fn parse(written: &FloatingSubnet) -> Result<Option<SubnetPattern>, PatternError> {
         if !written.id.is_empty() || written.name.is_empty() && written.tags.is_empty() {
             return Ok(None);
@@ -49,7 +49,7 @@ impl SubnetPattern {
         Ok(Some(SubnetPattern { name: name?, tags }))
     }
 
-    /// A floating IP may come from this one.
+    /// Returns whether a floating IP may come from this subnet.
     pub(crate) fn matches(&self, subnet: &Subnet) -> bool {
         let by_name = self.name.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name));
         by_name && self.tags.as_ref().is_none_or(|pattern| pattern.matches(&subnet.tags))
@@ -67,8 +67,8 @@ impl NamePattern {
         Ok(NamePattern { regex: Regex::new(&expression).map_err(error)?, negated })
     }
 
-    // upstream: the leftmost match has to be the whole name: `~a|ab` is not a match for `ab`. An expression that matches
-    // nothing matches the empty name.
+    // upstream: the leftmost match must be the whole name: `~a|ab` does not match `ab`. An expression without a match matches the
+    // empty name.
     fn matches(&self, name: &str) -> bool {
         let is_match = self.regex.find(name).map_or("", |found| found.as_str()) == name;
         is_match != self.negated
@@ -96,7 +96,7 @@ fn stripped(text: &str, mark: char) -> (bool, &str) {
     text.strip_prefix(mark).map_or((false, text), |rest| (true, rest))
 }
 
-/// The expression for a pattern of a shell. Within brackets and outside of them, all that is not special stands for itself.
+/// Returns the regular expression of a glob. Characters without a special meaning match themselves.
 fn glob(pattern: &str) -> String {
     let mut expression = "^".to_owned();
     let mut in_group = false;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_match_by_glob_or_expression_and_never_in_part() {
+    fn names_match_a_glob_or_expression_as_a_whole() {
         let table = [
             ("ext-*", "ext-1", true),
             ("ext-*", "ext-", true),
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_leaves_no_room_for_a_pattern() {
+    fn an_id_excludes_patterns() {
         let by_id = FloatingSubnet { id: "s1".to_owned(), ..spec("~(", "a") };
         assert!(SubnetPattern::parse(&by_id).unwrap().is_none());
         assert!(SubnetPattern::parse(&FloatingSubnet::default()).unwrap().is_none());
     }
 
     #[test]
-    fn a_bad_pattern_is_an_error_that_quotes_it() {
+    fn an_invalid_pattern_is_an_error_that_quotes_it() {
         for pattern in ["~(", "!~[", "ext-[", "{a"] {
             let error = SubnetPattern::parse(&spec(pattern, "")).unwrap_err();
             assert!(error.to_string().contains(&format!("{pattern:?}")), "{error}");

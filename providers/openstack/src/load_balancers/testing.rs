@@ -1,5 +1,5 @@
-//! What tests say about balancers with few words: a Service with its nodes, a configuration, what Octavia can do, and a model of
-//! what is in the cloud, to which the steps of a plan are applied without any call.
+//! Test fixtures for load balancers: a Service with its nodes, a configuration, the features of Octavia, and a model of the cloud
+//! to which the steps of a plan are applied without any call.
 
 mod model;
 
@@ -15,17 +15,17 @@ use serde_json::Value;
 
 use super::annotations::TABLE;
 use super::change::{Change, Payload};
-use super::observation::{Features, Found, Observation, Places};
+use super::observation::{Features, Found, Observation, Placement};
 use super::plan::plan;
 use super::settings::{Settings, common_settings};
 use crate::Config;
 use crate::api::octavia::LoadBalancer;
 use crate::config::LoadBalancer as Section;
 
-/// The name that all tests mean unless they say another.
+/// Load balancer name of the default Service.
 pub(super) const LB_NAME: &str = "kube_service_kubernetes_default_web";
 
-/// A Service and the cloud that it is in.
+/// A Service and its cloud.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     pub(super) config: Config,
@@ -39,24 +39,27 @@ pub(super) fn config() -> Config {
     Config { load_balancer: Section { internal: true, ..Section::default() }, ..Config::default() }
 }
 
-/// A node with these addresses, in the notation of the core's tests.
+/// Returns a node with these addresses, in the notation of the core's tests.
 pub(super) fn node(name: &str, reached_at: &str) -> TargetNode {
     let provider_id = Some(ProviderId::of("openstack", &format!("/server-of-{name}")));
     TargetNode { addresses: addresses(reached_at), provider_id, ..target(name) }
 }
 
 impl Scene {
-    /// The Service `default/web` of the cluster `kubernetes` with port 80 and two nodes, on Octavia 2.26 with amphora, where
-    /// nothing is made yet. It is internal, so that floating IPs do not matter.
+    /// The Service `default/web` of the cluster `kubernetes` with port 80 and two nodes, on Octavia 2.26 with amphora and without
+    /// resources. It is internal, so that floating IPs do not matter.
     pub(super) fn new() -> Scene {
-        let places =
-            Places { vip_subnet_id: "subnet".to_owned(), member_subnet_id: "subnet".to_owned(), ..Places::default() };
+        let placement = Placement {
+            vip_subnet_id: "subnet".to_owned(),
+            member_subnet_id: "subnet".to_owned(),
+            ..Placement::default()
+        };
         Scene {
             config: config(),
             cluster: "kubernetes".to_owned(),
             service: service("default/web"),
             nodes: vec![node("n1", "I10.0.0.1"), node("n2", "I10.0.0.2")],
-            seen: Observation { features: Features::of(["v2.26"], "amphora"), places, ..Observation::default() },
+            seen: Observation { features: Features::of(["v2.26"], "amphora"), placement, ..Observation::default() },
         }
     }
 
@@ -86,7 +89,7 @@ impl Scene {
         self
     }
 
-    /// With this annotation of the cloud's own, besides those that are there.
+    /// Adds an annotation of this cloud.
     pub(super) fn with(mut self, key: &str, value: &str) -> Scene {
         let key = if key.contains('/') { key.to_owned() } else { format!("loadbalancer.openstack.org/{key}") };
         self.service = annotated(self.service, &[(&key, value)]);
@@ -128,7 +131,7 @@ impl Scene {
         self.changed(|service| service.ip_families = vec![family])
     }
 
-    // ---- asking
+    // ---- plans
 
     pub(super) fn desired(&self) -> DesiredLoadBalancer {
         let common = read(&self.service).settings.unwrap();
@@ -136,7 +139,7 @@ impl Scene {
         desired(&self.cluster.as_str().into(), &self.service, &settings, self.nodes.clone().into()).unwrap()
     }
 
-    pub(super) fn parting_wish(&self) -> DesiredLoadBalancer {
+    pub(super) fn desired_removal(&self) -> DesiredLoadBalancer {
         desired_cleanup(&self.cluster.as_str().into(), &self.service, &read(&self.service).cleanup.unwrap())
     }
 
@@ -149,7 +152,7 @@ impl Scene {
         plan(&self.config, &self.desired(), self.seen.clone())
     }
 
-    /// The steps of the plan, in short: `create listener listener_0_…`.
+    /// Returns the steps of the plan in short form: `create listener listener_0_…`.
     pub(super) fn steps(&self) -> Vec<String> {
         self.planned().unwrap().steps.iter().map(|step| format!("{} {} {}", step.verb, step.kind, step.name)).collect()
     }
@@ -158,16 +161,16 @@ impl Scene {
         self.planned().unwrap().steps.iter().map(|step| step.payload.change.clone()).collect()
     }
 
-    /// The reasons of all warnings.
+    /// Returns the reasons of all warnings.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.planned().unwrap().warnings.into_iter().map(|warning| warning.reason).collect()
     }
 
-    pub(super) fn refusal(&self) -> Error {
+    pub(super) fn plan_error(&self) -> Error {
         self.planned().unwrap_err()
     }
 
-    /// The body of the only step that changes this.
+    /// Returns the body of the only step with this verb and kind.
     pub(super) fn body(&self, verb_and_kind: &str) -> Value {
         let steps = self.planned().unwrap().steps;
         let mut found = steps.iter().filter(|step| format!("{} {}", step.verb, step.kind) == verb_and_kind);
@@ -175,9 +178,7 @@ impl Scene {
         assert!(second.is_none(), "more than one {verb_and_kind}");
         match &first.unwrap().payload.change {
             Change::CreateLoadBalancer { body }
-            | Change::UpdateLoadBalancer { body, .. }
             | Change::CreateListener { body, .. }
-            | Change::RetagListener { body, .. }
             | Change::CreatePool { body, .. }
             | Change::CreateMember { body, .. }
             | Change::CreateMonitor { body, .. }
@@ -189,24 +190,24 @@ impl Scene {
         }
     }
 
-    // ---- doing
+    // ---- changes
 
-    /// All steps of the plan are done.
-    pub(super) fn made(mut self) -> Scene {
+    /// Applies all steps of the plan.
+    pub(super) fn applied(mut self) -> Scene {
         let plan = self.planned().unwrap();
         plan.steps.iter().for_each(|step| model::apply(&mut self.seen, step.payload.clone()));
         self
     }
 
-    /// Only the first ones are done.
-    pub(super) fn made_in_part(mut self, steps: usize) -> Scene {
+    /// Applies only the first steps.
+    pub(super) fn applied_partly(mut self, steps: usize) -> Scene {
         let plan = self.planned().unwrap();
         plan.steps.iter().take(steps).for_each(|step| model::apply(&mut self.seen, step.payload.clone()));
         self
     }
 
-    /// The annotation that the manager writes is there.
-    pub(super) fn noted(self) -> Scene {
+    /// Adds the annotation that the manager sets.
+    pub(super) fn annotated_with_id(self) -> Scene {
         let id = self.balancer().id.clone();
         self.found_by_id(true).with("load-balancer-id", &id)
     }
@@ -230,11 +231,11 @@ impl Scene {
     pub(super) fn touched_balancer(self, touch: impl FnOnce(&mut LoadBalancer)) -> Scene {
         self.touched(|seen| match &mut seen.found {
             Found::One { balancer, .. } => touch(balancer),
-            other => panic!("no balancer: {other:?}"),
+            other => panic!("no load balancer: {other:?}"),
         })
     }
 
-    /// The same cloud, seen for another Service that the annotation sends to the balancer.
+    /// The same cloud for another Service whose annotation refers to the load balancer.
     pub(super) fn joined_by(self, name: &str) -> Scene {
         let id = self.balancer().id.clone();
         let port = |_: &ServicePort| service_port(Protocol::Tcp, 81);

@@ -1,7 +1,7 @@
-//! Extra routes of one router, and allowed address pairs at the ports that they lead to.
+//! Extra routes of one router, and allowed address pairs at the ports of their next hops.
 //!
 //! ```text
-//!  create: ports of the next hops allow the CIDRs ──► router gets all routes ──refused──► one by one ──refused──► pair removed
+//!  create: ports of the next hops allow the CIDRs ──► router gets all routes ──rejected──► one by one ──rejected──► pair removed
 //!  delete: pairs removed ──► routes removed
 //!  list:   all routes of the router, each with the server whose port has the next hop
 //! ```
@@ -9,11 +9,11 @@
 //! A batch reads its ports in one call, writes each port once, and writes the router once. The router is the lock of all writes:
 //! the pairs of a port and, without `extraroute-atomic`, the routes of the router are read and written as a whole.
 //!
-//! The router's routes are what is listed, so they are added last and removed last: after a crash in between, the work is seen to be
-//! undone and is done again. A pair without a route is harmless. A route without a pair leads to a port that drops the replies: it is
-//! listed as one that leads to no address of its Node, and so created again, with its pair.
+//! Routes are listed from the router, so they are added last and removed last: after a crash in between, the work is incomplete and
+//! is repeated. A pair without a route is harmless. A route without a pair leads to a port that drops the replies: it is listed
+//! without an address of its Node, and so created again, with its pair.
 //!
-//! Routes carry no marks. All routes of the router are listed; those whose CIDR is one of the cluster's are ours.
+//! Routes have no marks. All routes of the router are listed; those with a CIDR of the cluster are ours.
 
 mod pairs;
 mod router;
@@ -28,26 +28,26 @@ use bowline_core::{ClusterName, Route, RouteSpec, parse_cidr};
 use crate::OpenStack;
 use crate::api::network::{self, ExtraRoute, Port};
 use pairs::Pair;
-pub(crate) use router::RouterMemory;
-use router::{Beside, Change};
-use table::Neighbours;
+pub(crate) use router::RouterCache;
+use router::{Attachments, Change};
+use table::PortIndex;
 
 const LIST: &str = "list routes";
 const CREATE: &str = "create route";
 const DELETE: &str = "delete route";
 
-/// Maximum number of next hops that are looked up by address, and so of routes in a batch; for more, the whole networks are
-/// read. Proxies refuse a line of more than 8,000 bytes, and an IPv6 address takes 80.
+/// Maximum number of next hops that are queried by address, and so of routes in a batch; for more, all ports of the networks are
+/// read. Proxies reject a line of more than 8,000 bytes, and an IPv6 address takes 80.
 pub(crate) const FEW_HOPS: usize = 50;
 
 /// A route to be written.
 #[derive(Debug, Clone)]
 struct Hop {
     route: ExtraRoute,
-    /// ID of the server that the Node names.
+    /// Server ID of the Node.
     server: Option<String>,
-    /// No port has the next hop any more, so that there is no pair to change.
-    is_lost: bool,
+    /// No port has the next hop any more, so there is no pair to change.
+    has_no_port: bool,
 }
 
 #[async_trait]
@@ -58,19 +58,20 @@ impl Routes for OpenStack {
             let router = network::ROUTERS.get(&self.session, self.router_id()?).await;
             router.map_err(|error| error.during(LIST))
         };
-        let (router, beside) = futures::try_join!(router, self.look_beside_router(LIST))?;
+        let (router, attachments) = futures::try_join!(router, self.read_attachments(LIST))?;
         let hops: BTreeSet<_> = router.routes.iter().map(|route| route.nexthop.as_str()).collect();
-        let ports = self.ports_beside(&hops.into_iter().collect::<Vec<_>>(), &beside.networks, LIST).await?;
-        let neighbours = Neighbours::new(&ports, &beside.networks);
+        let ports = self.ports_with(&hops.into_iter().collect::<Vec<_>>(), &attachments.networks, LIST).await?;
+        let index = PortIndex::new(&ports, &attachments.networks);
         let listed = |route: &ExtraRoute| {
-            let port = neighbours.at(&route.nexthop);
-            // A port of something else than a server leads somewhere, too.
+            let port = index.at(&route.nexthop);
+            // A port without a server is a valid next hop as well.
             let listed = self.as_route(route, port.and_then(table::server_of), port.is_none())?;
-            let is_whole = !support.pairs || port.is_none_or(|port| table::lets_out(port, &route.destination));
-            Some(if is_whole { listed } else { unfit(listed) })
+            let is_complete = !support.pairs || port.is_none_or(|port| table::allows_source(port, &route.destination));
+            // Without its pair, the Node cannot reply through the route: it is listed without an address of its Node.
+            Some(if is_complete { listed } else { Route { node_addresses: Some(Vec::new()), ..listed } })
         };
         let routes = router.routes.iter().filter_map(listed).collect();
-        self.without_distant(routes, &beside).await
+        self.without_foreign(routes, &attachments).await
     }
 
     async fn create(&self, _: &ClusterName, specs: &[RouteSpec]) -> Vec<Result<Route>> {
@@ -95,7 +96,7 @@ impl Routes for OpenStack {
 }
 
 impl OpenStack {
-    /// Writes the pairs, and then the routes whose pairs are right.
+    /// Writes the pairs, then the routes whose pairs were written.
     async fn write_hops(&self, change: Change, hops: &[Hop]) -> Vec<Result<()>> {
         if hops.is_empty() {
             return Vec::new();
@@ -106,25 +107,27 @@ impl OpenStack {
         };
         let pairs = match support.pairs {
             true => self.change_pairs(change, hops).await,
-            false => hops.iter().map(|_| Ok(Pair::AsItWas)).collect(),
+            false => hops.iter().map(|_| Ok(Pair::Unchanged)).collect(),
         };
-        let written = self.write_routes(change, hops, &pairs, support).await;
+        let ready = hops.iter().zip(&pairs).map(|(hop, pair)| pair.clone().map(|_| hop.route.clone()));
+        let (ready, failed) = split(ready);
+        let written = merged(failed, self.write_routes(change, &ready, support).await);
         if change == Change::Add {
-            self.take_back(hops, &pairs, &written).await;
+            self.revert_pairs(hops, &pairs, &written).await;
         }
         written
     }
 
-    /// Returns the route that this asks for.
+    /// Returns the desired route.
     fn wanted(&self, spec: &RouteSpec) -> Result<Hop> {
         let server = spec.provider_id.as_ref().map(|id| self.ids().read(id)).transpose()?;
         let destination = spec.destination.trunc();
         let Some(nexthop) = table::next_hop(&spec.node_addresses, destination) else {
-            let message = format!("no address: the node has no InternalIP of the family of {destination}");
+            let message = format!("no address: the Node has no InternalIP of the IP family of {destination}");
             return Err(Error::new(ErrorKind::InvalidConfig, CREATE, message));
         };
         let route = ExtraRoute { destination: destination.to_string(), nexthop: nexthop.to_owned() };
-        Ok(Hop { route, server, is_lost: false })
+        Ok(Hop { route, server, has_no_port: false })
     }
 
     fn created(&self, hop: &Hop) -> Result<Route> {
@@ -133,11 +136,11 @@ impl OpenStack {
 
     fn listed_hop(&self, route: &Route) -> Result<Hop> {
         let server = route.provider_id.as_ref().and_then(|id| self.ids().read(id).ok());
-        Ok(Hop { route: table::parse_id(&route.id)?, server, is_lost: route.blackhole })
+        Ok(Hop { route: table::parse_id(&route.id)?, server, has_no_port: route.blackhole })
     }
 
-    /// Ports of these networks that have one of these addresses, and perhaps others.
-    async fn ports_beside(&self, addresses: &[&str], networks: &[String], operation: &str) -> Result<Vec<Port>> {
+    /// Reads the ports of these networks with one of these addresses, and possibly others.
+    async fn ports_with(&self, addresses: &[&str], networks: &[String], operation: &str) -> Result<Vec<Port>> {
         if addresses.is_empty() || networks.is_empty() {
             return Ok(Vec::new());
         }
@@ -148,10 +151,10 @@ impl OpenStack {
         network::PORTS.list(&self.session, &query).await.map_err(|error| error.during(operation))
     }
 
-    /// A route of the router in the words of the contract; `None` if its range makes no sense.
+    /// Converts a route of the router; `None` if its CIDR is invalid.
     fn as_route(&self, route: &ExtraRoute, server: Option<&str>, blackhole: bool) -> Option<Route> {
         let Some(destination) = parse_cidr(&route.destination) else {
-            tracing::warn!(?route, "the router has a route whose range is not understood; it is left alone");
+            tracing::warn!(?route, "the router has a route with an invalid CIDR, which is ignored");
             return None;
         };
         Some(Route {
@@ -167,27 +170,19 @@ impl OpenStack {
         })
     }
 
-    /// Without those that lead nowhere and never led to a machine beside the router: somebody else has made them.
-    async fn without_distant(&self, mut routes: Vec<Route>, beside: &Beside) -> Result<Vec<Route>> {
+    /// Removes routes without a port whose next hop is in none of the router's subnets: they were created by another client.
+    async fn without_foreign(&self, mut routes: Vec<Route>, attachments: &Attachments) -> Result<Vec<Route>> {
         if routes.iter().any(|route| route.blackhole) {
-            let ranges = self.ranges_beside_router(beside, LIST).await?;
-            let is_near =
+            let ranges = self.attached_cidrs(attachments, LIST).await?;
+            let is_attached =
                 |route: &Route| route.next_hop.is_some_and(|hop| ranges.iter().any(|near| near.contains(&hop)));
-            routes.retain(|route| !route.blackhole || is_near(route));
+            routes.retain(|route| !route.blackhole || is_attached(route));
         }
         Ok(routes)
     }
 }
 
-/// A route whose Node cannot answer through it.
-fn unfit(route: Route) -> Route {
-    match route.blackhole {
-        true => route,
-        false => Route { node_addresses: Some(Vec::new()), ..route },
-    }
-}
-
-/// A Node that does not say which server it is is known by its name.
+/// A Node without a provider ID is identified by its name.
 fn named(route: Route, spec: &RouteSpec) -> Route {
     match spec.provider_id {
         Some(_) => route,
@@ -195,24 +190,24 @@ fn named(route: Route, spec: &RouteSpec) -> Route {
     }
 }
 
-/// Separates the routes of a batch from those that have failed before any call.
-fn split(wanted: impl Iterator<Item = Result<Hop>>) -> (Vec<Hop>, Vec<Option<Error>>) {
-    let mut hops = Vec::new();
-    let failed = wanted.map(|wanted| wanted.map(|hop| hops.push(hop)).err()).collect();
-    (hops, failed)
+/// Separates the items of a batch from the errors.
+fn split<T>(all: impl Iterator<Item = Result<T>>) -> (Vec<T>, Vec<Option<Error>>) {
+    let mut good = Vec::new();
+    let failed = all.map(|one| one.map(|one| good.push(one)).err()).collect();
+    (good, failed)
 }
 
-/// Puts the answers for a batch between the failures that [`split`] has taken out.
+/// Inserts the errors of [`split`] into the results of the batch.
 fn merged<T>(failed: Vec<Option<Error>>, answers: Vec<Result<T>>) -> Vec<Result<T>> {
     let mut answers = answers.into_iter();
     failed.into_iter().filter_map(|failed| failed.map(Err).or_else(|| answers.next())).collect()
 }
 
-/// Returns whether Neutron refuses one route or pair of a batch, rather than every call.
+/// Returns whether Neutron rejects one route or pair of a batch, rather than every call.
 fn is_about_one(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidConfig | ErrorKind::QuotaExceeded | ErrorKind::AlreadyExists)
 }
 
 fn unreadable(route: &ExtraRoute) -> Error {
-    Error::new(ErrorKind::Unexpected, CREATE, format!("what was made is not understood: {route:?}"))
+    Error::new(ErrorKind::Unexpected, CREATE, format!("the created route has an invalid CIDR: {route:?}"))
 }

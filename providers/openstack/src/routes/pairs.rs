@@ -1,4 +1,4 @@
-//! Allowed address pairs: a port lets out only what has its own address, unless a pair allows more.
+//! Allowed address pairs: a port drops packets from other source addresses than its own, unless a pair allows them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt as _};
 use serde_json::json;
 
 use super::router::{Change, contended};
-use super::table::{self, Neighbours};
+use super::table::{self, PortIndex};
 use super::{CREATE, Hop, is_about_one};
 use crate::OpenStack;
 use crate::api::network::{self, AddressPair, Port};
@@ -15,29 +15,29 @@ use crate::api::network::{self, AddressPair, Port};
 /// Maximum number of reads of a port that other clients keep changing.
 const ATTEMPTS: usize = 5;
 
-/// Maximum number of ports that are written at once.
+/// Maximum number of concurrent port writes.
 const AT_ONCE: usize = 8;
 
 /// Outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pair {
     Changed,
-    AsItWas,
+    Unchanged,
 }
 
-/// Changes the pairs of a port for a route; returns whether there was anything to change.
+/// Changes the pairs of a port for a route; returns whether anything changed.
 fn edit(change: Change, hop: &Hop, port: Option<&mut Port>) -> Result<bool> {
     let pairs = match change {
-        Change::Add => allowed(hop, port.as_deref())?,
-        Change::Remove => disallowed(hop, port.as_deref()),
+        Change::Add => pairs_added(hop, port.as_deref())?,
+        Change::Remove => pairs_removed(hop, port.as_deref()),
     };
     let changed = port.zip(pairs).map(|(port, pairs)| port.allowed_address_pairs = pairs);
     Ok(changed.is_some())
 }
 
-/// Returns the pairs with which Pods of the route's CIDR can send through the port of its next hop, which must be the server's,
-/// if one is named; `None` if they can already.
-fn allowed(hop: &Hop, port: Option<&Port>) -> Result<Option<Vec<AddressPair>>> {
+/// Returns the pairs with which Pods of the route's CIDR can send through the port of its next hop; `None` if they can already. The
+/// port must belong to the server of the Node, if that is known.
+fn pairs_added(hop: &Hop, port: Option<&Port>) -> Result<Option<Vec<AddressPair>>> {
     let port = port.ok_or_else(|| no_port(&hop.route.nexthop))?;
     of_server(port, hop)?;
     if port.port_security_enabled == Some(false) {
@@ -47,8 +47,8 @@ fn allowed(hop: &Hop, port: Option<&Port>) -> Result<Option<Vec<AddressPair>>> {
     Ok(table::pairs_with(&port.allowed_address_pairs, &hop.route.destination))
 }
 
-/// Reverts [`allowed`]. A port that is gone, or another server's by now, needs nothing.
-fn disallowed(hop: &Hop, port: Option<&Port>) -> Option<Vec<AddressPair>> {
+/// Reverts [`pairs_added`]. A port that is deleted, or belongs to another server by now, needs nothing.
+fn pairs_removed(hop: &Hop, port: Option<&Port>) -> Option<Vec<AddressPair>> {
     let port = port.filter(|port| of_server(port, hop).is_ok())?;
     table::pairs_without(&port.allowed_address_pairs, &hop.route.destination)
 }
@@ -56,34 +56,34 @@ fn disallowed(hop: &Hop, port: Option<&Port>) -> Option<Vec<AddressPair>> {
 /// A route whose pair is being changed.
 struct Slot<'a> {
     hop: &'a Hop,
-    /// Index of the port that is to be written for it.
+    /// Index of the port to write for it.
     port: Option<usize>,
     outcome: Option<Result<Pair>>,
 }
 
-/// Ports by the addresses that were asked for.
+/// Ports by the queried addresses.
 #[derive(Default)]
-struct Nearby {
+struct HopPorts {
     ports: Vec<Port>,
     by_address: HashMap<String, usize>,
 }
 
 impl OpenStack {
-    /// Changes the pairs of these routes: ports are read in one call, and each is written once. Where Neutron refuses that, each
-    /// route is written by itself, so that one bad route does not fail the others.
+    /// Changes the pairs of these routes: ports are read in one call, and each is written once. If Neutron rejects that, each route
+    /// is written separately, so that one bad route does not fail the others.
     pub(super) async fn change_pairs(&self, change: Change, hops: &[Hop]) -> Vec<Result<Pair>> {
         let mut outcomes = self.change_pairs_together(change, hops).await;
         for (hop, outcome) in hops.iter().zip(&mut outcomes).filter(|_| hops.len() > 1) {
             if outcome.as_ref().is_err_and(is_about_one) {
                 let alone = self.change_pairs_together(change, std::slice::from_ref(hop)).await.pop();
-                *outcome = alone.unwrap_or(Ok(Pair::AsItWas));
+                *outcome = alone.unwrap_or(Ok(Pair::Unchanged));
             }
         }
         outcomes
     }
 
     async fn change_pairs_together(&self, change: Change, hops: &[Hop]) -> Vec<Result<Pair>> {
-        let slot = |hop| Slot { hop, port: None, outcome: hop.is_lost.then_some(Ok(Pair::AsItWas)) };
+        let slot = |hop| Slot { hop, port: None, outcome: hop.has_no_port.then_some(Ok(Pair::Unchanged)) };
         let mut slots: Vec<Slot<'_>> = hops.iter().map(slot).collect();
         for _ in 0..ATTEMPTS {
             let mut open: Vec<_> = slots.iter_mut().filter(|slot| slot.outcome.is_none()).collect();
@@ -100,23 +100,24 @@ impl OpenStack {
         slots.into_iter().map(outcome).collect()
     }
 
-    /// Reads the ports of these routes and writes those that change. A route whose port another client has changed meanwhile
-    /// stays open.
+    /// Reads the ports of these routes and writes those that change. A route whose port another client has changed meanwhile stays
+    /// open.
     async fn change_open_pairs(&self, change: Change, open: &mut [&mut Slot<'_>]) -> Result<()> {
         let operation = change.operation();
         let addresses: BTreeSet<&str> = open.iter().map(|slot| slot.hop.route.nexthop.as_str()).collect();
-        let mut nearby = self.ports_at(&addresses.into_iter().collect::<Vec<_>>(), operation).await?;
+        let mut ports_of_hops = self.ports_at(&addresses.into_iter().collect::<Vec<_>>(), operation).await?;
         for slot in open.iter_mut() {
-            let at = nearby.by_address.get(&slot.hop.route.nexthop).copied();
+            let at = ports_of_hops.by_address.get(&slot.hop.route.nexthop).copied();
             slot.port = None;
-            match edit(change, slot.hop, at.and_then(|at| nearby.ports.get_mut(at))) {
+            match edit(change, slot.hop, at.and_then(|at| ports_of_hops.ports.get_mut(at))) {
                 Ok(true) => slot.port = at,
-                Ok(false) => slot.outcome = Some(Ok(Pair::AsItWas)),
+                Ok(false) => slot.outcome = Some(Ok(Pair::Unchanged)),
                 Err(error) => slot.outcome = Some(Err(error)),
             }
         }
         let changed: BTreeSet<usize> = open.iter().filter_map(|slot| slot.port).collect();
-        let ports: Vec<_> = nearby.ports.into_iter().enumerate().filter(|(at, _)| changed.contains(at)).collect();
+        let ports: Vec<_> =
+            ports_of_hops.ports.into_iter().enumerate().filter(|(at, _)| changed.contains(at)).collect();
         let write = async |(at, port): (usize, Port)| (at, self.write_pairs(&port, operation).await);
         let written: HashMap<_, _> = stream::iter(ports).map(write).buffered(AT_ONCE).collect().await;
         for slot in open.iter_mut() {
@@ -129,21 +130,21 @@ impl OpenStack {
         Ok(())
     }
 
-    /// Removes the pairs that were added for routes which the router has refused, as far as that works: the refusal is the error
-    /// that counts. A write without an answer may have added the route, which then needs its pair.
-    pub(super) async fn take_back(&self, hops: &[Hop], allowed: &[Result<Pair>], added: &[Result<()>]) {
-        let is_useless = |(_, (pair, added)): &(&Hop, (&Result<Pair>, &Result<()>))| {
-            matches!(pair, Ok(Pair::Changed)) && added.as_ref().is_err_and(|error| error.kind().is_refusal())
+    /// Removes the pairs that were added for rejected routes, on a best-effort basis: the rejection is the error that is returned.
+    /// A write without a response may have added the route, which then needs its pair.
+    pub(super) async fn revert_pairs(&self, hops: &[Hop], allowed: &[Result<Pair>], added: &[Result<()>]) {
+        let is_rejected = |(_, (pair, added)): &(&Hop, (&Result<Pair>, &Result<()>))| {
+            matches!(pair, Ok(Pair::Changed)) && added.as_ref().is_err_and(|error| error.kind().is_rejection())
         };
-        let refused = hops.iter().zip(allowed.iter().zip(added)).filter(is_useless);
-        let refused: Vec<Hop> = refused.map(|(hop, _)| hop.clone()).collect();
-        if refused.is_empty() {
+        let rejected = hops.iter().zip(allowed.iter().zip(added)).filter(is_rejected);
+        let rejected: Vec<Hop> = rejected.map(|(hop, _)| hop.clone()).collect();
+        if rejected.is_empty() {
             return;
         }
-        let removed = self.change_pairs(Change::Remove, &refused).await;
-        for (hop, removed) in refused.iter().zip(removed) {
+        let removed = self.change_pairs(Change::Remove, &rejected).await;
+        for (hop, removed) in rejected.iter().zip(removed) {
             if let Err(error) = removed {
-                tracing::warn!(%error, route = ?hop.route, "an allowed address pair stays at the port of a refused route");
+                tracing::warn!(%error, route = ?hop.route, "could not remove the allowed address pair of a rejected route");
             }
         }
     }
@@ -151,7 +152,7 @@ impl OpenStack {
     /// Writes the pairs of a port; `false` if another client has changed the port since it was read.
     async fn write_pairs(&self, port: &Port, operation: &str) -> Result<bool> {
         let body = json!({ "allowed_address_pairs": port.allowed_address_pairs });
-        let mut last = self.balancers.written.port(&port.id).await;
+        let mut last = self.load_balancer_cache.write_cache.port(&port.id).await;
         match network::update_port(&self.session, &port.id, &body, port.revision_number).await {
             Ok(written) => {
                 *last = Some(written);
@@ -162,34 +163,34 @@ impl OpenStack {
         }
     }
 
-    /// Ports of these addresses in the router's networks, also in one that it was connected to only now.
-    async fn ports_at(&self, addresses: &[&str], operation: &str) -> Result<Nearby> {
-        let known = self.beside_router(operation).await?;
-        let nearby = self.ports_in(addresses, &known.networks, operation).await?;
-        if nearby.by_address.len() == addresses.len() {
-            return Ok(nearby);
+    /// Reads the ports of these addresses in the router's networks, including newly attached ones.
+    async fn ports_at(&self, addresses: &[&str], operation: &str) -> Result<HopPorts> {
+        let known = self.attachments(operation).await?;
+        let ports_of_hops = self.ports_in(addresses, &known.networks, operation).await?;
+        if ports_of_hops.by_address.len() == addresses.len() {
+            return Ok(ports_of_hops);
         }
-        let now = self.look_beside_router(operation).await?;
+        let now = self.read_attachments(operation).await?;
         if now.networks == known.networks {
-            Ok(nearby)
+            Ok(ports_of_hops)
         } else {
             self.ports_in(addresses, &now.networks, operation).await
         }
     }
 
-    async fn ports_in(&self, addresses: &[&str], networks: &[String], operation: &str) -> Result<Nearby> {
-        let ports = self.ports_beside(addresses, networks, operation).await?;
-        let neighbours = Neighbours::new(&ports, networks);
-        let mut nearby = Nearby::default();
-        for (address, port) in addresses.iter().filter_map(|address| Some((*address, neighbours.at(address)?))) {
-            nearby.add(address, port);
+    async fn ports_in(&self, addresses: &[&str], networks: &[String], operation: &str) -> Result<HopPorts> {
+        let ports = self.ports_with(addresses, networks, operation).await?;
+        let index = PortIndex::new(&ports, networks);
+        let mut ports_of_hops = HopPorts::default();
+        for (address, port) in addresses.iter().filter_map(|address| Some((*address, index.at(address)?))) {
+            ports_of_hops.add(address, port);
         }
-        Ok(nearby)
+        Ok(ports_of_hops)
     }
 }
 
-impl Nearby {
-    /// A port may have several of the addresses.
+impl HopPorts {
+    /// Adds a port, which may have several of the addresses.
     fn add(&mut self, address: &str, port: &Port) {
         let known = self.ports.iter().position(|known| known.id == port.id);
         let at = known.unwrap_or(self.ports.len());
@@ -200,12 +201,12 @@ impl Nearby {
     }
 }
 
-/// Fails if the port is known to be another server's. A subport of a trunk belongs to the trunk, not to a server.
+/// Fails if the port belongs to another server. A trunk subport belongs to the trunk, not to a server.
 fn of_server(port: &Port, hop: &Hop) -> Result<()> {
     match (table::server_of(port), &hop.server) {
         (Some(owner), Some(server)) if owner != server => {
             let address = &hop.route.nexthop;
-            let message = format!("the address {address} is that of the server {owner}, and not of {server}");
+            let message = format!("the address {address} belongs to server {owner}, not to {server}");
             Err(Error::new(ErrorKind::NotFound, CREATE, message))
         }
         _ => Ok(()),
@@ -214,8 +215,8 @@ fn of_server(port: &Port, hop: &Hop) -> Result<()> {
 
 fn no_port(address: &str) -> Error {
     let message = format!(
-        "no port in the router's networks has the address {address}, or several have: no route can lead there; connect the \
-         router of [Route] in cloud.conf to the nodes' network"
+        "not exactly one port in the router's networks has the address {address}, so it cannot be a next hop; attach the router of \
+         [Route] in cloud.conf to the network of the nodes"
     );
     Error::new(ErrorKind::NotFound, CREATE, message)
 }

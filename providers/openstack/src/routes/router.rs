@@ -1,4 +1,4 @@
-//! The router: what Neutron can do with it, what is beside it, and changing its routes.
+//! The router: Neutron's extensions, attached networks, and its routes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,16 +7,15 @@ use ipnet::IpNet;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::pairs::Pair;
-use super::{Hop, is_about_one};
+use super::is_about_one;
 use crate::OpenStack;
 use crate::api::network::{self, ExtraRoute, Port};
 
-/// What is known of Neutron and the router.
+/// Cached properties of Neutron and the router.
 #[derive(Default)]
-pub(crate) struct RouterMemory {
+pub(crate) struct RouterCache {
     support: OnceCell<Support>,
-    beside: Mutex<Option<Arc<Beside>>>,
+    attachments: Mutex<Option<Arc<Attachments>>>,
 }
 
 /// Direction of a write.
@@ -26,18 +25,18 @@ pub(super) enum Change {
     Remove,
 }
 
-/// What Neutron can do.
+/// Supported extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Support {
-    /// Single routes are added and removed (`extraroute-atomic`).
+    /// Adds and removes single routes (`extraroute-atomic`).
     atomic: bool,
-    /// Ports may be allowed further addresses (`allowed-address-pairs`).
+    /// Ports have allowed address pairs (`allowed-address-pairs`).
     pub(super) pairs: bool,
 }
 
-/// What the router is connected to.
+/// Networks and subnets that the router is attached to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct Attachments {
     pub(super) networks: Vec<String>,
     subnets: Vec<String>,
 }
@@ -50,14 +49,14 @@ impl Support {
     }
 }
 
-impl Beside {
-    fn of(ports: Vec<Port>) -> Beside {
-        let mut beside = Beside::default();
+impl Attachments {
+    fn of(ports: Vec<Port>) -> Attachments {
+        let mut attachments = Attachments::default();
         for port in ports {
-            add_once(&mut beside.networks, port.network_id);
-            port.fixed_ips.into_iter().for_each(|fixed| add_once(&mut beside.subnets, fixed.subnet_id));
+            add_once(&mut attachments.networks, port.network_id);
+            port.fixed_ips.into_iter().for_each(|fixed| add_once(&mut attachments.subnets, fixed.subnet_id));
         }
-        beside
+        attachments
     }
 }
 
@@ -68,46 +67,46 @@ fn add_once(ids: &mut Vec<String>, id: String) {
 }
 
 impl OpenStack {
-    /// The router's ID, as the configuration has it.
+    /// Returns the configured router ID.
     pub(super) fn router_id(&self) -> Result<&str> {
         let missing = || Error::new(ErrorKind::Unsupported, "routes", "there is no router-id in [Route] of cloud.conf");
         self.config.router_id.as_deref().ok_or_else(missing)
     }
 
-    /// What Neutron can do; asked for once.
+    /// Returns the supported extensions; cached.
     pub(super) async fn route_support(&self, operation: &str) -> Result<Support> {
-        let ask = || async {
+        let read = || async {
             let extensions = network::extensions(&self.session).await.map_err(|error| error.during(operation))?;
-            let message = "Neutron has neither the extension extraroute nor extraroute-atomic: no route can be made; \
-                           take router-id out of cloud.conf, or have the extension installed";
+            let message = "Neutron has neither the extension extraroute nor extraroute-atomic: routes cannot be created; \
+                           remove router-id from cloud.conf, or install the extension";
             Support::of(&extensions).ok_or_else(|| Error::new(ErrorKind::Unsupported, operation, message))
         };
-        self.routing.support.get_or_try_init(ask).await.copied()
+        self.router_cache.support.get_or_try_init(read).await.copied()
     }
 
-    /// What the router is connected to, as it was last seen.
-    pub(super) async fn beside_router(&self, operation: &str) -> Result<Arc<Beside>> {
-        let known = self.routing.beside.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Returns the attached networks; cached.
+    pub(super) async fn attachments(&self, operation: &str) -> Result<Arc<Attachments>> {
+        let known = self.router_cache.attachments.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known {
             Some(known) => Ok(known),
-            None => self.look_beside_router(operation).await,
+            None => self.read_attachments(operation).await,
         }
     }
 
-    /// What the router is connected to now.
-    pub(super) async fn look_beside_router(&self, operation: &str) -> Result<Arc<Beside>> {
+    /// Reads the attached networks.
+    pub(super) async fn read_attachments(&self, operation: &str) -> Result<Arc<Attachments>> {
         let ports = network::PORTS.list(&self.session, &[("device_id", self.router_id()?)]).await;
-        let beside = Arc::new(Beside::of(ports.map_err(|error| error.during(operation))?));
-        *self.routing.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside.clone());
-        Ok(beside)
+        let attachments = Arc::new(Attachments::of(ports.map_err(|error| error.during(operation))?));
+        *self.router_cache.attachments.lock().unwrap_or_else(PoisonError::into_inner) = Some(attachments.clone());
+        Ok(attachments)
     }
 
-    /// The ranges of the router's own subnets.
-    pub(super) async fn ranges_beside_router(&self, beside: &Beside, operation: &str) -> Result<Vec<IpNet>> {
-        if beside.subnets.is_empty() {
+    /// Reads the CIDRs of the attached subnets.
+    pub(super) async fn attached_cidrs(&self, attachments: &Attachments, operation: &str) -> Result<Vec<IpNet>> {
+        if attachments.subnets.is_empty() {
             return Ok(Vec::new());
         }
-        let query: Vec<_> = beside.subnets.iter().map(|id| ("id", id.as_str())).collect();
+        let query: Vec<_> = attachments.subnets.iter().map(|id| ("id", id.as_str())).collect();
         let subnets = network::SUBNETS.list(&self.session, &query).await.map_err(|error| error.during(operation))?;
         Ok(subnets.iter().filter_map(|subnet| subnet.cidr.parse().ok()).collect())
     }
@@ -116,25 +115,13 @@ impl OpenStack {
 // ---- writes
 
 impl OpenStack {
-    /// Writes the routes whose pairs are ready; the others keep their errors.
+    /// Writes all at once; if Neutron rejects that, one by one, so that one bad route does not fail the others.
     pub(super) async fn write_routes(
         &self,
         change: Change,
-        hops: &[Hop],
-        pairs: &[Result<Pair>],
+        routes: &[ExtraRoute],
         support: Support,
     ) -> Vec<Result<()>> {
-        let ready = hops.iter().zip(pairs).filter(|(_, pair)| pair.is_ok()).map(|(hop, _)| hop.route.clone());
-        let mut written = self.write_each(change, &ready.collect::<Vec<_>>(), support).await.into_iter();
-        let answer = |pair: &Result<Pair>| match pair {
-            Ok(_) => written.next(),
-            Err(error) => Some(Err(error.clone())),
-        };
-        pairs.iter().filter_map(answer).collect()
-    }
-
-    /// Writes all at once; if Neutron refuses that, one by one, so that one bad route does not fail the others.
-    async fn write_each(&self, change: Change, routes: &[ExtraRoute], support: Support) -> Vec<Result<()>> {
         if routes.is_empty() {
             return Vec::new();
         }
@@ -160,7 +147,7 @@ impl OpenStack {
         written.map_err(|error| error.during(change.operation()))
     }
 
-    /// Reads all routes and writes them as they should be, unless they are so already.
+    /// Reads all routes and writes them with the change, unless nothing changes.
     async fn rewrite_routes(&self, router: &str, change: Change, routes: &[ExtraRoute]) -> Result<()> {
         let before = network::ROUTERS.get(&self.session, router).await?.routes;
         let mut after = before.clone();
@@ -184,7 +171,7 @@ impl Change {
     }
 }
 
-/// Another client has changed the port between each read and write.
+/// Another client changed the port between each read and write.
 pub(super) fn contended(operation: &str, port: &str) -> Error {
     let message = format!("another client changed the port at {port} each time before it could be written");
     Error::new(ErrorKind::Conflict, operation, message).retry(Retry::Backoff)
@@ -201,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_say_how_routes_are_written() {
+    fn extensions_determine_how_routes_are_written() {
         assert_eq!(support(&["router", "allowed-address-pairs"]), None);
         assert_eq!(support(&["extraroute"]), Some(Support { atomic: false, pairs: false }));
         assert_eq!(support(&["extraroute-atomic"]), Some(Support { atomic: true, pairs: false }));

@@ -1,4 +1,4 @@
-//! Routes of a router and the ports that they lead to. Pure.
+//! Routes of a router and the ports of their next hops.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,24 +9,24 @@ use ipnet::IpNet;
 
 use crate::api::network::{AddressPair, ExtraRoute, Port};
 
-/// What stands between the range and the next hop in the ID of a route. A router has each pair of them once.
+/// Separator in route IDs. A router has each combination of CIDR and next hop once.
 const VIA: &str = " via ";
 
-/// What a route is known by.
+/// Returns the ID of a route.
 pub(super) fn id(route: &ExtraRoute) -> String {
     format!("{}{VIA}{}", route.destination, route.nexthop)
 }
 
-/// The route of this ID, in the very words that the router has it in.
+/// Parses a route ID, in the spelling of the router.
 pub(super) fn parse_id(id: &str) -> Result<ExtraRoute> {
     let Some((destination, nexthop)) = id.split_once(VIA) else {
-        let message = format!("{id:?} is no route of a router: it should be RANGE{VIA}ADDRESS");
+        let message = format!("{id:?} is not a route ID: expected CIDR{VIA}ADDRESS");
         return Err(Error::new(ErrorKind::InvalidConfig, "read a route's ID", message));
     };
     Ok(ExtraRoute { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
 }
 
-/// The address of a Node that this range is led to: its first internal one of the range's family.
+/// Returns the next hop for a CIDR: the first InternalIP of its family.
 pub(super) fn next_hop(addresses: &[Address], range: IpNet) -> Option<&str> {
     let fits = |address: &&Address| {
         let ip = parsed(&address.address);
@@ -39,26 +39,26 @@ pub(super) fn parsed(address: &str) -> Option<IpAddr> {
     address.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// Ports of a router's networks, by their addresses.
-pub(super) struct Neighbours<'a> {
+/// Ports of a router's networks by address.
+pub(super) struct PortIndex<'a> {
     by_address: HashMap<IpAddr, Vec<&'a Port>>,
     /// In the router's order.
     networks: &'a [String],
 }
 
-impl<'a> Neighbours<'a> {
-    pub(super) fn new(ports: &'a [Port], networks: &'a [String]) -> Neighbours<'a> {
+impl<'a> PortIndex<'a> {
+    pub(super) fn new(ports: &'a [Port], networks: &'a [String]) -> PortIndex<'a> {
         let mut by_address: HashMap<_, Vec<_>> = HashMap::new();
         for port in ports {
             for address in port.fixed_ips.iter().filter_map(|fixed| parsed(&fixed.ip_address)) {
                 by_address.entry(address).or_default().push(port);
             }
         }
-        Neighbours { by_address, networks }
+        PortIndex { by_address, networks }
     }
 
-    /// The port that has this address. A router may meet one address in several of its networks: the first one in which it
-    /// is clear whose it is decides.
+    /// Returns the port with this address. A router may have one address in several of its networks: the first network with exactly
+    /// one such port counts.
     pub(super) fn at(&self, address: &str) -> Option<&'a Port> {
         let ports = self.by_address.get(&parsed(address)?)?;
         self.networks.iter().find_map(|network| {
@@ -68,13 +68,13 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// The server whose port this is; `None` for what is no server's by itself: a port of a trunk, of a balancer, of nobody.
+/// Returns the server of a port; `None` for a port of a trunk, of a load balancer, or unbound.
 pub(super) fn server_of(port: &Port) -> Option<&str> {
     let is_servers = port.device_owner.starts_with("compute:") || port.device_owner.starts_with("baremetal:");
     (is_servers && !port.device_id.is_empty()).then_some(port.device_id.as_str())
 }
 
-/// The pairs with one for this range; `None` if there is one.
+/// Adds a pair for this CIDR; `None` if it exists.
 pub(super) fn pairs_with(pairs: &[AddressPair], range: &str) -> Option<Vec<AddressPair>> {
     if pairs.iter().any(|pair| is_for(pair, range)) {
         return None;
@@ -83,14 +83,14 @@ pub(super) fn pairs_with(pairs: &[AddressPair], range: &str) -> Option<Vec<Addre
     Some(pairs.iter().cloned().chain([new]).collect())
 }
 
-/// The pairs without those for this range; `None` if there is none.
+/// Removes the pairs for this CIDR; `None` if there is none.
 pub(super) fn pairs_without(pairs: &[AddressPair], range: &str) -> Option<Vec<AddressPair>> {
     let others: Vec<_> = pairs.iter().filter(|pair| !is_for(pair, range)).cloned().collect();
     (others.len() < pairs.len()).then_some(others)
 }
 
-/// The port lets this range out, or need not be told to.
-pub(super) fn lets_out(port: &Port, range: &str) -> bool {
+/// Returns whether the port accepts this source CIDR.
+pub(super) fn allows_source(port: &Port, range: &str) -> bool {
     let wanted = parse_cidr(range);
     let covers = |pair: &AddressPair| {
         is_for(pair, range)
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_says_what_the_router_says() {
+    fn a_route_id_has_the_spelling_of_the_router() {
         let route = ExtraRoute { destination: "FD00::/64".to_owned(), nexthop: "fd00::1".to_owned() };
         assert_eq!(id(&route), "FD00::/64 via fd00::1");
         assert_eq!(parse_id(&id(&route)).unwrap(), route);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn case_178_the_next_hop_is_the_first_internal_address_of_the_ranges_family() {
+    fn case_178_the_next_hop_is_the_first_internal_ip_of_the_family() {
         let address = |kind, text: &str| Address::new(kind, text);
         let addresses = [
             address(AddressType::ExternalIP, "203.0.113.1"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn case_176_the_first_network_with_exactly_one_port_of_the_address_decides() {
+    fn case_176_the_first_network_with_exactly_one_port_of_the_address_counts() {
         let networks = ["a", "b", "c"].map(str::to_owned);
         let ports = [
             port("a1", "a", "10.0.0.5"),
@@ -151,15 +151,15 @@ mod tests {
             port("b1", "b", "10.0.0.5"),
             port("x1", "elsewhere", "10.0.0.6"),
         ];
-        let neighbours = Neighbours::new(&ports, &networks);
-        let at = |address: &str| neighbours.at(address).map(|port| port.id.as_str());
+        let index = PortIndex::new(&ports, &networks);
+        let at = |address: &str| index.at(address).map(|port| port.id.as_str());
         assert_eq!(at("10.0.0.5"), Some("b1"));
         assert_eq!(at("10.0.0.6"), None, "that network is not one of the router's");
         assert_eq!((at("10.0.0.7"), at("nonsense")), (None, None));
     }
 
     #[test]
-    fn only_a_port_of_a_server_leads_to_one() {
+    fn only_ports_of_servers_have_a_server() {
         let owned = |owner: &str, device: &str| {
             let port = Port { device_owner: owner.to_owned(), device_id: device.to_owned(), ..Port::default() };
             server_of(&port).map(str::to_owned)
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_others_are_echoed_and_ours_come_once() {
+    fn other_pairs_are_kept_and_ours_is_added_once() {
         let pair = |range: &str, mac: Option<&str>| AddressPair {
             ip_address: range.to_owned(),
             mac_address: mac.map(str::to_owned),
@@ -190,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_lets_out_what_a_pair_has_or_contains_and_everything_without_port_security() {
-        let lets_out = |ip_address: &str, port_security_enabled, range: &str| {
+    fn a_port_accepts_sources_of_its_pairs_and_all_without_port_security() {
+        let allows_source = |ip_address: &str, port_security_enabled, range: &str| {
             let pair = AddressPair { ip_address: ip_address.to_owned(), mac_address: None };
-            lets_out(&Port { allowed_address_pairs: vec![pair], port_security_enabled, ..Port::default() }, range)
+            allows_source(&Port { allowed_address_pairs: vec![pair], port_security_enabled, ..Port::default() }, range)
         };
-        for (pair, is_let_out) in [
+        for (pair, is_allowed) in [
             ("10.244.1.0/24", true),
             ("10.244.0.0/16", true),
             ("0.0.0.0/0", true),
@@ -204,8 +204,8 @@ mod tests {
             ("::/0", false),
             ("", false),
         ] {
-            assert_eq!(lets_out(pair, None, "10.244.1.0/24"), is_let_out, "{pair}");
+            assert_eq!(allows_source(pair, None, "10.244.1.0/24"), is_allowed, "{pair}");
         }
-        assert!(lets_out("", Some(false), "10.244.1.0/24") && !lets_out("", Some(true), "10.244.1.0/24"));
+        assert!(allows_source("", Some(false), "10.244.1.0/24") && !allows_source("", Some(true), "10.244.1.0/24"));
     }
 }

@@ -1,10 +1,10 @@
-//! What Keystone is asked, and what it answers. Pure.
+//! Keystone authentication: requests and responses.
 
 use std::time::Duration;
 
 use bowline_cloud::{Effect, Error, ErrorKind, Retry};
 use bowline_config::Secret;
-use bowline_http::{Api, ApiResponse, ErrorDecoder, ErrorResponse, Issued};
+use bowline_http::{Api, ApiResponse, ErrorDecoder, ErrorResponse, IssuedToken};
 use bytes::Bytes;
 use http::{HeaderValue, Method};
 use serde::Deserialize;
@@ -14,37 +14,37 @@ use super::catalog::{Catalog, Choice, Service};
 use crate::api::{Named, record};
 use crate::config::{Credential, Domain, Global, Scope, User};
 
-/// Keystone, and the credentials that it is sent.
+/// Keystone and the credentials that are sent to it.
 pub(super) struct Identity {
     api: Api,
     url: String,
     body: Secret,
     choice: Choice,
-    /// A new token would end when the old one does.
-    is_borrowed: bool,
+    /// Authenticates with an existing token: a new one would expire together with it.
+    is_from_token: bool,
 }
 
-/// What a successful authentication brought.
+/// Result of an authentication.
 pub(crate) struct Access {
     token: HeaderValue,
     catalog: Catalog,
     choice: Choice,
-    /// The project that the token is for; empty if it is for none.
+    /// Project of the token; empty if it has none.
     pub(crate) project_id: String,
-    /// The roles that it has there, by name.
+    /// Names of its roles.
     pub(crate) roles: Vec<String>,
 }
 
-/// Reads Keystone's errors. Of a token or an application credential that it does not know, it says that it is not found.
-struct Refused;
+/// Decodes Keystone's errors. It answers 404 for an unknown token or application credential.
+struct KeystoneErrors;
 
-impl ErrorDecoder for Refused {
-    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        let is_of_keystone = || refusal.json().is_some_and(|body: Value| body.pointer("/error/code").is_some());
-        match refusal.status() {
-            401 | 403 => refusal.to_error_of(ErrorKind::Unauthenticated),
-            404 if is_of_keystone() => refusal.to_error_of(ErrorKind::Unauthenticated),
-            _ => super::Faults.decode(refusal),
+impl ErrorDecoder for KeystoneErrors {
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        let is_of_keystone = || response.json().is_some_and(|body: Value| body.pointer("/error/code").is_some());
+        match response.status() {
+            401 | 403 => response.to_error_of(ErrorKind::Unauthenticated),
+            404 if is_of_keystone() => response.to_error_of(ErrorKind::Unauthenticated),
+            _ => super::Faults.decode(response),
         }
     }
 
@@ -57,11 +57,11 @@ impl Identity {
     pub(super) fn new(api: Api, global: &Global) -> Identity {
         let url = base(&global.auth_url);
         Identity {
-            api: api.base(&url).errors(Refused),
+            api: api.base(&url).errors(KeystoneErrors),
             url,
             body: Secret::from(body(&global.credential, &global.scope).to_string()),
             choice: Choice { interface: global.interface.clone(), region: global.region.clone() },
-            is_borrowed: matches!(global.credential, Credential::Token(_)),
+            is_from_token: matches!(global.credential, Credential::Token(_)),
         }
     }
 
@@ -69,37 +69,37 @@ impl Identity {
         &self.url
     }
 
-    /// Asks for a token.
-    pub(super) async fn authenticate(&self) -> Result<Issued<Access>, Error> {
+    /// Requests a token.
+    pub(super) async fn authenticate(&self) -> Result<IssuedToken<Access>, Error> {
         let body = Bytes::copy_from_slice(self.body.reveal().as_bytes());
         let call = self.api.call("token_create", Method::POST, &["auth", "tokens"]).body("application/json", body);
-        let issued = self.read(&call.effect(Effect::Read).send().await.map_err(of_keystone)?)?;
+        let issued = self.read(&call.effect(Effect::Read).send().await.map_err(without_status)?)?;
         tracing::debug!(url = self.url, "authenticated");
         Ok(issued)
     }
 
-    fn read(&self, answer: &ApiResponse) -> Result<Issued<Access>, Error> {
+    fn read(&self, answer: &ApiResponse) -> Result<IssuedToken<Access>, Error> {
         let token = answer.headers().get("X-Subject-Token").cloned();
-        let mut token = answer.understood(token.ok_or("it has no X-Subject-Token"))?;
+        let mut token = answer.decoded(token.ok_or("it has no X-Subject-Token header"))?;
         token.set_sensitive(true);
         let Received { token: body } = answer.json()?;
         let lifetime = self.lifetime(&body.expires_at, &body.issued_at);
         let roles = body.roles.into_iter().map(|role| role.name).collect();
         let (catalog, choice, project_id) = (body.catalog, self.choice.clone(), body.project.id);
-        Ok(Issued { token: Access { token, catalog, choice, project_id, roles }, lifetime })
+        Ok(IssuedToken { token: Access { token, catalog, choice, project_id, roles }, lifetime })
     }
 
-    /// Lifetime of the token by Keystone's clock alone: ours may be wrong. A token that does not say, or that we were given and
-    /// cannot renew, is used until it is refused.
+    /// Returns the lifetime of the token by Keystone's clock alone: the local one may be wrong. A token without times, or one that
+    /// cannot be renewed, is used until it is rejected.
     fn lifetime(&self, expires_at: &str, issued_at: &str) -> Option<Duration> {
-        let ends: jiff::Timestamp = expires_at.parse().ok().filter(|_| !self.is_borrowed)?;
-        let begun: jiff::Timestamp = issued_at.parse().ok()?;
-        Some(Duration::try_from(ends.duration_since(begun)).unwrap_or_default())
+        let ends: jiff::Timestamp = expires_at.parse().ok().filter(|_| !self.is_from_token)?;
+        let issued: jiff::Timestamp = issued_at.parse().ok()?;
+        Some(Duration::try_from(ends.duration_since(issued)).unwrap_or_default())
     }
 }
 
-/// Without the status, which says nothing of the service that the token was for.
-fn of_keystone(error: Error) -> Error {
+/// Removes the status, which is not about the service that was called.
+fn without_status(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unauthenticated => Error::new(error.kind(), error.operation(), error.message()),
         _ => error,
@@ -111,7 +111,7 @@ impl Access {
         &self.token
     }
 
-    /// Where the resources of a service are, with a `/` at the end.
+    /// Returns the base URL of a service, with a trailing `/`.
     pub(crate) fn endpoint(&self, service: Service) -> Result<String, Error> {
         self.catalog
             .endpoint(service, &self.choice)
@@ -119,7 +119,7 @@ impl Access {
     }
 }
 
-/// The part of an answer that is of use.
+/// Response body.
 #[derive(Deserialize)]
 struct Received {
     token: Body,
@@ -139,7 +139,7 @@ record! {
     Role { name: String, }
 }
 
-/// The root of Identity v3 for an `auth-url` with or without a version.
+/// Returns the root of Identity v3 for an `auth-url` with or without a version.
 fn base(auth_url: &str) -> String {
     let trimmed = auth_url.trim().trim_end_matches('/');
     let is_version = |segment: &str| {
@@ -148,14 +148,14 @@ fn base(auth_url: &str) -> String {
         })
     };
     let root = match trimmed.rsplit_once('/') {
-        // The host may be called like a version.
+        // The host may have the form of a version.
         Some((root, last)) if is_version(last) && !root.ends_with(":/") => root.trim_end_matches('/'),
         _ => trimmed,
     };
     format!("{root}/v3/")
 }
 
-/// The body of an authentication: what is proven, and what for.
+/// Returns the request body: identity and scope.
 fn body(credential: &Credential, scope: &Scope) -> Value {
     let mut auth = Map::new();
     auth.insert("identity".to_owned(), identity(credential));
@@ -200,7 +200,7 @@ fn domain(domain: &Domain) -> Value {
     }
 }
 
-/// An application credential has its scope already, and Keystone refuses to be told another.
+/// An application credential implies its scope, and Keystone rejects another one.
 fn scope_of(credential: &Credential, scope: &Scope) -> Option<Value> {
     let is_scoped =
         matches!(credential, Credential::ApplicationCredentialId { .. } | Credential::ApplicationCredentialName { .. });

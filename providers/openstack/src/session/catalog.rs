@@ -1,4 +1,4 @@
-//! Where the services are, by Keystone's catalog. Pure.
+//! Endpoints from Keystone's service catalog.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,24 +11,24 @@ pub(crate) enum Service {
     Compute,
     /// Neutron.
     Network,
-    /// Octavia, its resources.
+    /// Octavia resources.
     LoadBalancer,
-    /// Octavia, in front of all versions.
+    /// Octavia root, above all versions.
     LoadBalancerRoot,
     /// Barbican.
     KeyManager,
 }
 
-/// Which of several endpoints is ours.
+/// Selection of an endpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choice {
     /// `public`, `internal` or `admin`; empty is `public`.
     pub(crate) interface: String,
-    /// Empty if any will do.
+    /// Empty for any.
     pub(crate) region: String,
 }
 
-/// What Keystone lists.
+/// Service catalog.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Catalog(Vec<Entry>);
@@ -42,11 +42,11 @@ record! {
 }
 
 impl Service {
-    /// All of them, in this order.
+    /// All services, in this order.
     pub(crate) const ALL: [Service; 5] =
         [Service::Compute, Service::Network, Service::LoadBalancer, Service::LoadBalancerRoot, Service::KeyManager];
 
-    /// Its type in the catalog.
+    /// Returns its type in the catalog.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Service::Compute => "compute",
@@ -56,7 +56,7 @@ impl Service {
         }
     }
 
-    /// Where its resources are, under the URL of the catalog, which may have a version in it or not.
+    /// Returns the base URL of its resources. The URL of the catalog may have a version.
     fn base(self, url: &str) -> String {
         let url = format!("{}/", url.trim().trim_end_matches('/'));
         match self {
@@ -69,13 +69,13 @@ impl Service {
     }
 }
 
-/// Octavia answers to `v2` as well as to `v2.0`, and either may be in a catalog, even with `lbaas` behind it.
+/// Octavia serves `v2` and `v2.0`, and catalogs have either, even followed by `lbaas`.
 fn octavia_root(url: &str) -> String {
     let url = without_version(url, "lbaas/");
     without_version(without_version(url, "v2.0/"), "v2/").to_owned()
 }
 
-/// Without this last segment, if it is one.
+/// Removes this last path segment, if present.
 fn without_version<'a>(url: &'a str, version: &str) -> &'a str {
     url.strip_suffix(version).filter(|rest| rest.ends_with('/')).unwrap_or(url)
 }
@@ -85,16 +85,16 @@ impl Choice {
         if self.interface.is_empty() { "public" } else { &self.interface }
     }
 
-    fn takes(&self, endpoint: &Endpoint) -> bool {
+    fn matches(&self, endpoint: &Endpoint) -> bool {
         let is_here = self.region.is_empty() || endpoint.region == self.region || endpoint.region_id == self.region;
         is_here && endpoint.interface == self.interface() && !endpoint.url.is_empty()
     }
 }
 
 impl Catalog {
-    /// The first endpoint that fits; otherwise what there is instead, for a person to choose from.
+    /// Returns the first matching endpoint, or an error that lists the existing ones.
     pub(crate) fn endpoint(&self, service: Service, choice: &Choice) -> Result<String, String> {
-        let found = self.of(service).find(|endpoint| choice.takes(endpoint));
+        let found = self.of(service).find(|endpoint| choice.matches(endpoint));
         found.map(|endpoint| service.base(&endpoint.url)).ok_or_else(|| self.missing(service, choice))
     }
 
@@ -109,21 +109,18 @@ impl Catalog {
         let instead = if there.is_empty() {
             let mut kinds: Vec<_> = self.0.iter().map(|entry| entry.kind.as_str()).collect();
             kinds.sort_unstable();
-            format!("the catalog has the services {}", listed(&kinds))
+            let kinds = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+            format!("the catalog has the services {kinds}")
         } else {
-            format!("the catalog has {}", there.join(", "))
+            format!("available: {}", there.join(", "))
         };
         format!("Keystone's catalog has no {interface} endpoint of type {kind:?}{place}; {instead}")
     }
 }
 
-fn listed(kinds: &[&str]) -> String {
-    if kinds.is_empty() { "none at all".to_owned() } else { kinds.join(", ") }
-}
-
 impl Endpoint {
     fn description(&self) -> String {
         let region = if self.region.is_empty() { &self.region_id } else { &self.region };
-        format!("one that is {} in region {region:?}", self.interface)
+        format!("{} in region {region:?}", self.interface)
     }
 }

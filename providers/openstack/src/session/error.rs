@@ -1,29 +1,29 @@
-//! What the faults of the services mean.
+//! Decodes the faults of the services.
 
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_http::{ErrorDecoder, ErrorResponse};
 use serde_json::Value;
 
-/// Reads the faults of Nova, Neutron, Octavia and Barbican.
+/// Decodes the faults of Nova, Neutron, Octavia and Barbican.
 pub(super) struct Faults;
 
 impl ErrorDecoder for Faults {
-    fn decode(&self, refusal: &ErrorResponse<'_>) -> Error {
-        let by_fault = refusal.json().and_then(|fault| by_fault(refusal.status(), &fault));
-        let is_foreign = !is_fault(&refusal.text());
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        let by_fault = response.json().and_then(|fault| by_fault(response.status(), &fault));
+        let is_foreign = !is_fault(&response.text());
         let error = match by_fault {
-            Some(kind) => refusal.to_error_of(kind),
-            // A proxy, or a wrong endpoint, answers 404 as well, and that does not say that the resource is gone.
-            None if refusal.status() == 404 && is_foreign => refusal.to_error_of(ErrorKind::Unexpected),
-            None => refusal.to_error_of(refusal.to_error().kind()),
+            Some(kind) => response.to_error_of(kind),
+            // A proxy or a wrong endpoint answers 404 as well, which does not mean that the resource is deleted.
+            None if response.status() == 404 && is_foreign => response.to_error_of(ErrorKind::Unexpected),
+            None => response.to_error_of(response.to_error().kind()),
         };
-        // Rejected requests may be accepted later, without a change here: a network is made, a quota raised.
-        let error = match (refusal.retry_after(), refusal.status()) {
+        // Rejected requests may be accepted later without a change of the request: a network is created, a quota raised.
+        let error = match (response.retry_after(), response.status()) {
             (Some(pause), 413 | 429 | 503) => error.retry(Retry::After(pause)),
             _ => error.retry(Retry::Backoff),
         };
-        // A service that answers with a fault, whatever its status, has ended the call; a gateway in front of it knows nothing.
-        if refusal.status() >= 500 && is_foreign { error.outcome_unknown() } else { error.answered() }
+        // A fault of the service, whatever its status, means that the call has ended; a gateway in front of it does not know.
+        if response.status() >= 500 && is_foreign { error.outcome_unknown() } else { error.outcome_known() }
     }
 
     fn tls_advice(&self) -> &'static str {
@@ -31,7 +31,7 @@ impl ErrorDecoder for Faults {
     }
 }
 
-/// Faults of Neutron that say that there is no more of something.
+/// Neutron fault types for exhausted resources.
 const EXHAUSTED: [&str; 7] = [
     "OverQuota",
     "AllowedAddressPairExhausted",
@@ -42,22 +42,22 @@ const EXHAUSTED: [&str; 7] = [
     "NoMoreIpsException",
 ];
 
-/// Names in the faults of Octavia, Neutron, Nova and Barbican, the last two for what is not found.
+/// Fields in the faults of Octavia, Neutron, Nova and Barbican, the last two for missing resources.
 const FAULTS: [&str; 4] = [r#""faultstring""#, r#""NeutronError""#, r#""itemNotFound""#, r#""description""#];
 
-/// Whether a service says this, and not a gateway in front of it. It may have been cut, so it is not parsed.
+/// Returns whether the service sent this, not a gateway in front of it. The body may be truncated, so it is not parsed.
 fn is_fault(body: &str) -> bool {
-    // Octavia says in prose that the pool is gone whose members are asked for.
+    // Octavia answers in plain text if the pool of a member listing does not exist.
     body.starts_with("404 Bad Request") || body.starts_with('{') && FAULTS.iter().any(|name| body.contains(name))
 }
 
-/// What the fault in the body says beyond the status.
+/// Returns the error kind that the fault implies beyond the status.
 fn by_fault(status: u16, fault: &Value) -> Option<ErrorKind> {
     if let Some(kind) = fault.pointer("/NeutronError/type").and_then(Value::as_str) {
         return EXHAUSTED.contains(&kind).then_some(ErrorKind::QuotaExceeded);
     }
-    // Octavia's faults have no type: quotas share their status with policies, and what Neutron has no more of is an error of the
-    // server. Only a person is told by these words what to look for; either way, it is tried again later.
+    // Octavia faults have no type: quotas share their status with policies, and exhausted addresses in Neutron are internal errors.
+    // The kind only helps the reader of the message; the call is retried either way.
     let words = fault.get("faultstring").and_then(Value::as_str)?;
     let is_quota = status == 403 && words.starts_with("Quota has been met");
     let is_full = status == 500 && words.contains("No more IP addresses available");

@@ -1,4 +1,4 @@
-//! The services of one cloud: the token, the catalog that comes with it, and an [`Api`] for each service.
+//! Session with one cloud: the token, its service catalog, and an [`Api`] for each service.
 
 mod auth;
 mod call;
@@ -26,10 +26,10 @@ pub(crate) use call::Call;
 pub(crate) use catalog::Service;
 use error::Faults;
 
-/// The header that has the token.
+/// Header with the token.
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// One cloud, as one user of it.
+/// Session of one user with one cloud.
 pub(crate) struct Session {
     url: String,
     tokens: TokenSource<Access>,
@@ -44,7 +44,7 @@ struct Endpoint {
 }
 
 impl Session {
-    /// With these credentials; no call is made yet.
+    /// Creates a session. Makes no call.
     pub(crate) fn new(http: &Client, calls: &Calls, global: &Global, user_agent: &str, metrics: Metrics) -> Session {
         let api = |service: &'static str| {
             let api = Api::new(http.clone(), calls, service);
@@ -67,12 +67,12 @@ impl Session {
         Session { url, tokens, apis, metrics }
     }
 
-    /// A call that is counted under `name`, of the metrics' `request`.
+    /// Creates a call with the metric label `name`.
     pub(crate) fn call(&self, name: &'static str, service: Service, method: Method, path: &[&str]) -> Call<'_> {
         Call::new(self, name, service, method, path)
     }
 
-    /// The current token with its catalog; authenticates if there is none.
+    /// Returns the current token with its catalog; authenticates if there is none.
     pub(crate) async fn access(&self) -> Result<Arc<Access>, Error> {
         self.tokens.get().await
     }
@@ -96,14 +96,14 @@ impl Authorize for Endpoint {
     }
 
     async fn renew(&self, refused: &Request<Bytes>) -> Result<bool, Error> {
-        tracing::debug!(service = self.service.kind(), "the token was refused; authenticating again");
-        self.tokens.renewed(|access| refused.headers().get(TOKEN) == Some(access.token())).await?;
+        tracing::debug!(service = self.service.kind(), "the token was rejected; authenticating again");
+        self.tokens.renew(|access| refused.headers().get(TOKEN) == Some(access.token())).await?;
         Ok(true)
     }
 }
 
 impl fmt::Debug for Session {
-    /// Without anything that is secret.
+    /// Prints no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("identity", &self.url).finish_non_exhaustive()
     }

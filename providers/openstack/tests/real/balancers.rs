@@ -1,4 +1,4 @@
-//! Hands for balancers: what Octavia and Neutron have, asked of themselves.
+//! Bench for load balancers: resources of the real Octavia and Neutron.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,21 +11,21 @@ use http::Method;
 use serde_json::json;
 
 use super::cloud::Service::{LoadBalancer, Network};
-use super::looks::{Everything, list, mark, text};
 use super::machines::RealBench;
+use super::resources::{ProjectResources, list, mark, text};
 
 impl RealBench {
-    async fn everything(&self) -> Everything {
+    async fn project_resources(&self) -> ProjectResources {
         let cloud = &self.project.cloud;
         let pools = cloud.list(LoadBalancer, "/pools").await;
         let mut members = BTreeMap::new();
         for pool in &pools {
             let id = text(&pool["id"]);
-            // It may go between two questions, and its members with it.
-            let below = cloud.try_call(Method::GET, LoadBalancer, &format!("/pools/{id}/members"), None).await;
-            members.insert(id, list(&below.body["members"]).to_vec());
+            // It may be deleted between two calls, with its members.
+            let pool = cloud.try_call(Method::GET, LoadBalancer, &format!("/pools/{id}/members"), None).await;
+            members.insert(id, list(&pool.body["members"]).to_vec());
         }
-        Everything {
+        ProjectResources {
             balancers: cloud.list(LoadBalancer, "/loadbalancers").await,
             listeners: cloud.list(LoadBalancer, "/listeners").await,
             pools,
@@ -37,8 +37,8 @@ impl RealBench {
         }
     }
 
-    /// Leads a floating IP of the project to a balancer.
-    async fn lead(&self, address: IpAddr, balancer: &str) {
+    /// Attaches a floating IP of the project to a load balancer.
+    async fn attach_floating_ip(&self, address: IpAddr, balancer: &str) {
         let cloud = &self.project.cloud;
         let port =
             cloud.get(LoadBalancer, &format!("/loadbalancers/{balancer}")).await["loadbalancer"]["vip_port_id"].clone();
@@ -51,30 +51,30 @@ impl RealBench {
 #[async_trait]
 impl LoadBalancerBench for RealBench {
     async fn resources(&self) -> Vec<SeenResource> {
-        self.everything().await.resources()
+        self.project_resources().await.resources()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
-        self.everything().await.balancer(key)
+    async fn load_balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
+        self.project_resources().await.balancer(key)
     }
 
     fn list_page(&self) -> Option<usize> {
-        // Octavia lists all unless it is asked for fewer.
+        // Octavia lists project_resources unless a limit is requested.
         None
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
-        let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
-        let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
+        let pool = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+        let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": pool});
         let balancer = json!({"name": name, "tags": tags, "listeners": [listener],
             "vip_subnet_id": self.project.subnets[0]});
         let body = json!({"loadbalancer": balancer});
         let id = text(&self.project.cloud.post(LoadBalancer, "/loadbalancers", body).await["loadbalancer"]["id"]);
         self.settle().await;
         if let Some(address) = foreign.address {
-            self.lead(address, &id).await;
+            self.attach_floating_ip(address, &id).await;
         }
         self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
@@ -85,12 +85,12 @@ impl LoadBalancerBench for RealBench {
         }
         // A floating IP can be requested only by a project that has it.
         let ip = json!({"floatingip": {"floating_network_id": self.project.cloud.id("external_network")}});
-        let made = self.project.cloud.post(Network, "/floatingips", ip).await;
-        text(&made["floatingip"]["floating_ip_address"]).parse().ok()
+        let created = self.project.cloud.post(Network, "/floatingips", ip).await;
+        text(&created["floatingip"]["floating_ip_address"]).parse().ok()
     }
 
     fn affinity_is_timed(&self) -> bool {
-        // Octavia keeps the connections of one client together, and says nothing of how long.
+        // Octavia's session persistence has no timeout.
         false
     }
 
@@ -99,12 +99,12 @@ impl LoadBalancerBench for RealBench {
     }
 
     async fn stale(&self) -> BenchResult {
-        // The services answer from their database.
+        // The services respond from their database.
         BenchResult::Never
     }
 
     async fn slow(&self) -> BenchResult {
-        // It is slow by itself: every change takes a second or more.
+        // It is slow anyway: every change takes a second or more.
         BenchResult::Done
     }
 

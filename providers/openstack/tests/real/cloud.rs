@@ -1,4 +1,4 @@
-//! A real OpenStack, and the hands of somebody who may do everything in it: they reach past the provider.
+//! A real OpenStack, used by an administrator directly, without the provider.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-/// Longer than anything on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout, longer than any call on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which service is asked.
+/// A service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
     Identity,
@@ -21,39 +21,39 @@ pub(crate) enum Service {
     LoadBalancer,
 }
 
-/// The services, and who asks.
+/// The services, and the user.
 pub(crate) struct Cloud {
     client: Client,
     user: String,
     project: String,
-    /// It lasts an hour, and some cases last longer.
+    /// It is valid for an hour, and some cases take longer.
     token: Mutex<String>,
     catalog: Vec<(Service, String)>,
-    /// What `ids.json` says.
+    /// Content of `ids.json`.
     pub(crate) ids: Value,
-    /// What `clouds.yaml` says; it is JSON.
+    /// Content of `clouds.yaml`, which is JSON.
     clouds: Value,
 }
 
-/// What was answered.
+/// A response.
 pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) body: Value,
 }
 
 impl Cloud {
-    /// The folder that `tests/openstack/up` filled, if there is one.
+    /// Returns the folder that `tests/openstack/up` has filled, if there is one.
     pub(crate) fn folder() -> Option<PathBuf> {
         std::env::var_os("BOWLINE_OPENSTACK").map(PathBuf::from)
     }
 
-    /// As the administrator.
+    /// Authenticates as the administrator.
     pub(crate) async fn open(folder: &Path) -> Arc<Cloud> {
         let read = |name: &str| {
             let text = std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
             serde_json::from_str::<Value>(&text).unwrap()
         };
-        let options = Options { tls: Tls::default(), proxies: Proxies::default(), timeout: PATIENCE };
+        let options = Options { tls: Tls::default(), proxies: Proxies::default(), timeout: TIMEOUT };
         let clouds = read("clouds.yaml")["clouds"].clone();
         let mut cloud = Cloud {
             client: Client::new(options).unwrap(),
@@ -83,7 +83,7 @@ impl Cloud {
         Arc::new(cloud)
     }
 
-    /// Takes a new token, and tells where the services are.
+    /// Requests a token, and returns the service catalog.
     async fn authenticate(&self) -> Value {
         let password = &self.clouds[&self.user]["auth"]["password"];
         let user = json!({"name": self.user, "password": password, "domain": {"name": "Default"}});
@@ -91,28 +91,28 @@ impl Cloud {
             "identity": {"methods": ["password"], "password": {"user": user}},
             "scope": {"project": {"name": self.project, "domain": {"name": "Default"}}},
         }});
-        let (token, answer) = self.ask(&Method::POST, Service::Identity, "/v3/auth/tokens", Some(&body)).await;
+        let (token, answer) = self.send(&Method::POST, Service::Identity, "/v3/auth/tokens", Some(&body)).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
         *self.token.lock().unwrap() = token;
         answer.body["token"]["catalog"].clone()
     }
 
-    /// Where Keystone is.
+    /// Returns the URL of Keystone.
     pub(crate) fn auth_url(&self) -> String {
         text(&self.clouds["admin"]["auth"]["auth_url"])
     }
 
-    /// The password of the cluster's user.
+    /// Returns the password of the cluster's user.
     pub(crate) fn password(&self) -> String {
         text(&self.clouds["k8s"]["auth"]["password"])
     }
 
-    /// One of the IDs in `ids.json`.
+    /// Returns an ID of `ids.json`.
     pub(crate) fn id(&self, name: &str) -> String {
         text(&self.ids[name])
     }
 
-    async fn ask(&self, method: &Method, service: Service, path: &str, body: Option<&Value>) -> (String, ApiResponse) {
+    async fn send(&self, method: &Method, service: Service, path: &str, body: Option<&Value>) -> (String, ApiResponse) {
         let base = self.catalog.iter().find(|(known, _)| *known == service).map_or("", |(_, url)| url);
         let prefix = match service {
             Service::Identity | Service::Compute => "",
@@ -133,7 +133,7 @@ impl Cloud {
         (token.unwrap_or_default(), ApiResponse { status: answer.status().as_u16(), body })
     }
 
-    /// Asks, whatever the answer.
+    /// Sends a request, and returns any response.
     pub(crate) async fn try_call(
         &self,
         method: Method,
@@ -141,15 +141,15 @@ impl Cloud {
         path: &str,
         body: Option<&Value>,
     ) -> ApiResponse {
-        let answer = self.ask(&method, service, path, body).await.1;
+        let answer = self.send(&method, service, path, body).await.1;
         if answer.status != 401 {
             return answer;
         }
         self.authenticate().await;
-        self.ask(&method, service, path, body).await.1
+        self.send(&method, service, path, body).await.1
     }
 
-    /// Asks, and must be given what was asked for.
+    /// Sends a request that must succeed.
     pub(crate) async fn call(&self, method: Method, service: Service, path: &str, body: Option<&Value>) -> Value {
         let answer = self.try_call(method.clone(), service, path, body).await;
         assert!(answer.status < 300, "{method} {path}: {} {}", answer.status, answer.body);
@@ -168,13 +168,13 @@ impl Cloud {
         self.call(Method::PUT, service, path, Some(&body)).await
     }
 
-    /// Deletes what may be gone already.
+    /// Deletes a resource, which may be deleted already.
     pub(crate) async fn delete(&self, service: Service, path: &str) {
         let answer = self.try_call(Method::DELETE, service, path, None).await;
         assert!(answer.status < 300 || answer.status == 404, "DELETE {path}: {} {}", answer.status, answer.body);
     }
 
-    /// What a list names.
+    /// Lists resources.
     pub(crate) async fn list(&self, service: Service, path: &str) -> Vec<Value> {
         let kind = path.trim_start_matches('/').split('?').next().unwrap_or_default();
         let kind = kind.rsplit('/').next().unwrap_or_default().replace('-', "_");
@@ -182,7 +182,7 @@ impl Cloud {
     }
 }
 
-/// Where the services of a catalog are.
+/// Returns the endpoints of a catalog.
 fn services(catalog: &Value) -> Vec<(Service, String)> {
     let known = |entry: &Value| {
         let service = match entry["type"].as_str() {
@@ -196,24 +196,24 @@ fn services(catalog: &Value) -> Vec<(Service, String)> {
     list(catalog).iter().filter_map(known).collect()
 }
 
-/// Asks until the answer is the one that was waited for.
-pub(crate) async fn until<F: Future<Output = Option<T>>, T>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let end = tokio::time::Instant::now() + PATIENCE;
+/// Polls until there is a result.
+pub(crate) async fn until<F: Future<Output = Option<T>>, T>(what: &str, mut send: impl FnMut() -> F) -> T {
+    let end = tokio::time::Instant::now() + TIMEOUT;
     loop {
-        if let Some(answer) = ask().await {
+        if let Some(answer) = send().await {
             return answer;
         }
-        assert!(tokio::time::Instant::now() < end, "waited in vain for {what}");
+        assert!(tokio::time::Instant::now() < end, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// A text; empty if it is none.
+/// Returns a text; empty if it is none.
 pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A list; empty if it is none.
+/// Returns a list; empty if it is none.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,12 +1,12 @@
-//! Hands for machines: servers of the real Nova, on ports of the real Neutron.
+//! Bench for machines: servers of the real Nova, on ports of the real Neutron.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::Surroundings;
+use bowline_cloud::BuildInputs;
 use bowline_cloud::{
-    Capabilities, CloudProvider, Finding, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
+    Capabilities, CheckResult, CloudProvider, Instances, LoadBalancers, ProviderInfo, Quota, Result, Routes,
 };
 use bowline_config::ConfigFile;
 use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, RouteBench, WantedMachine};
@@ -20,44 +20,44 @@ use super::cloud::{list, text, until};
 use super::project::Project;
 use super::wire::Wire;
 
-/// Longer than any request takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout, longer than any request on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A project of the real cloud, and a provider for it.
+/// A project of the real cloud, and its provider.
 pub(crate) struct RealBench {
     pub(crate) project: Arc<Project>,
     pub(crate) wire: Arc<Wire>,
-    provider: Arc<Modest>,
+    provider: Arc<SmallLimits>,
     kinds: usize,
 }
 
-/// The provider, with smaller numbers: a case makes as many machines as a page has, and real ones take their time.
-struct Modest {
+/// The provider with smaller limits: a case creates as many machines as a page has, and real ones are slow.
+struct SmallLimits {
     provider: OpenStack,
     capabilities: Capabilities,
 }
 
 impl RealBench {
-    /// With this many kinds of load balancers: a case runs once for each, and real ones take their time.
+    /// Uses this many kinds of load balancers: a case runs once for each, and real ones are slow.
     pub(crate) fn new(project: Arc<Project>, kinds: usize) -> RealBench {
-        let wire = Wire::new(PATIENCE);
+        let wire = Wire::new(TIMEOUT);
         let provider = provider(&project, &wire, kinds);
         RealBench { project, wire, provider, kinds }
     }
 
-    /// The address to ask for, if nobody has it yet.
+    /// Returns the address to request, if it is free.
     async fn fixed_ip(&self, address: &Address) -> Option<Value> {
         let internal = address.kind == AddressType::InternalIP;
         let family = usize::from(address.address.contains(':'));
         let subnet = self.project.subnets.get(family).filter(|_| internal)?;
-        let taken = self.project.cloud.list(Network, &format!("/ports?fixed_ips=ip_address={}", address.address)).await;
-        Some(match taken.is_empty() {
+        let used = self.project.cloud.list(Network, &format!("/ports?fixed_ips=ip_address={}", address.address)).await;
+        Some(match used.is_empty() {
             true => json!({"subnet_id": subnet, "ip_address": address.address}),
             false => json!({"subnet_id": subnet}),
         })
     }
 
-    /// A port with the addresses that were asked for, or with one of Neutron's choice.
+    /// Creates a port with the requested addresses, or with one that Neutron chooses.
     async fn port(&self, machine: &WantedMachine) -> Value {
         let mut fixed_ips = Vec::new();
         for address in &machine.addresses {
@@ -77,16 +77,16 @@ impl RealBench {
         let server = json!({"server": {"name": machine.name, "imageRef": cloud.id("image"), "flavorRef": cloud.id("flavor"),
             "networks": [{"port": port["id"]}], "availability_zone": "az-1", "metadata": metadata}});
         let id = text(&cloud.post(Compute, "/servers", server).await["server"]["id"]);
-        self.reaches(&id, "ACTIVE").await
+        self.wait_for_status(&id, "ACTIVE").await
     }
 
-    /// Waits until the server has this status and rests.
-    async fn reaches(&self, id: &str, status: &str) -> Value {
+    /// Waits until the server has this status and no task.
+    async fn wait_for_status(&self, id: &str, status: &str) -> Value {
         until(&format!("server {id} to be {status}"), || async {
             let server = self.project.cloud.get(Compute, &format!("/servers/{id}")).await["server"].clone();
             assert!(status == "ERROR" || server["status"] != "ERROR", "{server}");
-            let rests = server["OS-EXT-STS:task_state"].is_null() && server["status"] == status;
-            (rests && !list(&server["addresses"]["nodes"]).is_empty()).then_some(server)
+            let is_idle = server["OS-EXT-STS:task_state"].is_null() && server["status"] == status;
+            (is_idle && !list(&server["addresses"]["nodes"]).is_empty()).then_some(server)
         })
         .await
     }
@@ -95,26 +95,26 @@ impl RealBench {
         let path = format!("/servers/{}/action", instance.id);
         let body = json!({action: null});
         let answer = self.project.cloud.try_call(Method::POST, Compute, &path, Some(&body)).await;
-        // It may be so already.
+        // It may have that status already.
         assert!(matches!(answer.status, 202 | 409), "{action}: {} {}", answer.status, answer.body);
-        self.reaches(&instance.id, status).await;
+        self.wait_for_status(&instance.id, status).await;
     }
 }
 
-/// What the provider is told: as little as possible, so that it has to find the subnets by itself.
+/// Returns a minimal configuration, so that the provider has to detect the subnets.
 fn config(project: &Project) -> Config {
     let outside = project.cloud.id("external_network");
     let balancing = format!("floating-network-id = {outside}\ncreate-monitor = true\nmanage-security-groups = true\n");
     let text = format!("{}[LoadBalancer]\n{balancing}[Route]\nrouter-id = {}\n", project.credentials(), project.router);
     let file = ConfigFile::from_text("cloud.conf", text);
-    Config::read(&Surroundings::default().context(Some(&file), &ClusterName::from("conformance"))).unwrap()
+    Config::read(&BuildInputs::default().context(Some(&file), &ClusterName::from("conformance"))).unwrap()
 }
 
-fn provider(project: &Project, wire: &Arc<Wire>, kinds: usize) -> Arc<Modest> {
-    let provider = OpenStack::over(config(project), wire.client(PATIENCE));
+fn provider(project: &Project, wire: &Arc<Wire>, kinds: usize) -> Arc<SmallLimits> {
+    let provider = OpenStack::over(config(project), wire.client(TIMEOUT));
     let mut capabilities = provider.capabilities().clone();
     if let Some(instances) = &mut capabilities.instances {
-        // More than the calls that a batch takes.
+        // More than the calls of a batch.
         instances.batch_lookup = 8;
         instances.list_page = Some(2);
         instances.max_parallel = 3;
@@ -123,10 +123,10 @@ fn provider(project: &Project, wire: &Arc<Wire>, kinds: usize) -> Arc<Modest> {
         balancers.batch_observe = 3;
         balancers.kinds.truncate(kinds);
     }
-    Arc::new(Modest { provider, capabilities })
+    Arc::new(SmallLimits { provider, capabilities })
 }
 
-/// What the provider should say of a server with this port.
+/// Returns the expected description of a server with this port.
 fn expected(server: &Value, port: &Value) -> Instance {
     let fixed =
         list(&port["fixed_ips"]).iter().map(|ip| Address::new(AddressType::InternalIP, text(&ip["ip_address"])));
@@ -154,8 +154,8 @@ impl Bench for RealBench {
         provider(&self.project, &self.wire, self.kinds)
     }
 
-    fn patience(&self) -> Duration {
-        // Each change takes Octavia seconds, and minutes on a busy machine; some cases begin anew after every single call.
+    fn timeout(&self) -> Duration {
+        // Each change takes Octavia seconds, and minutes on a busy machine; some cases restart after every single call.
         Duration::from_secs(3600)
     }
 
@@ -163,7 +163,7 @@ impl Bench for RealBench {
         vec![self.project.cloud.password()]
     }
 
-    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
+    fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -188,11 +188,11 @@ impl Bench for RealBench {
         let (cloud, path) = (&self.project.cloud, format!("/servers/{}", instance.id));
         let ports = cloud.list(Network, &format!("/ports?device_id={}", instance.id)).await;
         cloud.delete(Compute, &path).await;
-        until("a server to go", || async {
+        until("the deletion of a server", || async {
             (cloud.try_call(Method::GET, Compute, &path, None).await.status == 404).then_some(())
         })
         .await;
-        // A port that Nova was given outlives its server.
+        // A port that was passed to Nova outlives its server.
         for port in ports {
             cloud.delete(Network, &format!("/ports/{}", text(&port["id"]))).await;
         }
@@ -204,8 +204,8 @@ impl Bench for RealBench {
         true
     }
 
-    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
-        self.wire.make(trouble);
+    async fn inject_fault(&self, fault: Option<InducedFault>) -> bool {
+        self.wire.set_fault(fault);
         true
     }
 
@@ -228,7 +228,7 @@ impl Bench for RealBench {
 }
 
 #[async_trait]
-impl CloudProvider for Modest {
+impl CloudProvider for SmallLimits {
     fn info(&self) -> &ProviderInfo {
         self.provider.info()
     }
@@ -261,8 +261,8 @@ impl CloudProvider for Modest {
         self.provider.check().await
     }
 
-    async fn examine(&self) -> Vec<Finding> {
-        self.provider.examine().await
+    async fn diagnose(&self) -> Vec<CheckResult> {
+        self.provider.diagnose().await
     }
 
     async fn quotas(&self) -> Result<Vec<Quota>> {

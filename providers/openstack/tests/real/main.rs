@@ -1,15 +1,15 @@
 //! The provider on the real services: Keystone, Nova, Neutron and Octavia as `tests/openstack/up` starts them.
 //!
-//! These tests run where `BOWLINE_OPENSTACK` names the folder that it filled, and are skipped elsewhere. Each case of the
-//! behaviour suite has a project to itself, so several run at once; `BOWLINE_CASE` picks some by parts of their names.
+//! These tests run if `BOWLINE_OPENSTACK` is the folder that it has filled, and are skipped otherwise. Each case of the conformance
+//! suite has its own project, so several run concurrently; `BOWLINE_CASE` selects some by parts of their names.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod balancers;
 mod cloud;
-#[path = "../suite/looks/mod.rs"]
-mod looks;
 mod machines;
 mod project;
+#[path = "../suite/resources/mod.rs"]
+mod resources;
 mod routes;
 mod wire;
 
@@ -25,12 +25,12 @@ use futures::stream;
 use cloud::Cloud;
 use machines::RealBench;
 use project::{Project, Projects};
-use wire::OCTAVIAS_OWN;
+use wire::OCTAVIA_FAILURES;
 
-/// How many cases are under way at once: most of their time is spent waiting for the cloud's workers.
+/// Maximum number of concurrent cases: most of their time is spent waiting for the cloud's workers.
 const AT_ONCE: usize = 4;
 
-/// Cases are begun in this stride, so that a run that is cut short has seen something of everything.
+/// Cases are started in this stride, so that an interrupted run covers a part of every topic.
 const STRIDE: usize = 7;
 
 /// Real workers cannot be made to fail; the simulator's can.
@@ -57,40 +57,40 @@ async fn the_provider_conforms_on_the_real_services() {
     projects.remove().await;
     let left_out = all.iter().filter(|(_, outcome)| outcome.is_none()).count();
     if left_out > 0 {
-        skip(&format!("{left_out} of {} cases on the real services, for want of time", all.len()));
+        skip(&format!("{left_out} of {} cases on the real services, because the time is up", all.len()));
     }
     let outcomes: Vec<_> = all.into_iter().filter_map(|(case, outcome)| Some((case, outcome?))).collect();
     let passed = outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Passed).count();
     println!("{passed} of {} cases passed on the real services", outcomes.len());
-    println!("{} requests were sent again that Octavia failed by itself", OCTAVIAS_OWN.load(Ordering::SeqCst));
+    println!("{} requests were retried because of Octavia's bug", OCTAVIA_FAILURES.load(Ordering::SeqCst));
     let failed: Vec<_> = outcomes.iter().filter(|(_, outcome)| is_wrong(outcome)).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(passed > 0 || only.is_some(), "nothing was shown");
+    assert!(passed > 0 || only.is_some(), "no case has run");
 }
 
-/// Those that take a quarter of an hour and more, because they begin anew after every single call, or make hundreds of things.
+/// Cases that take a quarter of an hour and more, because they restart after every single call, or create hundreds of resources.
 fn is_long(case: &str) -> bool {
-    let many = ["a_dropped_call_is_forgotten", "half_built_is_deleted", "route_listing_is_complete"];
+    let many = ["calls_are_cancel_safe", "half_built_is_deleted", "route_listing_is_complete"];
     case.ends_with("_every_crash") || many.contains(&case)
 }
 
-/// Those that need more than the first kind of load balancer.
+/// Cases that need more than the first kind of load balancer.
 fn is_about_kinds(case: &str) -> bool {
-    ["internal_stays_inside", "kind_changes"].contains(&case)
+    ["internal_is_not_public", "kind_changes"].contains(&case)
 }
 
-/// Says so past the test runner's capture, in the form that the gate counts.
+/// Reports a skip past the test runner's capture, in the form that the CI counts.
 fn skip(why: &str) {
     std::io::stderr().write_all(format!("\nSKIPPED: {why}\n1 skipped\n").as_bytes()).unwrap();
 }
 
-/// When no case is begun any more: `BOWLINE_OPENSTACK_MINUTES` from now, or never.
+/// Returns the time after which no case is started: `BOWLINE_OPENSTACK_MINUTES` from now, or never.
 fn deadline() -> Option<Instant> {
     let minutes: u64 = std::env::var("BOWLINE_OPENSTACK_MINUTES").ok()?.parse().unwrap();
     Some(Instant::now() + Duration::from_secs(60 * minutes))
 }
 
-/// Runs one case in a project of its own; `None` if there is no time left.
+/// Runs one case in its own project; `None` if there is no time left.
 async fn one(case: &str, projects: &Projects, until: Option<Instant>) -> Option<Outcome> {
     if until.is_some_and(|until| Instant::now() > until || is_long(case)) {
         return None;
@@ -101,7 +101,7 @@ async fn one(case: &str, projects: &Projects, until: Option<Instant>) -> Option<
     Some(outcome)
 }
 
-/// Runs one case in this project, and leaves nothing in it.
+/// Runs one case in this project, and cleans it up.
 async fn attempt(case: &str, project: &Arc<Project>) -> Outcome {
     let began = Instant::now();
     let kinds = if is_about_kinds(case) { usize::MAX } else { 1 };

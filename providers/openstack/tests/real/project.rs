@@ -1,4 +1,4 @@
-//! A project for each case that is under way: nothing that one makes is seen by another.
+//! A project for each running case, so that cases do not see each other's resources.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use super::cloud::{Cloud, list, text, until};
 /// Roles that the user of a cluster needs.
 const ROLES: [&str; 3] = ["member", "load-balancer_member", "creator"];
 
-/// What this run has numbered so far.
+/// Number of projects of this run.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Projects that are made already, and clear. Making one takes longer than most cases do.
+/// Pool of empty projects. Creating one takes longer than most cases.
 pub(crate) struct Projects {
     admin: Arc<Cloud>,
     clear: Mutex<Vec<Arc<Project>>>,
@@ -26,7 +26,7 @@ impl Projects {
         Projects { admin, clear: Mutex::default() }
     }
 
-    /// One that is clear.
+    /// Returns an empty project.
     pub(crate) async fn take(&self) -> Arc<Project> {
         let clear = self.clear.lock().unwrap().pop();
         match clear {
@@ -35,12 +35,12 @@ impl Projects {
         }
     }
 
-    /// Keeps it, clear as it is, for the next.
+    /// Returns an empty project to the pool.
     pub(crate) fn keep(&self, project: Arc<Project>) {
         self.clear.lock().unwrap().push(project);
     }
 
-    /// Removes them all.
+    /// Deletes all projects.
     pub(crate) async fn remove(&self) {
         let clear = std::mem::take(&mut *self.clear.lock().unwrap());
         for project in clear {
@@ -49,7 +49,7 @@ impl Projects {
     }
 }
 
-/// An empty project with a network of both families behind a router.
+/// An empty project with a dual-stack network behind a router.
 pub(crate) struct Project {
     admin: Arc<Cloud>,
     /// The services, as the user of the cluster in this project.
@@ -63,9 +63,9 @@ pub(crate) struct Project {
 impl Project {
     pub(crate) async fn new(admin: &Arc<Cloud>) -> Project {
         let name = format!("conformance-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let made =
+        let created =
             admin.post(Identity, "/v3/projects", json!({"project": {"name": name, "domain_id": "default"}})).await;
-        let id = text(&made["project"]["id"]);
+        let id = text(&created["project"]["id"]);
         let roles = admin.get(Identity, "/v3/roles").await;
         for role in
             list(&roles["roles"]).iter().filter(|role| ROLES.contains(&role["name"].as_str().unwrap_or_default()))
@@ -75,8 +75,8 @@ impl Project {
         }
         unlimited(admin, &id).await;
         let cloud = admin.within(&name).await;
-        let made = cloud.post(Network, "/networks", json!({"network": {"name": "nodes"}})).await;
-        let network = text(&made["network"]["id"]);
+        let created = cloud.post(Network, "/networks", json!({"network": {"name": "nodes"}})).await;
+        let network = text(&created["network"]["id"]);
         let subnets = [
             subnet(&cloud, &network, 4, "10.0.0.0/16", "10.0.255.254").await,
             subnet(&cloud, &network, 6, "fd00::/64", "fd00::ffff:ffff").await,
@@ -96,7 +96,7 @@ impl Project {
         )
     }
 
-    /// Removes all that a case left in it.
+    /// Deletes everything that a case left in it.
     pub(crate) async fn clear(&self) {
         let cloud = &self.cloud;
         cloud.put(Network, &format!("/routers/{}", self.router), json!({"router": {"routes": []}})).await;
@@ -109,21 +109,22 @@ impl Project {
         for each in cloud.list(Compute, "/servers").await {
             cloud.delete(Compute, &format!("/servers/{}", text(&each["id"]))).await;
         }
-        until("servers to go", || async { cloud.list(Compute, "/servers").await.is_empty().then_some(()) }).await;
+        until("the deletion of servers", || async { cloud.list(Compute, "/servers").await.is_empty().then_some(()) })
+            .await;
         for each in cloud.list(Network, "/ports").await {
             if !text(&each["device_owner"]).starts_with("network:") {
                 cloud.delete(Network, &format!("/ports/{}", text(&each["id"]))).await;
             }
         }
         for each in cloud.list(Network, "/security-groups").await {
-            // The default one goes with the project.
+            // The default group is deleted with the project.
             if each["name"] != "default" {
                 cloud.delete(Network, &format!("/security-groups/{}", text(&each["id"]))).await;
             }
         }
     }
 
-    /// Removes it, when it is clear.
+    /// Deletes the project, which must be empty.
     pub(crate) async fn remove(&self) {
         let (cloud, router) = (&self.cloud, format!("/routers/{}", self.router));
         for subnet in &self.subnets {
@@ -135,10 +136,10 @@ impl Project {
         self.admin.delete(Identity, &format!("/v3/projects/{}", self.id)).await;
     }
 
-    /// Removes a balancer and all below it, as soon as it is at rest.
+    /// Deletes a load balancer with all its parts, as soon as it is ACTIVE or in ERROR.
     pub(crate) async fn remove_balancer(&self, id: &str) {
         let path = format!("/loadbalancers/{id}");
-        until("a balancer to go", || async {
+        until("the deletion of a load balancer", || async {
             let answer = self.cloud.try_call(Method::GET, LoadBalancer, &path, None).await;
             let status = text(&answer.body["loadbalancer"]["provisioning_status"]);
             if answer.status == 200 && !status.starts_with("PENDING") {
@@ -149,9 +150,9 @@ impl Project {
         .await;
     }
 
-    /// Waits until nothing that the load-balancing service has is at work.
+    /// Waits until no load balancer is PENDING.
     pub(crate) async fn settle(&self) {
-        until("balancers to rest", || async {
+        until("pending load balancers", || async {
             let all = self.cloud.list(LoadBalancer, "/loadbalancers").await;
             let pending = |one: &Value| text(&one["provisioning_status"]).starts_with("PENDING");
             (!all.iter().any(pending)).then_some(())
@@ -160,7 +161,7 @@ impl Project {
     }
 }
 
-/// Takes off the limits that a new project has.
+/// Removes the quotas of a new project.
 async fn unlimited(admin: &Cloud, project: &str) {
     let balancing =
         json!({"quota": {"loadbalancer": -1, "listener": -1, "pool": -1, "member": -1, "healthmonitor": -1}});
@@ -168,7 +169,7 @@ async fn unlimited(admin: &Cloud, project: &str) {
 }
 
 async fn subnet(cloud: &Cloud, network: &str, version: u8, cidr: &str, gateway: &str) -> String {
-    // No addresses by themselves: the suite chooses some, and the gateway is out of their way.
+    // Without DHCP: the suite chooses addresses, and the gateway must not conflict with them.
     let subnet = json!({"subnet": {"network_id": network, "name": format!("nodes-v{version}"), "ip_version": version,
         "cidr": cidr, "gateway_ip": gateway, "enable_dhcp": false}});
     text(&cloud.post(Network, "/subnets", subnet).await["subnet"]["id"])
@@ -176,9 +177,9 @@ async fn subnet(cloud: &Cloud, network: &str, version: u8, cidr: &str, gateway: 
 
 async fn router(cloud: &Cloud, subnets: &[String]) -> String {
     let outside = json!({"network_id": cloud.id("external_network")});
-    let made =
+    let created =
         cloud.post(Network, "/routers", json!({"router": {"name": "r", "external_gateway_info": outside}})).await;
-    let id = text(&made["router"]["id"]);
+    let id = text(&created["router"]["id"]);
     for subnet in subnets {
         cloud.put(Network, &format!("/routers/{id}/add_router_interface"), json!({"subnet_id": subnet})).await;
     }

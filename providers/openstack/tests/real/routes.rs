@@ -1,4 +1,4 @@
-//! Hands for routes: the extra routes of a real router.
+//! Bench for routes: the extra routes of a real router.
 
 use async_trait::async_trait;
 use bowline_conformance::{ForeignRoute, RouteBench, SeenRoute};
@@ -14,7 +14,7 @@ impl RealBench {
         format!("/routers/{}", self.project.router)
     }
 
-    /// The server that has this address.
+    /// Returns the server with this address.
     async fn server_at(&self, address: &str) -> Option<String> {
         let ports = self.project.cloud.list(Network, &format!("/ports?fixed_ips=ip_address={address}")).await;
         let owner = ports.first().map(|port| text(&port["device_id"]));
@@ -26,7 +26,7 @@ impl RealBench {
         SeenRoute {
             machine: self.server_at(&hop).await,
             destination: destination.parse().unwrap(),
-            // A router may lead one range to several, so that only both together name a route.
+            // A router may have several next hops for one CIDR, so a route is identified by both.
             id: format!("{destination} via {hop}"),
             owner: None,
         }

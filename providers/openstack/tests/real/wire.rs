@@ -1,4 +1,7 @@
-//! What stands between the provider and the services: it counts, lets the cloud go wrong, and asks again where Octavia did.
+//! HTTP proxy between the provider and the real services: counts calls, injects faults, and retries a known bug of Octavia.
+//!
+//! The fault injection of `bowline-simulator` does not fit here: its `Service::answer` is a synchronous function on local state, and
+//! an empty answer is a view of that state. Here the answer comes from a real service, and an empty one is made up from the path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,31 +9,32 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_conformance::InducedFault;
-use bowline_http::{Client, Failure, Handler, Options, Proxies, Tls};
+use bowline_http::{Client, Handler, Options, Proxies, RequestError, Tls};
 use bytes::Bytes;
 use http::{Request, Response};
 
-/// How often a request is sent that Octavia fails by itself.
-const TRIES: usize = 10;
+/// Maximum number of attempts for a request that fails with Octavia's bug.
+const ATTEMPTS: usize = 10;
 
-/// How often Octavia failed by itself, in all cases together.
-pub(crate) static OCTAVIAS_OWN: AtomicU64 = AtomicU64::new(0);
+/// Number of requests that failed with Octavia's bug, in all cases.
+pub(crate) static OCTAVIA_FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Everything that the provider sends goes through one of these.
+/// Proxy for all requests of a provider.
 pub(crate) struct Wire {
     services: Client,
     calls: AtomicU64,
     writes: AtomicU64,
-    trouble: Mutex<Option<InducedFault>>,
-    /// So many calls are still carried out before the manager is dead; `None` as long as it lives.
-    left_to_live: Mutex<Option<u64>>,
+    fault: Mutex<Option<InducedFault>>,
+    /// Number of calls left before the simulated crash; `None` without a crash.
+    calls_to_crash: Mutex<Option<u64>>,
 }
 
-/// What becomes of a call.
-enum Fate {
-    Answered,
-    /// It is carried out, and nobody hears of it.
-    AnswerLost,
+/// Effect of a simulated crash on a call.
+enum CrashEffect {
+    None,
+    /// The call is executed and its response is lost.
+    ResponseLost,
+    /// The call is not sent.
     Lost,
 }
 
@@ -41,12 +45,12 @@ impl Wire {
             services: Client::new(options).unwrap(),
             calls: AtomicU64::new(0),
             writes: AtomicU64::new(0),
-            trouble: Mutex::new(None),
-            left_to_live: Mutex::new(None),
+            fault: Mutex::new(None),
+            calls_to_crash: Mutex::new(None),
         })
     }
 
-    /// A client that goes through this.
+    /// HTTP client that uses this proxy.
     pub(crate) fn client(self: &Arc<Wire>, timeout: Duration) -> Client {
         Client::in_process(self.clone(), timeout)
     }
@@ -55,42 +59,44 @@ impl Wire {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Calls that change something. A token is not something of the cloud's.
+    /// Number of write calls, without token requests.
     pub(crate) fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn make(&self, trouble: Option<InducedFault>) {
-        *self.trouble.lock().unwrap() = trouble;
+    pub(crate) fn set_fault(&self, fault: Option<InducedFault>) {
+        *self.fault.lock().unwrap() = fault;
     }
 
-    /// The manager dies with the answer of the last of so many calls; `None` brings it back.
+    /// Simulates a crash: the response to the last of this many calls is lost, and later calls fail. `None` ends it.
     pub(crate) fn crash_after(&self, calls: Option<u64>) {
-        *self.left_to_live.lock().unwrap() = calls;
+        *self.calls_to_crash.lock().unwrap() = calls;
     }
 
-    fn fate(&self) -> Fate {
-        let mut left = self.left_to_live.lock().unwrap();
-        let fate = match *left {
-            None | Some(2..) => Fate::Answered,
-            Some(1) => Fate::AnswerLost,
-            Some(0) => Fate::Lost,
+    fn crash_effect(&self) -> CrashEffect {
+        let mut left = self.calls_to_crash.lock().unwrap();
+        let effect = match *left {
+            None | Some(2..) => CrashEffect::None,
+            Some(1) => CrashEffect::ResponseLost,
+            Some(0) => CrashEffect::Lost,
         };
         *left = left.map(|left| left.saturating_sub(1));
-        fate
+        effect
     }
 
-    /// What the cloud answers instead, if it is in trouble.
-    fn instead(&self, request: &Request<Bytes>) -> Option<Response<Bytes>> {
-        let asks_keystone = request.uri().path().ends_with("/auth/tokens");
-        let trouble = (*self.trouble.lock().unwrap())?;
+    /// Response in place of the cloud's, if a fault is injected.
+    fn fault_response(&self, request: &Request<Bytes>) -> Option<Response<Bytes>> {
+        let is_token_request = request.uri().path().ends_with("/auth/tokens");
+        let fault = (*self.fault.lock().unwrap())?;
         let answer = Response::builder().header("content-type", "application/json");
-        let (answer, body) = match trouble {
+        let (answer, body) = match fault {
             InducedFault::Unauthenticated => {
                 (answer.status(401), r#"{"error": {"code": 401, "title": "Unauthorized"}}"#)
             }
-            // Keystone has no rights to refuse, and nothing to show or to hide.
-            InducedFault::Forbidden | InducedFault::Empty | InducedFault::NotFound(_) if asks_keystone => return None,
+            // Keystone checks no permissions for a token request, and has no resources to list.
+            InducedFault::Forbidden | InducedFault::Empty | InducedFault::NotFound(_) if is_token_request => {
+                return None;
+            }
             InducedFault::Forbidden => (answer.status(403), r#"{"forbidden": {"code": 403, "message": "Policy"}}"#),
             InducedFault::Throttled(after) => {
                 (answer.status(429).header("retry-after", after.as_secs()), r#"{"overLimit": {"code": 429}}"#)
@@ -99,40 +105,40 @@ impl Wire {
             InducedFault::Garbled => (answer.status(200), "<html>welcome</html>"),
             InducedFault::NotFound(body) => (answer.status(404), body),
             InducedFault::Slow(_) => return None,
-            InducedFault::Empty => return answer.status(200).body(Bytes::from(nothing(request.uri().path()))).ok(),
+            InducedFault::Empty => return answer.status(200).body(Bytes::from(empty_body(request.uri().path()))).ok(),
         };
         answer.body(Bytes::from_static(body.as_bytes())).ok()
     }
 
-    /// The services' answer.
+    /// Sends the request to the services, and retries Octavia's bug.
     ///
-    /// Octavia 11 fails a balancer that is made together with listeners that have allowed CIDRs about once in five times:
-    /// it gives the VIP its address past SQLAlchemy's session, and then finds the VIP without one if the session still holds
-    /// it. All is rolled back then. The layers around a provider ask again; the suite has none, and what it has to say is about
-    /// the provider, so this does it for them.
-    async fn pass_on(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
-        let trouble = *self.trouble.lock().unwrap();
-        if let Some(InducedFault::Slow(delay)) = trouble {
+    /// Octavia 11 fails about one in five creations of a load balancer together with listeners that have allowed CIDRs: it sets the
+    /// VIP's address outside of SQLAlchemy's session, and then reads the VIP without an address if the session still holds it. The
+    /// request is rolled back. The layers around a provider retry it; the suite runs without layers and tests the provider, so
+    /// this retries in their place.
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
+        let fault = *self.fault.lock().unwrap();
+        if let Some(InducedFault::Slow(delay)) = fault {
             tokio::time::sleep(delay).await;
         }
-        for _ in 1..TRIES {
+        for _ in 1..ATTEMPTS {
             let answer = self.services.send(request.clone()).await?;
-            if !is_octavias_own(&answer) {
+            if !is_octavia_failure(&answer) {
                 return Ok(answer);
             }
-            OCTAVIAS_OWN.fetch_add(1, Ordering::SeqCst);
+            OCTAVIA_FAILURES.fetch_add(1, Ordering::SeqCst);
         }
         self.services.send(request).await
     }
 }
 
-fn is_octavias_own(answer: &Response<Bytes>) -> bool {
-    let says = "None does not appear to be an IPv4 or IPv6 address";
-    answer.status() == 500 && String::from_utf8_lossy(answer.body()).contains(says)
+fn is_octavia_failure(answer: &Response<Bytes>) -> bool {
+    let message = "None does not appear to be an IPv4 or IPv6 address";
+    answer.status() == 500 && String::from_utf8_lossy(answer.body()).contains(message)
 }
 
-/// What a service says that shows nothing: an empty list, or an object without what was asked for.
-fn nothing(path: &str) -> String {
+/// Body of an empty answer: an empty list, or `{}` for a single object.
+fn empty_body(path: &str) -> String {
     let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
     let last = segments.next().unwrap_or_default();
     let kind = if last == "detail" { segments.next().unwrap_or_default() } else { last };
@@ -144,19 +150,19 @@ fn nothing(path: &str) -> String {
 
 #[async_trait]
 impl Handler for Wire {
-    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if !request.method().is_safe() && !request.uri().path().ends_with("/auth/tokens") {
             self.writes.fetch_add(1, Ordering::SeqCst);
         }
-        if let Some(answer) = self.instead(&request) {
+        if let Some(answer) = self.fault_response(&request) {
             return Ok(answer);
         }
-        let gone = || Err(Failure::Broken("the manager is dead".to_owned()));
-        match self.fate() {
-            Fate::Answered => self.pass_on(request).await,
-            Fate::AnswerLost => self.pass_on(request).await.and_then(|_| gone()),
-            Fate::Lost => gone(),
+        let crashed = || Err(RequestError::Broken("the manager has crashed".to_owned()));
+        match self.crash_effect() {
+            CrashEffect::None => self.send(request).await,
+            CrashEffect::ResponseLost => self.send(request).await.and_then(|_| crashed()),
+            CrashEffect::Lost => crashed(),
         }
     }
 }

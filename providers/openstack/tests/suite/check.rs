@@ -1,14 +1,14 @@
-//! What `start`, `check`, `examine` and `quotas` tell of a cloud, and the whole way there: `cloud.conf`, factory, sockets.
+//! `start`, `check`, `diagnose` and `quotas` of a provider, and its construction from `cloud.conf` over sockets.
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, ErrorKind, Surroundings};
+use bowline_cloud::{BuildInputs, CloudProvider, ErrorKind};
 use bowline_config::{ConfigErrors, ConfigFile, Environment};
 use bowline_openstack::{Config, OpenStack, factory};
 use bowline_openstack_simulator::{Endpoint, Fault, FaultSpec, Fixture, Kind, Options, Service, Simulator};
 use serde_json::json;
 
-/// `cloud.conf` for the simulator's user, with these lines behind it.
+/// `cloud.conf` for the simulator's user, followed by these lines.
 fn cloud_conf(auth_url: &str, fixture: &Fixture, lines: &str) -> ConfigFile {
     let Fixture { user, password, project, .. } = fixture;
     let global =
@@ -17,28 +17,28 @@ fn cloud_conf(auth_url: &str, fixture: &Fixture, lines: &str) -> ConfigFile {
 }
 
 fn provider(cloud: &Simulator, lines: &str) -> OpenStack {
-    let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
+    let (inputs, cluster) = (BuildInputs::default(), "kubernetes".into());
     let file = cloud_conf("http://openstack/identity", &cloud.fixture(), lines);
-    let config = Config::read(&surroundings.context(Some(&file), &cluster)).unwrap();
+    let config = Config::read(&inputs.context(Some(&file), &cluster)).unwrap();
     OpenStack::over(config, cloud.client(Duration::from_secs(60)))
 }
 
-/// All findings, as `what: ok` or `what: kind`.
-async fn examined(cloud: &Simulator, lines: &str) -> Vec<String> {
-    let findings = provider(cloud, lines).examine().await;
-    let outcome = |finding: &bowline_cloud::Finding| match &finding.outcome {
+/// Returns all results as `subject: ok` or `subject: kind`.
+async fn diagnosed(cloud: &Simulator, lines: &str) -> Vec<String> {
+    let results = provider(cloud, lines).diagnose().await;
+    let outcome = |result: &bowline_cloud::CheckResult| match &result.outcome {
         Ok(_) => "ok".to_owned(),
         Err(error) => error.kind().as_str().to_owned(),
     };
-    findings.iter().map(|finding| format!("{}: {}", finding.what, outcome(finding))).collect()
+    results.iter().map(|result| format!("{}: {}", result.subject, outcome(result))).collect()
 }
 
-/// What is wrong, in words.
-async fn complaint(cloud: &Simulator, lines: &str, what: &str) -> String {
-    let findings = provider(cloud, lines).examine().await;
-    let finding = findings.iter().find(|finding| finding.what == what);
-    let finding = finding.unwrap_or_else(|| panic!("nothing is said of {what}: {findings:?}"));
-    finding.outcome.as_ref().unwrap_err().to_string()
+/// Returns the error of a subject.
+async fn diagnosed_error(cloud: &Simulator, lines: &str, what: &str) -> String {
+    let results = provider(cloud, lines).diagnose().await;
+    let result = results.iter().find(|result| result.subject == what);
+    let result = result.unwrap_or_else(|| panic!("no result for {what}: {results:?}"));
+    result.outcome.as_ref().unwrap_err().to_string()
 }
 
 fn everything_named(fixture: &Fixture) -> String {
@@ -53,10 +53,10 @@ fn everything_named(fixture: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn a_sound_cloud_has_nothing_wrong_and_everything_that_is_named_is_looked_at() {
+async fn a_valid_configuration_has_no_errors_and_every_resource_is_checked() {
     let cloud = Simulator::new(Options::default());
     let lines = everything_named(&cloud.fixture());
-    let findings = examined(&cloud, &lines).await;
+    let results = diagnosed(&cloud, &lines).await;
     let expected = [
         "credentials: ok",
         "endpoint compute: ok",
@@ -76,7 +76,7 @@ async fn a_sound_cloud_has_nothing_wrong_and_everything_that_is_named_is_looked_
         "flavor-id in [LoadBalancer]: ok",
         "availability-zone in [LoadBalancer]: ok",
     ];
-    assert_eq!(findings, expected);
+    assert_eq!(results, expected);
     assert_eq!(cloud.writes(), [], "it changes nothing");
     let provider = provider(&cloud, &lines);
     provider.start().await.unwrap();
@@ -84,10 +84,10 @@ async fn a_sound_cloud_has_nothing_wrong_and_everything_that_is_named_is_looked_
 }
 
 #[tokio::test]
-async fn of_a_cloud_that_does_not_let_us_in_that_alone_is_told() {
+async fn an_authentication_error_is_the_only_result() {
     let cloud = Simulator::new(Options::default());
     cloud.edit_identity(|identity| identity.users.iter_mut().for_each(|user| user.password = "another".to_owned()));
-    assert_eq!(examined(&cloud, "").await, ["credentials: unauthenticated"]);
+    assert_eq!(diagnosed(&cloud, "").await, ["credentials: unauthenticated"]);
     let provider = provider(&cloud, "");
     assert_eq!(provider.start().await.unwrap_err().kind(), ErrorKind::Unauthenticated);
     assert_eq!(provider.check().await.unwrap_err().kind(), ErrorKind::Unauthenticated);
@@ -95,10 +95,10 @@ async fn of_a_cloud_that_does_not_let_us_in_that_alone_is_told() {
 }
 
 #[tokio::test]
-async fn a_catalog_without_a_service_is_told_service_by_service() {
+async fn missing_endpoints_are_reported_per_service() {
     let catalog = vec![Endpoint::new("network", "public", "RegionOne", "/network")];
     let cloud = Simulator::new(Options { catalog, ..Options::default() });
-    let findings = examined(&cloud, "").await;
+    let results = diagnosed(&cloud, "").await;
     let expected = [
         "credentials: ok",
         "endpoint compute: invalid_config",
@@ -107,36 +107,36 @@ async fn a_catalog_without_a_service_is_told_service_by_service() {
         "endpoint key-manager: unsupported",
         "external network: ok",
     ];
-    assert_eq!(findings, expected);
-    let without_balancers = examined(&cloud, "[LoadBalancer]\nenabled = false\n").await;
-    assert_eq!(without_balancers, expected[..3], "nobody else needs Octavia, Barbican or an external network");
+    assert_eq!(results, expected);
+    let without_balancers = diagnosed(&cloud, "[LoadBalancer]\nenabled = false\n").await;
+    assert_eq!(without_balancers, expected[..3], "only load balancers need Octavia, Barbican or an external network");
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_told_with_the_role_that_gives_them() {
+async fn missing_permissions_are_reported_with_the_required_role() {
     let cloud = Simulator::new(Options::default());
     let forbidden =
         Fault::Answer(403, r#"{"faultcode": "Client", "faultstring": "Policy does not allow this."}"#.into());
     cloud.inject(FaultSpec::always(forbidden).of(Service::LoadBalancer));
-    let findings = examined(&cloud, "").await;
-    assert!(findings.contains(&"endpoint load-balancer: permission_denied".to_owned()), "{findings:?}");
-    let text = complaint(&cloud, "", "endpoint load-balancer").await;
+    let results = diagnosed(&cloud, "").await;
+    assert!(results.contains(&"endpoint load-balancer: permission_denied".to_owned()), "{results:?}");
+    let text = diagnosed_error(&cloud, "", "endpoint load-balancer").await;
     assert!(text.contains("HTTP 403") && text.ends_with("(role needed=load-balancer_member)"), "{text}");
     assert_eq!(provider(&cloud, "").check().await.unwrap_err().kind(), ErrorKind::PermissionDenied);
 }
 
 #[tokio::test]
-async fn roles_that_only_read_are_told() {
+async fn read_only_roles_are_reported() {
     let roles = vec!["reader".to_owned(), "load-balancer_observer".to_owned()];
     let cloud = Simulator::new(Options { roles, ..Options::default() });
-    let text = complaint(&cloud, "", "roles").await;
-    assert!(text.contains("the roles reader, load-balancer_observer let us read"), "{text}");
-    let off = examined(&cloud, "[LoadBalancer]\nenabled = false\n").await;
+    let text = diagnosed_error(&cloud, "", "roles").await;
+    assert!(text.contains("the roles reader, load-balancer_observer are read-only"), "{text}");
+    let off = diagnosed(&cloud, "[LoadBalancer]\nenabled = false\n").await;
     assert!(!off.iter().any(|line| line.starts_with("roles")), "{off:?}");
 }
 
 #[tokio::test]
-async fn each_id_that_does_not_exist_is_told_by_its_key_and_section() {
+async fn each_missing_id_is_reported_with_key_and_section() {
     let cloud = Simulator::new(Options::default());
     let table = [
         ("[LoadBalancer]\nnetwork-id = x\n", "network-id in [LoadBalancer]", "HTTP 404"),
@@ -157,94 +157,94 @@ async fn each_id_that_does_not_exist_is_told_by_its_key_and_section() {
         (
             "[LoadBalancer]\ndefault-tls-container-ref = https://b/v1/orders/x\n",
             "default-tls-container-ref in [LoadBalancer]",
-            "is no ID",
+            "is not the URL of a container or a secret",
         ),
     ];
     for (lines, what, says) in table {
-        let text = complaint(&cloud, lines, what).await;
+        let text = diagnosed_error(&cloud, lines, what).await;
         assert!(text.contains(says), "{lines}: {text}");
     }
 }
 
 #[tokio::test]
-async fn networks_that_are_not_what_they_should_be_are_told() {
+async fn unsuitable_networks_are_reported() {
     let cloud = Simulator::new(Options::default());
     let (other_network, other_subnet) = cloud.add_network("other", "192.0.2.0/24", true);
     let Fixture { network, external_network, .. } = cloud.fixture();
     let lines = format!("[LoadBalancer]\nfloating-network-id = {network}\n");
-    let text = complaint(&cloud, &lines, "floating-network-id in [LoadBalancer]").await;
+    let text = diagnosed_error(&cloud, &lines, "floating-network-id in [LoadBalancer]").await;
     assert!(text.contains("\"k8s-net\" is not external"), "{text}");
     let lines =
         format!("[LoadBalancer]\nfloating-network-id = {external_network}\nfloating-subnet-id = {other_subnet}\n");
-    let text = complaint(&cloud, &lines, "floating-subnet-id in [LoadBalancer]").await;
-    assert!(text.contains(&format!("it is in the network {other_network}")), "{text}");
+    let text = diagnosed_error(&cloud, &lines, "floating-subnet-id in [LoadBalancer]").await;
+    assert!(text.contains(&format!("it is in network {other_network}")), "{text}");
 }
 
-/// As in most clouds: the project sees the external network, and not what is in it.
+/// As in most clouds: the project sees the external network, but not its subnets.
 #[tokio::test]
-async fn a_floating_subnet_that_is_hidden_in_its_network_is_no_mistake() {
+async fn an_invisible_floating_subnet_is_no_error() {
     let cloud = Simulator::new(Options { external_subnets_visible: false, ..Options::default() });
     let Fixture { network, external_network, external_subnet, .. } = cloud.fixture();
     let what = "floating-subnet-id in [LoadBalancer]";
     for network in [format!("floating-network-id = {external_network}\n"), String::new()] {
         let lines = format!("[LoadBalancer]\n{network}floating-subnet-id = {external_subnet}\n");
-        assert!(examined(&cloud, &lines).await.contains(&format!("{what}: ok")), "{lines}");
+        assert!(diagnosed(&cloud, &lines).await.contains(&format!("{what}: ok")), "{lines}");
     }
     let lines = format!("[LoadBalancer]\nfloating-network-id = {network}\nfloating-subnet-id = {external_subnet}\n");
-    assert!(complaint(&cloud, &lines, what).await.contains("HTTP 404"));
+    assert!(diagnosed_error(&cloud, &lines, what).await.contains("HTTP 404"));
 }
 
 #[tokio::test]
-async fn a_cloud_without_an_external_network_is_told_unless_balancers_are_internal() {
+async fn a_missing_external_network_is_reported_unless_load_balancers_are_internal() {
     let cloud = Simulator::new(Options::default());
     let external = cloud.fixture().external_network;
     cloud.edit(Kind::Network, &external, |network| {
         network.insert("router:external".to_owned(), false.into());
     });
     let missing = "external network: unsupported".to_owned();
-    assert!(examined(&cloud, "").await.contains(&missing));
-    assert!(!examined(&cloud, "[LoadBalancer]\ninternal-lb = true\n").await.contains(&missing));
+    assert!(diagnosed(&cloud, "").await.contains(&missing));
+    assert!(!diagnosed(&cloud, "[LoadBalancer]\ninternal-lb = true\n").await.contains(&missing));
 }
 
 #[tokio::test]
-async fn the_external_network_that_is_told_is_the_one_that_is_used() {
+async fn the_reported_external_network_is_the_one_that_is_used() {
     let cloud = Simulator::new(Options::default());
     let fixture = cloud.fixture();
-    // Before it in the list, by its ID, and of no use to floating IPs.
+    // Listed first, because of its ID, and unsuitable for floating IPs.
     let first = "00000000-0000-4000-8000-000000000000";
     cloud.add(Kind::Network, json!({"id": first, "name": "ipv6-only", "router:external": true}));
     cloud.add_subnet(first, "ipv6-only-subnet", "2001:db8::/64");
-    let findings = provider(&cloud, "").examine().await;
-    let told = findings.iter().find(|finding| finding.what == "external network").unwrap();
-    assert_eq!(told.outcome.as_deref().unwrap(), "floating IPs are taken from \"public\"");
+    let results = provider(&cloud, "").diagnose().await;
+    let found = results.iter().find(|result| result.subject == "external network").unwrap();
+    assert_eq!(found.outcome.as_deref().unwrap(), "floating IPs are taken from \"public\"");
     cloud.remove(Kind::Network, &fixture.external_network);
-    let text = complaint(&cloud, "", "external network").await;
-    assert!(text.contains("no external network with a subnet for IPv4"), "{text}");
+    let text = diagnosed_error(&cloud, "", "external network").await;
+    assert!(text.contains("no external network with an IPv4 subnet"), "{text}");
 }
 
 #[tokio::test]
-async fn a_neutron_without_routes_is_told() {
+async fn a_missing_extraroute_extension_is_reported() {
     let cloud = Simulator::new(Options { extensions: vec!["router".to_owned()], ..Options::default() });
     let lines = format!("[Route]\nrouter-id = {}\n", cloud.fixture().router);
-    let findings = examined(&cloud, &lines).await;
-    assert!(findings.contains(&"extension extraroute: unsupported".to_owned()), "{findings:?}");
+    let results = diagnosed(&cloud, &lines).await;
+    assert!(results.contains(&"extension extraroute: unsupported".to_owned()), "{results:?}");
 }
 
 #[tokio::test]
-async fn quotas_are_told_with_what_is_used_of_them() {
+async fn quotas_are_reported_with_their_usage() {
     let quotas =
         [("floatingip", 10), ("load_balancer", 3), ("port", 100)].map(|(name, limit)| (name.to_owned(), limit));
     let cloud = Simulator::new(Options { quotas: quotas.to_vec(), ..Options::default() });
     cloud.add_balancer(json!({"name": "one", "vip_subnet_id": cloud.fixture().subnet})).unwrap();
-    let mut told: Vec<_> = provider(&cloud, "").quotas().await.unwrap();
-    told.sort_by(|one, other| one.what.cmp(&other.what));
-    let lines: Vec<_> = told.iter().map(|quota| (quota.what.as_str(), quota.limit)).collect();
+    let mut found: Vec<_> = provider(&cloud, "").quotas().await.unwrap();
+    found.sort_by(|one, other| one.resource.cmp(&other.resource));
+    let lines: Vec<_> = found.iter().map(|quota| (quota.resource.as_str(), quota.limit)).collect();
     assert_eq!(lines, [("floating IPs", 10), ("load balancers", 3), ("ports", 100)]);
-    assert_eq!((told[0].used, told[1].used), (0, 1));
-    assert!(told[2].used > 0, "the router has ports");
+    assert_eq!((found[0].used, found[1].used), (0, 1));
+    assert!(found[2].used > 0, "the router has ports");
 }
 
-// ---- the whole way
+// ---- construction
 
 fn built(
     lines: &str,
@@ -252,17 +252,17 @@ fn built(
     fixture: &Fixture,
     environment: Environment,
 ) -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
-    let surroundings = Surroundings { environment, user_agents: vec!["harbour".to_owned()], ..Surroundings::default() };
+    let inputs = BuildInputs { environment, user_agents: vec!["harbour".to_owned()], ..BuildInputs::default() };
     let file = cloud_conf(cloud, fixture, lines);
-    (factory().build)(&surroundings.context(Some(&file), &"kubernetes".into()))
+    (factory().build)(&inputs.context(Some(&file), &"kubernetes".into()))
 }
 
-/// Over sockets that are closed after each answer, as behind uWSGI.
+/// Over sockets that are closed after each response, as behind uWSGI.
 #[tokio::test]
-async fn a_provider_that_is_built_from_a_file_reaches_its_cloud() {
+async fn a_provider_built_from_a_file_reaches_its_cloud() {
     let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
     let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    // What is on this machine is asked without a proxy.
+    // Addresses of this machine are reached without a proxy.
     let environment = Environment::from_iter([("HTTP_PROXY", "http://127.0.0.1:1")]);
     let provider = built("", &(server.url() + "/identity/v3"), &cloud.fixture(), environment).unwrap();
     provider.start().await.unwrap();
@@ -279,35 +279,38 @@ async fn a_provider_that_is_built_from_a_file_reaches_its_cloud() {
     }
 }
 
-/// Keystone takes all tokens back while they are in use, and gives new ones.
+/// Keystone revokes all tokens while they are in use, and issues new ones.
 #[tokio::test(start_paused = true)]
-async fn tokens_that_are_revoked_or_end_are_renewed_without_anybody_noticing() {
+async fn revoked_and_expired_tokens_are_renewed() {
     let cloud = Simulator::new(Options { token_lifetime: Duration::from_secs(2), ..Options::default() });
     let provider = provider(&cloud, "");
     provider.check().await.unwrap();
     cloud.revoke_tokens();
     provider.check().await.unwrap();
-    assert_eq!(cloud.authentications(), 2, "once for the three services that refused");
+    assert_eq!(cloud.authentications(), 2, "once for the three services that rejected the token");
     tokio::time::sleep(Duration::from_millis(2100)).await;
     provider.check().await.unwrap();
     assert_eq!(cloud.authentications(), 3);
 }
 
 #[tokio::test]
-async fn a_cloud_that_is_not_there_is_not_wrong_for_good() {
+async fn an_unreachable_cloud_is_a_temporary_error() {
     let fixture = Simulator::new(Options::default()).fixture();
     let provider = built("", "http://127.0.0.1:1", &fixture, Environment::default()).unwrap();
     assert_eq!(provider.start().await.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[test]
-fn what_cannot_be_sent_or_gone_through_is_told_when_the_provider_is_built() {
+fn an_invalid_proxy_or_user_agent_is_an_error_at_construction() {
     let fixture = Simulator::new(Options::default()).fixture();
     let environment = Environment::from_iter([("HTTPS_PROXY", "gopher://sailor:s3cret@proxy")]);
     let errors = built("", "http://127.0.0.1:1", &fixture, environment).err().unwrap().to_string();
-    assert!(errors.contains("HTTPS_PROXY in the environment is no proxy") && !errors.contains("s3cret"), "{errors}");
-    let surroundings = Surroundings { user_agents: vec!["a\nb".to_owned()], ..Surroundings::default() };
+    assert!(
+        errors.contains("the environment variable HTTPS_PROXY is not a valid proxy") && !errors.contains("s3cret"),
+        "{errors}"
+    );
+    let inputs = BuildInputs { user_agents: vec!["a\nb".to_owned()], ..BuildInputs::default() };
     let file = cloud_conf("http://127.0.0.1:1", &fixture, "");
-    let errors = (factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
+    let errors = (factory().build)(&inputs.context(Some(&file), &"kubernetes".into())).err().unwrap();
     assert!(errors.to_string().contains("--user-agent"), "{errors}");
 }

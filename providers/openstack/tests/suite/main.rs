@@ -1,4 +1,4 @@
-//! Tests as one program, because each program links all dependencies again.
+//! All tests in one program, because each program links all dependencies again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,5 +10,5 @@
 mod balancers_end_to_end;
 mod check;
 mod conformance;
-mod looks;
 mod machines;
+mod resources;

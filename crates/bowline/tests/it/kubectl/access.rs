@@ -1,8 +1,8 @@
-//! create token, auth can-i, auth whoami: who one is and what one may do.
+//! create token, auth can-i, auth whoami.
 
 use crate::kubectl::client::{Kubectl, with_every_kubectl};
 
-/// A kubeconfig with nothing in it but a token; a client certificate would win over it.
+/// A kubeconfig with only a token; a client certificate would take precedence.
 fn kubeconfig_with_token(kubectl: &Kubectl, token: &str) -> String {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: pilot\n\
@@ -15,7 +15,7 @@ fn kubeconfig_with_token(kubectl: &Kubectl, token: &str) -> String {
 }
 
 #[test]
-fn the_administrator_may_do_everything() {
+fn the_administrator_has_full_access() {
     with_every_kubectl("admin", &["--authorization-mode=RBAC"], |kubectl| {
         kubectl.run("auth can-i delete nodes").prints("yes");
         kubectl.run("auth can-i * *").prints("yes");
@@ -27,10 +27,10 @@ fn the_administrator_may_do_everything() {
 }
 
 #[test]
-fn a_token_may_do_what_its_roles_say() {
+fn a_token_has_the_permissions_of_its_roles() {
     with_every_kubectl("token", &["--authorization-mode=RBAC"], |kubectl| {
         if !kubectl.since(24) {
-            return; // There was no `create token` yet.
+            return; // `create token` does not exist yet.
         }
         kubectl.run("create serviceaccount pilot");
         let token = kubectl.run("create token pilot --duration=1h").stdout;
@@ -54,7 +54,7 @@ fn a_token_may_do_what_its_roles_say() {
 }
 
 #[test]
-fn a_wrong_token_is_refused() {
+fn an_invalid_token_is_rejected() {
     with_every_kubectl("wrong-token", &[], |kubectl| {
         let stranger = format!("--kubeconfig={}", kubeconfig_with_token(kubectl, "not-a-token"));
         kubectl.refused(&format!("get nodes {stranger}")).says(&["You must be logged in to the server"]);

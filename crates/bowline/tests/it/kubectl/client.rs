@@ -1,4 +1,4 @@
-//! The kubectls of this machine, and one of them at work on a server of its own.
+//! The installed kubectl versions, each with its own server.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::support::{Server, finish, skip, workspace};
 
-/// How long one command may take. Generous: the machine may be busy with the other tests.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Timeout of one command. Generous: the machine may be busy with other tests.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// An installed kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) struct Program {
     minor: u32,
 }
 
-/// Every kubectl there is: those in `BOWLINE_KUBECTL` (separated by `:`), the one on the path, and those named
-/// `kubectl.1.N` beside it. One of each minor version is enough.
+/// Returns all installed kubectl programs: those in `BOWLINE_KUBECTL` (separated by `:`), the one on the path, and those named
+/// `kubectl.1.N` in the same directory; one of each minor version.
 pub(crate) fn installed() -> Vec<Program> {
     let named = std::env::var_os("BOWLINE_KUBECTL").unwrap_or_default();
     let mut paths: Vec<PathBuf> = std::env::split_paths(&named).collect();
@@ -28,7 +28,7 @@ pub(crate) fn installed() -> Vec<Program> {
         paths.extend(siblings(&path));
         paths.push(path);
     }
-    let mut programs: Vec<_> = paths.into_iter().filter_map(Program::ask).collect();
+    let mut programs: Vec<_> = paths.into_iter().filter_map(Program::probe).collect();
     programs.sort_by_key(|program| program.minor);
     programs.dedup_by_key(|program| program.minor);
     programs
@@ -36,14 +36,14 @@ pub(crate) fn installed() -> Vec<Program> {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())?;
+    let found = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())?;
     found.canonicalize().ok()
 }
 
-/// `kubectl.1.29`, `kubectl.1.30`, … in the folder of `kubectl`.
+/// `kubectl.1.29`, `kubectl.1.30`, … in the directory of `kubectl`.
 fn siblings(kubectl: &Path) -> Vec<PathBuf> {
     let is_sibling = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("kubectl.1."));
-    let entries = kubectl.parent().and_then(|folder| folder.read_dir().ok());
+    let entries = kubectl.parent().and_then(|directory| directory.read_dir().ok());
     entries.into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_sibling).collect()
 }
 
@@ -53,8 +53,8 @@ impl Program {
         self.minor >= minor
     }
 
-    /// Asks a program for its version; what cannot say is no kubectl.
-    fn ask(path: PathBuf) -> Option<Program> {
+    /// Runs a program to get its version; `None` if it is not kubectl.
+    fn probe(path: PathBuf) -> Option<Program> {
         let output = Command::new(&path).args(["version", "--client", "--output=json"]).output().ok()?;
         let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
         let minor = version["clientVersion"]["minor"].as_str()?.trim_end_matches('+').parse().ok()?;
@@ -62,14 +62,14 @@ impl Program {
     }
 }
 
-/// Runs a story once for every kubectl, each time on a new server.
-pub(crate) fn with_every_kubectl(story: &str, flags: &[&str], tell: impl Fn(&Kubectl)) {
+/// Runs a test once for every kubectl, each time with a new server.
+pub(crate) fn with_every_kubectl(name: &str, flags: &[&str], test: impl Fn(&Kubectl)) {
     let programs = installed();
     if programs.is_empty() {
         return skip("no kubectl");
     }
     for program in programs {
-        tell(&Kubectl { server: Server::start(story, flags), program });
+        test(&Kubectl { server: Server::start(name, flags), program });
     }
 }
 
@@ -85,23 +85,23 @@ impl Kubectl {
         self.program.since(minor)
     }
 
-    /// Runs a command that has to work. Arguments are separated by white space; none contains any.
+    /// Runs a command that must succeed. Arguments are separated by white space; none contains any.
     pub(crate) fn run(&self, arguments: &str) -> Answer {
-        let answer = self.ask(arguments);
+        let answer = self.execute(arguments);
         assert_eq!(answer.code, Some(0), "{answer}");
         answer
     }
 
-    /// Runs a command that has to end with exit code 1.
+    /// Runs a command that must end with exit code 1.
     pub(crate) fn refused(&self, arguments: &str) -> Answer {
-        let answer = self.ask(arguments);
+        let answer = self.execute(arguments);
         assert_eq!(answer.code, Some(1), "{answer}");
         answer
     }
 
-    /// Runs a command, whatever comes of it.
-    pub(crate) fn ask(&self, arguments: &str) -> Answer {
-        let output = finish(self.spawn(arguments), PATIENCE);
+    /// Runs a command and returns its result.
+    pub(crate) fn execute(&self, arguments: &str) -> Answer {
+        let output = finish(self.spawn(arguments), TIMEOUT);
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Answer {
             command: format!("kubectl 1.{} {arguments}", self.program.minor),
@@ -111,7 +111,7 @@ impl Kubectl {
         }
     }
 
-    /// Starts a command that goes on until it is ended.
+    /// Starts a command that runs until it is stopped.
     pub(crate) fn follow(&self, arguments: &str) -> Following {
         let mut child = self.spawn(arguments);
         let stdout = child.stdout.take().unwrap();
@@ -129,7 +129,7 @@ impl Kubectl {
         command
             .current_dir(workspace())
             .env("KUBECONFIG", self.server.kubeconfig())
-            // Discovery is cached here: per server, or one version would read what another was told.
+            // The discovery cache must be per server, or one version would read the cache of another.
             .env("HOME", self.server.scratch.path(""))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -137,13 +137,13 @@ impl Kubectl {
         command.spawn().unwrap()
     }
 
-    /// Puts a manifest where `-f` can name it.
+    /// Writes a manifest to a file for `-f`.
     pub(crate) fn manifest(&self, name: &str, text: &str) -> String {
         self.server.scratch.file(name, text).display().to_string()
     }
 }
 
-/// What a command came to.
+/// Result of a command.
 pub(crate) struct Answer {
     command: String,
     pub(crate) code: Option<i32>,
@@ -191,7 +191,7 @@ impl std::fmt::Display for Answer {
     }
 }
 
-/// A command that goes on; ended with the value.
+/// A running command, killed on drop.
 pub(crate) struct Following {
     child: Child,
     lines: Receiver<String>,
@@ -199,11 +199,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Waits for a line that contains all these texts, passing over others.
+    /// Waits for a line that contains all these texts.
     #[track_caller]
     pub(crate) fn sees(&self, texts: &[&str]) {
         let mut seen = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
             if texts.iter().all(|text| line.contains(text)) {
                 return;
             }
@@ -212,10 +212,10 @@ impl Following {
         panic!("{} did not print {texts:?} but\n{}", self.command, seen.join("\n"));
     }
 
-    /// Waits until it ends by itself, well.
+    /// Waits until it exits successfully.
     #[track_caller]
     pub(crate) fn ends(mut self) {
-        let status = crate::support::within(PATIENCE, || self.child.try_wait().unwrap());
+        let status = crate::support::within(TIMEOUT, || self.child.try_wait().unwrap());
         assert!(status.is_some_and(|status| status.success()), "{} ended with {status:?}", self.command);
     }
 }

@@ -1,5 +1,4 @@
-//! Stock kubectls against the real binary: what they print, and what they exit with. One file per thing people do;
-//! every story runs once for each kubectl on this machine.
+//! Stock kubectl versions against the real binary: output and exit codes. Every test runs once for each installed kubectl.
 
 mod access;
 pub(crate) mod client;

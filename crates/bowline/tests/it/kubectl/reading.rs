@@ -1,9 +1,9 @@
-//! get, describe, explain, events, and what is asked before them.
+//! get, describe, explain, events, and discovery.
 
 use crate::kubectl::client::{Kubectl, with_every_kubectl};
 
-/// Two nodes, of which one is ready, and a load-balanced Service.
-fn a_small_cluster(kubectl: &Kubectl) {
+/// Creates two Nodes, and a Service of type LoadBalancer.
+fn create_small_cluster(kubectl: &Kubectl) {
     kubectl.run("apply -f examples/node.yaml -f examples/service.yaml").says(&[
         "node/worker-1 created",
         "node/worker-2 created",
@@ -24,9 +24,9 @@ fn set_status(kubectl: &Kubectl, object: &str, status: &str) {
 }
 
 #[test]
-fn get_prints_the_columns_people_know() {
+fn get_prints_the_usual_columns() {
     with_every_kubectl("get", &[], |kubectl| {
-        a_small_cluster(kubectl);
+        create_small_cluster(kubectl);
         kubectl.run("get nodes").lists("NAME STATUS ROLES AGE VERSION").says(&["worker-1", "Unknown", "<none>"]);
         kubectl.run("get node worker-1 -o name").prints("node/worker-1");
         kubectl.run("get svc web").lists("NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE").says(&[
@@ -49,7 +49,7 @@ fn get_prints_the_columns_people_know() {
 #[test]
 fn get_selects_sorts_and_formats() {
     with_every_kubectl("select", &[], |kubectl| {
-        a_small_cluster(kubectl);
+        create_small_cluster(kubectl);
         let names = "-o jsonpath={.items[*].metadata.name}";
         kubectl.run(&format!("get nodes {names}")).prints("worker-1 worker-2");
         kubectl.run(&format!("get nodes -l kubernetes.io/hostname=worker-2 {names}")).prints("worker-2");
@@ -65,13 +65,13 @@ fn get_selects_sorts_and_formats() {
 }
 
 #[test]
-fn get_watch_follows_changes() {
+fn get_watch_prints_changes() {
     with_every_kubectl("watch", &[], |kubectl| {
-        a_small_cluster(kubectl);
+        create_small_cluster(kubectl);
         let table = kubectl.follow("get nodes --watch");
         table.sees(&["NAME", "STATUS"]);
         table.sees(&["worker-2"]);
-        // With --watch-only nothing would show that the watch has begun.
+        // With --watch-only, the start of the watch would not be visible.
         let events = kubectl.follow("get services --watch --output-watch-events");
         events.sees(&["ADDED", "web"]);
         kubectl.run("cordon worker-1");
@@ -86,9 +86,9 @@ fn get_watch_follows_changes() {
 }
 
 #[test]
-fn describe_gathers_what_belongs_together() {
+fn describe_prints_object_details_and_events() {
     with_every_kubectl("describe", &[], |kubectl| {
-        a_small_cluster(kubectl);
+        create_small_cluster(kubectl);
         record_event(kubectl);
         let service = kubectl.run("describe service web");
         service
@@ -115,7 +115,7 @@ fn describe_gathers_what_belongs_together() {
     });
 }
 
-/// Events belong to an object by its UID.
+/// Creates an Event for the Service, with its UID.
 fn record_event(kubectl: &Kubectl) {
     let uid = kubectl.run("get service web -o jsonpath={.metadata.uid}").stdout;
     let event = kubectl.manifest("event.yaml", &EVENT.replace("UID", &uid));
@@ -137,7 +137,7 @@ count: 1
 ";
 
 #[test]
-fn events_are_listed_in_both_ways() {
+fn events_are_listed_in_both_api_groups() {
     with_every_kubectl("events", &[], |kubectl| {
         let event = kubectl.manifest("event.yaml", EVENT);
         kubectl.run(&format!("create -f {event}"));
@@ -155,10 +155,10 @@ fn events_are_listed_in_both_ways() {
 }
 
 #[test]
-fn explain_knows_the_fields() {
+fn explain_documents_fields() {
     with_every_kubectl("explain", &[], |kubectl| {
         if !kubectl.since(29) {
-            return; // Older ones ask for OpenAPI v2, which is not served.
+            return; // Older versions need OpenAPI v2, which is not served.
         }
         kubectl.run("explain service").says(&["KIND:", "Service", "VERSION:", "v1", "spec", "status"]);
         kubectl.run("explain node.spec.taints").says(&["FIELD: taints", "effect", "<string>"]);
@@ -169,7 +169,7 @@ fn explain_knows_the_fields() {
 }
 
 #[test]
-fn the_server_introduces_itself() {
+fn version_and_discovery_work() {
     with_every_kubectl("discovery", &[], |kubectl| {
         kubectl.run("version -o json").says(&["serverVersion"]);
         kubectl.run("cluster-info").says(&["is running at", kubectl.server.url()]);

@@ -14,7 +14,7 @@ fn config(kubectl: &Kubectl, key: &str, value: &str) -> String {
 }
 
 #[test]
-fn apply_creates_changes_and_knows_when_nothing_is_to_do() {
+fn apply_creates_changes_and_detects_no_change() {
     with_every_kubectl("apply", &[], |kubectl| {
         let first = config(kubectl, "", "");
         kubectl.run(&format!("apply -f {first}")).says(&["configmap/chart created"]);
@@ -58,7 +58,7 @@ fn a_list_is_applied_item_by_item() {
 }
 
 #[test]
-fn apply_reports_what_is_wrong_with_a_manifest() {
+fn apply_reports_errors_in_a_manifest() {
     with_every_kubectl("invalid", &[], |kubectl| {
         let text = "apiVersion: v1\nkind: Service\nmetadata: {name: odd}\nspec: {ports: [{port: 0, targetPort: 80}]}";
         let odd = kubectl.manifest("odd.yaml", text);
@@ -92,7 +92,7 @@ fn server_side_apply_owns_fields_and_reports_conflicts() {
 fn diff_shows_what_apply_would_change() {
     with_every_kubectl("diff", &[], |kubectl| {
         if !kubectl.since(29) {
-            return; // Older ones ask for OpenAPI v2, which is not served.
+            return; // Older versions need OpenAPI v2, which is not served.
         }
         let first = config(kubectl, "", "");
         kubectl.refused(&format!("diff -f {first}")).says(&["+  depth: shallow"]);
@@ -106,7 +106,7 @@ fn diff_shows_what_apply_would_change() {
 }
 
 #[test]
-fn patch_works_in_all_three_ways() {
+fn all_three_patch_types_work() {
     with_every_kubectl("patch", &[], |kubectl| {
         kubectl.run("apply -f examples/service.yaml -f examples/node.yaml");
         let ports = "get svc web -o jsonpath={.spec.ports[*].name}";
@@ -153,7 +153,7 @@ fn label_and_annotate_add_change_and_remove() {
 }
 
 #[test]
-fn create_and_replace_make_objects_of_many_kinds() {
+fn create_and_replace_work_for_many_kinds() {
     with_every_kubectl("create", &[], |kubectl| {
         kubectl.run("create namespace fleet").says(&["namespace/fleet created"]);
         kubectl.refused("create namespace fleet").says(&[r#"namespaces "fleet" already exists"#]);
@@ -174,7 +174,7 @@ fn create_and_replace_make_objects_of_many_kinds() {
 }
 
 #[test]
-fn delete_takes_away_and_waits() {
+fn delete_removes_objects_and_waits() {
     with_every_kubectl("delete", &[], |kubectl| {
         kubectl.run("apply -f examples/node.yaml -f examples/service.yaml");
         kubectl.run("delete node worker-1").says(&[r#"node "worker-1" deleted"#]);
@@ -208,7 +208,7 @@ fn a_finalizer_holds_an_object_until_it_is_removed() {
 }
 
 #[test]
-fn wait_notices_conditions_and_fields() {
+fn wait_observes_conditions_and_fields() {
     with_every_kubectl("wait", &[], |kubectl| {
         kubectl.run("apply -f examples/node.yaml -f examples/service.yaml");
         kubectl.refused("wait --for=condition=Ready node/worker-1 --timeout=1s").says(&["timed out"]);

@@ -1,4 +1,4 @@
-//! `bowline check` beside an API server that asks roles, and a cloud.
+//! `bowline check` with an API server with RBAC, and a cloud.
 
 use std::process::Output;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::look::world::World;
 use crate::support::bowline;
 
-/// The JSON document, and the exit code.
+/// Returns the JSON document and the exit code.
 fn checked(output: &Output) -> (Value, Option<i32>) {
     let document = serde_json::from_slice(&output.stdout);
     (document.unwrap_or_else(|error| panic!("{error}: {output:?}")), output.status.code())
@@ -23,7 +23,7 @@ fn check(world: &World, flags: &[&str]) -> (Value, Option<i32>) {
     checked(&world.run("check", &[&["-o=json", "--configure-cloud-routes=false"], flags].concat()))
 }
 
-/// What was found under this name, each as `about: detail`.
+/// Returns the objects of a finding, each as `about: detail`.
 fn found(document: &Value, id: &str) -> Vec<String> {
     let findings = document["findings"].as_array().unwrap().iter().filter(|finding| finding["id"] == id);
     let text = |found: &Value| format!("{}: {}", found["about"].as_str().unwrap(), found["detail"].as_str().unwrap());
@@ -43,7 +43,7 @@ async fn create_account(world: &World, name: &str) -> String {
     token.status.unwrap().token.unwrap()
 }
 
-/// The flags with a kubeconfig that has this user in the place of the administrator, and this address or, without a text, no CA.
+/// Returns flags with a kubeconfig of this user, and with this server address; an empty address removes the CA instead.
 fn as_user(world: &World, name: &str, user: Value, address: Option<&str>) -> Vec<String> {
     let mut kubeconfig = kube::config::Kubeconfig::read_from(world.server.kubeconfig()).unwrap();
     kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(user).unwrap());
@@ -64,7 +64,7 @@ fn check_as(reach: &[String], flags: &[&str]) -> (Value, Option<i32>) {
 }
 
 #[tokio::test]
-async fn a_sound_cluster_has_nothing_wrong_and_nothing_is_changed() {
+async fn a_healthy_cluster_has_no_errors_and_is_not_changed() {
     let world = World::start("check-sound").await;
     world.cloud(&["add", "worker-1", "--address=InternalIP=10.0.0.1"]);
     world.create_node("worker-1").await;
@@ -80,10 +80,10 @@ async fn a_sound_cluster_has_nothing_wrong_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn rights_that_are_missing_are_named_one_by_one() {
+async fn every_missing_permission_is_reported() {
     let world = World::start_with("check-rights", &["--authorization-mode=RBAC"]).await;
-    let token = create_account(&world, "nobody").await;
-    let reach = as_user(&world, "nobody.kc", json!({"token": token}), None);
+    let token = create_account(&world, "unbound").await;
+    let reach = as_user(&world, "unbound.kc", json!({"token": token}), None);
     let (document, code) = check_as(&reach, &[]);
     assert_eq!(code, Some(2), "{document:#}");
     let missing = found(&document, "right-missing");
@@ -92,16 +92,16 @@ async fn rights_that_are_missing_are_named_one_by_one() {
         assert!(missing.iter().any(|missing| missing.starts_with(permission)), "{permission}: {missing:#?}");
     }
     let unseen = found(&document, "unseen");
-    assert!(unseen.iter().any(|unseen| unseen.starts_with("the Nodes: ")), "{unseen:#?}");
-    assert!(found(&document, "api-reached")[0].ends_with("takes us for system:serviceaccount:kube-system:nobody"));
-    // What a controller's own account may do is nobody's business, but an administrator's.
+    assert!(unseen.iter().any(|unseen| unseen.starts_with("Nodes: ")), "{unseen:#?}");
+    assert!(found(&document, "api-reached")[0].ends_with("authenticated as system:serviceaccount:kube-system:unbound"));
+    // Only an administrator can review the permissions of a controller's service account.
     let (document, _) = check_as(&reach, &["--use-service-account-credentials"]);
     assert!(ids(&document).contains(&"right-unknown"), "{document:#}");
     let (document, code) = check(&world, &["--use-service-account-credentials"]);
     assert_eq!((code, found(&document, "right-missing")), (Some(0), Vec::new()), "the bootstrap roles are enough");
 }
 
-/// Applies what `bowline manifests` prints about rights for these flags.
+/// Applies the roles that `bowline manifests` prints for these flags.
 async fn apply_roles(world: &World, flags: &[&str]) {
     let printed = bowline(&[&["manifests", "--cloud-provider=local"], flags].concat());
     let printed = String::from_utf8(printed.stdout).unwrap();
@@ -120,7 +120,7 @@ async fn apply_roles(world: &World, flags: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_is_asked_about_is_what_the_manifests_grant() {
+async fn the_manifests_grant_exactly_the_checked_permissions() {
     let flags = ["--enable-leader-migration", "--use-service-account-credentials"];
     for flags in [&flags[..0], &flags[..1], &flags[..]] {
         let world = World::start_with("check-granted", &["--authorization-mode=RBAC"]).await;
@@ -146,17 +146,17 @@ async fn what_is_asked_about_is_what_the_manifests_grant() {
                 "{flags:?}, {permission}: {missing:#?}"
             );
         }
-        let spared = found(&document, "right-dispensable");
+        let optional = found(&document, "right-dispensable");
         for permission in [
             "watch leases.coordination.k8s.io cloud-controller-manager",
             "update leases.coordination.k8s.io bowline-notes",
         ] {
-            assert!(spared.iter().any(|spared| spared.starts_with(permission)), "{permission}: {spared:#?}");
+            assert!(optional.iter().any(|optional| optional.starts_with(permission)), "{permission}: {optional:#?}");
         }
     }
 }
 
-/// What the manifests of openstack-cloud-controller-manager grant, as far as it matters here.
+/// Relevant rules of the role of openstack-cloud-controller-manager.
 fn go_role() -> Value {
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     json!({
@@ -174,7 +174,7 @@ fn go_role() -> Value {
 }
 
 #[tokio::test]
-async fn under_the_account_of_a_go_manager_nothing_is_missing_that_is_needed() {
+async fn the_role_of_a_go_manager_has_all_required_permissions() {
     let world = World::start_with("check-go", &["--authorization-mode=RBAC"]).await;
     let token = create_account(&world, "go").await;
     let role: ClusterRole = serde_json::from_value(go_role()).unwrap();
@@ -203,14 +203,14 @@ async fn under_the_account_of_a_go_manager_nothing_is_missing_that_is_needed() {
 }
 
 #[tokio::test]
-async fn how_far_one_gets_to_the_api_server_is_told() {
+async fn connection_failures_are_reported_by_their_stage() {
     let world = World::start("check-reach").await;
     let port = world.server.url().rsplit(':').next().unwrap().to_owned();
-    let nobody_listens = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let unused_address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let cases = [
         (json!({"token": "unknown"}), None, "api-credentials"),
         (json!({}), None, "api-credentials"),
-        (json!({}), Some(format!("https://{nobody_listens}")), "api-connection"),
+        (json!({}), Some(format!("https://{unused_address}")), "api-connection"),
         (json!({}), Some("https://nowhere.invalid:6443".to_owned()), "api-name"),
         (json!({}), Some(format!("http://127.0.0.1:{port}")), "api-conversation"),
         (json!({}), Some(String::new()), "api-conversation"),
@@ -219,12 +219,12 @@ async fn how_far_one_gets_to_the_api_server_is_told() {
         let (document, code) = check_as(&as_user(&world, expected, user, address.as_deref()), &[]);
         assert_eq!(code, Some(2), "{expected}: {document:#}");
         assert!(ids(&document).contains(&expected), "{expected}: {document:#}");
-        assert!(ids(&document).contains(&"cloud-reached"), "the clouds are looked at anyway: {document:#}");
+        assert!(ids(&document).contains(&"cloud-reached"), "the clouds are checked anyway: {document:#}");
     }
 }
 
 #[tokio::test]
-async fn a_client_without_credentials_is_told_where_anonymous_ones_are_let_in() {
+async fn missing_credentials_are_reported_if_the_server_allows_anonymous_access() {
     let world = World::start_with("check-anonymous", &["--authorization-mode=RBAC"]).await;
     let (document, code) = check_as(&as_user(&world, "anonymous", json!({}), None), &[]);
     assert_eq!(code, Some(2), "{document:#}");
@@ -232,7 +232,7 @@ async fn a_client_without_credentials_is_told_where_anonymous_ones_are_let_in() 
 }
 
 #[tokio::test]
-async fn what_nodes_show_of_their_kubelets_is_told() {
+async fn wrong_kubelet_flags_are_detected_from_nodes() {
     let world = World::start("check-nodes").await;
     world.cloud(&["add", "plain", "--address=InternalIP=10.0.0.1"]);
     world.create_node("unknown").await;
@@ -269,12 +269,12 @@ async fn other_managers_are_found_by_their_leases() {
 }
 
 #[tokio::test]
-async fn flags_that_cannot_work_are_findings_and_so_are_unknown_ones() {
+async fn invalid_and_unknown_flags_are_findings() {
     let world = World::start("check-flags").await;
     let (document, code) = check(&world, &["--cluster-name=", "--node-monitor-period=1d", "--knots=3"]);
     assert_eq!((code, found(&document, "configuration").len()), (Some(2), 3), "{document:#}");
-    assert!(found(&document, "configuration").iter().any(|found| found.contains("--knots: there is no such flag")));
-    assert!(ids(&document).contains(&"api-reached"), "the rest is looked at anyway: {document:#}");
+    assert!(found(&document, "configuration").iter().any(|found| found.contains("--knots: unknown flag")));
+    assert!(ids(&document).contains(&"api-reached"), "the rest is checked anyway: {document:#}");
     assert!(!ids(&document).contains(&"server-new"), "the version of our own API server is known: {document:#}");
     let output = world.run("check", &["-o", "xml"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

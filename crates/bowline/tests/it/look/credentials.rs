@@ -1,4 +1,4 @@
-//! Credentials that change while the manager runs: those of the cluster, and those of a cloud.
+//! Rotation of credentials while the manager runs: of the cluster and of a cloud.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::look::world::World;
 use crate::support::{Program, within};
 
-/// Waits until the manager has said this so many times.
-fn hear(manager: &Program, mark: &str, times: usize) {
-    let heard = within(Duration::from_secs(60), || (manager.said().matches(mark).count() >= times).then_some(()));
-    assert!(heard.is_some(), "{mark} in vain; the manager said: {}", manager.said());
+/// Waits until the manager has logged this text at least `times` times.
+fn wait_for_log(manager: &Program, mark: &str, times: usize) {
+    let logged = within(Duration::from_secs(60), || (manager.output().matches(mark).count() >= times).then_some(()));
+    assert!(logged.is_some(), "{mark} is missing; log: {}", manager.output());
 }
 
 /// Waits until the node is initialised.
@@ -27,12 +27,12 @@ async fn initialised(world: &World, name: &str, manager: &Program) {
         if node.spec.is_some_and(|spec| spec.provider_id.is_some()) {
             return;
         }
-        assert!(tokio::time::Instant::now() < deadline, "{name} in vain; the manager said: {}", manager.said());
+        assert!(tokio::time::Instant::now() < deadline, "{name} is not initialised; log: {}", manager.output());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// As a mounted Secret is exchanged: at once.
+/// Replaces a file atomically, as the kubelet does with a mounted Secret.
 fn replace(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
@@ -40,13 +40,13 @@ fn replace(path: &Path, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_whose_credentials_change_is_used_with_the_new_ones_once_they_work() {
+async fn new_cloud_credentials_are_used_once_they_work() {
     let world = World::start("renew-cloud").await;
     let token = world.server.scratch.file("token", "s3cr3t-of-the-second");
     let token_file = format!("--token-file={}", token.display());
     let arguments = ["cloud", "--listen=127.0.0.1:0", "--data-plane=false", &token_file];
     let mut second = Program::start("renew-cloud", &arguments);
-    let second = second.says("cloud ready at ");
+    let second = second.wait_for("cloud ready at ");
     let config = world.server.scratch.path("local.yaml");
     let manager = world.manager("renew-cloud", &[]);
     world.cloud(&["add", "first-1", "--address=InternalIP=10.0.0.1"]);
@@ -54,19 +54,19 @@ async fn a_cloud_whose_credentials_change_is_used_with_the_new_ones_once_they_wo
     initialised(&world, "first-1", &manager).await;
 
     replace(&config, &format!("endpoint: {second}\ntoken: wr0ng\n"));
-    hear(&manager, "the new ones are no good", 1);
+    wait_for_log(&manager, "cannot use changed credentials", 1);
     world.cloud(&["add", "first-2", "--address=InternalIP=10.0.0.2"]);
     world.create_node("first-2").await;
     initialised(&world, "first-2", &manager).await;
 
     replace(&config, &format!("endpoint: {second}\ntokenFile: {}\n", token.display()));
-    hear(&manager, "the new ones are in use", 1);
-    let said = manager.said();
-    assert!(!said.contains("wr0ng") && !said.contains("s3cr3t"), "secrets are not told: {said}");
-    assert_eq!(said.matches("the new ones are no good").count(), 1, "told once: {said}");
+    wait_for_log(&manager, "reloaded changed credentials", 1);
+    let printed = manager.output();
+    assert!(!printed.contains("wr0ng") && !printed.contains("s3cr3t"), "secrets are not logged: {printed}");
+    assert_eq!(printed.matches("cannot use changed credentials").count(), 1, "logged once: {printed}");
 }
 
-/// Makes an account that may do everything, and a token of it.
+/// Creates a service account with full access, and returns a token.
 async fn create_admin(world: &World, name: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), "kube-system");
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -84,7 +84,7 @@ async fn create_admin(world: &World, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_that_changes_is_used_once_it_works() {
+async fn a_changed_kubeconfig_is_used_once_it_works() {
     let world = World::start_with("renew-cluster", &["--authorization-mode=RBAC"]).await;
     let (first, second) = (create_admin(&world, "first").await, create_admin(&world, "second").await);
     let kubeconfig = |token: &str| {
@@ -103,13 +103,13 @@ async fn a_kubeconfig_that_changes_is_used_once_it_works() {
     add("one", "10.0.0.1").await;
 
     replace(&file, "half: [writt");
-    hear(&manager, "the new ones are no good", 1);
+    wait_for_log(&manager, "cannot use changed credentials", 1);
     add("two", "10.0.0.2").await;
 
     replace(&file, &kubeconfig(&second));
-    hear(&manager, "the new ones are in use", 1);
+    wait_for_log(&manager, "reloaded changed credentials", 1);
     let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), "kube-system");
     accounts.delete("first", &DeleteParams::default()).await.unwrap();
     add("three", "10.0.0.3").await;
-    assert!(!manager.said().contains(&second), "secrets are not told");
+    assert!(!manager.output().contains(&second), "secrets are not logged");
 }

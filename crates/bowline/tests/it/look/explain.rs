@@ -1,4 +1,4 @@
-//! What is explained of one Node or Service, and that nothing is written anywhere.
+//! `bowline explain`: its output, and that it writes nothing.
 
 use std::process::Output;
 
@@ -14,7 +14,7 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// A field of the document: desired and observed.
+/// Returns the desired and observed value of a field.
 fn field<'a>(document: &'a Value, name: &str) -> (&'a str, &'a str) {
     let fields = document["fields"].as_array().unwrap();
     let field = fields.iter().find(|field| field["field"] == name).unwrap_or_else(|| panic!("{name}: {document:#}"));
@@ -34,7 +34,7 @@ async fn a_node_is_explained_before_and_after_its_initialisation() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let printed = text(&output.stdout);
     for part in [
-        "Node worker-1\n  cloud: local: the machine runs\n",
+        "Node worker-1\n  cloud: local: the machine is running\n",
         "\n  * spec.providerID ",
         "  local://one ",
         "\n  * status.addresses ",
@@ -49,7 +49,7 @@ async fn a_node_is_explained_before_and_after_its_initialisation() {
     assert_eq!(field(&json, "taint node.cloudprovider.kubernetes.io/uninitialized"), ("", "present"));
 
     let stranger = document(&explain(&world, "no/stranger", &["-o=json"]));
-    assert_eq!(stranger["ownership"], "none: no cloud here knows a machine of this name");
+    assert_eq!(stranger["ownership"], "none: no configured cloud has a machine of this name");
     assert_eq!(stranger["remarks"][0]["kind"], "refused", "{stranger:#}");
     assert_eq!(
         (world.versions().await, world.api_writes().await),
@@ -59,18 +59,18 @@ async fn a_node_is_explained_before_and_after_its_initialisation() {
     assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
 
     let mut manager = world.manager("explain-node", &[]);
-    manager.says("Node synced successfully");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    manager.wait_for("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     let json = document(&explain(&world, "node/worker-1", &["-o", "json"]));
     assert_eq!(field(&json, "spec.providerID"), ("local://one", "local://one"));
     assert!(json["events"].as_array().unwrap().iter().any(|event| event["reason"] == "Synced"), "{json:#}");
-    // A machine that is gone: the Node stays for now, and the explanation says what it waits for.
+    // The machine is deleted: the Node is kept for now, and the explanation says why.
     world.cloud(&["delete", "one"]);
     let gone = document(&explain(&world, "node/worker-1", &["-o", "json"]));
     assert_eq!(gone["ownership"], "local: the cloud has no such machine", "{gone:#}");
-    let is_doubt =
-        |remark: &Value| remark["kind"] == "heldBack" || remark["message"].to_string().contains("deleted if");
-    assert!(gone["remarks"].as_array().unwrap().iter().any(is_doubt), "{gone:#}");
+    let is_held_back =
+        |notice: &Value| notice["kind"] == "heldBack" || notice["message"].to_string().contains("deleted if");
+    assert!(gone["remarks"].as_array().unwrap().iter().any(is_held_back), "{gone:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,7 @@ async fn a_service_is_explained_with_its_class_its_targets_and_its_events() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let printed = text(&output.stdout);
     for part in [
-        "Service default/web\n  cloud: local: it takes Services without a class (--load-balancer-default-cloud)\n",
+        "Service default/web\n  cloud: local: it is the default cloud for Services without a class (--load-balancer-default-cloud)\n",
         "\n  * load balancer ",
         "  targets: 0 Nodes\n  Nodes left out: worker-1 (not initialized)\n",
         "next, in the cloud:\n    create ",
@@ -102,7 +102,7 @@ async fn a_service_is_explained_with_its_class_its_targets_and_its_events() {
 
     let mut manager = world.manager("explain-service", &[]);
     world.until("web", &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     let output = explain(&world, "service/default/web", &["-o", "json"]);
     let json = document(&output);
     assert_eq!(output.status.code(), Some(0), "{json:#}");
@@ -123,22 +123,25 @@ async fn a_service_is_explained_with_its_class_its_targets_and_its_events() {
     assert!(resting["remarks"][0]["message"].as_str().is_some_and(|message| !message.is_empty()), "{resting:#}");
     let elsewhere =
         document(&explain(&world, "service/default/web", &["-o=json", "--load-balancer-default-cloud=none"]));
-    assert!(elsewhere["ownership"].as_str().unwrap().starts_with("none: no cloud takes Services"), "{elsewhere:#}");
+    assert!(
+        elsewhere["ownership"].as_str().unwrap().starts_with("none: no default cloud for Services"),
+        "{elsewhere:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_answered_with_the_nearest_names() {
+async fn the_error_for_a_missing_object_suggests_the_nearest_names() {
     let world = World::start("explain-unknown").await;
     world.create_node("worker-1").await;
     world.create_service("web", json!({})).await;
-    for (object, says) in [
-        ("node/worker-2", "there is no Node worker-2; did you mean worker-1?"),
-        ("service/prod/web", "there is no Service prod/web; there is default/web"),
-        ("service/web", "write node/NAME or service/NAMESPACE/NAME"),
+    for (object, expected) in [
+        ("node/worker-2", "Node worker-2 not found; did you mean worker-1?"),
+        ("service/prod/web", "Service prod/web not found; found default/web"),
+        ("service/web", "expected node/NAME or service/NAMESPACE/NAME"),
     ] {
         let output = explain(&world, object, &[]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(text(&output.stderr).contains(says), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
     }
     let none = world.run("explain", &[]);
     assert_eq!(none.status.code(), Some(1), "{none:?}");

@@ -1,5 +1,4 @@
-//! The commands that look at a cluster and its clouds, and `--dry-run`, beside an API server and a cloud that are processes,
-//! too.
+//! The commands that read a cluster and its clouds, and `--dry-run`, with API server and cloud in separate processes.
 
 mod check;
 mod credentials;

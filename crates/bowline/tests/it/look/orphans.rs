@@ -1,16 +1,16 @@
-//! Balancers whose Services are gone: found, shown, and removed only when that is meant.
+//! `bowline orphans`: orphaned load balancers and routes are listed, and deleted only on request.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::look::world::{World, text};
 
-/// Only what is called by its name is deleted.
+/// `--delete` requires the cluster name.
 const NAMED: &str = "--cluster-name=kubernetes";
 
-const NO_ROUTES: &str = "No route of the cluster kubernetes is without its Node.\n";
+const NO_ROUTES: &str = "No orphaned routes in cluster kubernetes.\n";
 
-/// Takes the finalizer off and deletes the Service, as somebody in a hurry does.
+/// Removes the finalizer and deletes the Service, so that its load balancer is orphaned.
 async fn abandon(world: &World, name: &str) {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     world.services().patch(name, &PatchParams::default(), &patch).await.unwrap();
@@ -24,7 +24,7 @@ fn orphans(world: &World, flags: &[&str]) -> (Option<i32>, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else_is() {
+async fn orphaned_load_balancers_are_listed_and_deleted_on_request() {
     let world = World::start("orphans").await;
     world.balance("kept").await;
     world.balance("lost").await;
@@ -34,31 +34,31 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert!(addresses.contains("kubernetes:default/lost") && addresses.contains("127.0.32.1"), "{addresses}");
     let none = world.run("orphans", &[]);
     assert_eq!(none.status.code(), Some(0), "{none:?}");
-    let sentence = "No Service of the cluster kubernetes has left anything behind.\n";
+    let sentence = "No orphaned resources of Services in cluster kubernetes.\n";
     assert_eq!(text(&none.stdout), format!("{sentence}{NO_ROUTES}"));
 
     abandon(&world, "lost").await;
     world.cloud_writes();
     let listed = world.run("orphans", &[]);
     assert_eq!(listed.status.code(), Some(0), "{listed:?}");
-    let told = text(&listed.stdout);
-    assert!(told.starts_with("default/lost (UID ") && told.contains(") in local\n    delete "), "{told}");
-    let sentence = "1 Service of the cluster kubernetes has left something behind.\n";
-    assert!(told.ends_with(&format!("{sentence}{NO_ROUTES}")), "{told}");
+    let printed = text(&listed.stdout);
+    assert!(printed.starts_with("default/lost (UID ") && printed.contains(") in local\n    delete "), "{printed}");
+    let sentence = "Orphaned resources of 1 Service in cluster kubernetes.\n";
+    assert!(printed.ends_with(&format!("{sentence}{NO_ROUTES}")), "{printed}");
 
-    // It may be one of another cluster that has no name either.
+    // It may belong to another cluster without a name.
     let nameless = world.run("orphans", &["--delete", "--yes"]);
     assert_eq!(nameless.status.code(), Some(2), "{nameless:?}");
     assert!(text(&nameless.stderr).contains("--cluster-name"), "{nameless:?}");
-    // Nobody is there to say yes.
+    // There is no terminal for the confirmation.
     let unasked = world.run("orphans", &["--delete", NAMED]);
     assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
-    assert!(text(&unasked.stderr).contains("say --yes"), "{unasked:?}");
-    assert_eq!(world.cloud_writes(), [""; 0], "nothing has been removed so far");
+    assert!(text(&unasked.stderr).contains("use --yes"), "{unasked:?}");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is deleted so far");
 
     let other = world.run("orphans", &["--delete", "--yes", "--cluster-name=another"]);
-    assert!(text(&other.stdout).starts_with("No Service of the cluster another"), "{other:?}");
-    assert_eq!(world.cloud_writes(), [""; 0], "those of another cluster are not ours");
+    assert!(text(&other.stdout).starts_with("No orphaned resources of Services in cluster another"), "{other:?}");
+    assert_eq!(world.cloud_writes(), [""; 0], "resources of another cluster are kept");
 
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     assert_eq!(code, Some(0), "{document:#}");
@@ -69,7 +69,7 @@ async fn what_was_left_behind_is_shown_and_removed_when_told_to_and_nothing_else
     assert_eq!(orphans(&world, &[]).1["orphans"], json!([]));
 
     let plan = world.plan(&[]);
-    assert_eq!(plan.status.code(), Some(0), "the other balancer is as it was: {}", text(&plan.stdout));
+    assert_eq!(plan.status.code(), Some(0), "the other load balancer is unchanged: {}", text(&plan.stdout));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,12 +80,12 @@ async fn without_a_list_of_services_nothing_is_an_orphan() {
     world.fail("list", 403).await;
     let blind = world.run("orphans", &["--delete", "--yes", NAMED]);
     assert_eq!((blind.status.code(), text(&blind.stdout)), (Some(1), String::new()), "{blind:?}");
-    assert!(text(&blind.stderr).contains("nothing is taken for an orphan"), "{blind:?}");
+    assert!(text(&blind.stderr).contains("no orphans can be determined"), "{blind:?}");
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_cannot_be_ruled_out_keeps_its_balancer() {
+async fn a_load_balancer_is_kept_if_its_owner_cannot_be_read() {
     let world = World::start("orphans-doubt").await;
     world.balance("lost").await;
     abandon(&world, "lost").await;
@@ -96,9 +96,9 @@ async fn an_owner_that_cannot_be_ruled_out_keeps_its_balancer() {
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
 
-/// The usual role of a Go manager may list Services, and not get one.
+/// The usual role of a Go manager allows `list` on Services, and not `get`.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_is_ruled_out_by_a_list_where_the_role_has_no_get() {
+async fn the_owner_is_looked_up_with_list_if_get_is_forbidden() {
     let world = World::start("orphans-list").await;
     world.balance("lost").await;
     abandon(&world, "lost").await;
@@ -108,7 +108,7 @@ async fn an_owner_is_ruled_out_by_a_list_where_the_role_has_no_get() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_that_fails_is_told_and_is_a_failure() {
+async fn a_failing_cloud_is_reported_with_exit_code_1() {
     let world = World::start("orphans-cloud").await;
     world.balance("lost").await;
     abandon(&world, "lost").await;
@@ -121,7 +121,7 @@ async fn a_cloud_that_fails_is_told_and_is_a_failure() {
     assert_eq!((code, &document["failures"][0]["cloud"]), (Some(1), &json!("local")), "{document:#}");
 }
 
-/// Two machines with a route each, of which the first has a Node, and a route by hand.
+/// Creates two machines with a route each, a Node for the first, and a route without the cluster's mark.
 async fn routes(world: &World) {
     world.cloud(&["add", "worker-1", "--id=one"]);
     world.cloud(&["add", "worker-2", "--id=two"]);
@@ -132,38 +132,41 @@ async fn routes(world: &World) {
     world.cloud_writes();
 }
 
-/// The ranges of the routes that are listed, and what became of each.
-fn lost(document: &Value) -> Vec<(String, String)> {
+/// Returns destination and outcome of the listed routes.
+fn orphaned_routes(document: &Value) -> Vec<(String, String)> {
     let cell = |route: &Value, field: &str| route[field].as_str().unwrap().to_owned();
     let routes = document["routes"].as_array().unwrap().iter();
     routes.map(|route| (cell(route, "destination"), cell(route, "outcome"))).collect()
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(range, outcome)| (range.to_string(), outcome.to_string())).collect()
+    pairs.iter().map(|(destination, outcome)| (destination.to_string(), outcome.to_string())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn routes_without_a_node_are_shown_and_removed_when_told_to_and_no_others() {
+async fn orphaned_routes_are_listed_and_deleted_on_request() {
     let world = World::start("lost-routes").await;
     routes(&world).await;
     let listed = world.run("orphans", &[]);
     assert_eq!(listed.status.code(), Some(0), "{listed:?}");
-    let told = text(&listed.stdout);
-    assert!(told.starts_with("route 10.244.2.0/24 (rt-") && told.contains(") to worker-2 in local\n"), "{told}");
-    assert!(told.ends_with("1 route of the cluster kubernetes is without its Node.\n"), "{told}");
-    // What carries no mark is somebody else's, unless its range is the pods'.
+    let printed = text(&listed.stdout);
+    assert!(
+        printed.starts_with("route 10.244.2.0/24 (rt-") && printed.contains(") to worker-2 in local\n"),
+        "{printed}"
+    );
+    assert!(printed.ends_with("1 orphaned route in cluster kubernetes.\n"), "{printed}");
+    // A route without a mark belongs to another owner, unless its destination is within the cluster CIDR.
     let (_, marked) = orphans(&world, &[]);
-    assert_eq!(lost(&marked), pairs(&[("10.244.2.0/24", "listed")]));
+    assert_eq!(orphaned_routes(&marked), pairs(&[("10.244.2.0/24", "listed")]));
     let (_, all) = orphans(&world, &["--cluster-cidr=10.244.0.0/16"]);
-    assert_eq!(lost(&all), pairs(&[("10.244.2.0/24", "listed"), ("10.244.3.0/24", "listed")]));
-    assert_eq!(lost(&orphans(&world, &["--cluster-name=another"]).1), []);
+    assert_eq!(orphaned_routes(&all), pairs(&[("10.244.2.0/24", "listed"), ("10.244.3.0/24", "listed")]));
+    assert_eq!(orphaned_routes(&orphans(&world, &["--cluster-name=another"]).1), []);
     let wrong = world.run("orphans", &["--cluster-cidr=10.244.0.0"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    assert_eq!(world.cloud_writes(), [""; 0], "nothing has been removed so far");
+    assert_eq!(world.cloud_writes(), [""; 0], "nothing is deleted so far");
 
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
-    assert_eq!((code, lost(&document)), (Some(0), pairs(&[("10.244.2.0/24", "deleted")])), "{document:#}");
+    assert_eq!((code, orphaned_routes(&document)), (Some(0), pairs(&[("10.244.2.0/24", "deleted")])), "{document:#}");
     let left = world.cloud(&["routes"]);
     assert!(left.contains("10.244.1.0/24") && left.contains("10.244.3.0/24") && left.lines().count() == 3, "{left}");
 }
@@ -175,40 +178,40 @@ async fn without_a_list_of_nodes_no_route_is_an_orphan() {
     world.fail_nodes("list", 403).await;
     let blind = world.run("orphans", &["--delete", "--yes", NAMED]);
     assert_eq!((blind.status.code(), text(&blind.stdout)), (Some(1), String::new()), "{blind:?}");
-    assert!(text(&blind.stderr).contains("no route is taken for an orphan"), "{blind:?}");
+    assert!(text(&blind.stderr).contains("no orphaned routes can be determined"), "{blind:?}");
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_cannot_be_ruled_out_keeps_its_route_and_a_cloud_that_fails_is_told() {
+async fn a_route_is_kept_if_its_node_cannot_be_read_and_a_failing_cloud_is_reported() {
     let world = World::start("lost-doubt").await;
     routes(&world).await;
     world.fail_nodes("get", 403).await;
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
-    assert_eq!((code, lost(&document)), (Some(1), pairs(&[("10.244.2.0/24", "failed")])), "{document:#}");
+    assert_eq!((code, orphaned_routes(&document)), (Some(1), pairs(&[("10.244.2.0/24", "failed")])), "{document:#}");
     assert_eq!(world.cloud_writes(), [""; 0]);
     world.cloud(&["fault", "failing=403", "--call=list-routes"]);
     let (code, document) = orphans(&world, &[]);
     assert_eq!((code, &document["failures"][0]["cloud"]), (Some(1), &json!("local")), "{document:#}");
 }
 
-/// The wrong kubeconfig, say: then these are the routes that all of a cluster's traffic takes.
+/// With the wrong kubeconfig, for example, these may be all routes of a working cluster.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_nodes_keeps_its_routes_unless_that_is_meant() {
+async fn a_cluster_without_nodes_keeps_its_routes_unless_overridden() {
     let world = World::start("lost-empty").await;
     world.cloud(&["add", "worker-1", "--id=one"]);
     world.cloud(&["add-route", "10.244.1.0/24", "one", "--stamped"]);
     world.cloud(&["add-route", "10.244.2.0/24", "one", "--stamped"]);
     world.cloud_writes();
     let listed = text(&world.run("orphans", &[]).stdout);
-    let doubt = "Held back in local: 2 routes lead to nodes that do not exist, and the cluster has no nodes at all";
-    assert_eq!(listed.matches(doubt).count(), 1, "{listed}");
+    let reason = "Held back in local: 2 routes belong to nodes that do not exist, and the cluster has no nodes at all";
+    assert_eq!(listed.matches(reason).count(), 1, "{listed}");
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED]);
     let held = pairs(&[("10.244.1.0/24", "heldBack"), ("10.244.2.0/24", "heldBack")]);
-    assert_eq!((code, lost(&document)), (Some(1), held), "{document:#}");
+    assert_eq!((code, orphaned_routes(&document)), (Some(1), held), "{document:#}");
     assert!(document["routes"][0]["message"].as_str().unwrap().contains("no nodes at all"), "{document:#}");
     assert_eq!(world.cloud_writes(), [""; 0]);
     let (code, document) = orphans(&world, &["--delete", "--yes", NAMED, "--route-deletion-max-share=1"]);
     let gone = pairs(&[("10.244.1.0/24", "deleted"), ("10.244.2.0/24", "deleted")]);
-    assert_eq!((code, lost(&document)), (Some(0), gone), "{document:#}");
+    assert_eq!((code, orphaned_routes(&document)), (Some(0), gone), "{document:#}");
 }

@@ -1,4 +1,4 @@
-//! What is told, the exit codes, and that nothing is written anywhere.
+//! `bowline plan`: its output and exit codes, and that it writes nothing.
 
 use std::time::Duration;
 
@@ -10,34 +10,30 @@ use crate::look::world::{World, address, text};
 use crate::support::bowline;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_tells_what_would_change_and_changes_nothing() {
+async fn a_plan_prints_the_changes_and_changes_nothing() {
     let world = World::start("plan").await;
     let quiet = world.plan(&[]);
-    assert_eq!(
-        (quiet.status.code(), text(&quiet.stdout)),
-        (Some(0), "Nothing would change.\n".to_owned()),
-        "{quiet:?}"
-    );
+    assert_eq!((quiet.status.code(), text(&quiet.stdout)), (Some(0), "No changes.\n".to_owned()), "{quiet:?}");
 
     world.cloud(&["add", "worker-1", "--id=one", "--zone=quay-1", "--address=InternalIP=10.0.0.1"]);
     world.create_node("worker-1").await;
-    world.create_node("stranger").await;
+    world.create_node("unknown-node").await;
     world.cloud_writes();
     let (before, writes) = (world.versions().await, world.api_writes().await);
     assert!(writes >= 2, "both nodes were created: {writes}");
 
     let plan = world.plan(&[]);
     assert_eq!(plan.status.code(), Some(2), "{plan:?}");
-    let told = text(&plan.stdout);
+    let printed = text(&plan.stdout);
     for part in [
         "Node worker-1 (local)\n  in the cluster:\n    update Node worker-1\n",
         "spec.providerID: local://one\n",
         "label topology.kubernetes.io/zone: quay-1\n",
         "status.addresses: InternalIP=10.0.0.1\n",
-        "Node stranger\n  refused: no cloud here knows a machine of this name",
-        "0 steps in clouds and 2 in the cluster would be taken; 1 refused.\n",
+        "Node unknown-node\n  refused: no configured cloud has a machine of this name",
+        "0 steps in clouds and 2 in the cluster to apply; 1 refused.\n",
     ] {
-        assert!(told.contains(part), "{part:?} is missing in {told}");
+        assert!(printed.contains(part), "{part:?} is missing in {printed}");
     }
 
     let json = world.plan(&["-o", "json"]);
@@ -56,12 +52,12 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
     );
     assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
 
-    // What was planned is what is done, and then there is nothing left to plan.
+    // The manager applies the plan, and then the plan is empty.
     let mut manager = world.manager("plan", &[]);
     let nodes: Api<Node> = Api::all(world.client.clone());
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while nodes.get_status("worker-1").await.unwrap().status.is_none_or(|status| status.addresses.is_none()) {
-        assert!(tokio::time::Instant::now() < deadline, "{}", manager.said());
+        assert!(tokio::time::Instant::now() < deadline, "{}", manager.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(manager.stop("-TERM").code(), Some(0));
@@ -70,21 +66,21 @@ async fn a_plan_tells_what_would_change_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_arguments_of_a_deployment_can_be_pasted_behind_plan_and_orphans() {
+async fn plan_and_orphans_accept_the_arguments_of_a_deployment() {
     let world = World::start("pasted").await;
     let pasted = ["--leader-elect=true", "--secure_port", "10258", "-v=2", "--bind-address=127.0.0.1", "--logtostderr"];
     let plan = world.plan(&pasted);
-    assert_eq!((plan.status.code(), text(&plan.stdout)), (Some(0), "Nothing would change.\n".to_owned()), "{plan:?}");
+    assert_eq!((plan.status.code(), text(&plan.stdout)), (Some(0), "No changes.\n".to_owned()), "{plan:?}");
     let orphans = world.run("orphans", &pasted);
     assert_eq!(orphans.status.code(), Some(0), "{orphans:?}");
-    // What would look like a deletion and is none.
+    // It would look like a deletion, and delete nothing.
     let both = world.run("orphans", &["--cluster-name=harbour", "--dry-run", "--delete", "--yes"]);
     assert_eq!(both.status.code(), Some(2), "{both:?}");
     assert!(text(&both.stderr).contains("--delete: a dry run deletes nothing"), "{both:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_with_a_plan_is_one() {
+async fn errors_of_a_plan_exit_with_1() {
     let world = World::start("plan-wrong").await;
     world.cloud(&["add", "worker-1", "--id=one"]);
     world.create_node("worker-1").await;
@@ -93,7 +89,7 @@ async fn what_goes_wrong_with_a_plan_is_one() {
     assert_eq!(plan.status.code(), Some(1), "{plan:?}");
     assert!(text(&plan.stdout).contains("failed: ") && text(&plan.stdout).contains("1 failed."), "{plan:?}");
 
-    // Two would mean that something changes.
+    // Exit code 2 would mean changes.
     for flags in
         [&["--knots=8"][..], &["--node-monitor-period=1d"], &["--load-balancer-default-cloud=moon"], &["-o", "xml"]]
     {
@@ -110,18 +106,18 @@ async fn what_goes_wrong_with_a_plan_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_says_what_it_would_do_and_writes_nothing() {
+async fn a_dry_run_logs_its_steps_and_writes_nothing() {
     let world = World::start("dry-run").await;
     world.cloud(&["add", "worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     world.create_node("worker-1").await;
     world.cloud_writes();
     let before = world.versions().await;
     let mut manager = world.manager("dry-run", &["--dry-run"]);
-    manager.says("dry run: nothing is changed");
-    // The decision was made, and its Event told, in the log alone.
-    manager.says("Node synced successfully");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    assert_eq!(world.versions().await, before, "{}", manager.said());
+    manager.wait_for("dry run: no changes are made");
+    // The Event of a decision is only logged.
+    manager.wait_for("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
+    assert_eq!(world.versions().await, before, "{}", manager.output());
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
 
@@ -153,7 +149,7 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
     world.until("web", &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
     let is_current = |service: Option<Service>| service.unwrap().status.unwrap().conditions.is_some();
     world.until("wrong", &manager, is_current).await;
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     let settled = world.plan(&[]);
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
     assert!(text(&settled.stdout).contains("refused: "), "{}", text(&settled.stdout));
@@ -163,30 +159,30 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
     for part in ["Service default/web (local)\n  in the cloud:\n", "    delete ", "load-balancer-cleanup (removed)\n"] {
         assert!(leaving.contains(part), "{part:?} is missing in {leaving}");
     }
-    // A Service that is kept needs a plan, too: its annotation is out of the way first.
+    // A corrected Service gets a plan.
     let patch = json!({"metadata": {"annotations": {"bowline.dev/internal": null}}});
     world.services().patch("wrong", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     assert!(text(&world.plan(&[]).stdout).contains("Service default/wrong (local)\n  in the cloud:\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_makes_no_balancer() {
+async fn a_dry_run_creates_no_load_balancer() {
     let world = World::start("dry-balancer").await;
     world.create_service("web", json!({})).await;
     world.cloud_writes();
     let before = world.versions().await;
     let mut manager = world.manager("dry-balancer", &["--dry-run"]);
-    manager.says("dry run, not done: create ");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    assert_eq!(world.versions().await, before, "{}", manager.said());
+    manager.wait_for("dry run, not done: create ");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
+    assert_eq!(world.versions().await, before, "{}", manager.output());
     assert_eq!(world.cloud_writes(), [""; 0]);
 }
 
-/// The flags of a manager that hands out ranges and leads to them.
-const RANGES: [&str; 3] = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
+/// Flags of a manager that allocates pod CIDRs and creates routes.
+const NETWORK: [&str; 3] = ["--configure-cloud-routes", "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16"];
 
-/// A Node with its machine, and a route to a machine that has no Node.
-async fn node_and_stray(world: &World) {
+/// Creates a Node with its machine, and a route to a machine without a Node.
+async fn node_and_orphaned_route(world: &World) {
     world.cloud(&["add", "worker-1", "--id=one", "--address=InternalIP=10.0.0.1"]);
     world.cloud(&["add", "worker-9", "--id=nine"]);
     world.cloud(&["add-route", "10.244.9.0/24", "nine", "--stamped"]);
@@ -200,24 +196,24 @@ fn network(node: &Node) -> Option<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pod_ranges_and_routes_are_planned_as_they_are_then_made_and_removed() {
+async fn pod_cidrs_and_routes_are_planned_as_the_manager_applies_them() {
     let world = World::start("plan-routes").await;
-    node_and_stray(&world).await;
+    node_and_orphaned_route(&world).await;
     let (before, writes) = (world.versions().await, world.api_writes().await);
-    let plan = world.plan(&RANGES);
+    let plan = world.plan(&NETWORK);
     assert_eq!(plan.status.code(), Some(2), "{plan:?}");
-    let told = text(&plan.stdout);
+    let printed = text(&plan.stdout);
     for part in [
         "    update Node worker-1\n        spec.podCIDRs: 10.244.0.0/24\n",
         "Route 10.244.9.0/24 (local)\n  in the cloud:\n    delete route 10.244.9.0/24\n",
         "because: the node does not exist\n",
     ] {
-        assert!(told.contains(part), "{part:?} is missing in {told}");
+        assert!(printed.contains(part), "{part:?} is missing in {printed}");
     }
     assert_eq!((world.versions().await, world.api_writes().await), (before, writes), "nothing is written");
     assert_eq!(world.cloud_writes(), [""; 0], "nothing is written to the cloud");
 
-    let mut manager = world.manager("plan-routes", &RANGES);
+    let mut manager = world.manager("plan-routes", &NETWORK);
     let nodes: Api<Node> = Api::all(world.client.clone());
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let is_done = |node: &Node, routes: &str| {
@@ -225,14 +221,14 @@ async fn pod_ranges_and_routes_are_planned_as_they_are_then_made_and_removed() {
         is_initialised && network(node) == Some("RouteCreated") && !routes.contains("10.244.9.0/24")
     };
     while !is_done(&nodes.get("worker-1").await.unwrap(), &world.cloud(&["routes"])) {
-        assert!(tokio::time::Instant::now() < deadline, "{}", manager.said());
+        assert!(tokio::time::Instant::now() < deadline, "{}", manager.output());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    let settled = world.plan(&RANGES);
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
+    let settled = world.plan(&NETWORK);
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stdout));
 
-    // Somebody takes the route away.
+    // The route is deleted in the cloud.
     let routes = world.cloud(&["routes"]);
     let id = routes.lines().nth(1).and_then(|line| line.split_whitespace().nth(1)).unwrap();
     world.cloud(&["delete-route", id]);
@@ -247,36 +243,37 @@ async fn pod_ranges_and_routes_are_planned_as_they_are_then_made_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_leads_nothing_anywhere() {
+async fn a_dry_run_creates_no_routes() {
     let world = World::start("dry-routes").await;
-    node_and_stray(&world).await;
+    node_and_orphaned_route(&world).await;
     let before = world.versions().await;
-    let mut manager = world.manager("dry-routes", &[&RANGES[..], &["--dry-run"]].concat());
-    manager.says("dry run, not done: route 10.244.9.0/24");
-    manager.says("Node synced successfully");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
-    assert_eq!(world.versions().await, before, "{}", manager.said());
+    let mut manager = world.manager("dry-routes", &[&NETWORK[..], &["--dry-run"]].concat());
+    manager.wait_for("dry run, not done: route 10.244.9.0/24");
+    manager.wait_for("Node synced successfully");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
+    assert_eq!(world.versions().await, before, "{}", manager.output());
     assert_eq!(world.cloud_writes(), [""; 0]);
-    let claims = ["removed a route", "made a route", "gave a node"].map(|claim| manager.said().contains(claim));
-    assert_eq!(claims, [false; 3], "nothing is said to be done: {}", manager.said());
+    let claims =
+        ["deleted a route", "created a route", "allocated pod CIDRs"].map(|claim| manager.output().contains(claim));
+    assert_eq!(claims, [false; 3], "nothing is logged as done: {}", manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_of_routes_needs_to_know_where_pods_live() {
+async fn a_plan_with_routes_needs_a_cluster_cidr() {
     let world = World::start("plan-ranges").await;
     let plan = world.run("plan", &[]);
-    // Two would mean that something changes.
+    // Exit code 2 would mean changes.
     assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "R24: {plan:?}");
-    let told = text(&plan.stderr);
-    assert!(told.contains("set --cluster-cidr=<range of the pods>") && told.contains("--configure-cloud-routes=false"));
+    let printed = text(&plan.stderr);
+    assert!(printed.contains("set --cluster-cidr=<pod network>") && printed.contains("--configure-cloud-routes=false"));
     let several =
         world.run("plan", &["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/25", "--feature-gates=Knots=1"]);
     assert_eq!(several.status.code(), Some(1), "{several:?}");
-    assert!(text(&several.stderr).contains("2 problems"), "{several:?}");
+    assert!(text(&several.stderr).contains("2 configuration errors"), "{several:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_gives_no_node_what_the_cloud_leads_to_another_machine_or_what_lies_outside() {
+async fn a_plan_assigns_no_pod_cidr_of_another_machine_or_outside_of_the_cluster_cidr() {
     let mut world = World::start("plan-led").await;
     let config = world.server.scratch.file("ranges.yaml", format!("endpoint: {}\npodRanges: true\n", world.endpoint));
     world.reach[1] = format!("--cloud-config={}", config.display());
@@ -284,14 +281,14 @@ async fn a_plan_gives_no_node_what_the_cloud_leads_to_another_machine_or_what_li
     world.cloud(&["add", "worker-2", "--id=two"]);
     world.create_node("worker-1").await;
     world.create_node("worker-2").await;
-    let told = |mode: &str, range: &str| {
+    let printed = |mode: &str, range: &str| {
         let (mode, range) = (format!("--cidr-allocator-type={mode}"), format!("--cluster-cidr={range}"));
         text(&world.plan(&["--allocate-node-cidrs", &mode, &range]).stdout)
     };
-    let led = told("IPAMFromCluster", "10.244.0.0/16");
+    let led = printed("IPAMFromCluster", "10.244.0.0/16");
     assert!(led.contains("    update Node worker-2\n        spec.podCIDRs: 10.244.1.0/24\n"), "{led}");
-    let outside = told("IPAMFromCloud", "10.99.0.0/16");
+    let outside = printed("IPAMFromCloud", "10.99.0.0/16");
     let refused =
-        "refused: The cloud's range cannot be the node's: node worker-1: spec.podCIDRs[0] is \"10.244.0.0/24\"";
+        "refused: The node cannot have the cloud's pod CIDR: node worker-1: spec.podCIDRs[0] is \"10.244.0.0/24\"";
     assert!(outside.contains(refused) && !outside.contains("  spec.podCIDRs"), "{outside}");
 }

@@ -1,4 +1,4 @@
-//! An API server and a cloud in processes of their own, and hands to look at both.
+//! API server and cloud in separate processes, with accessors for both.
 
 use std::process::Output;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Program, Server, bowline};
 
-/// An API server and a cloud, and the flags that reach both.
+/// API server and cloud, with the flags to connect to both.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) _cloud: Program,
@@ -24,11 +24,11 @@ impl World {
         World::start_with(test, &[]).await
     }
 
-    /// With these flags for the API server.
+    /// Starts the API server with these flags.
     pub(crate) async fn start_with(test: &str, flags: &[&str]) -> World {
         let server = Server::start(test, &[&["--debug-endpoints"], flags].concat());
         let mut cloud = Program::start(test, &["cloud", "--listen=127.0.0.1:0", "--data-plane=false"]);
-        let endpoint = cloud.says("cloud ready at ");
+        let endpoint = cloud.wait_for("cloud ready at ");
         let config = server.scratch.file("local.yaml", format!("endpoint: {endpoint}\n"));
         let reach = vec![
             "--cloud-provider=local".to_owned(),
@@ -45,13 +45,13 @@ impl World {
         bowline(&words.collect::<Vec<_>>())
     }
 
-    /// A plan of load balancers and Nodes alone: routes are another story.
+    /// Runs `bowline plan` for load balancers and Nodes, without routes.
     pub(crate) fn plan(&self, flags: &[&str]) -> Output {
         self.run("plan", &[&["--configure-cloud-routes=false"], flags].concat())
     }
 
     pub(crate) fn manager(&self, test: &str, flags: &[&str]) -> Program {
-        // Nobody asks it anything, and the port may be another's.
+        // The test sends no requests to the manager, and the default port may be in use.
         let alone = ["--leader-elect=false", "--configure-cloud-routes=false", "--secure-port=0"];
         let words = self.reach.iter().map(String::as_str).chain(alone).chain(flags.iter().copied());
         Program::start(test, &words.collect::<Vec<_>>())
@@ -72,7 +72,7 @@ impl World {
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     }
 
-    /// A Service of type LoadBalancer.
+    /// Creates a Service of type LoadBalancer.
     pub(crate) async fn create_service(&self, name: &str, annotations: Value) {
         let service = json!({
             "metadata": {"name": name, "annotations": annotations},
@@ -86,12 +86,12 @@ impl World {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Lets requests of this kind about Services fail from now on, with this status.
+    /// Lets requests for Services with this verb fail with this status.
     pub(crate) async fn fail(&self, verb: &str, code: u16) {
         self.fail_with("services", verb, code).await;
     }
 
-    /// The same about Nodes.
+    /// Lets requests for Nodes with this verb fail with this status.
     pub(crate) async fn fail_nodes(&self, verb: &str, code: u16) {
         self.fail_with("nodes", verb, code).await;
     }
@@ -103,24 +103,24 @@ impl World {
         self.client.request_text(request).await.unwrap();
     }
 
-    /// Waits until the Service is like this.
+    /// Waits until the Service matches the condition.
     pub(crate) async fn until(&self, name: &str, manager: &Program, is_so: impl Fn(Option<Service>) -> bool) {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         while !is_so(self.services().get_opt(name).await.unwrap()) {
-            assert!(tokio::time::Instant::now() < deadline, "{name} in vain; the manager said: {}", manager.said());
+            assert!(tokio::time::Instant::now() < deadline, "{name}: timed out; log: {}", manager.output());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Makes a Service and lets the manager give it a balancer.
+    /// Creates a Service and runs the manager until it has a load balancer.
     pub(crate) async fn balance(&self, name: &str) {
         self.create_service(name, json!({})).await;
         let mut manager = self.manager(name, &[]);
         self.until(name, &manager, |service| service.is_some_and(|service| address(&service).is_some())).await;
-        assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     }
 
-    /// Every Node, Service and Event, with the state that it is in.
+    /// Name and resource version of every Node, Service and Event.
     pub(crate) async fn versions(&self) -> Vec<String> {
         let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await.unwrap();
         let events = Api::<Event>::all(self.client.clone()).list(&ListParams::default()).await.unwrap();
@@ -131,11 +131,11 @@ impl World {
         all.map(|object| format!("{:?} {:?}", object.name, object.resource_version)).collect()
     }
 
-    /// How many requests have asked the API server to change something, from its own count.
+    /// Number of write requests, from the API server's metrics.
     pub(crate) async fn api_writes(&self) -> u64 {
         let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
-        let told = self.client.request_text(request).await.unwrap();
-        let counts = told.lines().filter(|line| line.starts_with("apiserver_request_total{"));
+        let metrics = self.client.request_text(request).await.unwrap();
+        let counts = metrics.lines().filter(|line| line.starts_with("apiserver_request_total{"));
         let is_read =
             |line: &&str| ["GET", "LIST", "WATCH"].iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
         let writes =
@@ -143,7 +143,7 @@ impl World {
         writes.sum::<f64>() as u64
     }
 
-    /// The calls that changed something in the cloud since the last time that this was asked.
+    /// Write calls to the cloud since the last call of this function.
     pub(crate) fn cloud_writes(&self) -> Vec<String> {
         let is_read = |line: &&str| ["find", "list", "get", "observe-"].iter().any(|read| line.starts_with(read));
         let calls = self.cloud(&["calls", "--reset"]);
@@ -155,7 +155,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The address that a Service got.
+/// First load balancer address of a Service.
 pub(crate) fn address(service: &Service) -> Option<String> {
     let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
     balancer.ingress.as_ref()?.first()?.ip.clone()

@@ -1,18 +1,18 @@
-//! The Helm chart, rendered by as much of Helm's language as it uses: `if`, `else`, `end`, `range`, `not`, `or`, `eq`,
-//! `quote`, `toJson`. That Helm itself reads the same in it has to be tried with Helm.
+//! The Helm chart, rendered by a minimal implementation of Helm's language: `if`, `else`, `end`, `range`, `not`, `or`, `eq`,
+//! `quote`, `toJson`. It does not replace a test with Helm itself.
 
 use serde_json::{Value, json};
 
 use crate::manifests::{account, create, documents, manifests, may, post, server};
 use crate::support::workspace;
 
-/// As much of Helm as the chart needs.
+/// Minimal Helm renderer.
 struct Renderer {
     root: Value,
 }
 
 impl Renderer {
-    /// A value by its path, a text, or an application of `not`, `or`, `eq`, `quote`, `toJson`.
+    /// Evaluates a path, a string, or a call of `not`, `or`, `eq`, `quote`, `toJson`.
     fn value(&self, expression: &str, dot: &Value) -> Value {
         let expression = expression.trim();
         let (head, rest) = expression.split_once(' ').unwrap_or((expression, ""));
@@ -31,7 +31,7 @@ impl Renderer {
                 let is_of_root = [".Values.", ".Release.", "$."].iter().any(|root| path.starts_with(root));
                 let (from, pointer) = (if is_of_root { &self.root } else { dot }, path.trim_start_matches('$'));
                 let found = from.pointer(&pointer.replace('.', "/"));
-                found.unwrap_or_else(|| panic!("there is no {path}")).clone()
+                found.unwrap_or_else(|| panic!("unknown path {path}")).clone()
             }
         }
     }
@@ -39,11 +39,11 @@ impl Renderer {
     fn render(&self, template: &str) -> String {
         let lines: Vec<&str> = template.lines().collect();
         let (rendered, rest) = self.block(&lines, &Value::Null, true);
-        assert!(rest.is_empty(), "an end too many: {rest:?}");
+        assert!(rest.is_empty(), "unexpected end: {rest:?}");
         rendered
     }
 
-    /// Renders up to the `else` or `end` of this block; what is rendered, and the lines from there on.
+    /// Renders up to the `else` or `end` of this block; returns the text and the remaining lines.
     fn block<'a>(&self, mut lines: &'a [&'a str], dot: &Value, is_shown: bool) -> (String, &'a [&'a str]) {
         let mut rendered = String::new();
         while let Some((line, rest)) = lines.split_first() {
@@ -75,7 +75,7 @@ impl Renderer {
         (rendered, lines)
     }
 
-    /// `if`, any number of `else if`, perhaps `else`, `end`.
+    /// Renders `if`, any number of `else if`, an optional `else`, `end`.
     fn branches<'a>(&self, mut lines: &'a [&'a str], dot: &Value, is_shown: bool) -> (String, &'a [&'a str]) {
         let (mut chosen, mut is_open) = (String::new(), is_shown);
         loop {
@@ -103,12 +103,12 @@ impl Renderer {
     }
 }
 
-/// What a `range` goes over, as its dot.
+/// Items of a `range`, each as its dot.
 fn items(value: &Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items.clone(),
         Value::Object(map) => map.iter().map(|(key, value)| json!({"key": key, "value": value})).collect(),
-        other => panic!("{other} is no list"),
+        other => panic!("{other} is not a list"),
     }
 }
 
@@ -120,7 +120,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The chart with these values over its own.
+/// Renders the chart with these values merged into its own.
 fn rendered(values: Value, namespace: &str) -> String {
     let chart = workspace().join("deploy/chart/bowline");
     let read = |name: &str| std::fs::read_to_string(chart.join(name)).unwrap();
@@ -142,7 +142,7 @@ fn merge(all: &mut Value, values: Value) {
 }
 
 #[tokio::test]
-async fn whatever_its_values_are_everything_is_taken_strictly() {
+async fn all_values_render_objects_that_pass_strict_validation() {
     let cases = [
         json!({}),
         json!({"kind": "Deployment", "apiServer": {"host": "10.0.0.1"}, "cloudConfig": "endpoint: \"x\"\n# y\n"}),
@@ -161,7 +161,7 @@ async fn whatever_its_values_are_everything_is_taken_strictly() {
 }
 
 #[tokio::test]
-async fn resources_are_those_of_the_values_whatever_they_are() {
+async fn resources_are_taken_from_the_values() {
     let resources = json!({
         "requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi", "ephemeral-storage": "1Gi"},
     });
@@ -172,7 +172,7 @@ async fn resources_are_those_of_the_values_whatever_they_are() {
 }
 
 #[tokio::test]
-async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
+async fn without_leader_election_there_is_one_pod_and_it_is_recreated() {
     let values = json!({"leaderElection": false, "kind": "Deployment", "replicas": 3});
     let objects = create(&server().await, &rendered(values, "kube-system")).await;
     let spec = &objects.last().unwrap()["spec"];
@@ -183,7 +183,7 @@ async fn without_an_election_one_pod_works_and_is_gone_before_the_next() {
 }
 
 #[tokio::test]
-async fn the_secret_of_the_go_manager_for_openstack_is_found_where_it_was() {
+async fn the_secret_of_the_openstack_go_manager_can_be_used() {
     let values = json!({
         "cloudProvider": "openstack", "cloudConfigSecret": "cloud-config", "cloudConfigKey": "cloud.conf",
         "cloudConfigFolder": "/etc/config", "environment": {"OS_CCM_REGIONAL": "true"},
@@ -197,9 +197,9 @@ async fn the_secret_of_the_go_manager_for_openstack_is_found_where_it_was() {
     assert!(container["args"].to_string().contains("--cloud-config=/etc/config/cloud.conf"), "{container}");
 }
 
-/// The same as what `bowline manifests` prints for a configuration that names it.
+/// The same role as `bowline manifests` prints for a configuration that references the Secret.
 #[tokio::test]
-async fn a_secret_of_the_values_may_be_read_and_no_other_one() {
+async fn only_the_secrets_of_the_values_can_be_read() {
     let server = server().await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vault"}});
     post(&server, &namespace, namespace.to_string()).await;
@@ -212,14 +212,17 @@ async fn a_secret_of_the_values_may_be_read_and_no_other_one() {
     for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
         assert!(!may(&client, what).await, "{what}");
     }
-    assert!(!rendered(json!({}), "kube-system").contains("secrets]"), "no Secret is named, and none may be read");
+    assert!(
+        !rendered(json!({}), "kube-system").contains("secrets]"),
+        "without Secrets there is no permission to read any"
+    );
 }
 
 #[tokio::test]
-async fn it_says_what_the_command_says() {
+async fn the_chart_equals_the_output_of_the_command() {
     let of = |objects: Vec<Value>| {
         let mut pod = objects.last().unwrap()["spec"].clone();
-        // The chart spells out what the command leaves to defaults.
+        // The chart sets flags explicitly that the command leaves to defaults.
         pod["template"]["spec"]["containers"][0]["args"] = Value::Null;
         pod["template"]["spec"]["volumes"] = Value::Null;
         pod["template"]["spec"]["containers"][0]["volumeMounts"] = Value::Null;

@@ -1,5 +1,5 @@
-//! What `bowline manifests` prints, on an API server with RBAC: it is taken strictly, and allows what the manager does and
-//! nothing else. The generated files in `deploy/` are the same thing.
+//! Output of `bowline manifests` on an API server with RBAC: it passes strict validation, and grants exactly the permissions that
+//! the manager needs. The generated files in `deploy/` have the same contents.
 
 mod chart;
 mod needed;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Scratch, bowline, refused, skip, workspace};
 
-/// Where a kind is found.
+/// Paths of the kinds.
 const PATHS: [(&str, &str); 11] = [
     ("Namespace", "/api/v1/namespaces"),
     ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
@@ -35,25 +35,25 @@ async fn server() -> ApiServer {
     ApiServer::start(options).await.unwrap()
 }
 
-/// What the command prints.
+/// Returns the output of the command.
 fn manifests(flags: &[&str]) -> String {
     let output = bowline(&[&["manifests", "--cloud-provider", "local"], flags].concat());
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The documents of a stream.
+/// Splits a YAML stream into documents.
 pub(crate) fn documents(text: &str) -> Vec<String> {
     text.split("\n---\n").map(str::to_owned).filter(|document| !document.trim().is_empty()).collect()
 }
 
-/// Makes the objects, strictly; what the API server made of them.
+/// Creates the objects with strict validation; returns the created objects.
 pub(crate) async fn create(server: &ApiServer, text: &str) -> Vec<Value> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for document in documents(text) {
-        made.push(create_one(server, document).await);
+        created.push(create_one(server, document).await);
     }
-    made
+    created
 }
 
 async fn create_one(server: &ApiServer, document: String) -> Value {
@@ -61,28 +61,28 @@ async fn create_one(server: &ApiServer, document: String) -> Value {
     post(server, &object, document).await
 }
 
-/// Posts the object as it is written here, strictly.
-pub(crate) async fn post(server: &ApiServer, object: &Value, written: String) -> Value {
+/// Posts an object as this text, with strict validation.
+pub(crate) async fn post(server: &ApiServer, object: &Value, text: String) -> Value {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = PATHS.iter().find(|(known, _)| object["kind"] == *known).unwrap().1.replace("NS", namespace);
     let request = hyper::Request::post(format!("{path}?fieldValidation=Strict"))
         .header("content-type", "application/yaml")
-        .body(kube::client::Body::from(written.clone().into_bytes()))
+        .body(kube::client::Body::from(text.clone().into_bytes()))
         .unwrap();
     let response = server.in_process_client().send(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    assert!(status.is_success(), "{status}: {}\n{written}", String::from_utf8_lossy(&body));
+    assert!(status.is_success(), "{status}: {}\n{text}", String::from_utf8_lossy(&body));
     serde_json::from_slice(&body).unwrap()
 }
 
-/// The last document: what runs the pods.
+/// Pod spec of the last document, the workload.
 fn pod(objects: &[Value]) -> &Value {
     &objects.last().unwrap()["spec"]["template"]["spec"]
 }
 
 #[tokio::test]
-async fn everything_is_taken_strictly_however_it_is_asked_for() {
+async fn all_objects_pass_strict_validation_with_all_flags() {
     let cases: [&[&str]; 7] = [
         &[],
         &["--kind", "Deployment", "--replicas", "3", "--api-server", "[fd00::1]:6443"],
@@ -99,7 +99,7 @@ async fn everything_is_taken_strictly_however_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn the_pods_start_in_a_cluster_that_has_nothing_yet() {
+async fn the_pods_can_start_in_a_new_cluster() {
     let objects = create(&server().await, &manifests(&["--api-server", "10.0.0.1:6443"])).await;
     let pod = pod(&objects);
     assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
@@ -129,7 +129,7 @@ async fn the_pods_start_in_a_cluster_that_has_nothing_yet() {
 }
 
 #[tokio::test]
-async fn the_container_can_do_no_more_than_it_must() {
+async fn the_container_has_minimal_privileges() {
     let objects = create(&server().await, &manifests(&[])).await;
     let (pod, container) = (pod(&objects), &pod(&objects)["containers"][0]);
     let context = &pod["securityContext"];
@@ -144,13 +144,13 @@ async fn the_container_can_do_no_more_than_it_must() {
         let get = &container[probe]["httpGet"];
         assert_eq!((&get["scheme"], &get["port"]), (&json!("HTTPS"), &json!(10258)), "{probe}");
     }
-    // 0440: the group is the pod's.
+    // 0440: readable by the Pod's fsGroup.
     assert_eq!(pod["volumes"][0]["secret"]["defaultMode"], 288);
     assert_eq!(context["fsGroup"], 65532);
 }
 
 #[tokio::test]
-async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it() {
+async fn a_configuration_file_is_put_into_the_secret_unchanged_and_mounted() {
     let scratch = Scratch::new("manifests-config");
     let text = "# ours\nendpoint: http://10.0.0.9:7480\n\nidPrefix: \"other\"\n";
     let file = scratch.file("cloud.yaml", text);
@@ -163,21 +163,24 @@ async fn a_configuration_goes_into_the_secret_as_it_is_and_the_manager_finds_it(
     assert_eq!(text_of(&objects), text);
     let args = pod(&objects)["containers"][0]["args"].clone();
     assert_eq!(args[1], "--cloud-config=/etc/bowline/local.yaml");
-    assert!(text_of(&create(&server().await, &manifests(&[])).await).starts_with("# Where"), "a template");
+    assert!(
+        text_of(&create(&server().await, &manifests(&[])).await).starts_with("# Endpoint of the cloud"),
+        "a template"
+    );
 }
 
 #[tokio::test]
-async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
+async fn an_openstack_manager_uses_the_secret_of_the_go_manager() {
     let scratch = Scratch::new("manifests-openstack");
     let openstack = |flags: &[&str]| {
         let output = bowline(&[&["manifests", "--cloud-provider=openstack"], flags].concat());
         assert!(output.status.success(), "{output:?}");
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     };
-    let (without, remarks) = openstack(&[]);
-    assert!(remarks.contains("create secret generic cloud-config --from-file=cloud.conf"), "{remarks}");
+    let (without, warnings) = openstack(&[]);
+    assert!(warnings.contains("create secret generic cloud-config --from-file=cloud.conf"), "{warnings}");
     let objects = create(&server().await, &without).await;
-    assert!(objects.iter().all(|object| object["kind"] != "Secret"), "one that is there is not to be overwritten");
+    assert!(objects.iter().all(|object| object["kind"] != "Secret"), "an existing Secret must not be overwritten");
     let pod = pod(&objects);
     assert_eq!(pod["volumes"][0]["secret"]["secretName"], "cloud-config");
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/config");
@@ -185,8 +188,8 @@ async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
 
     let text = "[Global]\nauth-url = https://keystone.example.com\nuser-id = u\npassword = \"a#b\"\ntenant-id = t\n";
     let file = scratch.file("mine.conf", text);
-    let (with, remarks) = openstack(&["--cloud-config", file.to_str().unwrap()]);
-    assert!(!remarks.contains("cloud-config"), "{remarks}");
+    let (with, warnings) = openstack(&["--cloud-config", file.to_str().unwrap()]);
+    assert!(!warnings.contains("cloud-config"), "{warnings}");
     let objects = create(&server().await, &with).await;
     let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
     assert_eq!(secret["metadata"]["name"], "cloud-config");
@@ -208,23 +211,23 @@ async fn an_openstack_manager_has_the_secret_that_the_go_one_had() {
 }
 
 #[tokio::test]
-async fn the_examples_for_openstack_are_taken_strictly_and_say_only_what_is_known() {
+async fn the_openstack_examples_pass_strict_validation_and_use_known_annotations() {
     let (server, examples) = (server().await, workspace().join("examples/openstack"));
     let reference = std::fs::read_to_string(workspace().join("docs/reference/openstack-annotations.md")).unwrap();
     let mut count = 0;
     for path in std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()) {
-        let made = create(&server, &std::fs::read_to_string(&path).unwrap()).await;
-        let annotations = made[0]["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        let created = create(&server, &std::fs::read_to_string(&path).unwrap()).await;
+        let annotations = created[0]["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
         for key in annotations.keys() {
             assert!(reference.contains(&format!("## `{key}`")), "{}: {key}", path.display());
         }
         count += 1;
     }
-    assert!(count >= 5, "where are they?");
+    assert!(count >= 5, "the examples are missing");
 }
 
 #[tokio::test]
-async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
+async fn files_named_by_flags_are_put_into_the_secret_and_the_flags_are_changed() {
     let scratch = Scratch::new("manifests-files");
     let migration = "kind: LeaderMigrationConfiguration\napiVersion: controllermanager.config.k8s.io/v1\n\
                      leaderName: mine\ncontrollerLeaders:\n  - name: route\n    component: '*'\n";
@@ -247,10 +250,10 @@ async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
         let data = secret["data"][flag].as_str().unwrap();
         let data = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap();
         assert_eq!(String::from_utf8(data).unwrap(), text);
-        let there = format!("--{flag}=/etc/bowline/{flag}");
-        assert_eq!(args.iter().filter(|arg| arg.starts_with(&format!("--{flag}="))).collect::<Vec<_>>(), [&there]);
+        let expected = format!("--{flag}=/etc/bowline/{flag}");
+        assert_eq!(args.iter().filter(|arg| arg.starts_with(&format!("--{flag}="))).collect::<Vec<_>>(), [&expected]);
     }
-    // The rights follow what the files say.
+    // The permissions follow the contents of the files.
     for name in ["mine", "other"] {
         let what = format!("update leases.coordination.k8s.io kube-system/{name}");
         assert!(may(&account(&server, "kube-system"), &what).await, "{what}");
@@ -258,7 +261,7 @@ async fn the_files_that_flags_name_go_into_the_secret_and_the_flags_follow() {
 }
 
 #[tokio::test]
-async fn flags_reach_the_manager_as_they_are_given() {
+async fn flags_reach_the_manager_unchanged() {
     let flag = "--cluster-name=$(HOME) $5 \"a\": b # ü\u{2028}";
     let objects = create(&server().await, &manifests(&[flag])).await;
     let args = pod(&objects)["containers"][0]["args"].as_array().unwrap();
@@ -268,7 +271,7 @@ async fn flags_reach_the_manager_as_they_are_given() {
 }
 
 #[tokio::test]
-async fn leases_in_another_namespace_have_a_role_there_and_authorities_are_read_where_they_are() {
+async fn leases_in_another_namespace_have_a_role_there() {
     let server = server().await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leases"}});
     post(&server, &namespace, namespace.to_string()).await;
@@ -285,7 +288,7 @@ async fn leases_in_another_namespace_have_a_role_there_and_authorities_are_read_
 }
 
 #[tokio::test]
-async fn a_secret_that_the_configuration_names_may_be_read_and_no_other_one() {
+async fn only_secrets_named_by_the_configuration_can_be_read() {
     let scratch = Scratch::new("manifests-secret");
     let file = scratch.file("cloud.yaml", "tokenSecret: vault/local-cloud\n");
     let file = file.to_str().unwrap();
@@ -301,11 +304,14 @@ async fn a_secret_that_the_configuration_names_may_be_read_and_no_other_one() {
     for what in ["watch secrets vault/other", "watch secrets vault/", "get secrets vault/local-cloud"] {
         assert!(!may(&client, what).await, "{what}");
     }
-    assert!(!manifests(&[]).contains("secrets"), "only a cloud that names Secrets may read some");
+    assert!(
+        !manifests(&[]).contains("secrets"),
+        "without Secrets in the configuration there is no permission to read any"
+    );
 }
 
 #[tokio::test]
-async fn who_works_alone_is_gone_before_the_next_one_comes() {
+async fn without_leader_election_the_rollout_recreates_the_pod() {
     let alone = ["--kind", "Deployment", "--replicas", "1", "--leader-elect=false"];
     let objects = create(&server().await, &manifests(&alone)).await;
     assert_eq!(objects.last().unwrap()["spec"]["strategy"]["type"], "Recreate");
@@ -323,13 +329,13 @@ async fn a_drain_evicts_one_pod_of_a_deployment_at_a_time() {
         (&json!(1), &json!("kube-system"))
     );
     let workload = objects.last().unwrap();
-    assert_eq!(budget["spec"]["selector"], workload["spec"]["selector"], "it is about the pods of the Deployment");
-    assert!(!manifests(&[]).contains("PodDisruptionBudget"), "drains leave the pods of a DaemonSet alone");
+    assert_eq!(budget["spec"]["selector"], workload["spec"]["selector"], "it selects the Pods of the Deployment");
+    assert!(!manifests(&[]).contains("PodDisruptionBudget"), "drains do not evict the Pods of a DaemonSet");
 }
 
-// ---- rights
+// ---- permissions
 
-/// The manager's account may do this: `verb resource[.group] [namespace/name]`.
+/// Whether the account has this permission: `verb resource[.group] [namespace/name]`.
 async fn may(client: &kube::Client, what: &str) -> bool {
     let mut words = what.split(' ');
     let (verb, resource) = (words.next().unwrap(), words.next().unwrap());
@@ -397,7 +403,7 @@ const FORBIDDEN: [&str; 20] = [
 ];
 
 #[tokio::test]
-async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
+async fn the_account_has_exactly_the_permissions_of_the_manager() {
     for namespace in ["kube-system", "clouds"] {
         let server = server().await;
         create(&server, &manifests(&["--namespace", namespace])).await;
@@ -412,7 +418,7 @@ async fn the_account_may_do_what_the_manager_does_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_switched_off_is_not_allowed() {
+async fn disabled_features_get_no_permissions() {
     let cases: [(&[&str], &[&str]); 5] = [
         (&["--authentication-skip-lookup"], &["get configmaps kube-system/extension-apiserver-authentication"]),
         (&["--controllers=service"], &["patch nodes", "delete nodes", "patch nodes/status", "get nodes"]),
@@ -436,7 +442,7 @@ async fn what_is_switched_off_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn cl4_with_accounts_of_their_own_the_controllers_have_what_the_process_gives_up() {
+async fn cl4_with_separate_accounts_the_controllers_have_the_permissions_instead_of_the_process() {
     let server = server().await;
     create(&server, &manifests(&["--use-service-account-credentials"])).await;
     let process = account(&server, "kube-system");
@@ -466,7 +472,7 @@ async fn cl4_with_accounts_of_their_own_the_controllers_have_what_the_process_gi
 }
 
 #[tokio::test]
-async fn probes_ask_where_the_manager_listens() {
+async fn probes_use_the_listen_address_of_the_manager() {
     let pods = create(&server().await, &manifests(&["--bind-address=127.0.0.1", "--secure-port=11258"])).await;
     let container = &pod(&pods)["containers"][0];
     let get = &container["livenessProbe"]["httpGet"];
@@ -477,25 +483,28 @@ async fn probes_ask_where_the_manager_listens() {
     assert!(!may(&account(&server, "kube-system"), "create tokenreviews.authentication.k8s.io").await);
 }
 
-// ---- as others see it
+// ---- command line
 
 #[test]
-fn what_cannot_work_is_refused_and_nothing_is_printed() {
+fn invalid_flags_are_rejected_without_output() {
     let cases: [(&[&str], &str); 11] = [
         (&["--cloud-provider", "local", "--kubeconfig=/etc/kubernetes/admin.conf"], "--kubeconfig: "),
         (&["--cloud-provider", "local", "--authentication-kubeconfig=/x"], "their service account"),
-        (&["--cloud-provider", "local", "--master=https://10.0.0.1"], "--master: the pods would have no credentials"),
+        (&["--cloud-provider", "local", "--master=https://10.0.0.1"], "--master: the Pods would have no credentials"),
         (&["--cloud-provider", "local", "--cert-dir=/var/run/x"], "--cert-dir: "),
         (&["--cloud-provider", "local", "--client-ca-file=/nowhere.pem"], "/nowhere.pem"),
-        (&["--cloud-provider", "local", "--kind", "Deployment", "--leader-elect=false"], "all the pods would work at"),
+        (
+            &["--cloud-provider", "local", "--kind", "Deployment", "--leader-elect=false"],
+            "all Pods would run at the same time",
+        ),
         (&["--cloud-provider", "lokal"], "unknown cloud provider \"lokal\"; did you mean local?"),
         (&["--cloud-provider", "local", "--cloud-config", "/nowhere"], "/nowhere"),
         (&["--cloud-provider", "local", "--controllers=nod"], "\"nod\" is not in the list of known controllers"),
-        (&["--cloud-provider", "local", "--knots=8"], "--knots: there is no such flag"),
-        (&["--cloud-provider", "local", "--namespace", "Kube_System"], "expected up to 63 lower-case letters"),
+        (&["--cloud-provider", "local", "--knots=8"], "--knots: unknown flag"),
+        (&["--cloud-provider", "local", "--namespace", "Kube_System"], "expected at most 63 lowercase letters"),
     ];
-    for (flags, says) in cases {
-        let out = refused(&[&["manifests"], flags].concat(), 2, &[says]);
+    for (flags, expected) in cases {
+        let out = refused(&[&["manifests"], flags].concat(), 2, &[expected]);
         assert!(!out.contains("apiVersion"), "{out}");
     }
 }
@@ -507,9 +516,9 @@ fn the_same_flags_print_the_same_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_applies_them_strictly_and_builds_the_base() {
+async fn kubectl_applies_the_manifests_strictly_and_builds_the_kustomize_base() {
     if !Command::new("kubectl").arg("version").arg("--client").output().is_ok_and(|output| output.status.success()) {
-        return skip("there is no kubectl");
+        return skip("no kubectl");
     }
     let server = server().await;
     let scratch = Scratch::new("manifests-kubectl");

@@ -1,7 +1,7 @@
-//! Each right of the process is needed: the whole manager, as a process and with the roles that are rendered for it, takes
-//! its leases, knows who asks, and acts as its controllers; without any verb of these roles it is refused something. The
-//! rights are read from the roles, so one that nothing needs any more fails the test. Those of controllers, where they have
-//! no accounts of their own, are taken away in the stories of the controllers.
+//! Every permission of the process is needed: the manager runs as a process with its rendered roles, acquires its leases,
+//! authenticates clients and acts as its controllers; without any one verb of these roles a request is denied. The permissions are
+//! read from the roles, so an unneeded one fails the test. Permissions of controllers without their own accounts are tested in the
+//! stories of the controllers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::manifests::{documents, manifests, post, server};
 use crate::support::{Program, Scratch, bowline};
 
-/// Everything that the process has rights for is switched on.
+/// Flags that enable everything the process has permissions for.
 const FLAGS: [&str; 9] = [
     "--use-service-account-credentials",
     "--enable-leader-migration",
@@ -31,12 +31,12 @@ const FLAGS: [&str; 9] = [
 ];
 const LEASES: [&str; 2] = ["cloud-controller-manager", "cloud-provider-extraction-migration"];
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A verb, a resource, and the name of the object if the right is for one.
+/// Verb, resource, and name of the object for a permission on one object.
 type Use = (String, String, Option<String>);
 
-/// A rule for each use, so that one can be left out.
+/// Splits a role into one rule per use, so that one can be removed.
 fn uses(role: &Value) -> Vec<(Use, Value)> {
     let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap_or_default() };
     let mut uses = Vec::new();
@@ -60,14 +60,14 @@ fn is_role(object: &Value) -> bool {
     object["kind"] == "Role" || object["kind"] == "ClusterRole"
 }
 
-/// What is rendered, but for the pods.
+/// Rendered objects without the workload.
 fn rendered() -> Vec<Value> {
     let texts = documents(&manifests(&FLAGS));
     let objects = texts.iter().map(|text| serde_saphyr::from_str(text).unwrap());
     objects.filter(|object: &Value| object["kind"] != "DaemonSet").collect()
 }
 
-/// A cluster with a manager that lacks a right.
+/// A cluster with a manager that lacks a permission.
 struct World {
     server: ApiServer,
     admin: kube::Client,
@@ -88,7 +88,7 @@ impl World {
         }
         server.add_token("scraper-token", "scraper", &[]);
         let mut cloud = Program::start("needed", &["cloud", "--listen=127.0.0.1:0"]);
-        let endpoint = cloud.says("cloud ready at ");
+        let endpoint = cloud.wait_for("cloud ready at ");
         World { admin: server.in_process_client(), server, cloud, endpoint, scratch: Scratch::new("needed") }
     }
 
@@ -113,7 +113,7 @@ impl World {
         Api::namespaced(self.admin.clone(), "kube-system")
     }
 
-    /// Somebody else has the lease, or has given it back.
+    /// Lets another holder acquire or release the lease.
     async fn hold(&self, name: &str, holder: &str) {
         let now = jiff::Timestamp::now();
         let spec = json!({
@@ -127,12 +127,12 @@ impl World {
         self.leases().patch(name, &params, &Patch::Apply(&lease)).await.unwrap();
     }
 
-    async fn is_taken(&self, name: &str) {
-        let taken = async || {
+    async fn is_acquired(&self, name: &str) {
+        let acquired = async || {
             let holder = self.leases().get_opt(name).await.unwrap()?.spec?.holder_identity.unwrap_or_default();
             (!holder.is_empty() && holder != "other").then_some(())
         };
-        eventually(taken).await;
+        eventually(acquired).await;
     }
 
     fn watches_of_leases(&self) -> u64 {
@@ -141,20 +141,20 @@ impl World {
         watches.map(|(_, count)| count).sum()
     }
 
-    /// A standby that waits for both leases gets one after the other.
-    async fn both_change_hands(&self) {
+    /// Releases both leases, one after the other, for the waiting standby.
+    async fn release_both(&self) {
         for (number, name) in (1..).zip(LEASES) {
             eventually(async || (self.watches_of_leases() >= number).then_some(())).await;
             self.hold(name, "").await;
-            self.is_taken(name).await;
+            self.is_acquired(name).await;
         }
     }
 
-    /// A machine with its Node, and a Service: work for each controller.
-    async fn give_work(&self) {
+    /// Creates a machine with its Node, and a Service: work for each controller.
+    async fn create_objects(&self) {
         let endpoint = format!("--endpoint={}", self.endpoint);
         let added = bowline(&["cloud", "add", &endpoint, "a", "--address=InternalIP=10.0.0.1"]);
-        assert!(added.status.success(), "{added:?}, {}", self.cloud.said());
+        assert!(added.status.success(), "{added:?}, {}", self.cloud.output());
         let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
         let node = json!({
             "metadata": {"name": "a"},
@@ -167,8 +167,8 @@ impl World {
         services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
     }
 
-    /// The Node is initialised and reachable, and the Service has an address.
-    async fn work_is_done(&self) {
+    /// Waits until the Node is initialised and has a route, and the Service has an address.
+    async fn objects_are_reconciled(&self) {
         let reachable = async || {
             let node = Api::<Node>::all(self.admin.clone()).get("a").await.unwrap();
             let conditions = node.status?.conditions?;
@@ -188,7 +188,7 @@ impl World {
         eventually(addressed).await;
     }
 
-    /// A Node without a machine is deleted, and then another one: the second deletion finds the record of the first.
+    /// Waits until two Nodes without a machine are deleted, one after the other: the second deletion reads the record of the first.
     async fn nodes_are_deleted(&self) {
         let nodes: Api<Node> = Api::all(self.admin.clone());
         for name in ["first", "second"] {
@@ -198,8 +198,8 @@ impl World {
         }
     }
 
-    /// Somebody with a token wants to see metrics; an answer is enough, whatever it is.
-    async fn is_asked_for_metrics(&self, port: u16) {
+    /// Requests metrics with a bearer token; any response is sufficient.
+    async fn request_metrics(&self, port: u16) {
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
         config.auth_info.token = Some("scraper-token".to_owned().into());
@@ -213,35 +213,35 @@ impl World {
         eventually(reviewed).await;
     }
 
-    /// What was refused to anybody.
-    fn refusals(&self) -> BTreeSet<(String, String)> {
-        let refused = self.server.requests().into_keys().filter(|kind| kind.code == 403);
-        let told = refused.map(|kind| {
+    /// Returns all denied requests.
+    fn denied(&self) -> BTreeSet<(String, String)> {
+        let denied = self.server.requests().into_keys().filter(|kind| kind.code == 403);
+        let denied = denied.map(|kind| {
             let resource = format!("{}/{}", kind.resource, kind.subresource);
             (kind.verb.to_owned(), resource.trim_end_matches('/').to_owned())
         });
-        told.collect()
+        denied.collect()
     }
 
-    async fn story(&self, are_held: bool, port: u16) {
+    async fn run(&self, are_held: bool, port: u16) {
         if are_held {
-            self.both_change_hands().await;
+            self.release_both().await;
         }
         for name in LEASES {
-            self.is_taken(name).await;
+            self.is_acquired(name).await;
         }
-        self.is_asked_for_metrics(port).await;
-        self.give_work().await;
-        self.work_is_done().await;
+        self.request_metrics(port).await;
+        self.create_objects().await;
+        self.objects_are_reconciled().await;
         self.nodes_are_deleted().await;
     }
 }
 
-/// Asks until there is an answer; who waits for something else, too, gives up on this.
-async fn eventually<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+/// Polls until there is a result, or the caller drops the future.
+async fn eventually<T>(poll: impl AsyncFn() -> Option<T>) -> T {
     loop {
-        if let Some(answer) = ask().await {
-            return answer;
+        if let Some(result) = poll().await {
+            return result;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -251,41 +251,41 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What is refused to a manager without this, where others hold the leases at first, or nobody does.
-async fn told_without(missing: Option<&Use>, are_held: bool) -> BTreeSet<(String, String)> {
+/// Returns the denied requests of a manager without this permission; `are_held`: another holder has the leases at first.
+async fn denied_without(missing: Option<&Use>, are_held: bool) -> BTreeSet<(String, String)> {
     let (world, port) = (World::without(missing).await, free_port());
     for name in LEASES.iter().filter(|_| are_held) {
         world.hold(name, "other").await;
     }
     let manager = world.start(port);
-    let refused = eventually(async || (!world.refusals().is_empty()).then_some(()));
+    let denied = eventually(async || (!world.denied().is_empty()).then_some(()));
     let ended = async {
         tokio::select! {
-            () = refused => {}
-            () = world.story(are_held, port) => {}
+            () = denied => {}
+            () = world.run(are_held, port) => {}
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE, ended).await;
-    assert!(in_time.is_ok(), "without {missing:?}: {}", manager.said());
-    world.refusals()
+    let in_time = tokio::time::timeout(TIMEOUT, ended).await;
+    assert!(in_time.is_ok(), "without {missing:?}: {}", manager.output());
+    world.denied()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_process_needs_all_that_it_is_given() {
+async fn the_process_needs_all_its_permissions() {
     for are_held in [true, false] {
-        assert_eq!(told_without(None, are_held).await, BTreeSet::new(), "with all rights");
+        assert_eq!(denied_without(None, are_held).await, BTreeSet::new(), "with all permissions");
     }
     let all: Vec<Use> = rendered().iter().filter(|object| is_role(object)).flat_map(uses).map(|(one, _)| one).collect();
     assert!(all.len() >= 20, "{all:?}");
-    let told = futures::stream::iter(all).map(|missing| async move {
-        // To make a lease takes one that is not there.
-        let makes_leases = missing.0 == "create" && missing.1 == "leases";
-        let refused = told_without(Some(&missing), !makes_leases).await;
-        (missing, refused)
+    let outcomes = futures::stream::iter(all).map(|missing| async move {
+        // Creating a lease requires that it does not exist.
+        let creates_leases = missing.0 == "create" && missing.1 == "leases";
+        let denied = denied_without(Some(&missing), !creates_leases).await;
+        (missing, denied)
     });
-    let told: Vec<(Use, BTreeSet<(String, String)>)> = told.buffer_unordered(3).collect().await;
-    for (missing, refused) in told {
+    let outcomes: Vec<(Use, BTreeSet<(String, String)>)> = outcomes.buffer_unordered(3).collect().await;
+    for (missing, denied) in outcomes {
         let expected = BTreeSet::from([(missing.0.clone(), missing.1.clone())]);
-        assert_eq!(refused, expected, "without {missing:?}");
+        assert_eq!(denied, expected, "without {missing:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Keystone: tokens that end, credentials that are not taken, and services that are not there.
+//! Keystone: expired tokens, rejected credentials, missing services.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::openstack_trouble::scene::{Scene, taking};
 use crate::support::within;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_end_or_are_revoked_on_the_way_are_not_noticed() {
+async fn expired_and_revoked_tokens_are_renewed_silently() {
     let options = Options { token_lifetime: Duration::from_secs(2), ..taking(Duration::from_secs(1)) };
     let scene = Scene::with("tokens", options).await;
     let mut manager = scene.manager("tokens");
@@ -30,7 +30,7 @@ async fn tokens_that_end_or_are_revoked_on_the_way_are_not_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_is_changed_is_told_and_the_new_one_is_taken_from_the_file_without_a_restart() {
+async fn a_changed_password_is_reported_and_reloaded_from_the_file() {
     let scene = Scene::new("password").await;
     let mut manager = scene.manager("password");
     scene.create("web").await;
@@ -45,34 +45,34 @@ async fn a_password_that_is_changed_is_told_and_the_new_one_is_taken_from_the_fi
     scene.address(&manager, "late").await;
     scene.delete(&manager, "late").await;
     scene.end(&mut manager, "web").await;
-    assert!(!manager.said().contains(&scene.cloud.fixture().password), "{}", manager.said());
+    assert!(!manager.output().contains(&scene.cloud.fixture().password), "{}", manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_with_the_wrong_password_says_why_and_recovers_with_the_right_one() {
+async fn a_wrong_password_at_startup_is_logged_and_can_be_corrected() {
     let scene = Scene::new("wrong-password").await;
     scene.configure_as("not-the-password", &scene.lines());
     let mut manager = scene.manager("wrong-password");
     scene.create("web").await;
-    let said = manager.says("the cloud cannot be used yet");
-    assert!(said.contains("HTTP 401") && said.contains("Check the provider's credentials"), "{said}");
+    let printed = manager.wait_for("the cloud cannot be used yet");
+    assert!(printed.contains("HTTP 401") && printed.contains("Check the provider's credentials"), "{printed}");
     scene.warned(&manager, "web", "SyncLoadBalancerFailed", &["the cloud openstack is not ready", "HTTP 401"]).await;
-    assert_eq!(manager.ended(), None, "{}", manager.said());
+    assert_eq!(manager.ended(), None, "{}", manager.output());
     scene.configure_as(&scene.cloud.fixture().password, &scene.lines());
     scene.address(&manager, "web").await;
     scene.end(&mut manager, "web").await;
-    assert!(!manager.said().contains("not-the-password"), "{}", manager.said());
+    assert!(!manager.output().contains("not-the-password"), "{}", manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_that_is_not_there_yet_is_waited_for() {
+async fn an_unreachable_cloud_is_retried() {
     let mut scene = Scene::new("down").await;
     scene.close();
     let mut manager = scene.manager("down");
     scene.create("web").await;
-    manager.says("the cloud cannot be used yet");
+    manager.wait_for("the cloud cannot be used yet");
     scene.warned(&manager, "web", "SyncLoadBalancerFailed", &["/auth/tokens"]).await;
-    assert_eq!(manager.ended(), None, "{}", manager.said());
+    assert_eq!(manager.ended(), None, "{}", manager.output());
     scene.open().await;
     scene.address(&manager, "web").await;
     scene.end(&mut manager, "web").await;
@@ -83,9 +83,9 @@ async fn case_032_without_octavia_the_cloud_is_not_ready_unless_load_balancers_a
     let scene = Scene::new("no-octavia").await;
     scene.cloud.configure(|options| options.catalog.retain(|endpoint| endpoint.kind != "load-balancer"));
     let mut manager = scene.manager("no-octavia");
-    let said = manager.says("the cloud cannot be used yet");
-    assert!(said.contains("load-balancer") && said.contains("enabled = false in [LoadBalancer]"), "{said}");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    let printed = manager.wait_for("the cloud cannot be used yet");
+    assert!(printed.contains("load-balancer") && printed.contains("enabled = false in [LoadBalancer]"), "{printed}");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 
     scene.configure("[LoadBalancer]\nenabled = false\n");
     let mut manager = scene.manager("no-octavia");
@@ -94,28 +94,28 @@ async fn case_032_without_octavia_the_cloud_is_not_ready_unless_load_balancers_a
     let nodes: Api<Node> = Api::all(scene.client.clone());
     let ask = || async { nodes.get("node-3").await.unwrap().spec?.provider_id };
     assert!(scene.eventually(&manager, "node-3 to be initialised", ask).await.starts_with("openstack:///"));
-    assert_eq!(scene.services().get("web").await.unwrap().metadata.finalizers, None, "Services are somebody else's");
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(scene.services().get("web").await.unwrap().metadata.finalizers, None, "Services are not managed");
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_spoiled_while_the_manager_runs_is_told_with_its_line_and_the_old_one_goes_on() {
+async fn an_invalid_file_is_reported_with_its_line_and_the_previous_one_stays_in_use() {
     let scene = Scene::new("spoiled").await;
     let mut manager = scene.manager("spoiled");
     scene.create("web").await;
     scene.address(&manager, "web").await;
     scene.configure("[LoadBalancer]\nmonitor-delay = soon\n");
-    let said = manager.says("cloud.conf");
-    assert!(said.contains(":7") && said.contains("monitor-delay"), "{said}");
+    let printed = manager.wait_for("cloud.conf");
+    assert!(printed.contains(":7") && printed.contains("monitor-delay"), "{printed}");
     scene.create("late").await;
     scene.address(&manager, "late").await;
     scene.delete(&manager, "late").await;
     scene.end(&mut manager, "web").await;
 
-    // Nobody starts with it.
+    // A new manager does not start with it.
     let mut manager = scene.manager("spoiled");
     let ended = within(Duration::from_secs(60), || manager.ended());
-    assert!(ended.is_some_and(|status| !status.success()), "{}", manager.said());
-    let said = manager.says("cloud.conf");
-    assert!(said.contains(":7") && said.contains("monitor-delay"), "{said}");
+    assert!(ended.is_some_and(|status| !status.success()), "{}", manager.output());
+    let printed = manager.wait_for("cloud.conf");
+    assert!(printed.contains(":7") && printed.contains("monitor-delay"), "{printed}");
 }

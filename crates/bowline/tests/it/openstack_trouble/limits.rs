@@ -1,4 +1,4 @@
-//! A cloud that does not give what is asked for: quotas, full pools, too many requests, and errors of its own.
+//! Rejected requests: quotas, exhausted address pools, rate limits, and internal errors.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use http::Method;
 
 use crate::openstack_trouble::scene::Scene;
 
-/// What is in the way of the Service `web`, and what is told of it.
-struct Story {
+/// A failure that affects the Service `web`, and its Event.
+struct Failure {
     test: &'static str,
     breaks: fn(&Scene),
     repairs: fn(&Scene),
-    /// All in one Event.
+    /// Parts of the Event's message.
     words: &'static [&'static str],
-    /// Whether a load balancer exists nevertheless; it is found again by the annotation.
+    /// Whether the load balancer is created; a later sync finds it by the annotation.
     has_balancer: bool,
 }
 
-/// The Service meets the fault, which is told once and leaves nothing too many; then it is repaired.
-async fn told(story: Story) {
-    let scene = Scene::new(story.test).await;
-    (story.breaks)(&scene);
-    let mut manager = scene.manager(story.test);
+/// Checks that the failure is reported, creates no duplicates, and that the Service recovers.
+async fn check_failure(failure: Failure) {
+    let scene = Scene::new(failure.test).await;
+    (failure.breaks)(&scene);
+    let mut manager = scene.manager(failure.test);
     scene.create("web").await;
-    let message = scene.warned(&manager, "web", "SyncLoadBalancerFailed", story.words).await;
-    assert!(message.matches("HTTP ").count() <= 1, "the same thing is said twice: {message}");
-    assert_eq!(scene.made(Kind::LoadBalancer), usize::from(story.has_balancer), "{message}");
-    if story.has_balancer {
+    let message = scene.warned(&manager, "web", "SyncLoadBalancerFailed", failure.words).await;
+    assert!(message.matches("HTTP ").count() <= 1, "the message is repeated: {message}");
+    assert_eq!(scene.created(Kind::LoadBalancer), usize::from(failure.has_balancer), "{message}");
+    if failure.has_balancer {
         let ask = || async { scene.annotation("web", "load-balancer-id").await };
         assert_eq!(scene.eventually(&manager, "the annotation", ask).await, scene.balancer("web"));
     }
-    (story.repairs)(&scene);
+    (failure.repairs)(&scene);
     scene.address(&manager, "web").await;
     let counts = [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::HealthMonitor, Kind::FloatingIp];
-    assert_eq!(counts.map(|kind| scene.made(kind)), [1; 5], "nothing is there twice");
+    assert_eq!(counts.map(|kind| scene.created(kind)), [1; 5], "there are no duplicates");
     scene.end(&mut manager, "web").await;
 }
 
-/// What helps, for quotas and for addresses.
+/// Fix for exhausted quotas and addresses.
 const ADVICE: &str =
-    "Raise the account's quota, or free some of it; where addresses have run out, the subnet needs more.";
+    "Raise the account's quota or free some of it; if the subnet is out of addresses, enlarge it or add one.";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_balancers() {
-    told(Story {
+async fn the_load_balancer_quota_is_exhausted() {
+    check_failure(Failure {
         test: "quota-balancer",
         breaks: |scene| scene.cloud.set_quota("load_balancer", Some(0)),
         repairs: |scene| scene.cloud.set_quota("load_balancer", None),
@@ -55,8 +55,8 @@ async fn no_more_balancers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn case_158_no_more_floating_ips() {
-    told(Story {
+async fn case_158_the_floating_ip_quota_is_exhausted() {
+    check_failure(Failure {
         test: "quota-floating",
         breaks: |scene| scene.cloud.set_quota("floatingip", Some(0)),
         repairs: |scene| scene.cloud.set_quota("floatingip", None),
@@ -67,8 +67,8 @@ async fn case_158_no_more_floating_ips() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_more_security_groups() {
-    told(Story {
+async fn the_security_group_quota_is_exhausted() {
+    check_failure(Failure {
         test: "quota-group",
         breaks: |scene| scene.cloud.set_quota("security_group", Some(0)),
         repairs: |scene| scene.cloud.set_quota("security_group", None),
@@ -79,8 +79,8 @@ async fn no_more_security_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pool_of_floating_ips_is_empty() {
-    told(Story {
+async fn the_floating_ip_pool_is_exhausted() {
+    check_failure(Failure {
         test: "pool-empty",
         breaks: |scene| scene.cloud.exhaust(&scene.cloud.fixture().external_subnet, true),
         repairs: |scene| scene.cloud.exhaust(&scene.cloud.fixture().external_subnet, false),
@@ -91,8 +91,8 @@ async fn the_pool_of_floating_ips_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_subnet_of_the_balancers_is_full() {
-    told(Story {
+async fn the_load_balancer_subnet_is_full() {
+    check_failure(Failure {
         test: "subnet-full",
         breaks: |scene| scene.cloud.exhaust(&scene.cloud.fixture().subnet, true),
         repairs: |scene| scene.cloud.exhaust(&scene.cloud.fixture().subnet, false),
@@ -103,8 +103,8 @@ async fn the_subnet_of_the_balancers_is_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn octavia_asks_for_fewer_calls() {
-    told(Story {
+async fn octavia_is_rate_limiting() {
+    check_failure(Failure {
         test: "throttled",
         breaks: |scene| {
             let fault = Fault::Throttled(Some(Duration::from_secs(1)));
@@ -118,8 +118,8 @@ async fn octavia_asks_for_fewer_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn octavia_has_an_error_of_its_own() {
-    told(Story {
+async fn octavia_has_an_internal_error() {
+    check_failure(Failure {
         test: "broken",
         breaks: |scene| {
             let body = r#"{"faultcode": "Server", "faultstring": "An unknown exception occurred.", "debuginfo": null}"#;
@@ -133,9 +133,9 @@ async fn octavia_has_an_error_of_its_own() {
     .await;
 }
 
-/// The balancer is made, and nobody knows of it but Octavia: it is found by its name, so quickly that there is nothing to tell.
+/// The load balancer is created, but the response is lost: the manager finds it by its name before it would report a failure.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_lost_leaves_no_double() {
+async fn a_lost_response_creates_no_duplicate() {
     let scene = Scene::new("answer-lost").await;
     scene.cloud.inject(FaultSpec::always(Fault::AnswerLost).on(Method::POST, "loadbalancers").times(1));
     let mut manager = scene.manager("answer-lost");

@@ -1,4 +1,4 @@
-//! The commands that look: `plan`, `orphans` and `check`, on an OpenStack.
+//! The read-only commands `plan`, `orphans` and `check` with OpenStack.
 
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, Options, Service as Part};
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -6,97 +6,97 @@ use serde_json::{Value, json};
 
 use crate::openstack_trouble::scene::{Scene, text};
 
-/// The exit code, and what was printed for people.
-fn told(scene: &Scene, command: &str, flags: &[&str]) -> (Option<i32>, String) {
+/// Runs a command; returns exit code and output.
+fn run(scene: &Scene, command: &str, flags: &[&str]) -> (Option<i32>, String) {
     let output = scene.run(command, flags);
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (output.status.code(), said.concat())
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.code(), printed.concat())
 }
 
-/// The Service has its balancer, and the manager is gone.
-async fn made(scene: &Scene, test: &str) {
+/// Creates the Service with its load balancer, and stops the manager.
+async fn create_web(scene: &Scene, test: &str) {
     let mut manager = scene.manager(test);
     scene.create("web").await;
     scene.address(&manager, "web").await;
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     scene.cloud.forget_calls();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_shows_the_changes_of_octavia_and_neutron_and_makes_none() {
+async fn a_plan_prints_octavia_and_neutron_changes_and_writes_nothing() {
     let scene = Scene::new("plan").await;
     scene.create("web").await;
-    let (code, said) = told(&scene, "plan", &[]);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, printed) = run(&scene, "plan", &[]);
+    assert_eq!(code, Some(2), "{printed}");
     for part in
         ["Service default/web (openstack)", "kube_service_kubernetes_default_web", "floating IP", "security group"]
     {
-        assert!(said.contains(part), "{part:?} is missing: {said}");
+        assert!(printed.contains(part), "{part:?} is missing: {printed}");
     }
     assert_eq!(scene.cloud.writes(), []);
 
     let mut manager = scene.manager("plan");
     scene.address(&manager, "web").await;
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     scene.cloud.forget_calls();
-    let (code, said) = told(&scene, "plan", &[]);
-    assert_eq!((code, said.as_str()), (Some(0), "Nothing would change.\n"));
+    let (code, printed) = run(&scene, "plan", &[]);
+    assert_eq!((code, printed.as_str()), (Some(0), "No changes.\n"));
     scene.annotate("web", "connection-limit", "100").await;
-    let (code, said) = told(&scene, "plan", &[]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("listener") && said.contains("100"), "{said}");
+    let (code, printed) = run(&scene, "plan", &[]);
+    assert_eq!(code, Some(2), "{printed}");
+    assert!(printed.contains("listener") && printed.contains("100"), "{printed}");
 
-    // What is stuck is told, and is no plan.
+    // A load balancer in ERROR is a failure.
     scene.set_status(&scene.balancer("web"), "ERROR");
-    let (code, said) = told(&scene, "plan", &[]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("not ACTIVE"), "{said}");
+    let (code, printed) = run(&scene, "plan", &[]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("not ACTIVE"), "{printed}");
     assert_eq!(scene.cloud.writes(), []);
 }
 
-/// Takes the finalizer off and deletes the Service, as somebody in a hurry does.
+/// Removes the finalizer and deletes the Service, so that its load balancer is orphaned.
 async fn abandon(scene: &Scene, name: &str) {
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     scene.services().patch(name, &PatchParams::default(), &patch).await.unwrap();
     scene.services().delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// The line about the security group of the Service.
+/// Plan step for the Service's security group.
 fn group(scene: &Scene) -> String {
     format!("delete security group {}\n", text(&scene.only(Kind::SecurityGroup)["name"]))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_left_of_a_service_is_shown_and_removed_when_told_to() {
+async fn orphaned_resources_of_a_service_are_listed_and_deleted_on_request() {
     let scene = Scene::new("orphans").await;
-    made(&scene, "orphans").await;
-    let (code, said) = told(&scene, "orphans", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("No Service of the cluster kubernetes has left anything behind."), "{said}");
+    create_web(&scene, "orphans").await;
+    let (code, printed) = run(&scene, "orphans", &[]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("No orphaned resources of Services in cluster kubernetes."), "{printed}");
 
     abandon(&scene, "web").await;
     let neighbour = json!({"name": "kube_service_another_default_web", "vip_subnet_id": scene.cloud.fixture().subnet});
     let neighbour = scene.cloud.add_balancer(neighbour).unwrap();
-    let (code, said) = told(&scene, "orphans", &[]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = run(&scene, "orphans", &[]);
+    assert_eq!(code, Some(0), "{printed}");
     let (address, group) = (text(&scene.only(Kind::FloatingIp)["floating_ip_address"]), group(&scene));
     let balancer = "delete load balancer kube_service_kubernetes_default_web\n";
     for part in ["default/web in openstack\n", balancer, &format!("delete floating IP {address}\n"), &group] {
-        assert!(said.contains(part), "{part:?} is missing: {said}");
+        assert!(printed.contains(part), "{part:?} is missing: {printed}");
     }
-    assert!(!said.contains("kube_service_another"), "{said}");
+    assert!(!printed.contains("kube_service_another"), "{printed}");
     assert_eq!(scene.cloud.writes(), []);
-    let (code, said) = told(&scene, "orphans", &["--delete", "--yes", "--cluster-name=kubernetes"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(scene.cloud.remove(Kind::LoadBalancer, &neighbour), "it is another cluster's");
+    let (code, printed) = run(&scene, "orphans", &["--delete", "--yes", "--cluster-name=kubernetes"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(scene.cloud.remove(Kind::LoadBalancer, &neighbour), "it belongs to another cluster");
     scene.is_clean();
 }
 
-/// Somebody has deleted the balancer alone.
+/// Only the load balancer was deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_floating_ip_and_a_security_group_alone_are_leftovers_too() {
+async fn a_floating_ip_and_a_security_group_alone_are_orphans_too() {
     let scene = Scene::new("leftovers").await;
-    made(&scene, "leftovers").await;
+    create_web(&scene, "leftovers").await;
     abandon(&scene, "web").await;
     for kind in [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::LoadBalancer] {
         for record in scene.cloud.records(kind) {
@@ -108,18 +108,18 @@ async fn a_floating_ip_and_a_security_group_alone_are_leftovers_too() {
         drop(record.insert("port_id".to_owned(), Value::Null))
     });
     let address = text(&floating["floating_ip_address"]);
-    let (code, said) = told(&scene, "orphans", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    let sentence = "1 Service of the cluster kubernetes has left something behind.\n";
+    let (code, printed) = run(&scene, "orphans", &[]);
+    assert_eq!(code, Some(0), "{printed}");
+    let sentence = "Orphaned resources of 1 Service in cluster kubernetes.\n";
     for part in ["default/web in openstack\n", &format!("delete floating IP {address}\n"), &group(&scene), sentence] {
-        assert!(said.contains(part), "{part:?} is missing: {said}");
+        assert!(printed.contains(part), "{part:?} is missing: {printed}");
     }
-    let (code, said) = told(&scene, "orphans", &["--delete", "--yes", "--cluster-name=kubernetes"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = run(&scene, "orphans", &["--delete", "--yes", "--cluster-name=kubernetes"]);
+    assert_eq!(code, Some(0), "{printed}");
     scene.is_clean();
 }
 
-/// What was found under this name, each as `about: detail`, and the exit code.
+/// Returns the exit code and the objects of a finding, each as `about: detail`.
 fn found(scene: &Scene, id: &str) -> (Option<i32>, Vec<String>) {
     let output = scene.run("check", &["-o=json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -130,7 +130,7 @@ fn found(scene: &Scene, id: &str) -> (Option<i32>, Vec<String>) {
 }
 
 /// Something is found, at this place of the cloud and with these words.
-fn complains(scene: &Scene, id: &str, words: &[&str]) {
+fn expect_finding(scene: &Scene, id: &str, words: &[&str]) {
     let (code, lines) = found(scene, id);
     assert_eq!(code, Some(2), "{id}: {lines:#?}");
     assert!(lines.iter().any(|line| words.iter().all(|word| line.contains(word))), "{id} {words:?}: {lines:#?}");
@@ -139,35 +139,35 @@ fn complains(scene: &Scene, id: &str, words: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_finds_nothing_wrong_with_a_sound_cloud() {
     let scene = Scene::new("check").await;
-    let (code, said) = told(&scene, "check", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("0 errors, 0 warnings.\n"), "{said}");
+    let (code, printed) = run(&scene, "check", &[]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.ends_with("0 errors, 0 warnings.\n"), "{printed}");
     assert_eq!(scene.cloud.writes(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_tells_wrong_credentials_missing_endpoints_and_missing_roles() {
+async fn a_check_reports_wrong_credentials_missing_endpoints_and_missing_roles() {
     let scene = Scene::new("check-access").await;
     scene.configure_as("wrong", &scene.lines());
-    complains(&scene, "cloud-credentials", &["HTTP 401", "/auth/tokens"]);
+    expect_finding(&scene, "cloud-credentials", &["HTTP 401", "/auth/tokens"]);
     scene.configure(&scene.lines());
 
     let forbidden = r#"{"faultcode": "Client", "faultstring": "Policy does not allow this request to be performed."}"#;
     let forbidden = FaultSpec::always(Fault::Answer(403, forbidden.to_owned())).of(Part::LoadBalancer);
     let number = scene.cloud.inject(forbidden);
-    complains(&scene, "cloud-rights", &["load-balancer", "role needed=load-balancer_member"]);
+    expect_finding(&scene, "cloud-rights", &["load-balancer", "role needed=load-balancer_member"]);
     scene.cloud.repair(number);
 
     scene.cloud.configure(|options| options.roles = vec!["reader".to_owned()]);
-    complains(&scene, "cloud-rights", &["roles", "reader"]);
+    expect_finding(&scene, "cloud-rights", &["roles", "reader"]);
     scene.cloud.configure(|options| options.roles = Options::default().roles);
 
     scene.cloud.configure(|options| options.catalog.retain(|endpoint| endpoint.kind != "load-balancer"));
-    complains(&scene, "cloud-configuration", &["endpoint load-balancer", "catalog"]);
+    expect_finding(&scene, "cloud-configuration", &["endpoint load-balancer", "catalog"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_tells_ids_that_are_unknown_and_quotas_that_are_used_up() {
+async fn a_check_reports_unknown_ids_and_exhausted_quotas() {
     let scene = Scene::new("check-ids").await;
     scene.configure(
         "[LoadBalancer]\nsubnet-id = no-subnet\nfloating-network-id = no-network\n[Route]\nrouter-id = no-router\n",
@@ -177,9 +177,9 @@ async fn a_check_tells_ids_that_are_unknown_and_quotas_that_are_used_up() {
         ("floating-network-id in [LoadBalancer]", "no-network"),
         ("router-id in [Route]", "no-router"),
     ] {
-        complains(&scene, "cloud-configuration", &[place, id]);
+        expect_finding(&scene, "cloud-configuration", &[place, id]);
     }
     scene.configure(&scene.lines());
     scene.cloud.set_quota("load_balancer", Some(0));
-    complains(&scene, "quota-exhausted", &["load balancers", "0"]);
+    expect_finding(&scene, "quota-exhausted", &["load balancers", "0"]);
 }

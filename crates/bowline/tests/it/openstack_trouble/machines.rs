@@ -1,4 +1,4 @@
-//! Nodes while Nova, Neutron or Keystone fail: what cannot be asked is not gone.
+//! Nodes while Nova, Neutron or Keystone fail: an unreachable cloud does not delete Nodes.
 
 use bowline_openstack_simulator::{Fault, FaultSpec, Service as Part};
 use k8s_openapi::api::core::v1::Node;
@@ -13,37 +13,37 @@ async fn report(nodes: &Api<Node>, name: &str, ready: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_server_cannot_be_asked_for_stays_and_goes_once_it_is_known_to_be_gone() {
+async fn a_node_is_kept_while_nova_fails_and_deleted_once_the_server_is_known_to_be_gone() {
     let scene = Scene::new("nova-down").await;
     let nodes: Api<Node> = Api::all(scene.client.clone());
     scene.cloud.inject(FaultSpec::always(Fault::Answer(503, "No server is available".to_owned())).of(Part::Compute));
     let mut manager = scene.manager("nova-down");
     scene.cloud.delete_server(&scene.server_of("node-2"));
     report(&nodes, "node-2", "False").await;
-    // It has asked several times, and knows no more than before.
-    let asked = || async { (scene.cloud.calls() > 20).then_some(()) };
-    scene.eventually(&manager, "questions about node-2", asked).await;
-    assert!(nodes.get_opt("node-2").await.unwrap().is_some(), "{}", manager.said());
+    // The manager has retried several times without a result.
+    let called = || async { (scene.cloud.calls() > 20).then_some(()) };
+    scene.eventually(&manager, "calls for node-2", called).await;
+    assert!(nodes.get_opt("node-2").await.unwrap().is_some(), "{}", manager.output());
 
     scene.cloud.repair_all();
     let gone = || async { nodes.get_opt("node-2").await.unwrap().is_none().then_some(()) };
-    scene.eventually(&manager, "node-2 to go", gone).await;
-    assert!(nodes.get_opt("node-1").await.unwrap().is_some(), "{}", manager.said());
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    scene.eventually(&manager, "deletion of node-2", gone).await;
+    assert!(nodes.get_opt("node-1").await.unwrap().is_some(), "{}", manager.output());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_initialised_as_soon_as_nova_answers() {
+async fn a_node_is_initialised_once_nova_responds() {
     let scene = Scene::new("nova-late").await;
     let nodes: Api<Node> = Api::all(scene.client.clone());
     scene.cloud.inject(FaultSpec::always(Fault::Answer(500, "Internal error".to_owned())).of(Part::Compute));
     let mut manager = scene.manager("nova-late");
     scene.uninitialised("node-3").await;
-    let asked = || async { (scene.cloud.calls() > 5).then_some(()) };
-    scene.eventually(&manager, "questions about node-3", asked).await;
+    let called = || async { (scene.cloud.calls() > 5).then_some(()) };
+    scene.eventually(&manager, "calls for node-3", called).await;
     assert_eq!(nodes.get("node-3").await.unwrap().spec.unwrap().provider_id, None);
     scene.cloud.repair_all();
     let ask = || async { nodes.get("node-3").await.unwrap().spec?.provider_id };
     assert!(scene.eventually(&manager, "node-3 to be initialised", ask).await.starts_with("openstack:///"));
-    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+    assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }

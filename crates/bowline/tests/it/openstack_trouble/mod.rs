@@ -1,10 +1,10 @@
-//! OpenStack in trouble, as those see it who run the manager: Events, the log, and what is left in the cloud.
+//! OpenStack failures as operators see them: Events, logs, and leftover cloud resources.
 //!
-//! The manager and the API server are processes of their own; the cloud is the simulator, over HTTP. That all is well again
-//! without a restart is part of every story.
+//! Manager and API server are separate processes; the cloud is the simulator, over HTTP. Every test includes the recovery without a
+//! restart.
 
 mod access;
-mod crowds;
+mod concurrency;
 mod limits;
 mod looking;
 mod machines;

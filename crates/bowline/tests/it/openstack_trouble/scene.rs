@@ -1,4 +1,4 @@
-//! A cluster of two nodes on a simulated cloud, and hands for both.
+//! A cluster of two Nodes on a simulated cloud.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 
 use crate::support::{BOWLINE, Program, Server, bowline};
 
-/// The longest that anything may take: a try after another comes seconds later, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Timeout of every wait: retries take seconds, and the machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Kinds of writes that each story makes.
+/// Kinds of writes of each test.
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/openstack_trouble/journals.txt");
 
-/// What a Service may leave behind.
+/// Kinds of resources that a Service may leave.
 const KINDS: [Kind; 7] = [
     Kind::LoadBalancer,
     Kind::Listener,
@@ -35,7 +35,7 @@ const KINDS: [Kind; 7] = [
 
 pub(crate) struct Scene {
     pub(crate) cloud: Simulator,
-    /// `None` while nobody listens.
+    /// `None` while the cloud is unreachable.
     served: Option<CloudServer>,
     address: SocketAddr,
     pub(crate) server: Server,
@@ -53,7 +53,7 @@ pub(crate) fn service(name: &str) -> Value {
 }
 
 impl Scene {
-    /// With Octavia as quick as can be.
+    /// Starts with Octavia without delays.
     pub(crate) async fn new(test: &str) -> Scene {
         Scene::with(test, Options::default()).await
     }
@@ -66,7 +66,7 @@ impl Scene {
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         let address = served.address();
-        let (before, golden) = (held(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
+        let (before, golden) = (existing(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
         let scene = Scene { before, cloud, served: Some(served), address, server, client, _golden: golden };
         scene.configure(&scene.lines());
         for name in ["node-1", "node-2"] {
@@ -75,7 +75,7 @@ impl Scene {
         scene
     }
 
-    /// What `cloud.conf` says of balancers unless a test says otherwise.
+    /// Default load balancer settings in `cloud.conf`.
     pub(crate) fn lines(&self) -> String {
         let fixture = self.cloud.fixture();
         format!(
@@ -88,12 +88,12 @@ impl Scene {
         self.server.scratch.path("cloud.conf")
     }
 
-    /// Writes `cloud.conf` with the right password.
+    /// Writes `cloud.conf` with the correct password.
     pub(crate) fn configure(&self, lines: &str) {
         self.configure_as(&self.cloud.fixture().password, lines);
     }
 
-    /// Writes `cloud.conf`, whole or not at all.
+    /// Writes `cloud.conf` atomically.
     pub(crate) fn configure_as(&self, password: &str, lines: &str) {
         let (fixture, address) = (self.cloud.fixture(), self.address);
         let global = format!(
@@ -112,7 +112,7 @@ impl Scene {
         ]
     }
 
-    /// Starts the manager, which waits for a balancer at work a few seconds only.
+    /// Starts the manager with a short timeout for load balancers in PENDING states.
     pub(crate) fn manager(&self, test: &str) -> Program {
         let mut command = Command::new(BOWLINE);
         command.args(self.reach()).args(["--leader-elect=false", "--secure-port=0", "--configure-cloud-routes=false"]);
@@ -121,20 +121,20 @@ impl Scene {
         Program::start_command(test, &mut command)
     }
 
-    /// Runs one of the commands that look.
+    /// Runs a read-only command.
     pub(crate) fn run(&self, command: &str, flags: &[&str]) -> Output {
         let reach = self.reach();
-        // Routes are another story.
+        // Routes are not part of these tests.
         let no_routes = (command != "orphans").then_some("--configure-cloud-routes=false");
         let words = [command].into_iter().chain(no_routes);
         bowline(&words.chain(reach.iter().map(String::as_str)).chain(flags.iter().copied()).collect::<Vec<_>>())
     }
 }
 
-// ---- the cluster
+// ---- cluster
 
 impl Scene {
-    /// A server, and its Node as a manager has long initialised it.
+    /// Creates a server and its initialised Node.
     async fn node(&self, name: &str) {
         let id = self.cloud.add_server(NewServer::named(name));
         let ports = self.cloud.records(Kind::Port);
@@ -153,7 +153,7 @@ impl Scene {
         nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// A server, and its Node as the kubelet makes it.
+    /// Creates a server and its uninitialised Node.
     pub(crate) async fn uninitialised(&self, name: &str) {
         self.cloud.add_server(NewServer::named(name));
         let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
@@ -170,7 +170,7 @@ impl Scene {
         self.create_with(name, 80, &[]).await;
     }
 
-    /// A Service with this port and these annotations.
+    /// Creates a Service with this port and these annotations.
     pub(crate) async fn create_with(&self, name: &str, port: u16, annotations: &[(&str, &str)]) {
         let mut service = service(name);
         service["spec"]["ports"][0]["port"] = json!(port);
@@ -180,7 +180,7 @@ impl Scene {
         self.services().create(&PostParams::default(), &service).await.unwrap();
     }
 
-    /// Changes something that concerns the balancer.
+    /// Sets an annotation for the load balancer.
     pub(crate) async fn annotate(&self, name: &str, key: &str, value: &str) {
         let patch = json!({"metadata": {"annotations": {format!("loadbalancer.openstack.org/{key}"): value}}});
         self.services().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -191,7 +191,7 @@ impl Scene {
         service.metadata.annotations?.get(&format!("loadbalancer.openstack.org/{key}")).cloned()
     }
 
-    /// The address in the status, once there is one.
+    /// Waits for the address in the status.
     pub(crate) async fn address(&self, manager: &Program, name: &str) -> String {
         let ask = || async {
             let status = self.services().get(name).await.unwrap().status?;
@@ -200,86 +200,86 @@ impl Scene {
         self.eventually(manager, &format!("an address of {name}"), ask).await
     }
 
-    /// Waits for a Warning on this Service with all these words in it, and returns its message.
+    /// Waits for a Warning Event of this Service that contains all these words, and returns its message.
     pub(crate) async fn warned(&self, manager: &Program, name: &str, reason: &str, words: &[&str]) -> String {
         let ask = || async {
-            let fits = |message: &&String| words.iter().all(|word| message.contains(word));
-            let told = self.warnings(name).await;
-            told.iter().filter(|(known, _)| known == reason).map(|(_, message)| message).find(fits).cloned()
+            let matches = |message: &&String| words.iter().all(|word| message.contains(word));
+            let warnings = self.warnings(name).await;
+            warnings.iter().filter(|(known, _)| known == reason).map(|(_, message)| message).find(matches).cloned()
         };
         self.eventually(manager, &format!("{reason} with {words:?}"), ask).await
     }
 
-    /// Reason and message of all Warnings on this Service.
+    /// Reason and message of all Warning Events of this Service.
     pub(crate) async fn warnings(&self, name: &str) -> Vec<(String, String)> {
         let events: Api<Event> = Api::all(self.client.clone());
         let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
-        let is_meant = |event: &Event| {
+        let is_warning = |event: &Event| {
             event.involved_object.name.as_deref() == Some(name) && event.type_.as_deref() == Some("Warning")
         };
-        let told = |event: Event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
-        events.filter(is_meant).map(told).collect()
+        let parts = |event: Event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        events.filter(is_warning).map(parts).collect()
     }
 
-    /// Deletes the Service, and waits until it is gone.
+    /// Deletes the Service and waits until it does not exist.
     pub(crate) async fn delete(&self, manager: &Program, name: &str) {
         self.services().delete(name, &DeleteParams::default()).await.unwrap();
         let ask = || async { self.services().get_opt(name).await.unwrap().is_none().then_some(()) };
-        self.eventually(manager, &format!("{name} to go"), ask).await;
+        self.eventually(manager, &format!("deletion of {name}"), ask).await;
     }
 
-    /// Ends the story: the Service goes, the manager stops, and nothing is left of either.
+    /// Ends the test: deletes the Service, checks that nothing is left, and stops the manager.
     pub(crate) async fn end(&self, manager: &mut Program, name: &str) {
         self.delete(manager, name).await;
         self.is_clean();
-        assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.said());
+        assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
     }
 
-    /// Asks until there is an answer; what was said meanwhile tells why there is none.
+    /// Polls until there is a result; on timeout, panics with log and Events.
     pub(crate) async fn eventually<F: Future<Output = Option<T>>, T>(
         &self,
         manager: &Program,
         what: &str,
-        ask: impl Fn() -> F,
+        poll: impl Fn() -> F,
     ) -> T {
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            if let Some(answer) = ask().await {
-                return answer;
+            if let Some(result) = poll().await {
+                return result;
             }
             if tokio::time::Instant::now() > end {
-                panic!("waited in vain for {what}\n{}\n{:#?}", manager.said(), self.warnings("web").await);
+                panic!("timed out waiting for {what}\n{}\n{:#?}", manager.output(), self.warnings("web").await);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }
 
-// ---- the cloud
+// ---- cloud
 
 impl Scene {
-    /// Nobody listens where the cloud was.
+    /// Makes the cloud unreachable.
     pub(crate) fn close(&mut self) {
         self.served = None;
     }
 
-    /// It is there again, at the same address.
+    /// Makes the cloud reachable again, at the same address.
     pub(crate) async fn open(&mut self) {
         self.served = Some(self.cloud.serve(self.address).await.unwrap());
     }
 
-    /// The ID of this server.
+    /// ID of the server of a Node.
     pub(crate) fn server_of(&self, node: &str) -> String {
         let servers = self.cloud.records(Kind::Server);
         text(&servers.iter().find(|server| server["name"] == node).unwrap()["id"])
     }
 
-    /// Nothing of any Service is left.
+    /// Checks that no resources of Services are left.
     pub(crate) fn is_clean(&self) {
-        assert_eq!(held(&self.cloud), self.before);
+        assert_eq!(existing(&self.cloud), self.before);
     }
 
-    /// The ID of the balancer of this Service.
+    /// ID of the Service's load balancer.
     pub(crate) fn balancer(&self, service: &str) -> String {
         let name = format!("kube_service_kubernetes_default_{service}");
         let mut found = self.cloud.records(Kind::LoadBalancer);
@@ -288,7 +288,7 @@ impl Scene {
         text(&found[0]["id"])
     }
 
-    /// The only record of this kind that was not there from the start.
+    /// The only record of this kind that was created during the test.
     pub(crate) fn only(&self, kind: Kind) -> Record {
         let mut new = self.cloud.records(kind);
         new.retain(|record| !self.before[&kind].contains(&text(&record["id"])));
@@ -296,19 +296,19 @@ impl Scene {
         new.remove(0)
     }
 
-    /// How many there are that were not there from the start.
-    pub(crate) fn made(&self, kind: Kind) -> usize {
+    /// Number of records of this kind that were created during the test.
+    pub(crate) fn created(&self, kind: Kind) -> usize {
         self.cloud.records(kind).len() - self.before[&kind].len()
     }
 
-    /// Puts the balancer into this state.
+    /// Sets the provisioning status of the load balancer.
     pub(crate) fn set_status(&self, id: &str, status: &str) {
         let set = |record: &mut Record| drop(record.insert("provisioning_status".to_owned(), json!(status)));
         assert!(self.cloud.edit(Kind::LoadBalancer, id, set));
     }
 }
 
-/// Octavia takes so long over each change.
+/// Options with this duration of each Octavia change.
 pub(crate) fn taking(time: Duration) -> Options {
     Options { work: Work::Taking(time), ..Options::default() }
 }
@@ -317,8 +317,8 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The IDs of all that a Service could leave.
-fn held(cloud: &Simulator) -> BTreeMap<Kind, Vec<String>> {
+/// IDs of all resources that a Service may leave.
+fn existing(cloud: &Simulator) -> BTreeMap<Kind, Vec<String>> {
     let ids = |kind| cloud.records(kind).iter().map(|record| text(&record["id"])).collect();
     KINDS.into_iter().map(|kind| (kind, ids(kind))).collect()
 }

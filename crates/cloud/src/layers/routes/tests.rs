@@ -12,7 +12,7 @@ fn layers(fake: &Arc<Fake>) -> Layered {
     Layered::new(fake.clone(), "c", &LayerOptions::default(), &prometheus::Registry::new())
 }
 
-/// A cloud that takes batches of this size, and whose calls take a second.
+/// A cloud with this batch size, whose calls take one second.
 fn fake(batch: usize, lock: Option<&str>) -> Arc<Fake> {
     let mut fake = Fake::new("c").latency(Duration::from_secs(1));
     fake.capabilities.routes.as_mut().unwrap().batch = batch;
@@ -50,7 +50,7 @@ fn written(fake: &Fake) -> Vec<(&'static str, usize)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_one_moment_are_one_batch_and_each_caller_gets_its_own_answer() {
+async fn concurrent_writes_are_batched_and_each_caller_gets_its_own_result() {
     let fake = fake(10, Some("router"));
     let layers = layers(&fake);
     let specs: Vec<_> = (0..12).map(spec).collect();
@@ -62,7 +62,7 @@ async fn writes_of_one_moment_are_one_batch_and_each_caller_gets_its_own_answer(
     assert_eq!(destinations, specs.iter().map(|spec| spec.destination).collect::<Vec<_>>());
     assert!(deleted.iter().all(Result::is_ok));
     assert_eq!(written(&fake), [("delete", 3), ("create", 10), ("create", 2)]);
-    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 1, "one lock");
+    assert_eq!(fake.max_concurrent.load(Ordering::SeqCst), 1, "serialised by the lock");
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,19 +81,19 @@ async fn writes_that_arrive_while_the_lock_is_held_form_the_next_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_lock_batches_run_at_once() {
+async fn without_a_lock_batches_run_concurrently() {
     let fake = fake(2, None);
     assert!(create_all(&layers(&fake), &(0..6).map(spec).collect::<Vec<_>>()).await.iter().all(Result::is_ok));
     assert_eq!(written(&fake), [("create", 2); 3]);
-    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 2, "as many as the cloud takes");
+    assert_eq!(fake.max_concurrent.load(Ordering::SeqCst), 2, "max_parallel");
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_lock_single_writes_run_one_after_the_other() {
+async fn with_a_lock_single_writes_are_serialised() {
     let fake = fake(1, Some("router"));
     assert!(create_all(&layers(&fake), &(0..3).map(spec).collect::<Vec<_>>()).await.iter().all(Result::is_ok));
     assert_eq!(written(&fake), [("create", 1); 3]);
-    assert_eq!(fake.most_at_once.load(Ordering::SeqCst), 1);
+    assert_eq!(fake.max_concurrent.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,14 +113,14 @@ async fn writes_wait_while_a_plan_holds_their_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_writes_of_one_destination_are_not_in_one_batch() {
+async fn two_writes_of_one_destination_are_in_different_batches() {
     let fake = fake(10, Some("router"));
     create_all(&layers(&fake), &[spec(0), spec(0), spec(1)]).await;
     assert_eq!(written(&fake), [("create", 2), ("create", 1)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_fails_does_not_fail_the_others() {
+async fn a_failed_route_does_not_fail_the_rest_of_its_batch() {
     let fake = fake(10, Some("router"));
     fake.fail_item("10.0.1.0/24", [Error::new(ErrorKind::InvalidConfig, "create", "refused")]);
     let created = create_all(&layers(&fake), &(0..3).map(spec).collect::<Vec<_>>()).await;
@@ -128,10 +128,10 @@ async fn a_route_that_fails_does_not_fail_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_loses_an_answer_or_panics_fails_the_batch_and_not_the_next() {
+async fn a_lost_result_or_a_panic_fails_only_one_batch() {
     let fake = fake(10, Some("router"));
     let layers = layers(&fake);
-    for fault in [&fake.loses_answers, &fake.panics] {
+    for fault in [&fake.loses_results, &fake.panics] {
         fault.store(true, Ordering::SeqCst);
         let created = create_all(&layers, &[spec(0), spec(1)]).await;
         assert!(created.iter().all(|route| route.as_ref().unwrap_err().kind() == ErrorKind::Unexpected), "{created:?}");
@@ -141,13 +141,13 @@ async fn a_provider_that_loses_an_answer_or_panics_fails_the_batch_and_not_the_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_no_caller_waits_for_is_not_started() {
+async fn a_write_without_a_waiting_caller_is_not_started() {
     let fake = fake(10, Some("router"));
     let layers = layers(&fake);
     let cluster = cluster();
-    let hasty = spec(0);
-    let given_up = tokio::time::timeout(Duration::from_millis(1), layers.create_route(&cluster, &hasty)).await;
-    assert!(given_up.is_err());
+    let abandoned = spec(0);
+    let timed_out = tokio::time::timeout(Duration::from_millis(1), layers.create_route(&cluster, &abandoned)).await;
+    assert!(timed_out.is_err());
     assert!(create_all(&layers, &[spec(1)]).await[0].is_ok());
     assert_eq!(fake.calls(), [Call::Routes("create", vec!["10.0.1.0/24".to_owned()])]);
 }

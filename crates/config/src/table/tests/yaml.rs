@@ -1,4 +1,4 @@
-//! The rules of YAML and JSON.
+//! Syntax of YAML and JSON.
 
 use bowline_core::IpFamily;
 
@@ -36,13 +36,14 @@ keys! {
     }
 }
 
-fn documents(format: Format, unknown: Unknown) -> Table {
+fn documents(format: Format, unknown: UnknownKeys) -> Table {
     let server = Section { named: true, ..Section::of::<Limits>("servers", "For tests.") };
     Table { format, unknown, sections: [Section::document::<Document>(), vec![server]].concat() }
 }
 
 fn strict(text: &str) -> Result<Settings, ConfigErrors> {
-    documents(Format::Yaml, Unknown::Refuse).read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())
+    documents(Format::Yaml, UnknownKeys::Reject)
+        .read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())
 }
 
 fn document(text: &str) -> Document {
@@ -50,7 +51,7 @@ fn document(text: &str) -> Document {
 }
 
 #[test]
-fn nothing_to_read_means_the_defaults() {
+fn an_empty_document_has_the_defaults() {
     for text in ["", "# later\n", "{}", "token:\nroutes:\n", "routes: {families: }"] {
         assert_eq!(document(text), Document::default(), "{text:?}");
     }
@@ -60,7 +61,7 @@ fn nothing_to_read_means_the_defaults() {
 }
 
 #[test]
-fn yaml_and_json_say_the_same() {
+fn yaml_and_json_are_equivalent() {
     let yaml = "endpoint: 'x'\npageSize: 7\nmost: 3\nroutes:\n  families:\n  - IPv6\n  quick: no\n";
     let json = r#"{"endpoint": "x", "pageSize": 7, "most": 3, "routes": {"families": ["IPv6"], "quick": false}}"#;
     for text in [yaml, json] {
@@ -71,7 +72,7 @@ fn yaml_and_json_say_the_same() {
 }
 
 #[test]
-fn a_text_may_be_written_as_a_number_and_is_taken_as_it_is_written() {
+fn a_string_may_be_written_as_a_number_and_keeps_its_spelling() {
     assert_eq!(document("endpoint: 007\n").endpoint, "007");
     assert_eq!(document("\nendpoint: 1.10 # ä\n").endpoint, "1.10");
     assert_eq!(document("# ä\ntoken: true\n").token, Some(Secret::from("true")));
@@ -79,7 +80,7 @@ fn a_text_may_be_written_as_a_number_and_is_taken_as_it_is_written() {
 }
 
 #[test]
-fn sections_with_names_of_their_own_are_mappings_in_a_mapping() {
+fn subsections_are_mappings_in_a_mapping() {
     let settings = strict("servers:\n  b: {most: 1}\n  a:\n    most: 2\n").unwrap();
     let named: Vec<_> =
         settings.named("servers").into_iter().map(|(name, keys): (_, Limits)| (name, keys.most)).collect();
@@ -87,36 +88,39 @@ fn sections_with_names_of_their_own_are_mappings_in_a_mapping() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_reported_at_once_with_line_key_and_remedy() {
+fn all_errors_are_reported_at_once_with_line_key_and_hint() {
     let cases = [
-        ("endpoint: x\nendpont: y\n", "2: endpont: there is no such key; did you mean endpoint?"),
+        ("endpoint: x\nendpont: y\n", "2: endpont: unknown key; did you mean endpoint?"),
         (
             "\ncolour: blue\n",
-            "2: colour: there is no such key; known are endpoint, token, pageSize, quick, most, routes, servers",
+            "2: colour: unknown key; expected one of endpoint, token, pageSize, quick, most, routes, servers",
         ),
-        ("rotues: {}\n", "1: rotues: there is no such key; did you mean routes?"),
-        ("routes: {fast: true}\n", "1: routes.fast: there is no such key; known are families, quick"),
+        ("rotues: {}\n", "1: rotues: unknown key; did you mean routes?"),
+        ("routes: {fast: true}\n", "1: routes.fast: unknown key; expected one of families, quick"),
         (
             "pageSize: many\n",
-            "1: pageSize: \"many\" is no whole number, or too large; write a whole number that is not",
+            "1: pageSize: \"many\" is not a whole number, or too large; write a whole number that is not",
         ),
-        ("pageSize: \"7\"\n", "1: pageSize: a whole number that is not negative is wanted here; write it plainly"),
-        ("{\n \"pageSize\": -1\n}", "2: pageSize: \"-1\" is no whole number, or too large; write a whole number that"),
+        ("pageSize: \"7\"\n", "1: pageSize: expected a whole number that is not negative; write a plain value"),
+        (
+            "{\n \"pageSize\": -1\n}",
+            "2: pageSize: \"-1\" is not a whole number, or too large; write a whole number that",
+        ),
         ("quick: soon\n", "1: quick: \"soon\" is neither true nor false; write true or false"),
-        ("token: [s3cr3t]\n", "1: token: a text is wanted here; write it plainly"),
-        ("endpoint: {a: b}\n", "1: endpoint: a text is wanted here; write it plainly"),
-        ("quick: \"true\"\n", "1: quick: true or false is wanted here; write it plainly"),
-        ("routes: {quick: {a: b}}\n", "1: routes.quick: true or false is wanted here; write it plainly"),
-        ("routes: 5\n", "1: routes: keys with values are wanted here; write key: value below it"),
-        ("routes:\n  families: IPv4\n", "2: routes.families: a list is wanted here; write [a, b]"),
+        ("token: [s3cr3t]\n", "1: token: expected a string; write a plain value"),
+        ("endpoint: {a: b}\n", "1: endpoint: expected a string; write a plain value"),
+        ("quick: \"true\"\n", "1: quick: expected true or false; write a plain value"),
+        ("routes: {quick: {a: b}}\n", "1: routes.quick: expected true or false; write a plain value"),
+        ("routes: 5\n", "1: routes: expected a mapping; write key: value below it"),
+        ("routes:\n  families: IPv4\n", "2: routes.families: expected a list; write [a, b]"),
         (
             "routes:\n  families: [IPv4,\n    IPv5]\n",
-            "2: routes.families: \"IPv5\" is no choice here; did you mean IPv4?",
+            "2: routes.families: \"IPv5\" is not a valid value; did you mean IPv4?",
         ),
-        ("routes:\n  families: [[IPv4]]\n", "2: routes.families: a list is wanted here; write [a, b]"),
-        ("quick: true\nquick: true\n", "2: quick: the key is there twice; keep one of them"),
-        ("- a\n", "1: expected keys with values, such as key: value"),
-        ("servers: {a: {most: x}}\n", "1: servers.a.most: \"x\" is no whole number"),
+        ("routes:\n  families: [[IPv4]]\n", "2: routes.families: expected a list; write [a, b]"),
+        ("quick: true\nquick: true\n", "2: quick: duplicate key; keep one of them"),
+        ("- a\n", "1: expected a mapping, such as key: value"),
+        ("servers: {a: {most: x}}\n", "1: servers.a.most: \"x\" is not a whole number"),
     ];
     for (text, expected) in cases {
         let errors = strict(text).unwrap_err();
@@ -127,15 +131,15 @@ fn everything_that_is_wrong_is_reported_at_once_with_line_key_and_remedy() {
 }
 
 #[test]
-fn unknown_keys_are_warnings_where_the_go_program_ignores_them() {
-    let table = documents(Format::AnyCaseYaml, Unknown::Warn);
+fn unknown_keys_are_warnings_if_the_go_program_ignores_them() {
+    let table = documents(Format::AnyCaseYaml, UnknownKeys::Warn);
     let text = "EndPoint: x\nendpont: y\nelsewhere: {a: b}\n";
     let settings = table.read(Some(&ConfigFile::from_text("a.json", text)), &Environment::default()).unwrap();
     assert_eq!(settings.section::<Document>("").endpoint, "x");
     let warnings: Vec<_> = settings.warnings().iter().map(ToString::to_string).collect();
     let expected = [
-        "a.json:2: endpont: nobody knows this key, so it is ignored; did you mean endpoint?",
-        "a.json:3: elsewhere: nobody knows this key, so it is ignored",
+        "a.json:2: endpont: unknown key, ignored; did you mean endpoint?",
+        "a.json:3: elsewhere: unknown key, ignored",
     ];
     assert_eq!(warnings, expected);
 }
@@ -146,11 +150,11 @@ keys! {
     struct Entry {
         url: String = "auth.url", "", "Base URL.";
         token: Secret = "auth.token", "", "Credential.";
-        region: String = "region", "north", "Where it is.";
+        region: String = "region", "north", "Region of the cloud.";
     }
 }
 
-fn entries(unknown: Unknown, text: &str) -> Result<Settings, ConfigErrors> {
+fn entries(unknown: UnknownKeys, text: &str) -> Result<Settings, ConfigErrors> {
     let clouds = Section { named: true, ..Section::of::<Entry>("clouds", "Everything.") };
     let table = Table { format: Format::Yaml, unknown, sections: vec![clouds] };
     table.read(Some(&ConfigFile::from_text("a.yaml", text)), &Environment::default())
@@ -159,38 +163,38 @@ fn entries(unknown: Unknown, text: &str) -> Result<Settings, ConfigErrors> {
 #[test]
 fn a_group_of_keys_is_a_mapping_in_its_section() {
     let text = "clouds:\n  a: {auth: {url: http://a, token: 007}, region: south}\n  b: {auth: {url: http://b}}\n";
-    let settings = entries(Unknown::Refuse, text).unwrap();
+    let settings = entries(UnknownKeys::Reject, text).unwrap();
     let token = Secret::from("007");
     let a = Entry { url: "http://a".to_owned(), token, region: "south".to_owned() };
     let b = Entry { url: "http://b".to_owned(), ..Entry::default() };
     assert_eq!(settings.named::<Entry>("clouds"), [("a", a), ("b", b)]);
-    let places: Vec<_> = settings.views("clouds").iter().map(|(_, view)| view.problem(&Entry::url, "x")).collect();
-    assert_eq!(places[1].to_string(), "a.yaml:3: clouds.b.auth.url: x");
+    let errors: Vec<_> = settings.views("clouds").iter().map(|(_, view)| view.error(&Entry::url, "x")).collect();
+    assert_eq!(errors[1].to_string(), "a.yaml:3: clouds.b.auth.url: x");
     let merged = "base: &base {auth: {url: http://c}}\nclouds:\n  c: {<<: *base, region: east}\n";
-    let merged = entries(Unknown::Warn, merged).unwrap();
+    let merged = entries(UnknownKeys::Warn, merged).unwrap();
     assert_eq!(merged.named::<Entry>("clouds")[0].1.url, "http://c");
 }
 
 #[test]
-fn what_is_wrong_with_a_group_is_told_with_its_line() {
+fn errors_in_a_group_have_their_line() {
     let cases = [
-        ("clouds:\n  a:\n    auth: [1]\n", "a.yaml:3: clouds.a.auth: keys with values are wanted here"),
-        ("clouds:\n  a:\n    auth:\n      url: [x]\n", "a.yaml:4: clouds.a.auth.url: a text is wanted here"),
+        ("clouds:\n  a:\n    auth: [1]\n", "a.yaml:3: clouds.a.auth: expected a mapping"),
+        ("clouds:\n  a:\n    auth:\n      url: [x]\n", "a.yaml:4: clouds.a.auth.url: expected a string"),
         (
             "clouds:\n  a:\n    auth:\n      ulr: x\n",
-            "a.yaml:4: clouds.a.auth.ulr: there is no such key; did you mean auth.url?",
+            "a.yaml:4: clouds.a.auth.ulr: unknown key; did you mean auth.url?",
         ),
-        ("clouds:\n  a:\n    region: {x: y}\n", "a.yaml:3: clouds.a.region: a text is wanted here"),
+        ("clouds:\n  a:\n    region: {x: y}\n", "a.yaml:3: clouds.a.region: expected a string"),
     ];
     for (text, expected) in cases {
-        let told = entries(Unknown::Refuse, text).unwrap_err().to_string();
-        assert!(told.starts_with(expected), "{text:?}: {told}");
+        let errors = entries(UnknownKeys::Reject, text).unwrap_err().to_string();
+        assert!(errors.starts_with(expected), "{text:?}: {errors}");
     }
 }
 
 #[test]
-fn a_template_in_yaml_has_sections_below_the_document() {
-    let table = documents(Format::Yaml, Unknown::Refuse);
+fn a_yaml_template_has_the_keys_of_the_document_and_then_the_sections() {
+    let table = documents(Format::Yaml, UnknownKeys::Reject);
     let shown = [Example::Set(Document::endpoint, "http://x"), Example::Optional(Document::quick, "true")];
     let template = table.template(&[("", &shown), ("routes", &[Example::Set(Routes::quick, "false")])]);
     let expected = "# For tests.\nendpoint: http://x\n# For tests.\n#quick: true\n\n\

@@ -1,7 +1,7 @@
-//! The cases about routes.
+//! Rules about routes.
 
 pub(super) mod batches;
+pub(super) mod faults;
 pub(super) mod machines;
 pub(super) mod table;
-pub(super) mod trouble;
 pub(super) mod writes;

@@ -1,41 +1,44 @@
-//! Rules about what is in the table, and whose it is.
+//! Rules about listing and ownership.
 
 use std::collections::BTreeSet;
 
 use bowline_cloud::ErrorKind;
 use bowline_core::{Instance, Route, RouteSpec};
 
-use crate::routing::Routing;
-use crate::scene::{CaseResult, Scene, broken, require};
+use crate::context::{CaseContext, CaseResult, fail, require};
+use crate::route_fixture::RouteFixture;
 
-/// As many as a listing of a cloud has on more than one page.
-const MANY: usize = 200;
+/// Number of routes that takes more than one page in most clouds.
+const MANY_ROUTES: usize = 200;
 
 /// UID of another cluster.
 const ANOTHER_UID: &str = "0b9e1f5c-0000-4000-8000-00000000000b";
 
-pub(in crate::cases) async fn only_ours(scene: &Scene) -> CaseResult {
-    let ours = Routing::of(scene)?;
-    let theirs = ours.elsewhere();
-    let [a, b] = [ours.machine("node-1").await, ours.machine("node-2").await];
-    let here = ours.lead(&ours.spec(1, &a)?, &a).await?;
-    let there = theirs.lead(&theirs.spec(2, &b)?, &b).await?;
+pub(in crate::cases) async fn list_returns_only_our_routes(context: &CaseContext) -> CaseResult {
+    let ours = RouteFixture::new(context)?;
+    let theirs = ours.other_cluster();
+    let [a, b] = [ours.add_machine("node-1").await, ours.add_machine("node-2").await];
+    let here = ours.create_and_verify(&ours.spec(1, &a)?, &a).await?;
+    let there = theirs.create_and_verify(&theirs.spec(2, &b)?, &b).await?;
     for (own, other) in [((&ours, &here), (&theirs, &there)), ((&theirs, &there), (&ours, &here))] {
-        sees_its_own(own, other).await?;
+        verify_own_routes(own, other).await?;
     }
-    one_range_in_two_clusters(&ours, &theirs, (&here, &b)).await?;
-    a_handmade_route_is_nobodys(&ours, &b).await?;
+    verify_same_destination(&ours, &theirs, (&here, &b)).await?;
+    verify_unmarked_route(&ours, &b).await?;
     let (mut left, others) = (ours.table().await, theirs.list().await?);
     left.retain(|one| one.id != here.id);
-    ours.remove(&here).await?;
-    ours.nothing_changed_since(&left).await?;
+    ours.delete_and_verify(&here).await?;
+    ours.verify_unchanged(&left).await?;
     let (mut before, after) = (ids(&others), ids(&theirs.list().await?));
     before.remove(&here.id);
-    require(after == before, || format!("the other cluster's {before:?} became {after:?}"))
+    require(after == before, || format!("the routes of the other cluster changed from {before:?} to {after:?}"))
 }
 
-/// With marks, the other cluster's route is not listed; without, all is listed that is in the table.
-async fn sees_its_own((own, route): (&Routing<'_>, &Route), (other, foreign): (&Routing<'_>, &Route)) -> CaseResult {
+/// Verifies that the listing leaves out the other cluster's route if routes have marks, and has the whole table otherwise.
+async fn verify_own_routes(
+    (own, route): (&RouteFixture<'_>, &Route),
+    (other, foreign): (&RouteFixture<'_>, &Route),
+) -> CaseResult {
     let listed = own.list().await?;
     require(ids(&listed).contains(&route.id), || format!("{route:?} is not listed: {listed:?}"))?;
     if route.stamped {
@@ -45,100 +48,114 @@ async fn sees_its_own((own, route): (&Routing<'_>, &Route), (other, foreign): (&
         });
     }
     let (listed, there) = (ids(&listed), own.table().await.into_iter().map(|one| one.id).collect());
-    require(listed == there, || format!("without marks all is listed; there are {there:?}, and it lists {listed:?}"))
+    require(listed == there, || format!("without marks the whole table is listed: expected {there:?}, got {listed:?}"))
 }
 
 fn ids(routes: &[Route]) -> BTreeSet<String> {
     routes.iter().map(|route| route.id.clone()).collect()
 }
 
-/// Two clusters with one pod range: each has its own route, or the second is told that there is one.
-async fn one_range_in_two_clusters(
-    ours: &Routing<'_>,
-    theirs: &Routing<'_>,
+/// Creates a route with the same destination in both clusters: both exist, or the second fails with `AlreadyExists`.
+async fn verify_same_destination(
+    ours: &RouteFixture<'_>,
+    theirs: &RouteFixture<'_>,
     (here, machine): (&Route, &Instance),
 ) -> CaseResult {
     let (before, spec) = (ours.table().await, theirs.spec(1, machine)?);
-    match theirs.attempt(&spec).await? {
-        Ok(_) => drop(theirs.is_there(&spec, machine).await?),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => ours.nothing_changed_since(&before).await?,
-        Err(error) => return broken(format!("the range of another cluster is {:?}: {error}", error.kind())),
-    }
-    let listed = ours.list().await?;
-    require(ids(&listed).contains(&here.id), || format!("{here:?} is not listed any more: {listed:?}"))?;
-    let same = listed.iter().filter(|one| one.destination == here.destination && one.stamped).count();
-    require(same <= 1, || format!("a route of another cluster is told as ours: {listed:?}"))
-}
-
-/// What somebody has put there by hand may be listed, but does not carry our mark.
-async fn a_handmade_route_is_nobodys(ours: &Routing<'_>, machine: &Instance) -> CaseResult {
-    let handmade = ours.put_foreign(ours.range(3)?, machine).await?;
-    let listed = ours.list().await?;
-    let told = listed.iter().find(|one| one.id == handmade.id);
-    require(told.is_none_or(|told| !told.stamped), || format!("it bears no mark, and is told as ours: {told:?}"))
-}
-
-pub(in crate::cases) async fn routes_carry_the_cluster_uid(scene: &Scene) -> CaseResult {
-    let work = Routing::of(scene)?;
-    let [a, b] = [work.machine("node-1").await, work.machine("node-2").await];
-    let ours = work.spec(1, &a)?;
-    let made = work.create(&ours).await?;
-    require(made.cluster_uid == ours.cluster_uid, || format!("{:?} became {made:?}", ours.cluster_uid))?;
-    work.is_listed(&made).await?;
-    // A cluster of the same name, with the same pod CIDRs.
-    let theirs = RouteSpec { cluster_uid: Some(ANOTHER_UID.to_owned()), ..work.spec(1, &b)? };
-    match work.attempt(&theirs).await? {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return broken(format!("the range of another cluster is {:?}: {error}", error.kind())),
-        Ok(second) => {
-            require(second.cluster_uid == theirs.cluster_uid, || format!("{theirs:?} became {second:?}"))?;
+    match theirs.try_create(&spec).await? {
+        Ok(_) => drop(theirs.verify_in_table(&spec, machine).await?),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => ours.verify_unchanged(&before).await?,
+        Err(error) => {
+            return fail(format!(
+                "the destination is taken: expected `AlreadyExists`, got {:?}: {error}",
+                error.kind()
+            ));
         }
     }
-    work.is_listed(&made).await
+    let listed = ours.list().await?;
+    require(ids(&listed).contains(&here.id), || format!("{here:?} is no longer listed: {listed:?}"))?;
+    let same = listed.iter().filter(|one| one.destination == here.destination && one.stamped).count();
+    require(same <= 1, || format!("a route of another cluster is listed as ours: {listed:?}"))
 }
 
-pub(in crate::cases) async fn created_route_is_listed(scene: &Scene) -> CaseResult {
-    let mut work = Routing::of(scene)?;
-    let machines = work.machines(work.room(3)?).await;
-    let mut made = Vec::new();
+/// Verifies that a user's route is not listed with our mark.
+async fn verify_unmarked_route(ours: &RouteFixture<'_>, machine: &Instance) -> CaseResult {
+    let foreign = ours.put_foreign(ours.pod_cidr(3)?, machine).await?;
+    let listed = ours.list().await?;
+    let found = listed.iter().find(|one| one.id == foreign.id);
+    require(found.is_none_or(|found| !found.stamped), || format!("a user's route is listed as ours: {found:?}"))
+}
+
+pub(in crate::cases) async fn routes_carry_the_cluster_uid(context: &CaseContext) -> CaseResult {
+    let fixture = RouteFixture::new(context)?;
+    let [a, b] = [fixture.add_machine("node-1").await, fixture.add_machine("node-2").await];
+    let ours = fixture.spec(1, &a)?;
+    let created = fixture.create(&ours).await?;
+    require(created.cluster_uid == ours.cluster_uid, || {
+        format!("expected the cluster UID {:?}, got {created:?}", ours.cluster_uid)
+    })?;
+    fixture.verify_listed(&created).await?;
+    // A cluster of the same name, with the same pod CIDRs.
+    let theirs = RouteSpec { cluster_uid: Some(ANOTHER_UID.to_owned()), ..fixture.spec(1, &b)? };
+    match fixture.try_create(&theirs).await? {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => {
+            return fail(format!(
+                "the destination is taken: expected `AlreadyExists`, got {:?}: {error}",
+                error.kind()
+            ));
+        }
+        Ok(second) => {
+            require(second.cluster_uid == theirs.cluster_uid, || format!("requested {theirs:?}, got {second:?}"))?;
+        }
+    }
+    fixture.verify_listed(&created).await
+}
+
+pub(in crate::cases) async fn created_route_is_listed(context: &CaseContext) -> CaseResult {
+    let mut fixture = RouteFixture::new(context)?;
+    let machines = fixture.add_machines(fixture.capacity(3)?).await;
+    let mut created = Vec::new();
     for (number, machine) in (1..).zip(&machines) {
-        let spec = work.spec(number, machine)?;
-        let route = work.create(&spec).await?;
-        work.is_current(&spec, machine, &route).await?;
-        made.push((spec, machine, route));
+        let spec = fixture.spec(number, machine)?;
+        let route = fixture.create(&spec).await?;
+        fixture.verify_reported(&spec, machine, &route).await?;
+        created.push((spec, machine, route));
     }
-    // The first is told as before when there are others, and to a manager that did not make it.
-    work.restart().await;
-    for (spec, machine, route) in &made {
-        work.is_current(spec, machine, route).await?;
+    // The routes are reported in the same way after a restart.
+    fixture.restart().await;
+    for (spec, machine, route) in &created {
+        fixture.verify_reported(spec, machine, route).await?;
     }
-    let listed = work.list().await?;
-    require(listed.len() == made.len(), || format!("{} routes were made, and listed are {listed:?}", made.len()))
+    let listed = fixture.list().await?;
+    require(listed.len() == created.len(), || {
+        format!("{} routes were created, but the listing is {listed:?}", created.len())
+    })
 }
 
-pub(in crate::cases) async fn route_listing_is_complete(scene: &Scene) -> CaseResult {
-    let work = Routing::of(scene)?;
-    let machines = work.machines(5).await;
-    let mut made = Vec::new();
-    for (number, machine) in (0..).zip(machines.iter().cycle()).take(work.room(MANY)?) {
-        made.push(work.create(&work.spec(number, machine)?).await?);
+pub(in crate::cases) async fn route_listing_is_complete(context: &CaseContext) -> CaseResult {
+    let fixture = RouteFixture::new(context)?;
+    let machines = fixture.add_machines(5).await;
+    let mut created = Vec::new();
+    for (number, machine) in (0..).zip(machines.iter().cycle()).take(fixture.capacity(MANY_ROUTES)?) {
+        created.push(fixture.create(&fixture.spec(number, machine)?).await?);
     }
-    lists_exactly(&work, &made).await?;
+    verify_listing(&fixture, &created).await?;
     let mut kept = Vec::new();
-    for (number, route) in made.into_iter().enumerate() {
+    for (number, route) in created.into_iter().enumerate() {
         match number % 3 {
-            0 => work.delete(&route).await?,
+            0 => fixture.delete(&route).await?,
             _ => kept.push(route),
         }
     }
-    lists_exactly(&work, &kept).await
+    verify_listing(&fixture, &kept).await
 }
 
-/// Each of these, once, and nothing else.
-async fn lists_exactly(work: &Routing<'_>, routes: &[Route]) -> CaseResult {
-    let listed = work.list().await?;
-    let (count, there, told) = (listed.len(), ids(routes), ids(&listed));
-    let missing: Vec<_> = there.difference(&told).collect();
-    require(missing.is_empty(), || format!("{} routes are there, and these are not listed: {missing:?}", there.len()))?;
-    require(count == there.len(), || format!("{} routes are there, and {count} are listed", there.len()))
+/// Verifies that the listing has exactly these routes, each once.
+async fn verify_listing(fixture: &RouteFixture<'_>, routes: &[Route]) -> CaseResult {
+    let listed = fixture.list().await?;
+    let (count, there, found) = (listed.len(), ids(routes), ids(&listed));
+    let missing: Vec<_> = there.difference(&found).collect();
+    require(missing.is_empty(), || format!("{} routes exist, but these are not listed: {missing:?}", there.len()))?;
+    require(count == there.len(), || format!("{} routes exist, but {count} are listed", there.len()))
 }

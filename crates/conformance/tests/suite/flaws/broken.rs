@@ -1,8 +1,8 @@
-//! The local provider with one thing broken.
+//! The local provider with one planted flaw.
 //!
 //! ```text
-//!  case ──► Broken ──(question, spec, settings …: edited on the way in)──► LocalProvider ──► LocalCloud
-//!       ◄────────────(answers, plans, errors …: edited on the way out)───◄
+//!  case ──► Broken ──(references, specs, settings …: edited)──► LocalProvider ──► LocalCloud
+//!       ◄────────────(answers, plans, errors …: edited)───────◄
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use bowline_cloud::{
     LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes, SecretData,
     SecretRef,
 };
-use bowline_core::annotations::{LoadBalancerSettings, Mistake};
+use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::{
     ClusterName, DesiredLoadBalancer, Instance, InstanceRef, InstanceState, IpFamily, LoadBalancerKey,
     LoadBalancerSpec, LoadBalancerState, Opaque, Operation, Plan, Progress, ProviderId, Route, RouteSpec, Step,
@@ -25,71 +25,71 @@ use ipnet::IpNet;
 
 use crate::flaws::loops::BrokenLoop;
 
-/// A way in which a provider is wrong, and the cases that must notice.
+/// A planted flaw, and the cases that must catch it.
 pub(crate) struct Flaw {
     pub(crate) name: &'static str,
     pub(crate) cases: &'static [&'static str],
     pub(crate) breaks: &'static [Break],
 }
 
-/// The answers that `find` returns.
+/// Return value of `find`.
 pub(crate) type Answers = Vec<Result<InstanceState>>;
 
-/// The answers that `create` returns for a batch of routes.
+/// Return value of `create` for a batch of routes.
 pub(crate) type Created = Vec<Result<Route>>;
 
-/// The states that `observe` returns.
+/// Return value of `observe`.
 pub(crate) type States = Vec<Result<Option<LoadBalancerState>>>;
 
-/// One thing that is broken. Those with a future replace the call, and may make the real one themselves.
+/// Change of behaviour. Variants that return a future replace the call, and may make the real one themselves.
 pub(crate) enum Break {
-    /// The provider is configured differently.
+    /// Changes the configuration.
     Config(fn(&mut Config)),
-    /// It claims something else.
+    /// Changes the claimed capabilities.
     Claims(fn(&mut Capabilities)),
-    /// Every error of every call.
+    /// Changes every error of every call.
     Error(fn(Error) -> Error),
     Start(for<'a> fn(&'a Broken) -> BoxFuture<'a, Result<Facts>>),
     Check(for<'a> fn(&'a Broken) -> BoxFuture<'a, Result<()>>),
-    /// Every question about a machine.
-    Asked(fn(&mut InstanceRef)),
+    /// Changes every reference to a machine.
+    Reference(fn(&mut InstanceRef)),
     Identity(fn(&InstanceRef, Identity) -> Identity),
     Find(for<'a> fn(&'a Broken, &'a [InstanceRef]) -> BoxFuture<'a, Answers>),
-    /// Every answer about a machine.
+    /// Changes every answer about a machine.
     Found(fn(&InstanceRef, Result<InstanceState>) -> Result<InstanceState>),
-    /// Every machine that is found or listed.
+    /// Changes every machine that is found or listed.
     Instance(fn(&mut Instance)),
     List(for<'a> fn(&'a Broken, Option<&'a PageToken>) -> BoxFuture<'a, Result<InstancePage>>),
     Assign(for<'a> fn(&'a Broken, &'a InstanceRef, IpNet) -> BoxFuture<'a, Result<()>>),
     Secrets(fn(&mut Vec<SecretRef>)),
     OnSecret(for<'a> fn(&'a Broken, &'a SecretRef, Option<&'a SecretData>) -> BoxFuture<'a, Result<()>>),
-    /// Every declaration of the loops.
+    /// Changes the declared loops.
     Declared(fn(&Broken, &mut Vec<Arc<dyn ProviderLoop>>)),
     Sync(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopOutcome>>),
-    /// The key of every load balancer.
+    /// Changes the key of every load balancer.
     Key(fn(&Broken, &mut LoadBalancerKey)),
     Settings(fn(&Broken, &mut LoadBalancerSettings)),
     Spec(fn(&Broken, &LoadBalancerKey, &mut LoadBalancerSpec)),
-    /// The kind of load balancer that a Service requests.
+    /// Changes the kind of load balancer that a Service requests.
     Kind(fn(Option<&'static str>) -> Option<&'static str>),
     Observe(for<'a> fn(&'a Broken, &'a [DesiredLoadBalancer]) -> BoxFuture<'a, States>),
     Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
     Plan(fn(&Broken, &DesiredLoadBalancer, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
     Apply(for<'a> fn(&'a Broken, &'a LoadBalancerKey, &'a Step) -> BoxFuture<'a, Result<Applied>>),
     Poll(fn(Result<Progress>) -> Result<Progress>),
-    /// Every route that is wanted.
+    /// Changes every route that is created.
     Wanted(fn(&mut RouteSpec)),
-    /// Every route that is listed or created.
+    /// Changes every route that is returned.
     Route(fn(&Broken, &mut Route)),
     Table(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<Route>>>),
     Create(for<'a> fn(&'a Broken, &'a ClusterName, &'a RouteSpec) -> BoxFuture<'a, Result<Route>>),
-    /// A batch as a whole.
+    /// Replaces the creation of a whole batch.
     CreateAll(for<'a> fn(&'a Broken, &'a ClusterName, &'a [RouteSpec]) -> BoxFuture<'a, Created>),
     Delete(for<'a> fn(&'a Broken, &'a ClusterName, &'a Route) -> BoxFuture<'a, Result<()>>),
     Lock(fn(&Broken, &ClusterName) -> Option<String>),
 }
 
-/// The function of this kind that the flaw has.
+/// Hook of this kind, if the flaw has one.
 macro_rules! hook {
     ($flaw:expr, $kind:ident) => {
         $flaw.breaks.iter().find_map(|broken| match broken {
@@ -99,7 +99,7 @@ macro_rules! hook {
     };
 }
 
-/// The real call, unless the flaw replaces it.
+/// Makes the real call, unless the flaw replaces it.
 macro_rules! call {
     ($broken:ident, $kind:ident($($arg:expr),*), $real:expr) => {
         match hook!($broken.flaw, $kind) {
@@ -109,7 +109,7 @@ macro_rules! call {
     };
 }
 
-/// A table of flaws: name, cases that must fail, breaks.
+/// Declares flaws: name, cases that must fail, changes of behaviour.
 macro_rules! flaws {
     ($($name:literal, [$($case:ident)+], $($break:expr),+;)*) => {
         pub(crate) static FLAWS: &[Flaw] =
@@ -117,7 +117,7 @@ macro_rules! flaws {
     };
 }
 
-/// A hook that waits.
+/// Async hook.
 macro_rules! later {
     (|$($arg:ident),*| $body:block) => { |$($arg),*| Box::pin(async move $body) };
 }
@@ -127,11 +127,11 @@ pub(crate) use {call, flaws, hook, later};
 /// State of a process, which a restart loses.
 #[derive(Default)]
 pub(crate) struct Memory {
-    /// Names of what it has made.
-    pub(crate) made: BTreeSet<String>,
+    /// Names of created resources.
+    pub(crate) created: BTreeSet<String>,
     /// The last desired state of each Service.
     pub(crate) wanted: BTreeMap<String, DesiredLoadBalancer>,
-    pub(crate) under_way: usize,
+    pub(crate) in_progress: usize,
     pub(crate) starts: u64,
 }
 
@@ -141,12 +141,12 @@ pub(crate) struct Broken {
     real: LocalProvider,
     capabilities: Capabilities,
     memory: Mutex<Memory>,
-    /// For its loops, which outlive the borrow of it.
+    /// Reference for its loops, which outlive a borrow.
     me: Weak<Broken>,
 }
 
 impl Flaw {
-    /// The configuration of the real provider.
+    /// Configuration of the real provider.
     pub(crate) fn config(&self, mut config: Config) -> Config {
         if let Some(edit) = hook!(self, Config) {
             edit(&mut config);
@@ -176,12 +176,12 @@ impl Broken {
         &self.real
     }
 
-    /// The only loop of the real provider.
+    /// Only loop of the real provider.
     pub(crate) fn tags(&self) -> Arc<dyn ProviderLoop> {
         self.real.loops().remove(0)
     }
 
-    /// Gives a Secret to the real provider.
+    /// Delivers a Secret to the real provider.
     pub(crate) async fn deliver(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
         self.real.on_secret(secret, data).await
     }
@@ -190,22 +190,22 @@ impl Broken {
         self.memory.lock().unwrap()
     }
 
-    /// One call to the cloud that does nothing.
+    /// Makes a call to the cloud without effect.
     pub(crate) async fn call(&self) -> Result<()> {
         self.real.check().await
     }
 
-    /// The load balancer that the cloud has for this key.
+    /// Load balancer of the cloud with this key.
     pub(crate) fn balancer(&self, key: &LoadBalancerKey) -> Option<Balancer> {
         self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))
     }
 
-    /// The desired state that was last planned for, of the Service with this key.
+    /// Desired state of the last plan for this Service.
     pub(crate) fn last(&self, key: &LoadBalancerKey) -> Option<DesiredLoadBalancer> {
         self.memory().wanted.get(&key.uid).cloned()
     }
 
-    /// Leaves something in the cloud that the provider does not know as its own.
+    /// Leaves an unmarked load balancer in the cloud.
     pub(crate) fn leave(&self) {
         let name = format!("left-{}", self.cloud.balancers().len());
         self.cloud
@@ -217,18 +217,18 @@ impl Broken {
         answer.map_err(|error| hook!(self.flaw, Error).map_or(error.clone(), |edit| edit(error)))
     }
 
-    /// The question as the real provider gets it, which knows its IDs without a slash in front only.
-    fn asked(&self, asked: &InstanceRef) -> InstanceRef {
-        let mut asked = asked.clone();
-        if let Some(edit) = hook!(self.flaw, Asked) {
-            edit(&mut asked);
-            return asked;
+    /// Reference as the real provider gets it, which knows only IDs without a leading slash.
+    fn reference(&self, reference: &InstanceRef) -> InstanceRef {
+        let mut reference = reference.clone();
+        if let Some(edit) = hook!(self.flaw, Reference) {
+            edit(&mut reference);
+            return reference;
         }
-        let spelled = asked.provider_id.as_ref().and_then(|id| Some((id.prefix()?, id.rest()?.strip_prefix('/')?)));
+        let spelled = reference.provider_id.as_ref().and_then(|id| Some((id.prefix()?, id.rest()?.strip_prefix('/')?)));
         if let Some((prefix, id)) = spelled.filter(|(_, id)| !id.is_empty()) {
-            asked.provider_id = Some(ProviderId::of(prefix, id));
+            reference.provider_id = Some(ProviderId::of(prefix, id));
         }
-        asked
+        reference
     }
 
     fn state(&self, state: InstanceState) -> InstanceState {
@@ -253,7 +253,7 @@ impl Broken {
         key
     }
 
-    /// The desired state as the real provider gets it.
+    /// Desired state as the real provider gets it.
     fn desired(&self, desired: &DesiredLoadBalancer) -> DesiredLoadBalancer {
         let mut desired = DesiredLoadBalancer { key: self.key(&desired.key), ..desired.clone() };
         if let Some(edit) = hook!(self.flaw, Settings) {
@@ -340,13 +340,13 @@ impl CloudProvider for Broken {
 
 #[async_trait]
 impl Instances for Broken {
-    async fn find(&self, asked: &[InstanceRef]) -> Vec<Result<InstanceState>> {
-        let asked: Vec<_> = asked.iter().map(|asked| self.asked(asked)).collect();
-        let answers = call!(self, Find(&asked), self.machines().find(&asked));
-        let mut asked = asked.into_iter();
+    async fn find(&self, reference: &[InstanceRef]) -> Vec<Result<InstanceState>> {
+        let reference: Vec<_> = reference.iter().map(|reference| self.reference(reference)).collect();
+        let answers = call!(self, Find(&reference), self.machines().find(&reference));
+        let mut reference = reference.into_iter();
         let edited = |answer| {
-            let answer = match (hook!(self.flaw, Found), asked.next()) {
-                (Some(edit), Some(asked)) => edit(&asked, answer),
+            let answer = match (hook!(self.flaw, Found), reference.next()) {
+                (Some(edit), Some(reference)) => edit(&reference, answer),
                 _ => answer,
             };
             self.error(answer).map(|state| self.state(state))
@@ -361,14 +361,14 @@ impl Instances for Broken {
         Ok(page)
     }
 
-    async fn assign_pod_cidrs(&self, asked: &InstanceRef, range: IpNet) -> Result<()> {
-        let assigned = call!(self, Assign(asked, range), self.machines().assign_pod_cidrs(asked, range));
+    async fn assign_pod_cidrs(&self, reference: &InstanceRef, range: IpNet) -> Result<()> {
+        let assigned = call!(self, Assign(reference, range), self.machines().assign_pod_cidrs(reference, range));
         self.error(assigned)
     }
 
-    fn identify(&self, asked: &InstanceRef) -> Result<Identity> {
-        let identity = self.machines().identify(&self.asked(asked));
-        identity.map(|identity| hook!(self.flaw, Identity).map_or(identity.clone(), |edit| edit(asked, identity)))
+    fn identify(&self, reference: &InstanceRef) -> Result<Identity> {
+        let identity = self.machines().identify(&self.reference(reference));
+        identity.map(|identity| hook!(self.flaw, Identity).map_or(identity.clone(), |edit| edit(reference, identity)))
     }
 }
 
@@ -378,7 +378,7 @@ impl LoadBalancers for Broken {
         &self,
         annotations: &BTreeMap<String, String>,
         common: LoadBalancerSettings,
-    ) -> std::result::Result<LoadBalancerSettings, Vec<Mistake>> {
+    ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         self.balancers().settings(annotations, common)
     }
 
@@ -449,7 +449,7 @@ impl Routes for Broken {
     }
 }
 
-/// An error of the broken provider.
+/// Error of the broken provider.
 pub(crate) fn fails<T>(kind: ErrorKind) -> Result<T> {
     Err(Error::new(kind, "flaw", "broken on purpose"))
 }

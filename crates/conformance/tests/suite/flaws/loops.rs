@@ -1,4 +1,4 @@
-//! Flaws of providers in their background loops.
+//! Flaws in background loops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,20 +35,20 @@ impl ProviderLoop for BrokenLoop {
 /// Tag of the machines of the suite's cluster.
 const TAG: &str = "cluster:conformance";
 
-/// IDs of the machines with the tag.
+/// IDs of machines with the tag.
 fn tagged(it: &Broken) -> Vec<String> {
     let machines = it.cloud.machines().into_iter();
     machines.filter(|machine| machine.spec.tags.contains(TAG)).map(|machine| machine.spec.id).collect()
 }
 
-/// The snapshot without Nodes.
+/// Snapshot without Nodes.
 fn empty(cluster: &ClusterSnapshot) -> ClusterSnapshot {
     ClusterSnapshot { nodes: Vec::new(), ..cluster.clone() }
 }
 
 flaws! {
-    "has a loop twice", [loops_are_declared], Declared(|_, loops| loops.extend(loops.clone()));
-    "has another loop after each start", [loops_are_declared],
+    "declares a loop twice", [loops_are_declared], Declared(|_, loops| loops.extend(loops.clone()));
+    "declares no loops the second time", [loops_are_declared],
         Declared(|it, loops| {
             let mut memory = it.memory();
             memory.starts += 1;
@@ -65,12 +65,12 @@ flaws! {
             }
             Ok(outcome)
         }));
-    "takes off all tags before it puts some on", [loops_are_repeatable],
+    "removes all tags before it adds some", [loops_are_repeatable],
         Sync(later!(|it, cluster| {
             it.tags().sync(&empty(cluster)).await?;
             it.tags().sync(cluster).await
         }));
-    "has other annotations each time", [loops_are_repeatable],
+    "returns other annotations each time", [loops_are_repeatable],
         Sync(later!(|it, cluster| {
             let mut outcome: LoopOutcome = it.tags().sync(cluster).await?;
             it.memory().starts += 1;
@@ -78,24 +78,24 @@ flaws! {
             outcome.annotations.insert(NodeName::from("a"), values.into());
             Ok(outcome)
         }));
-    "takes off the tags of others", [loops_write_nothing_foreign],
+    "removes tags of other owners", [loops_write_nothing_foreign],
         Sync(later!(|it, cluster| {
             for machine in it.cloud.machines() {
                 it.cloud.change(&machine.spec.id, |spec| spec.tags.retain(|tag| tag == TAG)).unwrap();
             }
             it.tags().sync(cluster).await
         }));
-    "takes an error for a success", [loop_errors_have_a_kind],
+    "reports an error as a success", [loop_errors_have_a_kind],
         Sync(later!(|it, cluster| { it.tags().sync(cluster).await.or(Ok(LoopOutcome::default())) }));
-    "finds every error of a loop unexpected", [loop_errors_have_a_kind],
+    "returns every error of a loop as unexpected", [loop_errors_have_a_kind],
         Error(|error| bowline_cloud::Error::new(ErrorKind::Unexpected, "flaw", error.to_string()));
-    "removes only the tags that this process has put on", [loops_survive_every_crash],
+    "removes only the tags that this process has added", [loops_survive_every_crash],
         Sync(later!(|it, cluster| {
             let before = tagged(it);
             let outcome = it.tags().sync(cluster).await?;
-            it.memory().made.extend(tagged(it));
+            it.memory().created.extend(tagged(it));
             for id in before {
-                if !it.memory().made.contains(&id) {
+                if !it.memory().created.contains(&id) {
                     it.cloud.change(&id, |spec| spec.tags.extend([TAG.to_owned()])).unwrap();
                 }
             }

@@ -1,10 +1,10 @@
-//! The explanation of one Service.
+//! Explanation of one Service.
 
 use super::*;
 use crate::forecast::explain::{Comparison, Explanation, pause_suffix};
 use bowline_core::ServiceType;
 
-/// Explains a Service, with what its cloud has for it.
+/// Explains a Service with the observed state of its load balancer.
 pub(in crate::forecast) async fn explain(
     service: &Service,
     snapshot: &Snapshot,
@@ -13,69 +13,74 @@ pub(in crate::forecast) async fn explain(
     now: Timestamp,
 ) -> std::result::Result<Explanation, RoutingError> {
     let routing = Routing::new(clouds, &options.default_cloud, options.classes)?;
-    let scene = Scene { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
-    let mut cases: Vec<_> = scene.case(service).into_iter().collect();
+    let forecaster = Forecaster { snapshot, clouds, options, routing: &routing, now, targets: TargetSets::default() };
+    let mut cases: Vec<_> = forecaster.case(service).into_iter().collect();
     for cloud in clouds.iter() {
-        ask(cloud, &mut cases).await;
+        observe(cloud, &mut cases).await;
     }
     let is_wanted = matches!(plan::need(service, &routing, false), Need::LoadBalancer(_));
     let balancer = cases.first().map(|case| load_balancer(case, is_wanted));
-    let choice = scene.choice(service);
-    let item = cases.pop().map(|case| scene.told(case)).or_else(|| Some(scene.paused(service)?.1));
+    let choice = forecaster.choice(service);
+    let item = cases.pop().map(|case| forecaster.to_item(case)).or_else(|| Some(forecaster.paused(service)?.1));
     let item = item.unwrap_or_else(|| Item::of_service(service));
     let observed = |_: &Item| balancer.into_iter().chain(observed(service)).collect();
     let explanation = Explanation::new(item, ownership(service, &routing), observed);
     let targets = choice.as_ref().map(|choice| choice.targets.len());
-    Ok(Explanation { targets, left_out: choice.unwrap_or_default().left_out, ..explanation })
+    Ok(Explanation { targets, left_out: choice.unwrap_or_default().excluded, ..explanation })
 }
 
-impl Scene<'_> {
-    /// The Nodes behind the load balancer, if there is to be one.
-    fn choice(&self, service: &Service) -> Option<Choice> {
+impl Forecaster<'_> {
+    /// Selects the targets of the load balancer, if one is desired.
+    fn choice(&self, service: &Service) -> Option<TargetSelection> {
         let Need::LoadBalancer(cloud) = plan::need(service, self.routing, false) else { return None };
         let settings = plan::settings(cloud, service, service::read(service)).ok()?;
         Some(self.choose(service, &settings, cloud))
     }
 }
 
-/// Where there is a load balancer, and where there should be one.
+/// Compares the clouds that should have a load balancer with those that have one.
 fn load_balancer(case: &Case<'_>, is_wanted: bool) -> Comparison {
     let names = case.clouds.iter().map(|cloud| &**cloud.name());
-    let seen = case.sights.iter().filter_map(|(cloud, sight)| match sight {
-        Ok(sight) => sight.state.as_ref().map(|_| format!("in {cloud}")),
+    let seen = case.observations.iter().filter_map(|(cloud, observation)| match observation {
+        Ok(observation) => observation.state.as_ref().map(|_| format!("in {cloud}")),
         Err(_) => Some(format!("unknown in {cloud}")),
     });
     let desired = names.filter(|_| is_wanted).map(|cloud| format!("in {cloud}")).collect::<Vec<_>>().join(", ");
     Comparison { field: "load balancer".to_owned(), desired, observed: seen.collect::<Vec<_>>().join(", ") }
 }
 
-/// The fields of a Service that its controller writes.
+/// Fields of a Service that its controller writes.
 pub(in crate::forecast) fn observed(service: &Service) -> Vec<Comparison> {
     let finalizer = if service.has_finalizer() { LOAD_BALANCER_CLEANUP } else { "" };
     let ready = service.condition(LOAD_BALANCER_READY).map(|condition| condition.status.clone()).unwrap_or_default();
     vec![
         Comparison::unchanged("finalizer", finalizer),
-        Comparison::unchanged("status.loadBalancer", places(&service.status)),
+        Comparison::unchanged("status.loadBalancer", ingress_list(&service.status)),
         Comparison::unchanged(format!("condition {LOAD_BALANCER_READY}"), ready),
     ]
 }
 
-/// Whose Service it is, by type and class.
+/// Describes the owner of the Service, by type and class.
 fn ownership(service: &Service, routing: &Routing) -> String {
     let deleting = if service.deleting { "; the Service is being deleted" } else { "" };
     let owner = match (service.kind, &service.class, routing.cloud(service)) {
         (ServiceType::LoadBalancer, None, Some(cloud)) => {
-            format!("{}: it takes Services without a class (--load-balancer-default-cloud)", cloud.name())
+            format!(
+                "{}: it is the default cloud for Services without a class (--load-balancer-default-cloud)",
+                cloud.name()
+            )
         }
         (ServiceType::LoadBalancer, Some(class), Some(cloud)) => {
-            format!("{}: named by the class {class}", cloud.name())
+            format!("{}: selected by the class {class}", cloud.name())
         }
         (ServiceType::LoadBalancer, None, None) => {
-            "none: no cloud takes Services without a class (--load-balancer-default-cloud)".to_owned()
+            "none: no default cloud for Services without a class (--load-balancer-default-cloud)".to_owned()
         }
         (ServiceType::LoadBalancer, Some(class), None) => match routing.misspelt_class(service) {
-            Some(cloud) => format!("none: the class {class} names no cloud here; did you mean bowline.dev/{cloud}?"),
-            None => format!("none: the class {class} is that of another controller"),
+            Some(cloud) => {
+                format!("none: no configured cloud has the class {class}; did you mean bowline.dev/{cloud}?")
+            }
+            None => format!("none: the class {class} belongs to another controller"),
         },
         (kind, _, _) => format!("none: a Service of type {kind:?} has no load balancer"),
     };

@@ -1,4 +1,4 @@
-//! Vectors of AWS and botocore, and cases that no vector covers.
+//! Test vectors of AWS and botocore, and cases that they do not cover.
 
 use serde_json::Value;
 
@@ -73,7 +73,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn headers_are_signed_as_in_every_vector() {
+fn header_signatures_match_all_vectors() {
     let cases = cases();
     assert_eq!(cases.len(), 50);
     for mut case in cases {
@@ -99,7 +99,7 @@ fn headers_are_signed_as_in_every_vector() {
 }
 
 #[test]
-fn queries_are_signed_as_in_every_vector() {
+fn query_signatures_match_all_vectors() {
     let cases: Vec<_> = cases().into_iter().filter(|case| case.vector.get("query_signature").is_some()).collect();
     assert_eq!(cases.len(), 38);
     for case in cases {
@@ -138,7 +138,7 @@ fn signature_of(url: &str, headers_sent: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn what_changes_on_the_way_is_not_signed() {
+fn headers_that_change_in_transit_are_not_signed() {
     let vanilla = signature_of("https://example.amazonaws.com/", &[]);
     for same in [
         signature_of("https://example.amazonaws.com:443/", &[]),
@@ -156,7 +156,7 @@ fn what_changes_on_the_way_is_not_signed() {
 }
 
 #[test]
-fn a_request_that_cannot_be_signed_says_why() {
+fn an_unsignable_request_is_an_error_with_the_reason() {
     let scope = Scope { region: "us-east-1", service: "service", path: PathRule::Standard };
     let sign = |request: &Request<Bytes>, credentials: &Credentials| {
         headers(request, credentials, &scope, Timestamp::UNIX_EPOCH).unwrap_err().to_string()

@@ -1,6 +1,6 @@
-//! Targets, clients and configurations for the tests of this folder. All on loopback addresses that no other test uses.
+//! Targets, clients and configurations for tests, on loopback addresses that no other test uses.
 
-#![allow(dead_code, reason = "every test file uses another part")]
+#![allow(dead_code, reason = "each test file uses a part of this module")]
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bowline_l4::{
-    BalancerConfig, BalancerStatus, Counters, DataPlane, Limits, ListenerConfig, Target, TargetStatus, Transport,
+    Counters, DataPlane, Limits, ListenerConfig, LoadBalancerConfig, LoadBalancerStatus, Target, TargetStatus,
+    Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes; only a test that fails waits for so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout that only a failing test reaches.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A loopback address that nobody else uses.
+/// Returns a loopback address that no other test uses.
 pub(crate) fn fresh_address() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let process = std::process::id() % 60_000;
@@ -26,20 +27,20 @@ pub(crate) fn fresh_address() -> IpAddr {
     IpAddr::V4(Ipv4Addr::from(0x7f00_0000 + 0x1_0000 + process * 256 + number))
 }
 
-/// A port that is free at a fresh address. Nobody takes it, as nobody else uses the address.
+/// Port of listeners. It is free, because no other test uses a fresh address.
 pub(crate) const PORT: u16 = 18_080;
 
 pub(crate) fn plane() -> DataPlane {
     DataPlane::new(Limits::default())
 }
 
-/// A balancer at one address, one TCP port and these targets.
-pub(crate) fn balancer(address: IpAddr, targets: &[SocketAddr]) -> BalancerConfig {
-    BalancerConfig {
+/// Returns a load balancer with one address, one TCP port and these targets.
+pub(crate) fn load_balancer(address: IpAddr, targets: &[SocketAddr]) -> LoadBalancerConfig {
+    LoadBalancerConfig {
         addresses: vec![address],
         listeners: vec![listener(PORT, targets)],
         allow: Vec::new(),
-        drain: PATIENCE * 10,
+        drain: TIMEOUT * 10,
     }
 }
 
@@ -47,25 +48,25 @@ pub(crate) fn listener(port: u16, targets: &[SocketAddr]) -> ListenerConfig {
     ListenerConfig::new(Transport::Tcp, port, targets.iter().copied().map(Target::new).collect())
 }
 
-/// Waits until this is so.
+/// Waits until the condition holds.
 pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came true: {what}");
+    assert!(tokio::time::timeout(TIMEOUT, waiting).await.is_ok(), "timeout while waiting for: {what}");
 }
 
-/// Nothing may take for ever.
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+/// Fails the test if the future takes longer than [`TIMEOUT`].
+pub(crate) async fn within_timeout<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
-        Err(_) => panic!("took too long: {what}"),
+        Err(_) => panic!("timeout: {what}"),
     }
 }
 
-/// A target that says its own port in a line, then sends back what it gets, and ends when the client does.
+/// A target that sends its own address, then echoes, and half-closes when the client does.
 pub(crate) struct Echo {
     pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
@@ -104,7 +105,7 @@ async fn echo(mut stream: TcpStream, address: SocketAddr) -> std::io::Result<()>
 /// A client of an [`Echo`].
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    /// The target that answered.
+    /// Target that answered.
     pub(crate) target: SocketAddr,
 }
 
@@ -114,58 +115,58 @@ impl Client {
     }
 
     pub(crate) async fn try_connect(address: SocketAddr) -> std::io::Result<Client> {
-        let mut stream = soon("connect", TcpStream::connect(address)).await?;
-        let mut said = [0; 21];
-        soon("greeting", stream.read_exact(&mut said)).await?;
-        let target = String::from_utf8_lossy(&said).trim().parse().map_err(|_| ErrorKind::InvalidData)?;
+        let mut stream = within_timeout("connect", TcpStream::connect(address)).await?;
+        let mut greeting = [0; 21];
+        within_timeout("greeting", stream.read_exact(&mut greeting)).await?;
+        let target = String::from_utf8_lossy(&greeting).trim().parse().map_err(|_| ErrorKind::InvalidData)?;
         Ok(Client { stream, target })
     }
 
-    /// Bytes go there and come back.
-    pub(crate) async fn talk(&mut self, words: &str) -> std::io::Result<()> {
-        soon("send", self.stream.write_all(words.as_bytes())).await?;
-        let mut back = vec![0; words.len()];
-        soon("receive", self.stream.read_exact(&mut back)).await?;
-        if back == words.as_bytes() { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    /// Sends bytes and expects their echo.
+    pub(crate) async fn echo(&mut self, text: &str) -> std::io::Result<()> {
+        within_timeout("send", self.stream.write_all(text.as_bytes())).await?;
+        let mut back = vec![0; text.len()];
+        within_timeout("receive", self.stream.read_exact(&mut back)).await?;
+        if back == text.as_bytes() { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
     }
 
-    /// Waits until the load balancer has cut the connection, which must not look like a regular end.
-    pub(crate) async fn cut(mut self) {
+    /// Waits until the load balancer closes the connection, and checks that it does so with RST.
+    pub(crate) async fn expect_reset(mut self) {
         let mut byte = [0];
-        let read = soon("cutting", self.stream.read(&mut byte)).await;
+        let read = within_timeout("reset", self.stream.read(&mut byte)).await;
         let is_reset = read.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
         assert!(is_reset, "not reset: {read:?}");
     }
 }
 
-/// What a client sees that is turned away.
+/// Returns whether a client gets an RST.
 pub(crate) async fn reset(address: SocketAddr) -> bool {
-    let Ok(mut stream) = soon("connect", TcpStream::connect(address)).await else { return false };
+    let Ok(mut stream) = within_timeout("connect", TcpStream::connect(address)).await else { return false };
     let mut byte = [0];
-    let read = soon("reset", stream.read(&mut byte)).await;
+    let read = within_timeout("reset", stream.read(&mut byte)).await;
     read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 pub(crate) async fn refused(address: IpAddr) -> bool {
-    let connected = soon("connect", TcpStream::connect((address, PORT))).await;
+    let connected = within_timeout("connect", TcpStream::connect((address, PORT))).await;
     connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-pub(crate) fn status(plane: &DataPlane) -> BalancerStatus {
+pub(crate) fn status(plane: &DataPlane) -> LoadBalancerStatus {
     plane.status("a").unwrap()
 }
 
-/// The counters of the first listener.
+/// Returns the counters of the first listener.
 pub(crate) fn counters(plane: &DataPlane) -> Counters {
     status(plane).listeners[0].counters
 }
 
-/// The targets of the first listener.
+/// Returns the targets of the first listener.
 pub(crate) fn targets(plane: &DataPlane) -> Vec<TargetStatus> {
     status(plane).listeners[0].targets.clone()
 }
 
-/// A target for datagrams: sends back its own address and what it got.
+/// A UDP target that replies with its own address and the datagram.
 pub(crate) struct UdpEcho {
     pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
@@ -198,23 +199,23 @@ pub(crate) struct UdpClient(UdpSocket);
 impl UdpClient {
     pub(crate) async fn connect(address: IpAddr) -> UdpClient {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        // Answers from any other address than the balancer's are not received.
+        // Connected, so that it receives replies from the load balancer's address only.
         socket.connect((address, PORT)).await.unwrap();
         UdpClient(socket)
     }
 
-    pub(crate) async fn send(&self, words: &str) {
-        self.0.send(words.as_bytes()).await.unwrap();
+    pub(crate) async fn send(&self, text: &str) {
+        self.0.send(text.as_bytes()).await.unwrap();
     }
 
-    /// Who answers.
-    pub(crate) async fn ask(&self, words: &str) -> SocketAddr {
-        self.send(words).await;
+    /// Sends a datagram and returns the target that replies.
+    pub(crate) async fn echo(&self, text: &str) -> SocketAddr {
+        self.send(text).await;
         let mut buffer = vec![0; 65_536];
-        let length = soon("an answer", self.0.recv(&mut buffer)).await.unwrap();
+        let length = within_timeout("a reply", self.0.recv(&mut buffer)).await.unwrap();
         let answer = String::from_utf8_lossy(&buffer[..length]).into_owned();
         let (target, back) = answer.split_once(' ').unwrap();
-        assert_eq!(back, words);
+        assert_eq!(back, text);
         target.parse().unwrap()
     }
 }

@@ -1,5 +1,4 @@
-//! Random histories of the queue: one compared step by step with a model that fits in a few lines, and one in which real
-//! takers compete.
+//! Property tests: random histories compared step by step with a simple model, and histories with competing workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -35,11 +34,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the rules say of one key.
+/// Expected state of one key.
 #[derive(Debug, Default, Clone)]
 struct Key {
-    /// Somebody wants it worked on by now, and nobody has begun since.
-    wanted: bool,
+    /// The key was added and not taken since.
+    requested: bool,
     urgent: bool,
     timer: Option<(Instant, bool)>,
     in_work: bool,
@@ -47,13 +46,13 @@ struct Key {
 }
 
 impl Key {
-    fn want(&mut self, urgent: bool) {
+    fn request(&mut self, urgent: bool) {
         let timer = self.timer.take();
-        self.urgent = (self.wanted && self.urgent) || urgent || timer.is_some_and(|(_, urgent)| urgent);
-        self.wanted = true;
+        self.urgent = (self.requested && self.urgent) || urgent || timer.is_some_and(|(_, urgent)| urgent);
+        self.requested = true;
     }
 
-    fn want_at(&mut self, due: Instant, urgent: bool) {
+    fn request_at(&mut self, due: Instant, urgent: bool) {
         let (earlier, was_urgent) = self.timer.unwrap_or((due, false));
         self.timer = Some((earlier.min(due), urgent || was_urgent));
     }
@@ -62,24 +61,23 @@ impl Key {
         if let Some((due, urgent)) = self.timer
             && due <= Instant::now()
         {
-            self.want(urgent);
+            self.request(urgent);
         }
     }
 
-    fn waits(&self) -> bool {
-        self.wanted && !self.in_work
+    fn is_waiting(&self) -> bool {
+        self.requested && !self.in_work
     }
 }
 
-/// The queue, the model, and the work that has been handed out.
+/// The queue, the model, and the work in progress.
 struct Run {
     queue: Queue<u8>,
     model: BTreeMap<u8, Key>,
-    hands: Vec<Work<u8>>,
-    /// Urgent keys taken in a row while another one waited.
-    passed: u32,
-    /// By urgency and flow: the flows that have waited ever since this one had its turn, and have theirs before it has
-    /// another.
+    in_work: Vec<Work<u8>>,
+    /// Number of high-priority keys taken in a row while a low-priority one waited.
+    high_in_a_row: u32,
+    /// By priority and flow: the flows that have waited since this flow's last turn, and must be served before its next one.
     owed: BTreeMap<(bool, u64), BTreeSet<u64>>,
 }
 
@@ -93,8 +91,8 @@ impl Run {
         Run {
             queue: queue().with_flows(flow),
             model: (0..KEYS).map(|key| (key, Key::default())).collect(),
-            hands: Vec::new(),
-            passed: 0,
+            in_work: Vec::new(),
+            high_in_a_row: 0,
             owed: BTreeMap::new(),
         }
     }
@@ -107,7 +105,7 @@ impl Run {
         match step {
             Step::Add(key, priority) => {
                 self.queue.add(key, priority);
-                self.key(key).want(priority == High);
+                self.key(key).request(priority == High);
             }
             Step::AddAfter(key, delay, priority) => {
                 self.queue.add_after(key, millis(delay), priority);
@@ -124,7 +122,7 @@ impl Run {
                 self.key(key).failures = 0;
             }
             Step::Take(max) => self.take(max),
-            Step::Done(hand) => self.done(hand),
+            Step::Done(index) => self.done(index),
             Step::Pass(time) => advance(millis(time)).await,
         }
         self.compare();
@@ -132,47 +130,47 @@ impl Run {
 
     fn delayed(&mut self, key: u8, delay: Duration, urgent: bool) {
         let model = self.key(key);
-        if delay.is_zero() { model.want(urgent) } else { model.want_at(Instant::now() + delay, urgent) }
+        if delay.is_zero() { model.request(urgent) } else { model.request_at(Instant::now() + delay, urgent) }
     }
 
     fn take(&mut self, max: usize) {
-        let waiting = self.model.values().filter(|key| key.waits()).count();
+        let waiting = self.model.values().filter(|key| key.is_waiting()).count();
         let batch = self.queue.next_batch(max).now_or_never().unwrap_or_default();
-        assert_eq!(batch.len(), waiting.min(max), "a batch takes all that waits, up to its bound");
+        assert_eq!(batch.len(), waiting.min(max), "a batch has all waiting keys, up to its maximum");
         for work in batch {
             self.taken(*work.key());
-            self.hands.push(work);
+            self.in_work.push(work);
         }
     }
 
     fn taken(&mut self, key: u8) {
-        assert!(self.key(key).waits(), "{key} is in work already, or nobody asked for it: {:?}", self.model);
+        assert!(self.key(key).is_waiting(), "{key} is already in work or was not requested: {:?}", self.model);
         let urgent = self.key(key).urgent;
-        let any = |urgent| self.model.values().any(|key| key.waits() && key.urgent == urgent);
-        let turn_of_low = any(false) && (!any(true) || self.passed >= PATIENCE_OF_LOW);
+        let any = |urgent| self.model.values().any(|key| key.is_waiting() && key.urgent == urgent);
+        let turn_of_low = any(false) && (!any(true) || self.high_in_a_row >= MAX_HIGH_IN_A_ROW);
         assert_eq!(urgent, !turn_of_low, "{key} was not next: {:?}", self.model);
-        self.passed = if urgent && any(false) { self.passed + 1 } else { 0 };
-        *self.key(key) = Key { wanted: false, in_work: true, ..self.key(key).clone() };
+        self.high_in_a_row = if urgent && any(false) { self.high_in_a_row + 1 } else { 0 };
+        *self.key(key) = Key { requested: false, in_work: true, ..self.key(key).clone() };
         self.turn(urgent, flow(&key));
     }
 
-    /// A flow has its turn.
+    /// Records the turn of a flow.
     fn turn(&mut self, urgent: bool, flow: u64) {
         let first = self.owed.get(&(urgent, flow)).is_none_or(BTreeSet::is_empty);
-        assert!(first, "the turn was not that of flow {flow}: {:?}, {:?}", self.owed, self.model);
+        assert!(first, "it was not the turn of flow {flow}: {:?}, {:?}", self.owed, self.model);
         let lane = self.owed.iter_mut().filter(|((lane, _), _)| *lane == urgent);
         lane.for_each(|(_, owed)| _ = owed.remove(&flow));
         let others = self.waiting(urgent).filter(|other| *other != flow).collect();
         self.owed.insert((urgent, flow), others);
     }
 
-    /// The flows of the keys of this urgency that wait.
+    /// Returns the flows of the waiting keys of this priority.
     fn waiting(&self, urgent: bool) -> impl Iterator<Item = u64> {
-        self.model.iter().filter(move |(_, key)| key.waits() && key.urgent == urgent).map(|(key, _)| flow(key))
+        self.model.iter().filter(move |(_, key)| key.is_waiting() && key.urgent == urgent).map(|(key, _)| flow(key))
     }
 
-    /// A flow that has nothing left that waits is owed nothing.
-    fn forgive(&mut self) {
+    /// Removes the claims of flows without waiting keys.
+    fn drop_claims(&mut self) {
         for urgent in [true, false] {
             let waiting: BTreeSet<u64> = self.waiting(urgent).collect();
             let owed = self.owed.iter_mut().filter(|((lane, _), _)| *lane == urgent);
@@ -180,33 +178,33 @@ impl Run {
         }
     }
 
-    fn done(&mut self, hand: usize) {
-        if hand < self.hands.len() {
-            let key = *self.hands.swap_remove(hand).key();
+    fn done(&mut self, index: usize) {
+        if index < self.in_work.len() {
+            let key = *self.in_work.swap_remove(index).key();
             self.key(key).in_work = false;
         }
     }
 
     fn compare(&mut self) {
         self.model.values_mut().for_each(Key::settle);
-        self.forgive();
-        assert_eq!(self.queue.len(), self.model.values().filter(|key| key.waits()).count());
+        self.drop_claims();
+        assert_eq!(self.queue.len(), self.model.values().filter(|key| key.is_waiting()).count());
         for (name, key) in &self.model {
             assert_eq!(self.queue.failures(name), key.failures);
         }
     }
 
-    /// Lets everything come to its end: what is still wanted must come out, each at its time, and then nothing more.
+    /// Finishes all work: every requested key must be returned at its time, and no other.
     async fn drain(&mut self) {
-        while !self.hands.is_empty() {
+        while !self.in_work.is_empty() {
             self.step(Step::Done(0)).await;
         }
-        while self.model.values().any(|key| key.wanted || key.timer.is_some()) {
+        while self.model.values().any(|key| key.requested || key.timer.is_some()) {
             let next = timeout(Duration::from_secs(3600), self.queue.next()).await;
             let work = next.unwrap_or_else(|_| panic!("lost: {:?}", self.model)).unwrap();
             self.model.values_mut().for_each(Key::settle);
             self.taken(*work.key());
-            self.hands.push(work);
+            self.in_work.push(work);
             self.step(Step::Done(0)).await;
         }
         (0..KEYS).for_each(|key| self.queue.forget(&key));
@@ -215,8 +213,8 @@ impl Run {
     }
 }
 
-fn paused<T>(story: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(story)
+fn paused<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test)
 }
 
 proptest! {
@@ -232,31 +230,31 @@ proptest! {
     }
 
     #[test]
-    fn competing_takers_never_share_a_key_and_lose_none(
-        takers in 1..5_usize,
-        wanted in prop::collection::vec((0..40_u64, 0..KEYS, prop_oneof![Just(0), 1..100_u64]), 1..60),
+    fn competing_workers_never_share_a_key_and_lose_none(
+        workers in 1..5_usize,
+        adds in prop::collection::vec((0..40_u64, 0..KEYS, prop_oneof![Just(0), 1..100_u64]), 1..60),
     ) {
         paused(async {
             let (queue, log) = (queue(), Log::default());
-            let takers: JoinSet<()> = (0..takers).map(|_| work_off(queue.clone(), log.clone())).collect();
-            let mut wished = BTreeMap::<u8, Vec<_>>::new();
-            for (pause, key, delay) in wanted {
+            let workers: JoinSet<()> = (0..workers).map(|_| work(queue.clone(), log.clone())).collect();
+            let mut requested = BTreeMap::<u8, Vec<_>>::new();
+            for (pause, key, delay) in adds {
                 sleep(millis(pause)).await;
                 queue.add_after(key, millis(delay), if delay % 2 == 0 { High } else { Low });
-                wished.entry(key).or_default().push((Instant::now(), Instant::now() + millis(delay)));
+                requested.entry(key).or_default().push((Instant::now(), Instant::now() + millis(delay)));
             }
             sleep(Duration::from_secs(60)).await;
             queue.shut_down();
-            takers.join_all().await;
-            for (key, wished) in wished {
-                log.assert_served(key, &wished);
+            workers.join_all().await;
+            for (key, requested) in requested {
+                log.assert_served(key, &requested);
             }
         });
     }
 }
 
-/// Works on each key for a while that depends on it.
-async fn work_off(queue: Queue<u8>, log: Log) {
+/// Processes each key for a time that depends on the key.
+async fn work(queue: Queue<u8>, log: Log) {
     while let Some(work) = queue.next().await {
         log.begin(*work.key());
         sleep(millis(u64::from(*work.key()) * 20)).await;
@@ -276,7 +274,7 @@ struct Entries {
 impl Log {
     fn begin(&self, key: u8) {
         let mut log = self.0.lock().unwrap();
-        assert!(log.in_work.insert(key), "two takers work on {key}");
+        assert!(log.in_work.insert(key), "two workers process {key}");
         log.begun.entry(key).or_default().push(Instant::now());
     }
 
@@ -284,13 +282,14 @@ impl Log {
         self.0.lock().unwrap().in_work.remove(&key);
     }
 
-    /// No run began before any wish was due, one began after the last was made, and there were no more than wishes.
-    fn assert_served(&self, key: u8, wished: &[(Instant, Instant)]) {
+    /// Checks that no run began before the first request was due, one began after the last request, and there were no more runs
+    /// than requests.
+    fn assert_served(&self, key: u8, requested: &[(Instant, Instant)]) {
         let log = self.0.lock().unwrap();
         let runs = &log.begun[&key];
-        let first_due = wished.iter().map(|(_, due)| due).min().unwrap();
+        let first_due = requested.iter().map(|(_, due)| due).min().unwrap();
         assert!(runs.first().unwrap() >= first_due, "{key} ran before it was due");
-        assert!(runs.last().unwrap() >= &wished.last().unwrap().0, "{key} did not run after the last wish");
-        assert!(runs.len() <= wished.len(), "{key} ran more often than anybody asked");
+        assert!(runs.last().unwrap() >= &requested.last().unwrap().0, "{key} did not run after the last request");
+        assert!(runs.len() <= requested.len(), "{key} ran more often than requested");
     }
 }

@@ -1,112 +1,112 @@
-//! Whether a queue gets on, and what people see of it.
+//! Tests of the health and the status of a queue.
 
 use super::*;
-use crate::Part;
-use crate::queue::record::{LONGEST_WORK, PATIENCE};
+use crate::Component;
+use crate::queue::record::{MAX_WORK, STALL_TIMEOUT};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_queue_and_one_whose_keys_are_in_back_off_are_well_for_days() {
+async fn an_idle_queue_and_keys_in_backoff_are_healthy() {
     let queue = queue::<&str>();
     assert!(now(&queue).is_none());
     advance(3 * DAY).await;
     assert_eq!(queue.health(), Ok(()), "idle");
     queue.add_after("a", 3 * DAY, Low);
     advance(2 * DAY).await;
-    assert_eq!(queue.health(), Ok(()), "the key has its own time");
-    // It comes, and is taken at once: what it has waited before is nobody's fault.
+    assert_eq!(queue.health(), Ok(()), "the key has a timer");
+    // The timer fires and the key is taken at once: the time before does not count.
     advance(DAY).await;
     let work = now(&queue).unwrap();
-    advance(PATIENCE).await;
+    advance(STALL_TIMEOUT).await;
     assert_eq!(queue.health(), Ok(()));
     drop(work);
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_wait_for_a_controller_that_has_not_been_started_are_nobodys_fault() {
+async fn a_queue_without_workers_is_healthy() {
     let queue = queue::<&str>();
     queue.add("a", High);
     advance(DAY).await;
     assert_eq!(queue.health(), Ok(()));
     assert_eq!(queue.status()["working"], false);
     let work = now(&queue).unwrap();
-    assert_eq!(queue.health(), Ok(()), "it has only just begun");
+    assert_eq!(queue.health(), Ok(()), "the work has just started");
     drop(work);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_with_work_that_finishes_none_is_stuck_and_recovers() {
+async fn a_queue_without_progress_is_stalled_and_recovers() {
     let queue = queue::<&str>();
     ["a", "b"].into_iter().for_each(|key| queue.add(key, High));
     let work = now(&queue).unwrap();
-    advance(PATIENCE).await;
+    advance(STALL_TIMEOUT).await;
     assert_eq!(queue.health(), Ok(()));
     advance(millis(1000)).await;
-    let told = "no key was finished for 901s: 1 wait, 1 are in work; a is in work for 901s";
-    assert_eq!(queue.health(), Err(told.to_owned()));
-    queue.made_progress();
+    let expected = "no key was finished for 901s: 1 waiting, 1 in work; a has been in work for 901s";
+    assert_eq!(queue.health(), Err(expected.to_owned()));
+    queue.record_progress();
     assert_eq!(queue.health(), Ok(()), "a step is progress");
-    advance(PATIENCE + millis(1000)).await;
+    advance(STALL_TIMEOUT + millis(1000)).await;
     assert!(queue.health().is_err());
     drop(work);
-    assert_eq!(queue.health(), Ok(()), "so is an end");
+    assert_eq!(queue.health(), Ok(()), "so is a finished key");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_queue_that_gets_on_is_well_and_a_key_that_never_ends_is_named() {
+async fn a_busy_queue_is_healthy_until_a_key_is_stuck() {
     let queue = queue::<String>();
     queue.add("stuck".to_owned(), High);
     let _stuck = now(&queue).unwrap();
     let begin = Instant::now();
-    for turn in 0.. {
-        (0..20).for_each(|key| queue.add(format!("{turn}-{key}"), High));
-        advance(PATIENCE / 2).await;
-        if begin.elapsed() > LONGEST_WORK {
+    for round in 0.. {
+        (0..20).for_each(|key| queue.add(format!("{round}-{key}"), High));
+        advance(STALL_TIMEOUT / 2).await;
+        if begin.elapsed() > MAX_WORK {
             break;
         }
         drop(now(&queue).unwrap());
         assert_eq!(queue.health(), Ok(()), "slow, with {} waiting", queue.len());
     }
-    assert!(queue.health().unwrap_err().starts_with("stuck is in work for"));
+    assert!(queue.health().unwrap_err().starts_with("stuck has been in work for"));
     queue.shut_down();
-    assert_eq!(queue.health(), Ok(()), "it ends");
+    assert_eq!(queue.health(), Ok(()), "the queue is shut down");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_outcome_of_a_key_is_told_with_its_next_try() {
+async fn the_status_shows_the_last_result_of_a_key_and_its_next_retry() {
     let queue = queue::<&str>();
     for key in ["fine", "broken"] {
         queue.add(key, High);
         let work = now(&queue).unwrap();
         advance(millis(500)).await;
         if key == "broken" {
-            work.failed("the cloud says no");
+            work.failed("permission denied");
             queue.retry(key);
         }
     }
     advance(millis(50)).await;
     let status = queue.status();
     let broken = &status["recent"][0];
-    assert_eq!((&broken["key"], &broken["error"]), (&"broken".into(), &"the cloud says no".into()));
+    assert_eq!((&broken["key"], &broken["error"]), (&"broken".into(), &"permission denied".into()));
     assert_eq!((&broken["tookSeconds"], &broken["secondsAgo"]), (&0.5.into(), &0.05.into()));
     assert_eq!((&broken["failures"], &broken["nextTryInSeconds"]), (&1.into(), &0.05.into()));
     assert_eq!((&status["recent"][1]["key"], &status["recent"][1]["error"]), (&"fine".into(), &().into()));
     assert_eq!((&status["finished"], &status["failed"], &status["delayed"]), (&2.into(), &1.into(), &1.into()));
-    // Once it works, its trouble is forgotten.
+    // A success replaces the error.
     queue.add("broken", High);
     drop(now(&queue));
     assert_eq!(queue.status()["recent"][0]["error"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_is_bounded() {
+async fn the_number_of_recorded_results_is_limited() {
     let queue = queue::<u32>();
     for key in 0..1000 {
         queue.add(key, High);
         let work = now(&queue).unwrap();
         if key % 2 == 0 {
-            work.failed("no");
+            work.failed("error");
         }
     }
     let status = queue.status();

@@ -1,4 +1,4 @@
-//! Flags in, options or problems out.
+//! Resolution of the network flags into options or errors.
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::settings::Settings;
 const ALLOCATE: &str = "--allocate-node-cidrs";
 const PERIODIC: &str = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false";
 
-/// What these flags and a provider come to with what is remarked about them, or all that is wrong.
+/// Resolves these flags and a provider into options and warnings, or returns all errors.
 fn resolve(flags: &[&str]) -> Result<(ManagerOptions, Vec<String>), Vec<String>> {
     let quiet = ["bowline", "--cloud-provider=local", "--leader-elect=false"];
     let args = crate::cli::Cli::parse_from(quiet.iter().chain(flags)).manager;
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(&args, &mut errors);
     match errors.is_empty() {
-        true => Ok((settings.manager, settings.remarks)),
+        true => Ok((settings.manager, settings.warnings)),
         false => Err(errors.iter().map(ToString::to_string).collect()),
     }
 }
@@ -33,22 +33,22 @@ fn texts(ranges: &[ipnet::IpNet]) -> Vec<String> {
 // ---- routes
 
 #[test]
-fn without_flags_routes_are_on_and_watched_and_no_ranges_are_handed_out() {
-    let (options, remarks) = resolve(&[]).unwrap();
+fn by_default_routes_are_watched_and_no_pod_cidrs_are_allocated() {
+    let (options, warnings) = resolve(&[]).unwrap();
     let route = options.route.unwrap();
-    assert_eq!((route.cluster.as_str(), route.ranges.len(), route.max_share), ("kubernetes", 0, 0.5));
+    assert_eq!((route.cluster.as_str(), route.cluster_cidrs.len(), route.max_share), ("kubernetes", 0, 0.5));
     assert_eq!(route.mode, Mode::Watch { refresh: Duration::from_secs(600) });
     assert!(options.node_ipam.is_none(), "IPAM-1");
-    assert_eq!(remarks, [""; 0]);
+    assert_eq!(warnings, [""; 0]);
 }
 
 #[test]
-fn every_flag_about_routes_reaches_its_place() {
+fn route_flags_set_their_options() {
     let flags = ["--cluster-name=harbour", "--cluster-cidr=10.244.0.0/16", "--route-deletion-max-share=1"];
     let options = |more: &[&str]| resolve(&[&flags, more].concat()).unwrap().0.route;
     let route = options(&["--route-refresh-period=0"]).unwrap();
     assert_eq!((route.cluster.as_str(), route.max_share), ("harbour", 1.0));
-    assert_eq!(texts(&route.ranges), ["10.244.0.0/16"]);
+    assert_eq!(texts(&route.cluster_cidrs), ["10.244.0.0/16"]);
     assert_eq!(route.mode, Mode::Watch { refresh: Duration::ZERO });
     let periodic = |more: &[&str]| options(&[&[PERIODIC], more].concat()).unwrap().mode;
     assert_eq!(periodic(&[]), Mode::Periodic { period: Duration::from_secs(10) });
@@ -59,7 +59,7 @@ fn every_flag_about_routes_reaches_its_place() {
 }
 
 #[test]
-fn a_period_of_the_other_mode_is_told_to_have_no_effect() {
+fn the_period_of_the_other_mode_has_no_effect_and_a_warning() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["--route-reconciliation-period=30s"], &["--route-reconciliation-period has no effect"]),
         (&["--route-refresh-period=30s"], &[]),
@@ -67,19 +67,19 @@ fn a_period_of_the_other_mode_is_told_to_have_no_effect() {
         (&[PERIODIC, "--route-reconciliation-period=30s"], &[]),
     ];
     for (flags, expected) in cases {
-        let (_, remarks) = resolve(flags).unwrap();
-        assert_eq!(remarks.len(), expected.len(), "{flags:?}: {remarks:?}");
+        let (_, warnings) = resolve(flags).unwrap();
+        assert_eq!(warnings.len(), expected.len(), "{flags:?}: {warnings:?}");
         assert!(
-            remarks.iter().zip(expected).all(|(remark, start)| remark.starts_with(start)),
-            "{flags:?}: {remarks:?}"
+            warnings.iter().zip(expected).all(|(warning, start)| warning.starts_with(start)),
+            "{flags:?}: {warnings:?}"
         );
     }
 }
 
-// ---- ranges
+// ---- CIDRs
 
 #[test]
-fn ranges_are_read_as_leniently_as_the_go_managers_do() {
+fn cidrs_are_parsed_as_leniently_as_in_the_go_managers() {
     let cases: [(&str, &[&str]); 6] = [
         ("", &[]),
         ("10.244.0.0/16", &["10.244.0.0/16"]),
@@ -90,18 +90,18 @@ fn ranges_are_read_as_leniently_as_the_go_managers_do() {
     ];
     for (text, expected) in cases {
         let (options, _) = resolve(&[&format!("--cluster-cidr={text}")]).unwrap();
-        assert_eq!(texts(&options.route.unwrap().ranges), expected, "{text:?}");
+        assert_eq!(texts(&options.route.unwrap().cluster_cidrs), expected, "{text:?}");
     }
 }
 
 #[test]
-fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
+fn invalid_cidrs_are_rejected_with_a_fix() {
     let cases = [
         (
             "R25",
             "--cluster-cidr=10.0.0.0/16, fd00::/48",
             "invalid CIDR[1]: invalid CIDR address: \" fd00::/48\"",
-            "leave the blank out: fd00::/48",
+            "remove the space: fd00::/48",
         ),
         (
             "IPAM-2",
@@ -125,27 +125,27 @@ fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
             "IPAM-2",
             "--cluster-cidr=10.0.0.0/16,10.1.0.0/16",
             "--cluster-cidr: 10.0.0.0/16 and 10.1.0.0/16 are not configured as dual stack (at least one from each IPFamily",
-            "one of IPv6",
+            "one IPv6",
         ),
-        ("IPAM-2", "--cluster-cidr=fd00::/48,fd01::/48", "not configured as dual stack", "one of IPv6"),
+        ("IPAM-2", "--cluster-cidr=fd00::/48,fd01::/48", "not configured as dual stack", "one IPv6"),
         (
             "IPAM-2",
             "--cluster-cidr=10.0.0.0/16,fd00::/48,fd01::/48",
             "--cluster-cidr: length of clusterCIDRs is:3 more than max allowed of 2",
-            "one of IPv6",
+            "one IPv6",
         ),
         (
             "IPAM-1",
             "--service-cluster-ip-range=10.0.0.0/16,fd00::/108,10.1.0.0/16",
             "--service-cluster-ip-range can not contain more than two entries",
-            "one of IPv6",
+            "one IPv6",
         ),
-        ("IPAM-2", "--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16", "not configured as dual stack", "one of IPv6"),
+        ("IPAM-2", "--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16", "not configured as dual stack", "one IPv6"),
         (
             "IPAM-2",
             "--service-cluster-ip-range=10.96.0.0/12, fd00::/108",
             "invalid CIDR[1]: invalid CIDR address: \" fd00::/108\"",
-            "leave the blank out",
+            "remove the space",
         ),
         (
             "IPAM-2",
@@ -159,43 +159,48 @@ fn ranges_that_cannot_be_meant_are_refused_with_what_would_be_right() {
             "--cidr-allocator-type: invalid CIDR allocator type: Rope",
             "RangeAllocator",
         ),
-        ("", "--node-cidr-mask-size=129", "129 is no length of a prefix", "24 for IPv4"),
-        ("", "--node-cidr-mask-size-ipv4=-1", "--node-cidr-mask-size-ipv4: -1 is no length", "24 for IPv4"),
+        ("", "--node-cidr-mask-size=129", "129 is not a valid prefix length", "24 for IPv4"),
+        (
+            "",
+            "--node-cidr-mask-size-ipv4=-1",
+            "--node-cidr-mask-size-ipv4: -1 is not a valid prefix length",
+            "24 for IPv4",
+        ),
         ("", "--node-cidr-mask-size-ipv6=wide", "expected a whole number", ""),
         ("", "--allocate-node-cidrs=perhaps", "expected true or false", ""),
         ("", "--configure-cloud-routes=perhaps", "expected true or false", ""),
-        ("", "--route-reconciliation-period=0", "it must be longer than 0", ""),
+        ("", "--route-reconciliation-period=0", "must be greater than 0", ""),
         ("", "--route-refresh-period=1d", "write 24h", ""),
         ("", "--route-deletion-max-share=50%", "from 0 to 1", ""),
-        ("", "--feature-gates=Knots=true", "--feature-gates: unrecognized feature gate: Knots", "leave it out"),
+        ("", "--feature-gates=Knots=true", "--feature-gates: unrecognized feature gate: Knots", "remove it"),
     ];
-    for (case, flag, says, fix) in cases {
+    for (case, flag, expected, fix) in cases {
         let errors = resolve(&[flag]).unwrap_err();
         assert_eq!(errors.len(), 1, "{case}: {flag}: {errors:#?}");
-        assert!(errors[0].contains(says) && errors[0].contains(fix), "{case}: {flag}: {errors:#?}");
+        assert!(errors[0].contains(expected) && errors[0].contains(fix), "{case}: {flag}: {errors:#?}");
     }
 }
 
 #[test]
-fn a_service_range_of_which_a_part_is_empty_is_a_service_range() {
+fn an_empty_part_of_the_service_cidr_is_ignored() {
     let flags = [ALLOCATE, "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/12,"];
     let ipam = resolve(&flags).unwrap().0.node_ipam.unwrap();
-    assert_eq!(texts(&ipam.services), ["10.96.0.0/12"]);
+    assert_eq!(texts(&ipam.service_cidrs), ["10.96.0.0/12"]);
 }
 
-// ---- handing them out
+// ---- allocation
 
 #[test]
-fn ipam_01_ranges_are_handed_out_only_if_that_is_wished_and_by_the_controller_that_does_it() {
+fn ipam_01_pod_cidrs_are_allocated_only_on_request_and_with_the_controller_enabled() {
     let range = "--cluster-cidr=10.244.0.0/16";
     let is_on = |flags: &[&str]| resolve(flags).unwrap().0.node_ipam.is_some();
     assert!(is_on(&[range, ALLOCATE]) && is_on(&[range, ALLOCATE, "--controllers=nodeipam"]));
     assert!(!is_on(&[range]) && !is_on(&[range, "--controllers=nodeipam"]));
-    assert!(!is_on(&[ALLOCATE, "--controllers=*,-nodeipam"]), "nobody needs a range, so none is missed");
+    assert!(!is_on(&[ALLOCATE, "--controllers=*,-nodeipam"]), "--cluster-cidr is not required without the controller");
 }
 
 #[test]
-fn ipam_03_masks_are_those_of_the_flags_and_else_the_usual_ones() {
+fn ipam_03_mask_sizes_are_set_by_flags_or_have_defaults() {
     let (v4, v6) = ("10.0.0.0/8", "fd00::/48");
     let both = "fd00::/48,10.0.0.0/8";
     let cases: [(&str, &[&str], &[u8]); 10] = [
@@ -213,13 +218,13 @@ fn ipam_03_masks_are_those_of_the_flags_and_else_the_usual_ones() {
     for (ranges, flags, expected) in cases {
         let range = format!("--cluster-cidr={ranges}");
         let ipam = resolve(&[&[ALLOCATE, &range], flags].concat()).unwrap().0.node_ipam.unwrap();
-        let masks: Vec<_> = ipam.ranges.iter().map(bowline_core::ipam::ClusterCidr::node_mask).collect();
+        let masks: Vec<_> = ipam.cluster_cidrs.iter().map(bowline_core::ipam::ClusterCidr::node_mask).collect();
         assert_eq!(masks, expected, "{ranges} {flags:?}");
     }
 }
 
 #[test]
-fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for() {
+fn ipam_03_invalid_masks_have_the_error_messages_of_upstream() {
     let cases: [(&str, &str, &[&str], &str, &str); 8] = [
         (
             "I21",
@@ -247,7 +252,7 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
             "10.0.0.0/16",
             &["--node-cidr-mask-size=24", "--node-cidr-mask-size-ipv4=24"],
             "is not allowed if --node-cidr-mask-size is set",
-            "keep this one alone",
+            "keep only --node-cidr-mask-size",
         ),
         (
             "I12",
@@ -278,40 +283,39 @@ fn ipam_03_masks_that_do_not_fit_are_refused_in_the_words_that_people_look_for()
             "set --node-cidr-mask-size to a number from 25 to 32",
         ),
     ];
-    for (case, ranges, flags, says, fix) in cases {
+    for (case, ranges, flags, expected, fix) in cases {
         let range = format!("--cluster-cidr={ranges}");
         let errors = resolve(&[&[ALLOCATE, &range], flags].concat()).unwrap_err();
         assert_eq!(errors.len(), 1, "{case}: {errors:#?}");
-        assert!(errors[0].contains(says) && errors[0].contains(fix), "{case}: {errors:#?}");
-        // upstream: likewise, masks are not looked at where nothing is handed out.
+        assert!(errors[0].contains(expected) && errors[0].contains(fix), "{case}: {errors:#?}");
+        // upstream: masks are likewise not validated without allocation.
         assert!(resolve(&[&[range.as_str()], flags].concat()).is_ok(), "{case}");
     }
 }
 
 #[test]
-fn ranges_to_hand_out_must_be_given_and_their_lack_is_told_once() {
+fn allocation_requires_the_cluster_cidr_and_its_absence_is_reported_once() {
     let errors = resolve(&[ALLOCATE]).unwrap_err();
     assert_eq!(errors.len(), 1, "{errors:#?}");
-    let says =
-        ["--cluster-cidr: it is not given", "set --cluster-cidr=<range of the pods>", "--allocate-node-cidrs=false"];
-    assert!(says.iter().all(|part| errors[0].contains(part)), "{errors:#?}");
+    let expected = ["--cluster-cidr: required", "set --cluster-cidr=<pod network>", "--allocate-node-cidrs=false"];
+    assert!(expected.iter().all(|part| errors[0].contains(part)), "{errors:#?}");
 }
 
 #[test]
-fn services_may_live_in_a_part_of_the_pods_range_but_not_all_over_it() {
+fn the_service_cidr_may_overlap_a_part_of_the_cluster_cidr_but_not_all_of_it() {
     let resolve = |pods: &str, services: &str| {
         let (pods, services) = (format!("--cluster-cidr={pods}"), format!("--service-cluster-ip-range={services}"));
         resolve(&[ALLOCATE, "--node-cidr-mask-size=30", &pods, &services])
     };
-    let (_, remarks) = resolve("127.123.234.0/24", "127.123.234.0/26").unwrap();
-    let inside = "--service-cluster-ip-range 127.123.234.0/26 lies in --cluster-cidr 127.123.234.0/24: ";
-    assert!(remarks.len() == 1 && remarks[0].starts_with(inside), "I2: {remarks:?}");
+    let (_, warnings) = resolve("127.123.234.0/24", "127.123.234.0/26").unwrap();
+    let inside = "--service-cluster-ip-range 127.123.234.0/26 is inside --cluster-cidr 127.123.234.0/24: ";
+    assert!(warnings.len() == 1 && warnings[0].starts_with(inside), "I2: {warnings:?}");
     assert!(resolve("10.244.0.0/16", "10.96.0.0/12").unwrap().1.is_empty());
     for services in ["127.123.234.0/24", "127.0.0.0/8"] {
         let errors = resolve("127.123.234.0/24", services).unwrap_err();
-        let says =
+        let expected =
             format!("--service-cluster-ip-range: {services} covers the whole of --cluster-cidr 127.123.234.0/24");
-        assert!(errors.len() == 1 && errors[0].starts_with(&says), "{errors:#?}");
+        assert!(errors.len() == 1 && errors[0].starts_with(&expected), "{errors:#?}");
     }
 }
 
@@ -331,18 +335,18 @@ fn ipam_04_each_allocator_type_has_its_meaning() {
 }
 
 #[test]
-fn services_that_have_a_part_of_every_block_leave_nothing_to_hand_out() {
+fn a_service_cidr_that_overlaps_every_block_is_rejected() {
     let flags = [ALLOCATE, "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.244.3.0/24"];
     let errors = resolve(&[&flags[..], &["--node-cidr-mask-size=16"]].concat()).unwrap_err();
-    let says = "--service-cluster-ip-range: Services have a part of each block of /16 of --cluster-cidr 10.244.0.0/16";
-    assert!(errors.len() == 1 && errors[0].starts_with(says), "{errors:#?}");
+    let expected = "--service-cluster-ip-range: overlaps every /16 block of --cluster-cidr 10.244.0.0/16";
+    assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:#?}");
     assert!(resolve(&[&flags[..], &["--node-cidr-mask-size=17"]].concat()).is_ok());
 }
 
-/// What one flag is wrong about hides nothing of what is wrong between the others.
+/// An invalid flag does not hide errors in the others.
 #[test]
-fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
-    const TOO_LARGE: &str = "blocks of /24 are larger than the range 10.0.0.0/28";
+fn all_errors_in_network_flags_are_reported_at_once() {
+    const TOO_LARGE: &str = "blocks of /24 are larger than the cluster CIDR 10.0.0.0/28";
     const NO_DUAL: &str = "usage of --node-cidr-mask-size is not allowed with dual-stack clusters";
     const COVERS: &str = "covers the whole of --cluster-cidr";
     let cases: [(&[&str], &[&str]); 9] = [
@@ -355,7 +359,16 @@ fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
                 "--feature-gates=Knots=1",
                 "--route-deletion-max-share=2",
             ],
-            &["CIDR[1]", "10.96.0.0/12 and 10.0.0.0/8", "Rope", "-1 is no length", NO_DUAL, COVERS, "Knots", "0 to 1"],
+            &[
+                "CIDR[1]",
+                "10.96.0.0/12 and 10.0.0.0/8",
+                "Rope",
+                "-1 is not a valid",
+                NO_DUAL,
+                COVERS,
+                "Knots",
+                "0 to 1",
+            ],
         ),
         (
             &[
@@ -370,7 +383,7 @@ fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
         (&["--cluster-cidr=10.0.0.0/28,rubbish", "--node-cidr-mask-size=24"], &["\"rubbish\"", NO_DUAL, TOO_LARGE]),
         (
             &["--cluster-cidr=10.0.0.0/28,10.1.0.0/16", "--node-cidr-mask-size-ipv6=129"],
-            &["dual stack", "129 is no length", TOO_LARGE],
+            &["dual stack", "129 is not a valid", TOO_LARGE],
         ),
         (
             &["--cluster-cidr=10.0.0.0/28,fd00::/32,x", "--service-cluster-ip-range=10.0.0.0/8,y"],
@@ -386,14 +399,14 @@ fn all_that_is_wrong_with_pod_ranges_is_told_at_once() {
         ),
         (
             &["--node-cidr-mask-size=-1", "--route-reconciliation-period=0", "--cidr-allocator-type=X"],
-            &["-1 is no length", "allocator type: X", "longer than 0", "--cluster-cidr: it is not given"],
+            &["-1 is not a valid", "allocator type: X", "greater than 0", "--cluster-cidr: required"],
         ),
     ];
     for (flags, expected) in cases {
         let errors = resolve(&[&[ALLOCATE], flags].concat()).unwrap_err();
         assert_eq!(errors.len(), expected.len(), "{flags:?}: {errors:#?}");
         for part in expected {
-            assert_eq!(errors.iter().filter(|problem| problem.contains(part)).count(), 1, "{part}: {errors:#?}");
+            assert_eq!(errors.iter().filter(|error| error.contains(part)).count(), 1, "{part}: {errors:#?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the flags about serving come to, case by case.
+//! Resolution of the serving flags.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::*;
 use crate::settings::Settings;
 
-/// What is served with these flags and what is remarked about it, or all that is wrong.
+/// Resolves these flags into serving options and warnings, or returns all errors.
 fn resolve(flags: &[&str]) -> Result<(Serving, Vec<String>), Vec<String>> {
     let argv = ["bowline", "--cloud-provider=local"].iter().chain(flags);
     let mut errors = ConfigErrors::new();
     let settings = Settings::resolve(&crate::cli::Cli::parse_from(argv).manager, &mut errors);
-    let about = |remark: &String| !remark.contains("leader");
+    let about = |warning: &String| !warning.contains("leader");
     if errors.is_empty() {
-        Ok((settings.serving, settings.remarks.into_iter().filter(about).collect()))
+        Ok((settings.serving, settings.warnings.into_iter().filter(about).collect()))
     } else {
         Err(errors.iter().map(ToString::to_string).collect())
     }
@@ -26,27 +26,27 @@ fn serving(flags: &[&str]) -> Serving {
     resolve(flags).unwrap().0
 }
 
-/// The only problem with these flags.
-fn wrong(flags: &[&str]) -> String {
+/// Returns the only error of these flags.
+fn only_error(flags: &[&str]) -> String {
     let errors = resolve(flags).unwrap_err();
     assert_eq!(errors.len(), 1, "{flags:?}: {errors:#?}");
     errors.concat()
 }
 
 #[test]
-fn c01_without_flags_it_serves_as_the_go_managers_do() {
-    let (serving, remarks) = resolve(&[]).unwrap();
+fn c01_the_defaults_are_those_of_the_go_managers() {
+    let (serving, warnings) = resolve(&[]).unwrap();
     assert_eq!(serving.https, Some(ServingOptions::default()));
     assert_eq!(serving.https.unwrap().port, 10258);
     assert_eq!(serving.authentication, AuthenticationOptions::default());
     assert_eq!(serving.authorization, AuthorizationOptions::default());
     assert!(serving.profiling);
     assert_eq!(serving.webhooks, Webhooks { selection: Vec::new(), https: None });
-    assert_eq!(remarks, [""; 0]);
+    assert_eq!(warnings, [""; 0]);
 }
 
 #[test]
-fn c02_a_list_may_be_empty_and_what_is_given_first_replaces_the_default() {
+fn c02_a_list_may_be_empty_and_replaces_the_default() {
     let paths = |flags: &[&str]| serving(flags).authorization.always_allow_paths;
     assert_eq!(paths(&["--authorization-always-allow-paths="]), [""; 0]);
     assert_eq!(paths(&["--authorization-always-allow-paths=/healthz,/metrics"]), ["/healthz", "/metrics"]);
@@ -59,7 +59,7 @@ fn c02_a_list_may_be_empty_and_what_is_given_first_replaces_the_default() {
 }
 
 #[test]
-fn every_flag_about_serving_reaches_its_place() {
+fn serving_flags_set_their_options() {
     let flags = [
         "--bind-address=::1",
         "--secure-port=443",
@@ -103,7 +103,7 @@ fn every_flag_about_serving_reaches_its_place() {
 }
 
 #[test]
-fn every_flag_about_who_may_ask_reaches_its_place() {
+fn authentication_and_authorization_flags_set_their_options() {
     let flags = [
         "--authentication-kubeconfig=authn.kc",
         "--authentication-skip-lookup",
@@ -137,7 +137,7 @@ fn every_flag_about_who_may_ask_reaches_its_place() {
 }
 
 #[test]
-fn c15_c16_webhooks_are_served_if_some_are_chosen_and_the_gate_is_open() {
+fn c15_c16_webhooks_are_served_if_selected_and_the_gate_is_on() {
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
     assert_eq!(serving(&[gate]).webhooks.https, None, "C15");
     let chosen = serving(&[gate, "--webhooks=foo,bar,-baz", "--webhook-cert-dir=/certs"]).webhooks;
@@ -147,13 +147,13 @@ fn c15_c16_webhooks_are_served_if_some_are_chosen_and_the_gate_is_open() {
     assert_eq!(chosen.errors(&hooks(&["foo", "bar", "baz"])).iter().count(), 0);
     // HOOK-2: upstream would crash.
     assert_eq!(serving(&[gate, "--webhooks=*", "--webhook-secure-port=0"]).webhooks.https, None);
-    let (closed, remarks) = resolve(&["--webhooks=*"]).unwrap();
+    let (closed, warnings) = resolve(&["--webhooks=*"]).unwrap();
     assert_eq!(closed.webhooks.https, None);
-    assert!(remarks.iter().any(|remark| remark.contains("CloudControllerManagerWebhook=true")), "{remarks:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("CloudControllerManagerWebhook=true")), "{warnings:?}");
 }
 
 #[test]
-fn c17_what_names_a_webhook_first_counts_and_then_the_star() {
+fn c17_the_first_entry_that_names_a_webhook_wins_and_the_star_comes_last() {
     let cases: [(&str, &[&str]); 5] = [
         ("--webhooks=", &[]),
         ("--webhooks=a", &["a"]),
@@ -168,7 +168,7 @@ fn c17_what_names_a_webhook_first_counts_and_then_the_star() {
     assert_eq!(unknown.to_string(), "--webhooks: \"c\" is not in the list of known webhooks; did you mean a?");
 }
 
-/// A webhook that has nothing but a name.
+/// A webhook with a name only.
 struct Named(&'static str);
 
 #[async_trait]
@@ -182,7 +182,7 @@ impl Webhook for Named {
     }
 
     async fn review(&self, _: Value) -> Result<Value, String> {
-        Err("only its name is asked for".to_owned())
+        Err("not implemented".to_owned())
     }
 }
 
@@ -195,35 +195,35 @@ fn names(hooks: &[Arc<dyn Webhook>]) -> Vec<&str> {
 }
 
 #[test]
-fn c19_two_servers_do_not_share_a_port() {
+fn c19_the_two_servers_need_different_ports() {
     let words = "--webhook-secure-port cannot be the same value as --secure-port";
-    assert_eq!(wrong(&["--secure-port=10260"]), words);
-    assert_eq!(wrong(&["--webhook-secure-port=10258"]), words);
+    assert_eq!(only_error(&["--secure-port=10260"]), words);
+    assert_eq!(only_error(&["--webhook-secure-port=10258"]), words);
     assert_eq!(serving(&["--secure-port=0", "--webhook-secure-port=0"]).https, None);
 }
 
 #[test]
-fn what_cannot_be_served_is_told_in_the_words_that_people_look_for() {
+fn invalid_values_have_searchable_error_messages() {
     let cases = [
         ("--secure-port=70000", "--secure-port 70000 must be between 0 and 65535, inclusive. 0 for turning off"),
         ("--secure-port=-1", "--secure-port -1 must be between 0 and 65535"),
         ("--webhook-secure-port=65536", "--webhook-secure-port 65536 must be between"),
-        ("--secure-port=https", "--secure-port: \"https\" is not right: expected a whole number"),
-        ("--bind-address=localhost", "--bind-address: \"localhost\" is not right: expected an IP address"),
+        ("--secure-port=https", "--secure-port: invalid value \"https\": expected a whole number"),
+        ("--bind-address=localhost", "--bind-address: invalid value \"localhost\": expected an IP address"),
         ("--tls-min-version=VersionTLS9", "--tls-min-version: unknown tls version \"VersionTLS9\""),
         (
             "--tls-cipher-suites=TLS_AES_128_GCM_SHA265",
-            "Cipher suite TLS_AES_128_GCM_SHA265 not supported or doesn't exist; write",
+            "Cipher suite TLS_AES_128_GCM_SHA265 not supported or doesn't exist; use",
         ),
-        ("--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA", "--tls-cipher-suites: none of them is offered here"),
-        ("--tls-curve-preferences=29,1", "--tls-curve-preferences: \"1\" is the number of no key exchange"),
-        ("--tls-cert-file=a.crt", "--tls-cert-file: it is given without --tls-private-key-file; give both"),
         (
-            "--webhook-tls-private-key-file=a",
-            "--webhook-tls-private-key-file: it is given without --webhook-tls-cert-file",
+            "--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA",
+            "--tls-cipher-suites: no cipher suite in the list is supported",
         ),
-        ("--tls-sni-cert-key=a.crt", "--tls-sni-cert-key: \"a.crt\" names no certificate with its key"),
-        ("--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection: -1 is no number"),
+        ("--tls-curve-preferences=29,1", "--tls-curve-preferences: unknown key exchange \"1\""),
+        ("--tls-cert-file=a.crt", "--tls-cert-file: requires --tls-private-key-file; set both"),
+        ("--webhook-tls-private-key-file=a", "--webhook-tls-private-key-file: requires --webhook-tls-cert-file"),
+        ("--tls-sni-cert-key=a.crt", "--tls-sni-cert-key: \"a.crt\" is not a pair of certificate and key files"),
+        ("--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection: -1 is out of range"),
         (
             "--authorization-always-allow-paths=/a*b",
             "--authorization-always-allow-paths: only trailing * allowed in \"a*b\"",
@@ -232,35 +232,35 @@ fn what_cannot_be_served_is_told_in_the_words_that_people_look_for() {
             "--authorization-always-allow-paths=/a**",
             "--authorization-always-allow-paths: only trailing * allowed in \"a**\"",
         ),
-        ("--requestheader-group-headers=a,,b", "--requestheader-group-headers: a name in the list is empty"),
+        ("--requestheader-group-headers=a,,b", "--requestheader-group-headers: empty name in the list"),
         (
             "--authentication-skip-lookup=perhaps",
-            "--authentication-skip-lookup: \"perhaps\" is not right: expected true",
+            "--authentication-skip-lookup: invalid value \"perhaps\": expected true",
         ),
-        ("--log-flush-frequency=0", "--log-flush-frequency: \"0\" is not right: it must be longer than 0"),
-        ("--log-flush-frequency=-5s", "--log-flush-frequency: \"-5s\" is not right"),
-        ("--logging-format=xml", "--logging-format: \"xml\" is not right: expected text or json"),
+        ("--log-flush-frequency=0", "--log-flush-frequency: invalid value \"0\": must be greater than 0"),
+        ("--log-flush-frequency=-5s", "--log-flush-frequency: invalid value \"-5s\""),
+        ("--logging-format=xml", "--logging-format: invalid value \"xml\": expected text or json"),
         ("--vmodule=service", "--vmodule: \"service\""),
-        ("--v=-1", "--v: -1 is no verbosity"),
+        ("--v=-1", "--v: invalid verbosity -1"),
         ("--log-text-split-stream", "--log-text-split-stream: Forbidden: Feature LoggingAlphaOptions is disabled"),
         ("--log-json-info-buffer-size=1Ki", "--log-json-info-buffer-size: Forbidden: Feature LoggingAlphaOptions"),
-        ("--log-json-info-buffer-size=big", "--log-json-info-buffer-size: \"big\" is not right: expected a size"),
-        ("--min-resync-period=soon", "--min-resync-period: \"soon\" is not right"),
-        ("--contention-profiling=maybe", "--contention-profiling: \"maybe\" is not right"),
-        ("--skip-headers=maybe", "--skip-headers: \"maybe\" is not right"),
+        ("--log-json-info-buffer-size=big", "--log-json-info-buffer-size: invalid value \"big\": expected a size"),
+        ("--min-resync-period=soon", "--min-resync-period: invalid value \"soon\""),
+        ("--contention-profiling=maybe", "--contention-profiling: invalid value \"maybe\""),
+        ("--skip-headers=maybe", "--skip-headers: invalid value \"maybe\""),
     ];
     for (flag, expected) in cases {
-        let problem = wrong(&[flag]);
-        assert!(problem.contains(expected), "{flag}: {problem}");
+        let error = only_error(&[flag]);
+        assert!(error.contains(expected), "{flag}: {error}");
     }
-    let uid = wrong(&["--requestheader-uid-headers=x", "--feature-gates=RemoteRequestHeaderUID=false"]);
+    let uid = only_error(&["--requestheader-uid-headers=x", "--feature-gates=RemoteRequestHeaderUID=false"]);
     assert!(uid.starts_with("--requestheader-uid-headers requires the"), "{uid}");
-    let json = wrong(&["--vmodule=a=1", "--logging-format=json"]);
+    let json = only_error(&["--vmodule=a=1", "--logging-format=json"]);
     assert!(json.starts_with("--vmodule: Forbidden: Only supported for text log format"), "{json}");
 }
 
 #[test]
-fn what_is_older_or_weaker_than_this_program_speaks_is_remarked() {
+fn unsupported_tls_versions_and_cipher_suites_cause_a_warning() {
     let cases = [
         ("--tls-min-version=VersionTLS10", "--tls-min-version=VersionTLS10 means VersionTLS12"),
         ("--tls-min-version=VersionTLS11", "--tls-min-version=VersionTLS11 means VersionTLS12"),
@@ -271,8 +271,8 @@ fn what_is_older_or_weaker_than_this_program_speaks_is_remarked() {
         ("--tls-curve-preferences=29", "--tls-curve-preferences has no effect"),
     ];
     for (flag, expected) in cases {
-        let (serving, remarks) = resolve(&[flag]).unwrap_or_else(|errors| panic!("{flag}: {errors:?}"));
-        assert!(remarks.iter().any(|remark| remark.starts_with(expected)), "{flag}: {remarks:?}");
+        let (serving, warnings) = resolve(&[flag]).unwrap_or_else(|errors| panic!("{flag}: {errors:?}"));
+        assert!(warnings.iter().any(|warning| warning.starts_with(expected)), "{flag}: {warnings:?}");
         assert!(!serving.https.unwrap().tls.only_tls13);
     }
 }

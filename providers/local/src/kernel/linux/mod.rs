@@ -1,9 +1,9 @@
-//! Keeps the kernel's routes.
+//! Syncs kernel routes.
 
+mod desired;
 mod diff;
-mod entering;
+mod namespace_socket;
 mod netlink;
-mod wanted;
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -15,176 +15,176 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{self, Instant};
 
+use self::desired::{DesiredRoutes, desired_routes};
 use self::diff::{Plan, Routes, diff};
-use self::entering::{EnterError, connect, may_enter};
-use self::wanted::{Wanted, wanted};
+use self::namespace_socket::{EnterError, check_privileges, connect};
 use super::{RouteProblem, namespace};
 use crate::cloud::{CloudError, LocalCloud, Shared, World};
 
-/// After this long all is compared again, though nothing has changed: an interface that goes down takes its routes along.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Interval of periodic syncs: an interface that goes down loses its routes.
+const SYNC_INTERVAL: Duration = Duration::from_secs(30);
 
-/// After this long a failure is tried again; twice as long after each further one, up to [`LOOK_AGAIN`].
+/// Back-off after a failed sync; it doubles up to [`SYNC_INTERVAL`].
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The longest that one namespace may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one namespace.
+const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What keeps the kernel's routes as the tables say.
-pub(crate) struct Forwarding {
-    home: Handle,
-    /// One pass at a time, so that what was wanted earlier never replaces what is wanted now.
-    turn: tokio::sync::Mutex<Turn>,
+/// Syncs the kernel routes with the tables.
+pub(crate) struct KernelRoutes {
+    runtime: Handle,
+    /// Serializes syncs, so that an older state never replaces a newer one.
+    sync: tokio::sync::Mutex<SyncState>,
     problems: Mutex<BTreeSet<RouteProblem>>,
 }
 
-/// What is known from one pass to the next.
+/// State between syncs.
 #[derive(Default)]
-struct Turn {
-    /// Namespaces where we may have routes, though none of the machines may be there any more.
+struct SyncState {
+    /// Namespaces that may have routes of the cloud, even without machines.
     visited: BTreeSet<String>,
-    /// What the last pass wanted and got, and when.
-    done: Option<(Wanted, Instant)>,
-    /// Nothing is to be changed any more.
+    /// Routes and time of the last successful sync.
+    synced: Option<(DesiredRoutes, Instant)>,
+    /// No further changes are made.
     closed: bool,
 }
 
-impl Forwarding {
-    /// On the runtime on which this is called.
-    pub(crate) fn open() -> Result<Forwarding, CloudError> {
-        let home = Handle::try_current().map_err(|_| {
-            CloudError::Invalid("a cloud with routes of the kernel must be opened on a Tokio runtime".to_owned())
+impl KernelRoutes {
+    /// Starts on the current runtime.
+    pub(crate) fn open() -> Result<KernelRoutes, CloudError> {
+        let runtime = Handle::try_current().map_err(|_| {
+            CloudError::Invalid("a cloud with kernel routes must be opened on a Tokio runtime".to_owned())
         })?;
-        may_enter()
-            .map_err(|error| CloudError::Invalid(format!("routes of the kernel, in a network namespace: {error}")))?;
-        Ok(Forwarding { home, turn: tokio::sync::Mutex::default(), problems: Mutex::default() })
+        check_privileges()
+            .map_err(|error| CloudError::Invalid(format!("kernel routes: network namespace: {error}")))?;
+        Ok(KernelRoutes { runtime, sync: tokio::sync::Mutex::default(), problems: Mutex::default() })
     }
 
-    /// What is wrong, as of the last pass.
+    /// Problems of the last sync.
     pub(crate) fn problems(&self) -> Vec<RouteProblem> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// From now on, nothing is changed any more. The routes stay, as the records do.
+    /// Stops syncing. The routes stay.
     pub(crate) async fn close(&self) {
-        self.turn.lock().await.closed = true;
+        self.sync.lock().await.closed = true;
     }
 
-    /// Says what is new and what is over, not the same again with each attempt.
-    fn tell(&self, problems: BTreeSet<RouteProblem>) {
-        let mut told = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        for problem in problems.difference(&told) {
-            tracing::warn!(%problem, "a route of the kernel is not as it should be; trying again");
+    /// Logs new and resolved problems, but not repeated ones.
+    fn report(&self, problems: BTreeSet<RouteProblem>) {
+        let mut known = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        for problem in problems.difference(&known) {
+            tracing::warn!(%problem, "cannot sync a kernel route; retrying");
         }
-        for problem in told.difference(&problems) {
-            tracing::info!(%problem, "this no longer stands in the way of a route of the kernel");
+        for problem in known.difference(&problems) {
+            tracing::info!(%problem, "problem of a kernel route resolved");
         }
-        *told = problems;
+        *known = problems;
     }
 }
 
 impl LocalCloud {
-    /// From now on the kernel's routes are kept.
-    pub(crate) fn keep_forwarding(&self) {
+    /// Starts the task that syncs kernel routes.
+    pub(crate) fn spawn_kernel_routes(&self) {
         if let Some(kernel) = &self.shared.kernel {
-            kernel.home.spawn(keep(Arc::downgrade(&self.shared), self.route_changes()));
+            kernel.runtime.spawn(run(Arc::downgrade(&self.shared), self.route_changes()));
         }
     }
 
-    /// Returns once the kernel was told what the tables say now; whether all is as it should be.
-    pub(crate) async fn forward(&self) -> bool {
+    /// Syncs the kernel routes with the current tables. Returns whether there are no problems.
+    pub(crate) async fn sync_kernel_routes(&self) -> bool {
         let Some(kernel) = &self.shared.kernel else { return true };
-        let mut turn = kernel.turn.lock().await;
-        let wanted = self.read(of_world);
-        if turn.closed || turn.is_done(&wanted) {
+        let mut sync = kernel.sync.lock().await;
+        let desired = self.read(of_world);
+        if sync.closed || sync.is_synced(&desired) {
             return true;
         }
-        let problems = turn.carry_over(wanted).await;
-        let is_right = problems.is_empty();
-        kernel.tell(problems);
-        is_right
+        let problems = sync.apply(desired).await;
+        let is_synced = problems.is_empty();
+        kernel.report(problems);
+        is_synced
     }
 }
 
-/// Works until the cloud is dropped.
-async fn keep(cloud: Weak<Shared>, mut changes: watch::Receiver<u64>) {
+/// Syncs until the cloud is dropped.
+async fn run(cloud: Weak<Shared>, mut changes: watch::Receiver<u64>) {
     let mut pause = RETRY;
     while let Some(shared) = cloud.upgrade() {
-        let is_right = LocalCloud { shared }.forward().await;
-        let wait = if is_right { LOOK_AGAIN } else { pause };
-        pause = if is_right { RETRY } else { LOOK_AGAIN.min(pause * 2) };
-        // A change, the time, or the end of the cloud: what it is shows above.
+        let is_synced = LocalCloud { shared }.sync_kernel_routes().await;
+        let wait = if is_synced { SYNC_INTERVAL } else { pause };
+        pause = if is_synced { RETRY } else { SYNC_INTERVAL.min(pause * 2) };
+        // Woken by a change, the timeout, or the end of the cloud.
         let _ = time::timeout(wait, changes.changed()).await;
     }
 }
 
-fn of_world(world: &World) -> Wanted {
-    wanted(world.fleet.iter(), world.routes.iter())
+fn of_world(world: &World) -> DesiredRoutes {
+    desired_routes(world.fleet.iter(), world.routes.iter())
 }
 
-// ---- one pass
+// ---- one sync
 
-impl Turn {
-    /// The kernel was told the same, not long ago, and took it.
-    fn is_done(&self, wanted: &Wanted) -> bool {
-        self.done.as_ref().is_some_and(|(before, when)| before == wanted && when.elapsed() < LOOK_AGAIN)
+impl SyncState {
+    /// Whether the same routes were synced recently.
+    fn is_synced(&self, desired: &DesiredRoutes) -> bool {
+        self.synced.as_ref().is_some_and(|(before, when)| before == desired && when.elapsed() < SYNC_INTERVAL)
     }
 
-    /// Makes the kernel's routes what is wanted, as far as that goes; what remains is returned.
-    async fn carry_over(&mut self, wanted: Wanted) -> BTreeSet<RouteProblem> {
-        let mut problems: BTreeSet<_> = wanted.problems.iter().cloned().collect();
-        self.visited.extend(wanted.namespaces.keys().cloned());
+    /// Applies the desired routes and returns the problems.
+    async fn apply(&mut self, desired: DesiredRoutes) -> BTreeSet<RouteProblem> {
+        let mut problems: BTreeSet<_> = desired.problems.iter().cloned().collect();
+        self.visited.extend(desired.namespaces.keys().cloned());
         for name in mem::take(&mut self.visited) {
-            let routes = wanted.namespaces.get(&name);
-            let left = settle(&name, routes).await;
-            // One that is nobody's any more is remembered until our routes are out of it.
-            if routes.is_some() || !left.is_empty() {
+            let routes = desired.namespaces.get(&name);
+            let failed = sync_namespace(&name, routes).await;
+            // A namespace without machines is kept until the routes of the cloud are removed from it.
+            if routes.is_some() || !failed.is_empty() {
                 self.visited.insert(name);
             }
-            problems.extend(left);
+            problems.extend(failed);
         }
-        self.done = problems.is_empty().then(|| (wanted, Instant::now()));
+        self.synced = problems.is_empty().then(|| (desired, Instant::now()));
         problems
     }
 }
 
-/// Makes the routes of one namespace what is wanted there; `None` if no machine is there any more. What fails is returned.
-async fn settle(name: &str, wanted: Option<&Routes>) -> Vec<RouteProblem> {
-    let of_one = |(destination, message)| RouteProblem { namespace: Some(name.to_owned()), destination, message };
-    let problems = match time::timeout(PATIENCE, reconcile(name, wanted)).await {
+/// Syncs the routes of one namespace, and returns the problems. `desired` is `None` if no machine has the namespace any more.
+async fn sync_namespace(name: &str, desired: Option<&Routes>) -> Vec<RouteProblem> {
+    let problem = |(destination, message)| RouteProblem { namespace: Some(name.to_owned()), destination, message };
+    let problems = match time::timeout(NAMESPACE_TIMEOUT, reconcile(name, desired)).await {
         Ok(problems) => problems,
-        Err(_) => vec![(None, "it takes too long to ask the kernel there".to_owned())],
+        Err(_) => vec![(None, "the kernel did not respond in time".to_owned())],
     };
-    problems.into_iter().map(of_one).collect()
+    problems.into_iter().map(problem).collect()
 }
 
-/// A range, if it is about one, and what is wrong.
+/// Destination, if the failure is about one, and the message.
 type Failure = (Option<IpNet>, String);
 
-async fn reconcile(name: &str, wanted: Option<&Routes>) -> Vec<Failure> {
+async fn reconcile(name: &str, desired: Option<&Routes>) -> Vec<Failure> {
     let kernel = match connect(namespace::path(name)).await {
         Ok(kernel) => kernel,
-        // Its routes are gone with it.
-        Err(EnterError::Missing) if wanted.is_none() => return Vec::new(),
+        // The routes were deleted with the namespace.
+        Err(EnterError::Missing) if desired.is_none() => return Vec::new(),
         Err(error) => return vec![(None, error.to_string())],
     };
     match netlink::dump(&kernel).await {
-        Ok(found) => apply(name, &kernel, diff(wanted.unwrap_or(&Routes::new()), &found)).await,
+        Ok(found) => apply(name, &kernel, diff(desired.unwrap_or(&Routes::new()), &found)).await,
         Err(error) => vec![(None, netlink::explain(&error, None))],
     }
 }
 
-/// What fails leaves the rest alone.
+/// Applies a plan. A failed route does not stop the others.
 async fn apply(name: &str, kernel: &rtnetlink::Handle, plan: Plan) -> Vec<Failure> {
     let mut failures = Vec::new();
     for route in plan.remove {
-        tracing::debug!(namespace = name, destination = %route.destination, "removing a route of the kernel");
+        tracing::debug!(namespace = name, destination = %route.destination, "removing a kernel route");
         if let Err(error) = netlink::remove(kernel, &route).await {
             failures.push((Some(route.destination), netlink::explain(&error, None)));
         }
     }
     for (destination, hop) in plan.add {
-        tracing::debug!(namespace = name, %destination, ?hop, "making a route of the kernel");
+        tracing::debug!(namespace = name, %destination, ?hop, "adding a kernel route");
         if let Err(error) = netlink::add(kernel, destination, hop).await {
             failures.push((Some(destination), netlink::explain(&error, Some(hop))));
         }

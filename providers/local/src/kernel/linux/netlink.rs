@@ -1,4 +1,4 @@
-//! Routes in the kernel's words.
+//! Netlink messages of routes.
 
 use std::net::IpAddr;
 
@@ -13,30 +13,30 @@ use rtnetlink::{Error, Handle, RouteMessageBuilder};
 
 use super::diff::{Found, Hop};
 
-/// The mark on our routes: `proto 176` in `ip route`. Neither the kernel nor a routing daemon that registered a number has
-/// this one (`/etc/iproute2/rt_protos`).
-const OURS: RouteProtocol = RouteProtocol::Other(0xb0);
+/// Protocol number of the cloud's routes: `proto 176` in `ip route`. Neither the kernel nor a registered routing daemon uses it
+/// (`/etc/iproute2/rt_protos`).
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(0xb0);
 
-/// Our routes in this namespace.
+/// Lists the routes of the cloud in the namespace.
 pub(super) async fn dump(kernel: &Handle) -> Result<Vec<Found>, Error> {
-    let mut ours = Vec::new();
+    let mut routes_found = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut any = RouteMessage::default();
         any.header.address_family = family;
         let mut routes = Box::pin(kernel.route().get(any).execute());
         while let Some(route) = routes.try_next().await? {
-            ours.extend(found(&route));
+            routes_found.extend(found(&route));
         }
     }
-    Ok(ours)
+    Ok(routes_found)
 }
 
-/// Makes a route; never in the place of another one.
+/// Adds a route; never replaces one.
 pub(super) async fn add(kernel: &Handle, destination: IpNet, hop: Hop) -> Result<(), Error> {
     kernel.route().add(message(destination, Some(hop))).execute().await
 }
 
-/// Removes a route of ours; succeeds if there is none.
+/// Removes a route of the cloud. Succeeds if it does not exist.
 pub(super) async fn remove(kernel: &Handle, route: &Found) -> Result<(), Error> {
     let mut exactly = message(route.destination, route.hop);
     if route.priority != 0 {
@@ -44,36 +44,36 @@ pub(super) async fn remove(kernel: &Handle, route: &Found) -> Result<(), Error> 
     }
     match kernel.route().del(exactly).execute().await {
         Err(error) if errno(&error) == Some(Errno::ESRCH) => Ok(()),
-        outcome => outcome,
+        result => result,
     }
 }
 
-/// What went wrong, and what to do about it.
+/// Cause of an error, and its fix.
 pub(super) fn explain(error: &Error, hop: Option<Hop>) -> String {
     match (errno(error), hop) {
-        (Some(Errno::EEXIST), _) => "there is another one, which is not the cloud's and stays; remove that".to_owned(),
+        (Some(Errno::EEXIST), _) => "another program has created a route to this destination; remove it".to_owned(),
         (Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::EINVAL), Some(Hop::Via(via))) => {
             format!(
-                "{via} is on no network of this namespace; give an interface there an address next to it, and set it up"
+                "{via} is on no network of this namespace; assign an address of its network to an interface there, and bring it up"
             )
         }
-        (Some(Errno::ENETDOWN), _) => "the interface to it is down; set it up".to_owned(),
+        (Some(Errno::ENETDOWN), _) => "the interface is down; bring it up".to_owned(),
         (Some(Errno::EPERM | Errno::EACCES), _) => {
-            "changing routes needs CAP_NET_ADMIN there; run the cloud as root".to_owned()
+            "changing routes requires CAP_NET_ADMIN; run the cloud as root".to_owned()
         }
-        (Some(errno), _) => format!("the kernel refuses: {}", errno.desc()),
-        (None, _) => format!("the kernel cannot be asked: {error}"),
+        (Some(errno), _) => format!("the kernel rejected the request: {}", errno.desc()),
+        (None, _) => format!("netlink request failed: {error}"),
     }
 }
 
 fn errno(error: &Error) -> Option<Errno> {
-    let Error::NetlinkError(refusal) = error else { return None };
-    Some(Errno::from_raw(refusal.raw_code().saturating_neg()))
+    let Error::NetlinkError(message) = error else { return None };
+    Some(Errno::from_raw(message.raw_code().saturating_neg()))
 }
 
-/// The message for a route of ours, in the main table.
+/// Message for a route of the cloud, in the main table.
 fn message(destination: IpNet, hop: Option<Hop>) -> RouteMessage {
-    let mut message = RouteMessageBuilder::<IpAddr>::new().protocol(OURS).build();
+    let mut message = RouteMessageBuilder::<IpAddr>::new().protocol(PROTOCOL).build();
     let address = destination.addr();
     message.header.address_family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     message.header.destination_prefix_length = destination.prefix_len();
@@ -81,16 +81,16 @@ fn message(destination: IpNet, hop: Option<Hop>) -> RouteMessage {
     match hop {
         Some(Hop::Via(via)) => message.attributes.push(RouteAttribute::Gateway(via.into())),
         Some(Hop::Blackhole) => message.header.kind = RouteType::BlackHole,
-        // As one that is to go: whatever it is.
+        // For a removal: any kind.
         None => message.header.kind = RouteType::Unspec,
     }
     message
 }
 
-/// What this says of a route of ours; `None` if it is not ours.
+/// Parses a route of the cloud; `None` for any other route.
 fn found(message: &RouteMessage) -> Option<Found> {
     let header = &message.header;
-    if header.protocol != OURS || header.table != RouteHeader::RT_TABLE_MAIN {
+    if header.protocol != PROTOCOL || header.table != RouteHeader::RT_TABLE_MAIN {
         return None;
     }
     let (mut to, mut via, mut priority) = (None, None, 0);
@@ -102,8 +102,8 @@ fn found(message: &RouteMessage) -> Option<Found> {
             _ => {}
         }
     }
-    // The kernel leaves out the address of the range that is everything.
-    let to = to.or_else(|| anywhere(header.address_family))?;
+    // The kernel omits the address of a default route.
+    let to = to.or_else(|| unspecified(header.address_family))?;
     let destination = IpNet::new(to, header.destination_prefix_length).ok()?;
     Some(Found { destination, hop: hop(header.kind, via), priority })
 }
@@ -124,7 +124,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-fn anywhere(family: AddressFamily) -> Option<IpAddr> {
+fn unspecified(family: AddressFamily) -> Option<IpAddr> {
     match family {
         AddressFamily::Inet => Some(IpAddr::from([0; 4])),
         AddressFamily::Inet6 => Some(IpAddr::from([0; 16])),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_recognised() {
+    fn added_routes_are_recognised() {
         for (destination, hop) in routes() {
             let expected = Found { destination, hop: Some(hop), priority: 0 };
             assert_eq!(found(&message(destination, Some(hop))), Some(expected));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_made_is_not_ours() {
+    fn routes_of_other_programs_are_ignored() {
         for (destination, hop) in routes() {
             let ours = message(destination, Some(hop));
             let mut of_an_operator = ours.clone();
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn the_range_that_is_everything_has_no_address() {
-        for (family, everything) in [(AddressFamily::Inet, "0.0.0.0/0"), (AddressFamily::Inet6, "::/0")] {
-            let mut bare = RouteMessageBuilder::<IpAddr>::new().protocol(OURS).build();
+    fn a_default_route_has_no_address() {
+        for (family, default_route) in [(AddressFamily::Inet, "0.0.0.0/0"), (AddressFamily::Inet6, "::/0")] {
+            let mut bare = RouteMessageBuilder::<IpAddr>::new().protocol(PROTOCOL).build();
             bare.header.address_family = family;
             let found = found(&bare).unwrap();
-            assert_eq!((found.destination.to_string().as_str(), found.hop), (everything, None));
+            assert_eq!((found.destination.to_string().as_str(), found.hop), (default_route, None));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The local provider runs the behaviour suite: in the same process and over HTTP, with everything on and with each
-//! capability off.
+//! Conformance suite of the local provider: in process and over HTTP, with every capability enabled and with each one disabled.
 mod bench;
 mod settings;
 
@@ -34,7 +33,7 @@ async fn the_provider_conforms_in_process() {
 
 #[tokio::test]
 async fn the_provider_conforms_over_http() {
-    // What a setting switches off is the same over HTTP; every fourth is enough to show that.
+    // Disabled capabilities are the same over HTTP, so every fourth setting is enough.
     for setting in settings().into_iter().step_by(4) {
         let bench = || async { boxed(LocalBench::over_http(setting.config.clone()).await) };
         check(&run(bench).await, &setting);
@@ -42,7 +41,7 @@ async fn the_provider_conforms_over_http() {
 }
 
 #[tokio::test]
-async fn a_slow_cloud_conforms_as_well() {
+async fn a_cloud_with_latency_conforms() {
     let latency = Duration::from_millis(1);
     let cloud =
         || LocalCloud::open(CloudOptions { latency, page_size: 7, balancers: records(), ..CloudOptions::default() });

@@ -1,45 +1,45 @@
-//! With what the suite is run: everything on, and each capability off at least once. Groups have nothing to do with each
-//! other, so one setting may switch something off in several.
+//! Configurations of the suite: every capability enabled, and each one disabled at least once. Capability groups are independent,
+//! so one setting may disable several.
 
 use std::collections::BTreeSet;
 
 use bowline_core::IpFamily;
 use bowline_local::{Config, LoadBalancerConfig, RouteConfig};
 
-/// A configuration, and the cases that it rules out.
+/// Configuration, and the cases that it skips.
 pub(super) struct Setting {
     pub(super) config: Config,
     pub(super) skipped: BTreeSet<&'static str>,
 }
 
 impl Setting {
-    /// Everything on but for this: it rules these cases out, and those in.
+    /// Everything enabled except `edit`, which skips the cases `out` and runs the cases `into`.
     fn but(edit: impl FnOnce(&mut Config), out: &[&'static str], into: &[&'static str]) -> Setting {
         let routes = RouteConfig { node_addresses: true, ..RouteConfig::default() };
         let mut config = Config { pod_ranges: true, tag_machines: true, routes, ..Config::default() };
         edit(&mut config);
-        let skipped = NOTHING_MISSING.iter().chain(&NEVER_BALANCED).filter(|name| !into.contains(name));
+        let skipped = SKIPPED_WITH_EVERYTHING.iter().chain(&UNSUPPORTED).filter(|name| !into.contains(name));
         Setting { config, skipped: skipped.chain(out).copied().collect() }
     }
 }
 
-/// Rules that do not apply with everything on: those for what is missing, for a limit that there is not, and for batches of
-/// routes, which this cloud does not take.
-const NOTHING_MISSING: [&str; 5] = [
-    "without_name_lookup_nothing_is_claimed",
+/// Cases skipped with everything enabled: those for missing capabilities, for limits that are not set, and for route batches, which
+/// this cloud does not support.
+const SKIPPED_WITH_EVERYTHING: [&str; 5] = [
+    "without_name_lookup_nothing_is_found",
     "without_listing_it_is_unsupported",
     "without_assignment_it_is_unsupported",
-    "route_limit_is_told",
+    "route_limit_is_reported",
     "batched_routes_save_calls",
 ];
 
-/// What the balancers of this cloud never do, and what they have no limit for.
-const NEVER_BALANCED: [&str; 7] = [
+/// Cases for load balancer capabilities and limits that this cloud does not have.
+const UNSUPPORTED: [&str; 7] = [
     "sctp_is_balanced",
-    "node_ports_are_not_needed",
+    "node_ports_are_optional",
     "port_limit_is_reached",
     "target_limit_is_reached",
-    "without_draining_a_leaving_node_goes",
+    "without_draining_a_leaving_node_is_removed",
     "first_family_is_served",
     "without_uid_marks_the_name_is_the_owner",
 ];
@@ -47,12 +47,12 @@ const NEVER_BALANCED: [&str; 7] = [
 pub(super) fn settings() -> Vec<Setting> {
     let mut settings = vec![Setting::but(|_| {}, &[], &[])];
     settings.extend(of_machines());
-    settings.extend(of_balancers());
+    settings.extend(of_load_balancers());
     settings.push(without_groups());
     settings
 }
 
-/// What is told of machines, and what routes can do.
+/// Settings of instances and routes.
 fn of_machines() -> Vec<Setting> {
     vec![
         Setting::but(
@@ -62,16 +62,16 @@ fn of_machines() -> Vec<Setting> {
                 (all.routes.max_routes, all.routes.node_addresses) = (Some(4), false);
             },
             &[
-                "pod_ranges_are_told",
-                "assigned_pod_range_is_told",
+                "pod_cidrs_are_reported",
+                "assigned_pod_cidr_is_reported",
                 "assignment_errors_have_a_kind",
                 "assignment_survives_every_crash",
             ],
-            &["without_assignment_it_is_unsupported", "route_limit_is_told"],
+            &["without_assignment_it_is_unsupported", "route_limit_is_reported"],
         ),
         Setting::but(
             |all| (all.page_size, all.routes.ip_families) = (2, vec![IpFamily::IPv4]),
-            &["ipv6_ranges_are_led"],
+            &["ipv6_routes_are_created"],
             &[],
         ),
         Setting::but(
@@ -81,15 +81,15 @@ fn of_machines() -> Vec<Setting> {
                 "absence_is_as_declared",
                 "pages_are_complete",
                 "listing_errors_have_a_kind",
-                "ipv4_ranges_are_led",
+                "ipv4_routes_are_created",
             ],
             &["without_listing_it_is_unsupported"],
         ),
         Setting::but(|all| all.batch_lookup = 1, &["batch_limit_is_honoured"], &[]),
         Setting::but(
             |all| all.lookup_by_name = false,
-            &["name_finds_the_machine", "two_of_one_name_is_an_error"],
-            &["without_name_lookup_nothing_is_claimed"],
+            &["name_finds_the_machine", "ambiguous_name_is_an_error"],
+            &["without_name_lookup_nothing_is_found"],
         ),
         Setting::but(
             |all| {
@@ -98,19 +98,19 @@ fn of_machines() -> Vec<Setting> {
                 (all.max_parallel, all.routes.max_parallel) = (1, 1);
             },
             &[
-                "stopped_is_told",
-                "zones_are_told",
-                "labels_are_told",
+                "stopped_is_reported",
+                "zones_are_reported",
+                "labels_are_reported",
                 "annotations_are_reported",
-                "concurrent_questions",
-                "parallel_writes_all_count",
+                "concurrent_lookups",
+                "parallel_writes_all_take_effect",
             ],
             &[],
         ),
     ]
 }
 
-fn of_balancers() -> Vec<Setting> {
+fn of_load_balancers() -> Vec<Setting> {
     vec![
         Setting::but(
             |all| {
@@ -119,7 +119,7 @@ fn of_balancers() -> Vec<Setting> {
                 (balancers.batch_observe, balancers.drain) = (1, false);
             },
             &["observing_many_saves_calls", "a_leaving_node_is_drained"],
-            &["port_limit_is_reached", "target_limit_is_reached", "without_draining_a_leaving_node_goes"],
+            &["port_limit_is_reached", "target_limit_is_reached", "without_draining_a_leaving_node_is_removed"],
         ),
         Setting::but(
             |all| {
@@ -131,25 +131,29 @@ fn of_balancers() -> Vec<Setting> {
                 "udp_is_balanced",
                 "protocol_changes",
                 "protocols_mix_on_one_port",
-                "ipv4_address_is_given",
+                "ipv4_address_is_assigned",
                 "dual_stack_has_both",
-                "a_group_shares_an_address",
-                "a_group_has_a_port_once",
+                "share_group_has_one_address",
+                "share_group_ports_are_unique",
             ],
             &[],
         ),
-        Setting::but(|all| all.load_balancers = least(), &LEAST_SKIPPED, &["without_draining_a_leaving_node_goes"]),
+        Setting::but(
+            |all| all.load_balancers = minimal(),
+            &MINIMAL_SKIPPED,
+            &["without_draining_a_leaving_node_is_removed"],
+        ),
     ]
 }
 
-/// Without a group there is nothing to say about it.
+/// Capability groups disabled.
 fn without_groups() -> Setting {
     let off = |all: &mut Config| (all.load_balancers.enabled, all.routes.enabled) = (false, false);
-    Setting::but(off, &[], &[&NEVER_BALANCED[..], &["route_limit_is_told", "batched_routes_save_calls"]].concat())
+    Setting::but(off, &[], &[&UNSUPPORTED[..], &["route_limit_is_reported", "batched_routes_save_calls"]].concat())
 }
 
-/// Every switch off that leaves anything to balance.
-fn least() -> LoadBalancerConfig {
+/// Minimal capabilities of load balancers.
+fn minimal() -> LoadBalancerConfig {
     LoadBalancerConfig {
         enabled: true,
         tcp: true,
@@ -175,27 +179,27 @@ fn least() -> LoadBalancerConfig {
     }
 }
 
-const LEAST_SKIPPED: [&str; 23] = [
+const MINIMAL_SKIPPED: [&str; 23] = [
     "observing_many_saves_calls",
     "udp_is_balanced",
     "protocol_changes",
     "protocols_mix_on_one_port",
     "a_leaving_node_is_drained",
     "source_ranges_are_enforced",
-    "affinity_is_kept",
-    "local_policy_asks_the_node",
-    "proxy_protocol_is_spoken",
-    "internal_stays_inside",
+    "session_affinity_is_applied",
+    "local_policy_uses_the_health_check_port",
+    "proxy_protocol_is_applied",
+    "internal_is_not_public",
     "kind_changes",
-    "idle_timeout_is_set",
-    "health_check_is_as_chosen",
-    "ipv6_address_is_given",
+    "idle_timeout_is_applied",
+    "health_check_settings_are_applied",
+    "ipv6_address_is_assigned",
     "dual_stack_has_both",
-    "requested_address_is_given",
-    "a_group_shares_an_address",
-    "a_group_has_a_port_once",
+    "requested_address_is_assigned",
+    "share_group_has_one_address",
+    "share_group_ports_are_unique",
     "only_adoption_takes_over",
-    "the_owned_is_not_adopted",
+    "owned_is_not_adopted",
     "retained_is_released",
     "release_survives_every_crash",
     "adoption_survives_every_crash",

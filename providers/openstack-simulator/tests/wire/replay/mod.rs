@@ -1,10 +1,10 @@
-//! The simulator against recordings of the real services: each sequence of requests is made again, and every answer must be
-//! the one that was recorded, but for what [`RULES`] lists.
+//! Comparison with recordings of the real services: each sequence of requests is replayed, and every response must equal the
+//! recorded one, except for the differences in [`RULES`].
 //!
-//! What the simulator does not take over the wire, because no cloud controller manager sends it, is done by hand
-//! (`preparing.rs`): making servers, networks and secrets, and what only an administrator may.
+//! Requests that no cloud controller manager sends are not simulated: `setup.rs` applies their effect to the simulator, such as
+//! the creation of servers, networks and secrets, and administrative requests.
 
-mod preparing;
+mod setup;
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::client::Client;
 
-/// Differences from the real services that no client of ours can see.
+/// Differences from the real services that do not matter to Bowline.
 const RULES: Rules = Rules {
     prose: &["message", "faultstring"],
     prose_ends: &["\nNeutron server returns", "\n\nFailed validating", "\n[SQL"],
     left_out: &["standard_attr_id", "is_default", "gw_port_id", "distributed", "ha", "ha_vr_id"],
     own: &[
-        // What Barbican says of something that is not there depends on how its ID looks.
+        // Barbican's message for a missing record depends on the format of the ID.
         ".description",
         "extensions[].description",
         "providers[].description",
@@ -52,14 +52,14 @@ const RULES: Rules = Rules {
     ],
 };
 
-/// A sequence of requests and answers.
+/// A recorded sequence of requests and responses.
 #[derive(Deserialize)]
 struct Recording {
     bound: Value,
     entries: Vec<Entry>,
 }
 
-/// A request with its answer, or a wait for a balancer.
+/// A recorded call, or a wait for a load balancer.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry {
@@ -67,7 +67,7 @@ enum Entry {
     Call(Call),
 }
 
-/// A request with its answer.
+/// A recorded request with its response.
 #[derive(Deserialize)]
 struct Call {
     service: String,
@@ -86,12 +86,12 @@ impl Call {
     }
 }
 
-/// One recording, played to one cloud.
+/// Replay of one recording on one simulated cloud.
 struct Replay {
     cloud: Simulator,
     client: Client,
     names: Names,
-    /// What was not as recorded.
+    /// Differences from the recording.
     differences: Vec<String>,
     compared: usize,
 }
@@ -100,14 +100,14 @@ impl Replay {
     async fn new(bound: &Value) -> Replay {
         let providers = ["amphora", "noop_driver"].map(str::to_owned).into();
         let options = Options {
-            work: Work::UntilTold,
+            work: Work::Manual,
             octavia_providers: providers,
-            octavia_choices: false,
+            octavia_flavors: false,
             external_subnets_visible: false,
             ..Options::default()
         };
         let cloud = Simulator::new(options);
-        let names = preparing::furnish(&cloud, bound);
+        let names = setup::populate(&cloud, bound);
         let client = Client::new(&cloud).await;
         Replay { cloud, client, names, differences: Vec::new(), compared: 0 }
     }
@@ -115,7 +115,7 @@ impl Replay {
     async fn play(&mut self, number: usize, entry: &Entry) {
         match entry {
             Entry::Wait { wait, loadbalancer } => self.wait(number, wait, loadbalancer),
-            Entry::Call(call) if preparing::by_hand(&self.cloud, &mut self.names, call) => {}
+            Entry::Call(call) if setup::apply(&self.cloud, &mut self.names, call) => {}
             Entry::Call(call) => self.call(number, call).await,
         }
     }
@@ -126,7 +126,7 @@ impl Replay {
         let status =
             record.map_or("GONE".to_owned(), |record| record["provisioning_status"].as_str().unwrap().to_owned());
         if status != wanted {
-            self.differences.push(format!("{number}: the balancer is {status}, and not {wanted}"));
+            self.differences.push(format!("{number}: the load balancer is {status}, expected {wanted}"));
         }
     }
 
@@ -134,7 +134,7 @@ impl Replay {
         let path = self.names.ours(&call.path);
         let headers: Vec<_> = call.headers.clone().into_iter().collect();
         let body = if call.body.is_null() { String::new() } else { self.names.ours(&call.body.to_string()) };
-        let body = preparing::with_secrets(&self.cloud, call, body, self.client.subject.lock().unwrap().as_deref());
+        let body = setup::with_secrets(&self.cloud, call, body, self.client.subject.lock().unwrap().as_deref());
         let method = call.method.parse().unwrap();
         let (status, answer) =
             self.client.send_with(method, call.service(), &path, &headers, body.into()).await.unwrap();
@@ -160,7 +160,7 @@ fn recordings() -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn the_simulator_answers_as_was_recorded() {
+async fn responses_match_the_recordings() {
     let (mut differences, mut compared) = (Vec::new(), 0);
     for file in recordings() {
         let recording: Recording = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -172,7 +172,7 @@ async fn the_simulator_answers_as_was_recorded() {
         differences.extend(replay.differences.iter().map(|difference| format!("{name} {difference}")));
         compared += replay.compared;
     }
-    println!("{compared} answers compared");
-    assert!(compared > 0, "there are no recordings");
+    println!("{compared} responses compared");
+    assert!(compared > 0, "no recordings found");
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }

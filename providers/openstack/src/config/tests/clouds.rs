@@ -1,4 +1,4 @@
-//! clouds.yaml and what stands beside it.
+//! clouds.yaml, secure.yaml and clouds-public.yaml.
 
 use bowline_config::{ConfigErrors, Environment, Secret};
 
@@ -19,7 +19,7 @@ clouds:
     identity_api_version: 3
 ";
 
-/// Where files are found: the home of a user of this test's own.
+/// Home directory of this test.
 struct Home(Folder);
 
 impl Home {
@@ -44,7 +44,7 @@ impl Home {
 }
 
 #[test]
-fn case_019_global_wins_and_the_file_fills_the_rest() {
+fn case_019_global_takes_precedence_and_the_file_fills_the_rest() {
     let home = Home::new("case19").with("clouds.yaml", HARBOUR);
     for named in ["", "cloud = harbour\n"] {
         let config = home.read(&format!("auth-url = http://b\n{named}"), &[]).unwrap();
@@ -58,7 +58,7 @@ fn case_019_global_wins_and_the_file_fills_the_rest() {
 }
 
 #[test]
-fn global_wins_also_where_it_says_the_same_in_another_way() {
+fn global_takes_precedence_with_alternative_keys() {
     let home = Home::new("ways").with("clouds.yaml", HARBOUR);
     let config = home.read("tenant-name = mine\ntenant-domain-id = d\nuser-id = u", &[]).unwrap();
     assert_eq!(config.global.scope, Scope::ProjectName("mine".to_owned(), Domain::Id("d".to_owned())));
@@ -69,20 +69,20 @@ fn global_wins_also_where_it_says_the_same_in_another_way() {
 }
 
 #[test]
-fn case_020_which_of_several_clouds_has_to_be_said() {
+fn case_020_one_of_several_clouds_must_be_selected() {
     let two = format!("{HARBOUR}  quay: {{auth: {{auth_url: http://q, token: x, project_id: p}}}}\n");
     let home = Home::new("case20").with("clouds.yaml", &two);
-    let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.yaml: clouds: ") && told.contains("harbour, quay"), "{told}");
+    let errors = home.wrong("", &[]);
+    assert!(errors.contains("clouds.yaml: clouds: ") && errors.contains("harbour, quay"), "{errors}");
     assert_eq!(home.read("", &[("OS_CLOUD", "quay")]).unwrap().global.auth_url, "http://q");
     assert_eq!(home.read("cloud = harbour", &[("OS_CLOUD", "quay")]).unwrap().global.auth_url, "http://a:5000");
-    let told = home.wrong("cloud = habour", &[]);
-    assert!(told.contains("there is no cloud \"habour\"; did you mean harbour?"), "{told}");
-    assert_eq!(told.lines().count(), 1, "what the file would have filled is not missing: {told}");
+    let errors = home.wrong("cloud = habour", &[]);
+    assert!(errors.contains("no such cloud: \"habour\"; did you mean harbour?"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "keys that the file would have filled are not missing: {errors}");
 }
 
 #[test]
-fn case_021_verification_can_be_switched_off_in_the_file_unless_global_says_otherwise() {
+fn case_021_the_file_can_disable_verification_unless_global_sets_it() {
     let home = Home::new("case21").with("clouds.yaml", &format!("{HARBOUR}    verify: false\n"));
     assert!(home.read("", &[]).unwrap().global.tls.insecure);
     assert!(!home.read("tls-insecure = false", &[]).unwrap().global.tls.insecure);
@@ -91,7 +91,7 @@ fn case_021_verification_can_be_switched_off_in_the_file_unless_global_says_othe
 }
 
 #[test]
-fn the_file_is_the_one_that_is_named_or_else_at_the_usual_places() {
+fn the_file_is_the_configured_one_or_at_the_default_locations() {
     let home = Home::new("places").with("clouds.yml", HARBOUR);
     let other = home.0.file("other.yaml", &HARBOUR.replace("http://a:5000", "http://other"));
     let other = other.display().to_string();
@@ -99,27 +99,27 @@ fn the_file_is_the_one_that_is_named_or_else_at_the_usual_places() {
     assert_eq!(url("", &[]), "http://a:5000");
     assert_eq!(url("", &[("OS_CLIENT_CONFIG_FILE", &other)]), "http://other");
     assert_eq!(url(&format!("clouds-file = {other}"), &[("OS_CLIENT_CONFIG_FILE", "/nowhere")]), "http://other");
-    let passed_over = home.read("clouds-file = /nowhere", &[]).unwrap();
-    assert_eq!(passed_over.global.auth_url, "http://a:5000");
-    assert!(passed_over.warnings[0].to_string().contains("[Global] clouds-file: there is no file /nowhere"));
+    let ignored = home.read("clouds-file = /nowhere", &[]).unwrap();
+    assert_eq!(ignored.global.auth_url, "http://a:5000");
+    assert!(ignored.warnings[0].to_string().contains("[Global] clouds-file: file /nowhere does not exist"));
 }
 
 #[test]
-fn without_any_file_it_does_not_start() {
-    let told = Home::new("nothing").wrong("", &[]);
-    assert!(told.contains("no clouds.yaml") && told.contains("clouds-file"), "{told}");
-    let told = Home::new("nothing-named").wrong("clouds-file = /nowhere/clouds.yaml", &[]);
-    assert!(told.contains("/nowhere/clouds.yaml: there is no such file"), "{told}");
+fn without_any_file_it_is_an_error() {
+    let errors = Home::new("nothing").wrong("", &[]);
+    assert!(errors.contains("no clouds.yaml") && errors.contains("clouds-file"), "{errors}");
+    let errors = Home::new("nothing-named").wrong("clouds-file = /nowhere/clouds.yaml", &[]);
+    assert!(errors.contains("/nowhere/clouds.yaml: no such file"), "{errors}");
 }
 
 #[test]
-fn secure_wins_over_the_file_and_the_file_over_the_profile_and_nothing_empty_wins() {
+fn secure_yaml_overrides_the_file_which_overrides_the_profile_and_empty_values_are_ignored() {
     let clouds = "clouds:\n  harbour:\n    profile: vendor\n    auth: {username: n, password: weak, project_name: p}\n";
     let secure = "clouds:\n  harbour:\n    auth: {password: strong, username: ''}\n  other: {region_name: south}\n";
     let public = "public-clouds:\n  vendor:\n    auth: {auth_url: http://v, username: v, domain_name: D}\n    region_name: east\n";
     let home = Home::new("merge").with("clouds.yaml", clouds).with("secure.yaml", secure);
-    let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.harbour: there is no clouds-public.yaml with its profile \"vendor\""), "{told}");
+    let errors = home.wrong("", &[]);
+    assert!(errors.contains("clouds.harbour: found no clouds-public.yaml with its profile \"vendor\""), "{errors}");
     let home = home.with("clouds-public.yaml", public);
     let config = home.read("", &[]).unwrap();
     let domain = || Domain::Name("D".to_owned());
@@ -130,27 +130,27 @@ fn secure_wins_over_the_file_and_the_file_over_the_profile_and_nothing_empty_win
     let names: Vec<_> = config.files.iter().filter_map(|path| path.file_name()?.to_str()).collect();
     assert_eq!(names, ["clouds.yaml", "secure.yaml", "clouds-public.yaml"]);
     let home = home.with("clouds-public.yaml", "public-clouds: {}\n");
-    assert!(home.wrong("", &[]).contains("public-clouds: there is no cloud \"vendor\""));
+    assert!(home.wrong("", &[]).contains("public-clouds: no such cloud: \"vendor\""));
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_with_its_line() {
+fn errors_in_a_file_have_their_line() {
     let home = Home::new("broken").with("clouds.yaml", "clouds:\n  harbour:\n    auth: [1]\n");
-    let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.yaml:3: "), "{told}");
+    let errors = home.wrong("", &[]);
+    assert!(errors.contains("clouds.yaml:3: "), "{errors}");
     let home = Home::new("broken-value").with("clouds.yaml", &format!("{HARBOUR}    cacert: /nowhere/ca.pem\n"));
-    let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.yaml:12: clouds.harbour.cacert: /nowhere/ca.pem: there is no such file"), "{told}");
+    let errors = home.wrong("", &[]);
+    assert!(errors.contains("clouds.yaml:12: clouds.harbour.cacert: /nowhere/ca.pem: no such file"), "{errors}");
 }
 
 #[test]
-fn the_older_spelling_of_endpoints_is_read_from_the_file() {
+fn the_legacy_form_of_endpoint_types_is_read_from_the_file() {
     let text = HARBOUR.replace("interface: internal", "endpoint_type: adminURL\n    interface: public");
     let home = Home::new("endpoints").with("clouds.yaml", &text);
     assert_eq!(home.read("", &[]).unwrap().global.interface, "admin");
     let home = Home::new("endpoints-wrong").with("clouds.yaml", &HARBOUR.replace("internal", "inside"));
-    let told = home.wrong("", &[]);
-    assert!(told.contains("clouds.harbour.interface: \"inside\" is no kind of endpoint"), "{told}");
+    let errors = home.wrong("", &[]);
+    assert!(errors.contains("clouds.harbour.interface: \"inside\" is not an endpoint interface"), "{errors}");
 }
 
 #[test]

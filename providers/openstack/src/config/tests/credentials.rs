@@ -1,9 +1,9 @@
-//! What is proven to Keystone, what for, and over what kind of TLS.
+//! Credentials, scopes and TLS settings.
 
-use bowline_cloud::Surroundings;
+use bowline_cloud::BuildInputs;
 use bowline_config::{ConfigFile, Environment, Secret};
 
-use super::{Folder, GLOBAL, assert_problem, read, read_in, with};
+use super::{Folder, GLOBAL, assert_error, read, read_in, with};
 use crate::config::{Credential, Domain, Global, Scope, User};
 
 /// `[Global]` of these lines.
@@ -11,7 +11,7 @@ fn global(lines: &str) -> Global {
     read(&format!("[Global]\nauth-url = http://k\n{lines}\n")).unwrap().global
 }
 
-/// The first problem with these lines: key and text.
+/// The first error about these lines: key and text.
 fn wrong(lines: &str) -> (String, String) {
     let errors = read(&format!("[Global]\nauth-url = http://k\n{lines}\n")).unwrap_err();
     let first = errors.iter().next().unwrap();
@@ -35,21 +35,21 @@ fn id(id: &str) -> Domain {
 }
 
 #[test]
-fn case_004_and_005_a_password_with_special_characters_goes_in_quotes() {
+fn case_004_and_005_a_password_with_special_characters_is_quoted() {
     for (line, password) in [("password = ab#cd", "ab"), (r#"password = "ab#c\"d\\e""#, r#"ab#c"d\e"#)] {
         assert_eq!(global(&format!("user-id = u\ntenant-id = t\n{line}")).credential, by_id("u", password));
     }
 }
 
 #[test]
-fn case_006_a_bare_backslash_is_refused_without_printing_the_password() {
+fn case_006_a_bare_backslash_is_an_error_without_the_password() {
     let (field, text) = wrong("password = ab\\cd");
     assert_eq!(field, "[Global] password");
     assert!(text.starts_with("cloud.conf:3: ") && !text.contains("cd"), "{text}");
 }
 
 #[test]
-fn case_022_only_true_switches_off_verification() {
+fn case_022_only_true_disables_verification() {
     for (line, insecure) in
         [("", false), ("tls-insecure = yes", false), ("tls-insecure = True", false), ("tls-insecure = true", true)]
     {
@@ -67,7 +67,7 @@ fn case_023_an_application_credential_has_no_scope() {
 }
 
 #[test]
-fn case_024_a_password_wins_over_an_application_credential() {
+fn case_024_a_password_takes_precedence_over_an_application_credential() {
     let config = with("[Global]\napplication-credential-id = a\napplication-credential-secret = s\n");
     assert_eq!(config.global.credential, by_id("u", "p"));
     assert_eq!(config.global.scope, Scope::Implied);
@@ -88,11 +88,11 @@ fn case_026_a_trust_is_the_only_scope() {
 }
 
 #[test]
-fn case_027_a_trustee_takes_the_place_of_the_user() {
+fn case_027_a_trustee_replaces_the_user() {
     let lines = "trust-id = x\ntrustee-id = tu\ntrustee-password = tp\nuser-id = u\npassword = p";
     assert_eq!(global(lines).credential, by_id("tu", "tp"));
     assert_eq!(global("trust-id = x\ntrustee-password = tp\nuser-id = u\npassword = p").credential, by_id("u", "tp"));
-    assert_eq!(with("[Global]\ntrustee-id = x\n").warnings.len(), 1, "it is of no use without a trust");
+    assert_eq!(with("[Global]\ntrustee-id = x\n").warnings.len(), 1, "unused without a trust");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn case_028_a_token_needs_a_scope() {
 }
 
 #[test]
-fn domains_are_chosen_by_id_before_name_and_from_near_to_far() {
+fn domains_are_chosen_by_id_before_name_and_specific_before_common() {
     let user = |lines: &str| global(&format!("username = n\npassword = p\ntenant-id = t\n{lines}")).credential;
     assert_eq!(user("domain-id = d"), by_name("n", id("d"), "p"));
     assert_eq!(user("domain-id = d\ndomain-name = D"), by_name("n", id("d"), "p"));
@@ -124,7 +124,7 @@ fn domains_are_chosen_by_id_before_name_and_from_near_to_far() {
 }
 
 #[test]
-fn a_project_by_id_wins_and_without_one_the_domain_is_the_scope() {
+fn a_project_id_takes_precedence_and_without_a_project_the_domain_is_the_scope() {
     let scope = |lines: &str| global(&format!("user-id = u\npassword = p\n{lines}")).scope;
     assert_eq!(scope("tenant-id = i\ntenant-name = n\ndomain-id = d"), Scope::ProjectId("i".to_owned()));
     assert_eq!(scope("domain-id = d\ndomain-name = D"), Scope::Domain(id("d")));
@@ -144,7 +144,7 @@ fn an_application_credential_by_name_needs_its_user() {
 }
 
 #[test]
-fn what_is_missing_or_too_much_is_named_with_its_key() {
+fn missing_and_conflicting_keys_are_reported() {
     let cases = [
         ("", "password", "no usable credential"),
         ("username = n\nuser-domain-name = U\ntenant-id = t", "password", "no usable credential"),
@@ -170,21 +170,21 @@ fn what_is_missing_or_too_much_is_named_with_its_key() {
 }
 
 #[test]
-fn an_id_needs_no_domain_and_one_that_is_there_is_ignored() {
+fn a_user_id_needs_no_domain_and_ignores_one() {
     assert_eq!(with("[Global]\nuser-domain-name = U\n").global.credential, by_id("u", "p"));
 }
 
 #[test]
-fn the_address_of_keystone_is_required_and_a_url() {
+fn auth_url_is_required_and_must_be_a_url() {
     for (url, says) in
-        [("", "is missing"), ("keystone", "is no URL"), ("ftp://k", "is no URL"), ("http://", "is no URL")]
+        [("", "is missing"), ("keystone", "is not a URL"), ("ftp://k", "is not a URL"), ("http://", "is not a URL")]
     {
-        assert_problem(&format!("[Global]\nauth-url = {url}\n"), 2, "[Global] auth-url", says);
+        assert_error(&format!("[Global]\nauth-url = {url}\n"), 2, "[Global] auth-url", says);
     }
     for url in ["http://u@k", "https://u:s3cret@k:5000/v3"] {
         let (field, text) = wrong(&format!("token = t\nauth-url = {url}\n"));
         assert_eq!(field, "[Global] auth-url");
-        assert!(text.contains("has a user or a password in it") && !text.contains("s3cret"), "{text}");
+        assert!(text.contains("contains a user or a password") && !text.contains("s3cret"), "{text}");
     }
     for url in ["https://k/v3?key=s3cret", "https://k:5000/v3#top", "https://k?"] {
         // Quoted, as # begins a comment otherwise.
@@ -209,12 +209,12 @@ fn endpoints_are_public_internal_or_admin() {
     }
     for value in ["internalURL", "Public", "private"] {
         let says = "write public, internal or admin";
-        assert_problem(&format!("[Global]\nos-endpoint-type = {value}\n"), 2, "[Global] os-endpoint-type", says);
+        assert_error(&format!("[Global]\nos-endpoint-type = {value}\n"), 2, "[Global] os-endpoint-type", says);
     }
 }
 
 #[test]
-fn the_environment_has_no_credentials() {
+fn credentials_are_not_read_from_the_environment() {
     let environment = Environment::from_iter([("OS_PASSWORD", "p"), ("OS_USER_ID", "u"), ("OS_AUTH_URL", "http://k")]);
     let errors = read_in("[Global]\npassword = $OS_PASSWORD\nuser-id = u\n", environment).unwrap_err();
     assert!(errors.to_string().contains("auth-url: is missing"), "{errors}");
@@ -222,7 +222,7 @@ fn the_environment_has_no_credentials() {
 }
 
 #[test]
-fn files_of_tls_are_looked_at_and_told_of() {
+fn tls_files_are_checked() {
     let folder = Folder::new("tls");
     let ca = folder.file("ca.pem", "-----BEGIN CERTIFICATE-----\n");
     let key = folder.file("key.pem", "-----BEGIN EC PRIVATE KEY-----\n");
@@ -231,19 +231,19 @@ fn files_of_tls_are_looked_at_and_told_of() {
     assert_eq!(config.files, [ca.clone(), ca.clone(), key.clone()]);
     assert_eq!((config.global.tls.ca_file, config.global.tls.client), (Some(ca.clone()), Some((ca, key.clone()))));
     let cases = [
-        ("ca-file = /nowhere/ca.pem".to_owned(), "ca-file", "/nowhere/ca.pem: there is no such file"),
+        ("ca-file = /nowhere/ca.pem".to_owned(), "ca-file", "/nowhere/ca.pem: no such file"),
         (format!("ca-file = {key_text}"), "ca-file", "no certificate in it"),
         (format!("cert-file = {ca_text}\nkey-file = {ca_text}"), "key-file", "no private key in it"),
         ("cafilecontents = nonsense".to_owned(), "cafilecontents", "no certificate in it"),
     ];
     for (lines, key, says) in cases {
         let line = 1 + lines.lines().position(|line| line.starts_with(key)).unwrap() + 1;
-        assert_problem(&format!("[Global]\n{lines}\n"), line, &format!("[Global] {key}"), says);
+        assert_error(&format!("[Global]\n{lines}\n"), line, &format!("[Global] {key}"), says);
     }
 }
 
 #[test]
-fn comments_around_certificates_have_any_encoding() {
+fn pem_files_may_have_comments_in_any_encoding() {
     let folder = Folder::new("latin");
     let path = folder.0.join("ca.pem");
     std::fs::write(&path, b"# Z\xfcrich\n-----BEGIN CERTIFICATE-----\n").unwrap();
@@ -251,12 +251,12 @@ fn comments_around_certificates_have_any_encoding() {
 }
 
 #[test]
-fn what_is_found_wrong_with_a_certificate_later_is_told_with_its_line() {
+fn a_certificate_error_that_is_detected_later_has_its_line() {
     let folder = Folder::new("garbage");
     let path = folder.file("ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     let text = format!("{GLOBAL}ca-file = {}\n", path.display());
-    let (file, surroundings) = (ConfigFile::from_text("cloud.conf", text), Surroundings::default());
-    let errors = (crate::factory().build)(&surroundings.context(Some(&file), &"kubernetes".into())).err().unwrap();
+    let (file, inputs) = (ConfigFile::from_text("cloud.conf", text), BuildInputs::default());
+    let errors = (crate::factory().build)(&inputs.context(Some(&file), &"kubernetes".into())).err().unwrap();
     assert!(errors.to_string().starts_with("cloud.conf:6: [Global] ca-file: "), "{errors}");
 }
 
@@ -270,7 +270,7 @@ fn a_certificate_without_its_key_is_not_used() {
 }
 
 #[test]
-fn nothing_secret_is_printed() {
+fn secrets_are_not_printed() {
     let text = "application-credential-id = a\napplication-credential-secret = s3cr3t\ntrustee-password = s3cr3t\n";
     let printed = format!("{:?}", read(&format!("{GLOBAL}{text}password = s3cr3t\n")));
     assert!(!printed.contains("s3cr3t"), "{printed}");

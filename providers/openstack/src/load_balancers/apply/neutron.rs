@@ -1,22 +1,23 @@
-//! What is written to Neutron: floating IPs, security groups, and the ports that have them.
+//! Writes to Neutron: floating IPs, security groups, and the ports that have them.
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::{APPLY, Writer, text, told, with};
+use super::{APPLY, Writer, only, text, with};
 use crate::api::network::{self as api, FloatingIp, Port, SecurityGroup};
 use crate::api::octavia::{self, LoadBalancer};
 use crate::load_balancers::change::{GroupRef, Sole};
-use crate::load_balancers::plan::taken;
-use crate::load_balancers::written::newer;
+use crate::load_balancers::plan::in_use;
+use crate::load_balancers::write_cache::newer;
 
-/// How often a change of a port is tried that others change at the same time.
-const TRIES: u32 = 4;
+/// Maximum number of attempts to change a port that other clients change concurrently.
+const ATTEMPTS: u32 = 4;
 
 impl Writer<'_> {
     // ---- floating IPs
 
-    /// From the first of the subnets that has one to give. The plan knows the port of a balancer that was there.
+    /// Creates a floating IP from the first subnet with a free address. The body has the port of a load balancer that existed when
+    /// the plan was made.
     pub(super) async fn create_floating_ip(
         &self,
         balancer: &LoadBalancer,
@@ -26,23 +27,23 @@ impl Writer<'_> {
         let body = if balancer.id.is_empty() { body } else { with(body, "port_id", &balancer.vip_port_id) };
         let bodies = subnets.iter().map(|subnet| with(body.clone(), "subnet_id", subnet));
         let anywhere = subnets.is_empty().then(|| body.clone());
-        let mut refusal = Ok(());
+        let mut outcome = Ok(());
         for body in bodies.chain(anywhere) {
             match api::FLOATING_IPS.create(self.session, &body).await {
                 Ok(_) => return Ok(()),
-                // A port has one floating IP at most, so that the second attempt is refused if the first one came through.
+                // A port has at most one floating IP, so a second attempt is rejected if the first one succeeded.
                 Err(error) if error.status() == Some(409) && self.has_floating_ip(text(&body, "port_id")).await? => {
                     return Ok(());
                 }
-                // Another subnet may have one.
-                Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => refusal = Err(told(error)),
-                Err(error) => return Err(told(error)),
+                // Another subnet may have a free address.
+                Err(error) if matches!(error.status(), Some(400 | 404 | 409)) => outcome = Err(error),
+                Err(error) => return Err(error),
             }
         }
-        refusal
+        outcome
     }
 
-    /// Neutron takes an address from whoever has it, without a word.
+    /// Attaches a floating IP that is at no port: Neutron would move one without a warning.
     pub(super) async fn attach_floating_ip(
         &self,
         id: &str,
@@ -50,59 +51,61 @@ impl Writer<'_> {
         balancer: &LoadBalancer,
     ) -> Result<()> {
         let port = port.unwrap_or_else(|| balancer.vip_port_id.clone());
-        let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
+        let floating = api::FLOATING_IPS.get(self.session, id).await?;
         match floating.port_id.as_str() {
             "" => self.move_floating_ip(id, json!(port)).await,
-            there if there == port => Ok(()),
-            _ => Err(taken(APPLY, &floating)),
+            existing if existing == port => Ok(()),
+            _ => Err(in_use(APPLY, &floating)),
         }
     }
 
     pub(super) async fn detach_floating_ip(&self, id: &str, port: &str) -> Result<()> {
-        let floating = api::FLOATING_IPS.get(self.session, id).await.map_err(told)?;
+        let floating = api::FLOATING_IPS.get(self.session, id).await?;
         match floating.port_id.as_str() {
             "" => Ok(()),
-            there if there == port => self.move_floating_ip(id, Value::Null).await,
-            _ => Err(moved(&floating)),
+            existing if existing == port => self.move_floating_ip(id, Value::Null).await,
+            _ => Err(attached_elsewhere(&floating)),
         }
     }
 
     async fn move_floating_ip(&self, id: &str, port: Value) -> Result<()> {
-        api::FLOATING_IPS.resource.update(self.session, id, &json!({ "port_id": port })).await.map_err(told)
+        api::FLOATING_IPS.resource.update(self.session, id, &json!({ "port_id": port })).await
     }
 
-    /// A Service that has come to use the balancer since the plan was made is reached by its address.
+    /// Deletes a floating IP, unless a Service that uses the load balancer since the plan was made is reached by it.
     pub(super) async fn delete_floating_ip(&self, id: &str, port: &str, leads_to: Option<Sole>) -> Result<()> {
         if let Some(sole) = leads_to {
-            let found = octavia::LOAD_BALANCERS.find(self.session, &sole.balancer).await.map_err(told)?;
+            let found = octavia::LOAD_BALANCERS.find(self.session, &sole.balancer).await?;
             if let Some(balancer) = found {
                 self.check_unshared(&balancer, &sole.tag).await?;
             }
         }
-        match api::FLOATING_IPS.find(self.session, id).await.map_err(told)? {
-            Some(floating) if !floating.port_id.is_empty() && floating.port_id != port => Err(moved(&floating)),
-            Some(_) => api::FLOATING_IPS.resource.delete(self.session, id).await.map_err(told),
+        match api::FLOATING_IPS.find(self.session, id).await? {
+            Some(floating) if !floating.port_id.is_empty() && floating.port_id != port => {
+                Err(attached_elsewhere(&floating))
+            }
+            Some(_) => api::FLOATING_IPS.resource.delete(self.session, id).await,
             None => Ok(()),
         }
     }
 
     async fn has_floating_ip(&self, port: &str) -> Result<bool> {
-        let there = api::FLOATING_IPS.list(self.session, &[("port_id", port)]).await.map_err(told)?;
-        Ok(!port.is_empty() && there.iter().any(|floating| floating.port_id == port))
+        let existing = api::FLOATING_IPS.list(self.session, &[("port_id", port)]).await?;
+        Ok(!port.is_empty() && existing.iter().any(|floating| floating.port_id == port))
     }
 
     // ---- security groups
 
-    /// Neutron creates any number of groups with one name, so the step lists them first.
+    /// Creates a security group. Neutron does not enforce unique names, so this lists them first.
     pub(super) async fn create_group(&self, body: &Value) -> Result<()> {
         let listed = self.groups_like(text(body, "name"), text(body, "description")).await;
-        let listed = listed.map_err(Error::executed_nothing)?;
+        let listed = listed.map_err(Error::not_executed)?;
         if let [id] = listed.as_slice() {
-            self.written.created_group(text(body, "name"), id.clone());
+            self.write_cache.created_group(text(body, "name"), id.clone());
         }
         if listed.is_empty() {
-            let made = api::SECURITY_GROUPS.create(self.session, body).await.map_err(told)?;
-            self.written.created_group(&made.name, made.id);
+            let created = api::SECURITY_GROUPS.create(self.session, body).await?;
+            self.write_cache.created_group(&created.name, created.id);
         }
         Ok(())
     }
@@ -110,12 +113,9 @@ impl Writer<'_> {
     pub(super) async fn create_rule(&self, group: &GroupRef, body: Value) -> Result<()> {
         let group = self.group_id(group).await?;
         match api::SECURITY_GROUP_RULES.create(self.session, &with(body, "security_group_id", &group)).await {
-            Ok(_) => Ok(()),
-            // There is such a rule already; of quotas and the like Neutron says so in the fault.
-            Err(error) if error.status() == Some(409) && error.clone().during(APPLY).kind() == ErrorKind::Conflict => {
-                Ok(())
-            }
-            Err(error) => Err(told(error)),
+            // The rule exists. A fault about a quota has another kind.
+            Err(error) if error.status() == Some(409) && error.kind() == ErrorKind::Conflict => Ok(()),
+            outcome => outcome.map(drop),
         }
     }
 
@@ -124,76 +124,60 @@ impl Writer<'_> {
             GroupRef::Id(id) => return Ok(id.clone()),
             GroupRef::New { name, description } => (name, description),
         };
-        if let Some(id) = self.written.group(name) {
+        if let Some(id) = self.write_cache.group(name) {
             return Ok(id);
         }
-        match self.groups_like(name, description).await?.as_slice() {
-            [id] => Ok(id.clone()),
-            others => {
-                let count = others.len();
-                let message = format!("there are {count} security groups named {name}, where there was to be one");
-                Err(Error::new(ErrorKind::Conflict, APPLY, message))
-            }
-        }
+        only("security groups", name, self.groups_like(name, description).await?)
     }
 
     async fn groups_like(&self, name: &str, description: &str) -> Result<Vec<String>> {
-        let found = api::SECURITY_GROUPS.list(self.session, &[("name", name)]).await.map_err(told)?;
-        let is_it = |group: &SecurityGroup| group.name == name && group.description == description;
-        Ok(found.into_iter().filter(is_it).map(|group| group.id).collect())
+        let found = api::SECURITY_GROUPS.list(self.session, &[("name", name)]).await?;
+        let is_same = |group: &SecurityGroup| group.name == name && group.description == description;
+        Ok(found.into_iter().filter(is_same).map(|group| group.id).collect())
     }
 
     // ---- ports
 
-    pub(super) async fn join_group(&self, port: Port, group: &GroupRef) -> Result<()> {
-        let group = self.group_id(group).await?;
-        self.change_groups(port, &group, true).await
-    }
-
-    pub(super) async fn leave_group(&self, port: Port, group: &str) -> Result<()> {
-        self.change_groups(port, group, false).await
-    }
-
-    /// Groups are written all at once, and are of several Services: a change on the ground of what is no longer so is refused,
-    /// and decided again on what the port has now. That may also be a group that is gone (404). A port that is gone has gone with
-    /// its machine, as a rule.
-    async fn change_groups(&self, port: Port, group: &str, joins: bool) -> Result<()> {
-        let id = port.id.clone();
-        let mut last = self.written.port(&id).await;
+    /// Adds a group to a port or removes it. Neutron replaces all groups of a port at once, and several Services write them: a write
+    /// based on a stale revision (412) or on a deleted group (404) is retried with the current groups. A deleted port is a success,
+    /// because its server is deleted as a rule.
+    pub(super) async fn change_groups(&self, port: Port, group: &GroupRef, adds: bool) -> Result<()> {
+        let (id, group) = (port.id.clone(), self.group_id(group).await?);
+        let mut last = self.write_cache.port(&id).await;
         let mut seen = newer(port, last.take());
-        let mut refusal = None;
-        for _ in 0..TRIES {
+        let mut rejection = None;
+        for _ in 0..ATTEMPTS {
             let now = match seen.take() {
                 Some(port) => Some(port),
-                None => api::PORTS.find(self.session, &id).await.map_err(told)?,
+                None => api::PORTS.find(self.session, &id).await?,
             };
             let Some(port) = now else { return Ok(()) };
-            let Some(groups) = changed(&port.security_groups, group, joins) else { return Ok(()) };
+            let Some(groups) = changed(&port.security_groups, &group, adds) else { return Ok(()) };
             let body = json!({ "security_groups": groups });
             match api::update_port(self.session, &id, &body, port.revision_number).await {
                 Ok(written) => {
                     *last = Some(written);
                     return Ok(());
                 }
-                Err(error) if matches!(error.status(), Some(404 | 412)) => refusal = Some(error),
-                Err(error) => return Err(told(error)),
+                Err(error) if matches!(error.status(), Some(404 | 412)) => rejection = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Err(refusal.map_or_else(|| Error::new(ErrorKind::Conflict, APPLY, "the port is not written"), told))
+        Err(rejection.unwrap_or_else(|| Error::new(ErrorKind::Conflict, APPLY, "the port is not written")))
     }
 }
 
-/// Somebody uses it elsewhere now; whoever plans anew sees that.
-fn moved(floating: &FloatingIp) -> Error {
+/// The floating IP was attached to another port after the plan was made; the next plan observes that.
+fn attached_elsewhere(floating: &FloatingIp) -> Error {
     let FloatingIp { floating_ip_address, port_id, .. } = floating;
-    let message = format!("floating IP {floating_ip_address} is at port {port_id} now, and is left alone there");
+    let message = format!("floating IP {floating_ip_address} is attached to port {port_id} now and is left there");
     Error::new(ErrorKind::Conflict, APPLY, message)
 }
 
-/// With or without the group; `None` if that is so already.
-fn changed(groups: &[String], group: &str, joins: bool) -> Option<Vec<String>> {
-    let others = groups.iter().filter(|there| *there != group).cloned();
-    let then: Vec<String> = others.chain(joins.then(|| group.to_owned())).collect();
+/// Returns the groups with this one added or removed; `None` if nothing changes.
+fn changed(groups: &[String], group: &str, adds: bool) -> Option<Vec<String>> {
+    let others = groups.iter().filter(|existing| *existing != group).cloned();
+    let then: Vec<String> = others.chain(adds.then(|| group.to_owned())).collect();
     (then.len() != groups.len()).then_some(then)
 }
 
@@ -202,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_joined_and_left_once() {
+    fn a_group_is_added_and_removed_once() {
         let groups = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let joined = |names: &[&str], group: &str| changed(&groups(names), group, true);
         let left = |names: &[&str], group: &str| changed(&groups(names), group, false);

@@ -1,22 +1,22 @@
-//! Which balancer is a Service's.
+//! Finds the load balancer of a Service.
 //!
 //! ```text
-//!  the annotation load-balancer-id ──► that one or none: a user who names one wants no other
-//!  else its name ──► else the name that very old managers gave ──► else the one that is to be adopted
-//!  one that is to go is looked for in all of these ways, and by its tag
+//!  annotation load-balancer-id ──► that one or none: the user has chosen it
+//!  otherwise its name ──► the legacy name (`a` and the UID) ──► the one to adopt
+//!  for a removal: all of these ways, then its tag
 //! ```
 
 use bowline_cloud::Result;
 
 use super::super::names::Names;
 use super::super::observation::Found;
-use super::super::waiting::DELETED;
+use super::super::tracker::DELETED;
 use super::Observer;
 use crate::api::octavia::LoadBalancer;
 
-/// What leads to a balancer.
+/// Names and IDs that identify a load balancer.
 #[derive(Clone, Copy)]
-pub(super) struct Marks<'a> {
+pub(super) struct Lookup<'a> {
     pub(super) names: Names<'a>,
     /// `load-balancer-id`.
     pub(super) id: Option<&'a str>,
@@ -25,86 +25,86 @@ pub(super) struct Marks<'a> {
 }
 
 impl Observer<'_> {
-    pub(super) async fn find(&self, marks: Marks<'_>) -> Result<Found> {
-        if let Some(id) = marks.id {
+    pub(super) async fn find(&self, lookup: Lookup<'_>) -> Result<Found> {
+        if let Some(id) = lookup.id {
             let found = self.identified(id).await?;
             let by_id = |found: LoadBalancer| {
-                // What has the Service's name is found by that as well.
-                let by_id = found.name != marks.names.balancer();
+                // One with the Service's own name would be found by name as well.
+                let by_id = found.name != lookup.names.balancer();
                 self.one(found, by_id)
             };
             return Ok(found.map_or_else(|| Found::Missing(id.to_owned()), by_id));
         }
-        let named = self.named(&marks.names, |balancer| !balancer.is_leaving() || self.waiting.is_fresh(balancer));
-        match (named.await?, marks.adopt) {
-            (Found::Nothing, Some(adopt)) => self.adoptee(adopt).await,
+        let named = self.named(&lookup.names, |balancer| !balancer.is_deleting() || self.tracker.is_fresh(balancer));
+        match (named.await?, lookup.adopt) {
+            (Found::Nothing, Some(adopt)) => self.find_adopted(adopt).await,
             (found, _) => Ok(found),
         }
     }
 
-    /// One that is going is not gone: should that fail, it has to be told to go once more.
-    pub(super) async fn find_for_removal(&self, marks: Marks<'_>) -> Result<Found> {
-        if let Some(id) = marks.id
+    /// Finds the load balancer to delete. One that is being deleted is_candidate: it has to be deleted again if that fails.
+    pub(super) async fn find_for_removal(&self, lookup: Lookup<'_>) -> Result<Found> {
+        if let Some(id) = lookup.id
             && let Some(found) = self.identified(id).await?
             && found.provisioning_status != DELETED
         {
             return Ok(self.one(found, true));
         }
-        let found = self.named(&marks.names, |balancer| balancer.provisioning_status != DELETED).await?;
+        let found = self.named(&lookup.names, |balancer| balancer.provisioning_status != DELETED).await?;
         if found != Found::Nothing {
             return Ok(found);
         }
-        self.waiting.forget_named(&marks.names.balancer());
-        // Where nobody says whether there are tags, they are looked for.
+        self.tracker.forget_named(&lookup.names.balancer());
+        // Search by tag while it is unknown whether Octavia supports tags.
         match self.features.as_ref().ok().is_none_or(|features| features.tags) {
-            true => self.tagged(&marks.names).await,
+            true => self.tagged(&lookup.names).await,
             false => Ok(Found::Nothing),
         }
     }
 
-    /// What is remembered of one that is gone goes with it.
+    /// Reads a load balancer by ID, and forgets one that does not exist.
     async fn identified(&self, id: &str) -> Result<Option<LoadBalancer>> {
-        let found = self.sight.balancer(id).await?;
+        let found = self.reader.balancer(id).await?;
         if found.is_none() {
-            self.waiting.forget(id);
+            self.tracker.forget(id);
         }
         Ok(found)
     }
 
-    /// By name, or by the name of old.
-    async fn named(&self, names: &Names<'_>, counts: impl Fn(&LoadBalancer) -> bool) -> Result<Found> {
+    /// Finds a load balancer by name, then by its legacy name.
+    async fn named(&self, names: &Names<'_>, is_candidate: impl Fn(&LoadBalancer) -> bool) -> Result<Found> {
         let name = names.balancer();
-        let found = self.only(self.sight.balancers_named(&name).await?, &counts);
+        let found = self.only(self.reader.balancers_named(&name).await?, &is_candidate);
         if found != Found::Nothing {
             return Ok(found);
         }
-        // What was made a moment ago may not be in a listing yet.
-        if let Some(id) = self.waiting.created_as(&name) {
-            let made = self.identified(&id).await?;
-            if let Some(made) = made.filter(&counts) {
-                return Ok(self.one(made, false));
+        // One that was just created may not be listed yet.
+        if let Some(id) = self.tracker.created_id(&name) {
+            let created = self.identified(&id).await?;
+            if let Some(created) = created.filter(&is_candidate) {
+                return Ok(self.one(created, false));
             }
         }
         match names.legacy_balancer() {
-            Some(legacy) => Ok(self.only(self.sight.balancers_named(&legacy).await?, &counts)),
+            Some(legacy) => Ok(self.only(self.reader.balancers_named(&legacy).await?, &is_candidate)),
             None => Ok(Found::Nothing),
         }
     }
 
-    /// A Service that shares a balancer with others has its tag there, whatever the balancer's name. Its listeners have it
-    /// earlier, which only counts where nothing else is known of the Service any more.
+    /// Finds a load balancer by tag. A Service that shares one has its tag there, whatever the name is. Its listeners are tagged
+    /// earlier, which is_candidate only if nothing else is known of the Service.
     async fn tagged(&self, names: &Names<'_>) -> Result<Found> {
         let tag = names.balancer();
-        let mut found = self.sight.balancers_tagged(&tag).await?;
+        let mut found = self.reader.balancers_tagged(&tag).await?;
         if found.is_empty() && !names.has_uid() {
-            found = self.sight.balancers_with_listeners_tagged(&tag, None).await?;
+            found = self.reader.balancers_with_listeners_tagged(&tag, None).await?;
         }
         Ok(self.only(found, |balancer| balancer.provisioning_status != DELETED))
     }
 
-    async fn adoptee(&self, adopt: &str) -> Result<Found> {
-        let named = self.sight.balancers_named(adopt).await?;
-        let found = match self.only(named, |balancer| !balancer.is_leaving()) {
+    async fn find_adopted(&self, adopt: &str) -> Result<Found> {
+        let named = self.reader.balancers_named(adopt).await?;
+        let found = match self.only(named, |balancer| !balancer.is_deleting()) {
             Found::Nothing => self.by_id(adopt).await?,
             found => found,
         };
@@ -114,21 +114,21 @@ impl Observer<'_> {
         })
     }
 
-    /// A name may be no ID at all, which some services answer with 400.
+    /// Reads a load balancer whose name may be an ID. Some services answer 400 if it is not.
     async fn by_id(&self, id: &str) -> Result<Found> {
-        let found = match self.sight.balancer(id).await {
+        let found = match self.reader.balancer(id).await {
             Err(error) if error.status() == Some(400) => None,
-            asked => asked?,
+            read => read?,
         };
-        let found = found.filter(|balancer| !balancer.is_leaving());
+        let found = found.filter(|balancer| !balancer.is_deleting());
         Ok(found.map_or(Found::Nothing, |balancer| self.one(balancer, false)))
     }
 
-    fn only(&self, mut found: Vec<LoadBalancer>, counts: impl Fn(&LoadBalancer) -> bool) -> Found {
-        found.retain(counts);
-        // One that stays goes before those of the name that are going.
-        if found.iter().any(|balancer| !balancer.is_leaving()) {
-            found.retain(|balancer| !balancer.is_leaving());
+    fn only(&self, mut found: Vec<LoadBalancer>, is_candidate: impl Fn(&LoadBalancer) -> bool) -> Found {
+        found.retain(is_candidate);
+        // Prefer a load balancer that is not being deleted.
+        if found.iter().any(|balancer| !balancer.is_deleting()) {
+            found.retain(|balancer| !balancer.is_deleting());
         }
         match found.len() {
             0 | 1 => found.pop().map_or(Found::Nothing, |balancer| self.one(balancer, false)),
@@ -137,7 +137,7 @@ impl Observer<'_> {
     }
 
     fn one(&self, balancer: LoadBalancer, by_id: bool) -> Found {
-        let fresh = self.waiting.is_fresh(&balancer);
+        let fresh = self.tracker.is_fresh(&balancer);
         Found::One { balancer: Box::new(balancer), by_id, adopted: false, fresh }
     }
 }

@@ -1,4 +1,4 @@
-//! The floating IP that there is, and where another one would come from.
+//! Observes the floating IP, and the network and subnets of a new one.
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::Warning;
@@ -12,7 +12,7 @@ use crate::api::network::FloatingIp;
 use crate::api::octavia::LoadBalancer;
 
 impl Observer<'_> {
-    /// Where there is one, nobody looks for another.
+    /// Reads the floating IP, and the network of a new one unless one is attached.
     pub(super) async fn floating(&self, service: Service<'_>) -> Result<(Floating, Vec<Warning>)> {
         let Service { spec, settings, balancer, .. } = service;
         let mut floating = Floating { attached: self.attached(balancer).await?, ..Floating::default() };
@@ -21,11 +21,11 @@ impl Observer<'_> {
         }
         let address = spec.requested_address.as_deref().filter(|address| !address.is_empty());
         if let Some(address) = address {
-            let of_address = self.sight.floating_ips("floating_ip_address", address, |it| &it.floating_ip_address);
+            let of_address = self.reader.floating_ips("floating_ip_address", address, |it| &it.floating_ip_address);
             floating.requested = of_address.await?.into_iter().next();
         }
         let network = match settings.floating.network_id.as_str() {
-            "" => self.sight.detected_network().await?.map(|network| network.id),
+            "" => self.reader.detected_network().await?.map(|network| network.id),
             id => Some(id.to_owned()),
         };
         let Some(network) = network else { return Ok((floating, vec![no_network()])) };
@@ -34,7 +34,7 @@ impl Observer<'_> {
         Ok((floating, Vec::new()))
     }
 
-    /// What goes with a balancer, and what is left of one if the Service is forgotten.
+    /// Reads the floating IPs to delete: the attached one, and unattached ones of a Service that does not exist any more.
     pub(super) async fn floating_to_remove(
         &self,
         names: &Names<'_>,
@@ -44,9 +44,9 @@ impl Observer<'_> {
         let described = names.floating_ip_description();
         let mut leftovers = match names.has_uid() {
             true => Vec::new(),
-            false => self.sight.floating_ips("description", &described, |floating| &floating.description).await?,
+            false => self.reader.floating_ips("description", &described, |floating| &floating.description).await?,
         };
-        // One at a port is in use, whatever its description says.
+        // An attached one is in use, whatever its description is.
         leftovers.retain(|floating| floating.port_id.is_empty());
         Ok(Floating { attached, leftovers, ..Floating::default() })
     }
@@ -54,20 +54,21 @@ impl Observer<'_> {
     async fn attached(&self, balancer: Option<&LoadBalancer>) -> Result<Option<FloatingIp>> {
         let port = balancer.filter(|balancer| !balancer.has_ipv6_vip()).map(|balancer| balancer.vip_port_id.as_str());
         let Some(port) = port.filter(|port| !port.is_empty()) else { return Ok(None) };
-        let found = self.sight.floating_ips("port_id", port, |floating| &floating.port_id).await?;
+        let found = self.reader.floating_ips("port_id", port, |floating| &floating.port_id).await?;
         Ok(found.into_iter().next())
     }
 
-    /// Those that are to be tried, in this order; none leaves it to Neutron.
+    /// Returns the subnets to try, in this order. Without any, Neutron chooses.
     async fn floating_subnets(&self, settings: &Settings, network: &str, has_address: bool) -> Result<Vec<String>> {
         let written = &settings.floating.subnet;
         if !written.id.is_empty() {
             self.check_subnet(&written.id, network).await?;
             return Ok(vec![written.id.clone()]);
         }
-        let pattern = SubnetPattern::parse(written).map_err(|error| wrong(error.to_string()).retry(Retry::Never))?;
+        let pattern =
+            SubnetPattern::parse(written).map_err(|error| invalid_config(error.to_string()).retry(Retry::Never))?;
         let Some(pattern) = pattern.filter(|_| !has_address) else { return Ok(Vec::new()) };
-        let all = self.sight.subnets_of(network).await?;
+        let all = self.reader.subnets_of(network).await?;
         let fitting: Vec<_> = all.iter().filter(|subnet| pattern.matches(subnet)).map(|it| it.id.clone()).collect();
         match fitting.is_empty() {
             true => Err(no_subnet(&written.name, &written.tags, network, all.len())),
@@ -75,27 +76,26 @@ impl Observer<'_> {
         }
     }
 
-    /// Subnets of an external network are often somebody else's and not to be seen; the network tells which it has all the same.
+    /// Checks that a subnet is in the external network. Its subnets often belong to another project and are not visible, but the
+    /// network lists their IDs.
     async fn check_subnet(&self, id: &str, network: &str) -> Result<()> {
-        if let Some(subnet) = self.sight.subnet(id).await? {
+        if let Some(subnet) = self.reader.subnet(id).await? {
             return is_in(&subnet.network_id, id, network);
         }
-        let known = self.sight.network(network).await?;
+        let known = self.reader.network(network).await?;
         match known.is_some_and(|known| known.subnets.iter().any(|subnet| subnet == id)) {
             true => Ok(()),
-            false => Err(wrong(format!("floating-subnet-id: the network {network} has no subnet {id}"))),
+            false => Err(invalid_config(format!("floating-subnet-id: network {network} has no subnet {id}"))),
         }
     }
 }
 
-// ---- what is wrong
+// ---- errors
 
 fn is_in(of: &str, id: &str, network: &str) -> Result<()> {
     match of == network {
         true => Ok(()),
-        false => {
-            Err(wrong(format!("floating-subnet-id: the subnet {id} is in the network {of}, and not in {network}")))
-        }
+        false => Err(invalid_config(format!("floating-subnet-id: subnet {id} is in network {of}, not in {network}"))),
     }
 }
 
@@ -105,17 +105,17 @@ fn no_subnet(name: &str, tags: &str, network: &str, others: usize) -> Error {
         ("", tags) => format!("floating-subnet-tags {tags:?}"),
         (name, tags) => format!("floating-subnet {name:?} and floating-subnet-tags {tags:?}"),
     };
-    wrong(format!("{pattern}: none of the {others} subnets of the network {network} that are visible fits"))
+    invalid_config(format!("{pattern}: none of the {others} visible subnets of network {network} matches"))
 }
 
-/// The cloud may be put right without a change of the Service.
-fn wrong(message: String) -> Error {
+/// An operator may fix the cloud without a change of the Service.
+fn invalid_config(message: String) -> Error {
     Error::new(ErrorKind::InvalidConfig, OBSERVE, message).retry(Retry::Backoff)
 }
 
 fn no_network() -> Warning {
-    let message = "there is no external network with a subnet for IPv4 that floating IPs could come from; set \
-                   floating-network-id in cloud.conf, in the class or as an annotation";
+    let message = "found no external network with an IPv4 subnet for floating IPs; set floating-network-id in cloud.conf, in the \
+                   class or as an annotation";
     Warning { reason: "LoadBalancerExternalNetworkSearchFailed".to_owned(), message: message.to_owned() }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn case_131_a_network_for_ipv6_alone_is_not_chosen() {
+    fn case_131_an_ipv6_only_network_is_not_chosen() {
         let visible = [subnet("s4", 4), subnet("s6", 6)];
         assert!(network(&["s6", "s4"]).serves_ipv4(&visible));
         assert!(!network(&["s6"]).serves_ipv4(&visible));

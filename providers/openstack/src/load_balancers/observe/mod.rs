@@ -1,21 +1,21 @@
-//! Looks at what the cloud has for Services, and at what their wishes name.
+//! Observes the cloud resources of Services, and those that their specs refer to.
 //!
 //! ```text
-//!  one wish ──► asked narrowly: by ID, by name     ┐
-//!  several ───► listings of the project, shared    ┴─► Found ──► listeners, pools, members, monitors ┐
-//!                                                        places, floating IPs, security groups ──────┴─► Observation
+//!  one Service ──► queries by ID and by name   ┐
+//!  several ──────► shared project listings     ┴─► Found ──► listeners, pools, members, health monitors ┐
+//!                                                  subnets, floating IPs, security groups ──────────────┴─► Observation
 //! ```
 //!
-//! A wish without spec is about removal, and only what that needs is looked at. Of a balancer that Octavia is at work on, nothing
-//! else is looked at: its parts come and go meanwhile, and there is no plan for it anyway. What is wrong with the certificate, the
-//! floating IP or the security group of a balancer that is there is noted, and keeps nobody from looking at the rest.
+//! Without a spec the load balancer is to be deleted, and only what that needs is read. For a load balancer with a pending
+//! operation nothing else is read: its parts change meanwhile, and it gets no plan. Errors with the certificate, the floating IP or
+//! the security group of an existing load balancer are recorded, and do not fail the rest.
 
 mod find;
 mod floating;
 mod parts;
-mod places;
+mod placement;
+mod reader;
 mod security;
-mod sight;
 mod strays;
 
 use bowline_cloud::{Error, Result};
@@ -24,34 +24,34 @@ use futures::{StreamExt as _, stream, try_join};
 
 use super::annotations::{LOAD_BALANCER_ID, TABLE};
 use super::names::Names;
-use super::observation::{ConfigErrors, Features, Found, Observation, SeenPool};
+use super::observation::{ConfigErrors, Features, Found, Observation, PoolState};
 use super::plan::{CERTIFICATE, FLOATING_IP, GROUP};
 use super::settings::Settings;
 use super::status::{self, State};
-use super::waiting::Waiting;
+use super::tracker::Tracker;
 use crate::Config;
 use crate::api::octavia::{Listener, LoadBalancer};
 
-use find::Marks;
+use find::Lookup;
 use parts::MembersOf;
-pub(crate) use sight::Sight;
+pub(crate) use reader::CloudReader;
 
-pub(super) const OBSERVE: &str = "observe balancers";
+pub(super) const OBSERVE: &str = "observe load balancers";
 
-/// How many wishes are looked at at the same time, and for each of them how many of its pools.
+/// Maximum number of Services that are observed concurrently, and of pools for each of them.
 const AT_ONCE: usize = 4;
 
-/// Looks at the cloud.
+/// Reads the cloud.
 #[derive(Clone, Copy)]
 pub(super) struct Observer<'a> {
-    pub(super) sight: &'a Sight<'a>,
+    pub(super) reader: &'a CloudReader<'a>,
     pub(super) config: &'a Config,
-    pub(super) waiting: &'a Waiting,
-    /// An error while nobody knows: what is there already is looked after all the same.
+    pub(super) tracker: &'a Tracker,
+    /// An error while it is unknown: existing load balancers are synced nevertheless.
     pub(super) features: &'a Result<Features>,
 }
 
-/// A Service that is to be served, and the balancer that was found for it.
+/// A desired Service and the load balancer that was found for it.
 #[derive(Clone, Copy)]
 struct Service<'a> {
     names: Names<'a>,
@@ -61,28 +61,24 @@ struct Service<'a> {
 }
 
 impl Observer<'_> {
-    /// What there is for each of these, in their order.
-    pub(super) async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
-        let looks: Vec<_> = wanted.iter().map(|desired| self.look(desired)).collect();
-        stream::iter(looks).buffered(AT_ONCE).collect().await
+    /// Observes each of these, in their order.
+    pub(super) async fn observe(&self, all_desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<State>>> {
+        let observed = all_desired.iter().map(async |desired| match &desired.spec {
+            Some(spec) => self.observe_service(desired, spec).await.map(Some),
+            None => self.observe_removal(desired).await,
+        });
+        stream::iter(observed.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
     }
 
-    async fn look(&self, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
-        match &desired.spec {
-            Some(spec) => self.look_for_service(desired, spec).await.map(Some),
-            None => self.look_for_removal(desired).await,
-        }
-    }
-
-    /// All that there is, and all that the wish names.
-    async fn look_for_service(&self, desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<State> {
+    /// Observes all resources of a Service, and those that its spec refers to.
+    async fn observe_service(&self, desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec) -> Result<State> {
         let settings = Settings::of(desired, spec, self.config)?;
-        let marks = Marks {
+        let lookup = Lookup {
             names: Names::of(&desired.key),
             id: settings.balancer_id.as_deref(),
             adopt: settings.adopt.as_deref(),
         };
-        let found = self.find(marks).await?;
+        let found = self.find(lookup).await?;
         if let (Found::Nothing, Err(error)) = (&found, self.features) {
             return Err(error.clone());
         }
@@ -92,33 +88,33 @@ impl Observer<'_> {
             let seen = Observation { found, ..Observation::default() };
             return Ok(State { pending, ..status::of_service(self.config, &settings, seen) });
         }
-        let service = Service { names: marks.names, spec, settings: &settings, balancer };
-        let (mut places, ((), certificate)) = try_join!(
-            self.places(service),
-            unless_failed(balancer.is_some(), CERTIFICATE, self.check_certificate(&settings))
+        let service = Service { names: lookup.names, spec, settings: &settings, balancer };
+        let (mut placement, ((), certificate)) = try_join!(
+            self.placement(service),
+            record_error(balancer.is_some(), CERTIFICATE, self.check_certificate(&settings))
         )?;
         if found == Found::Nothing {
-            self.waiting.missed(&marks.names.balancer());
-            places.vip_holder = self.vip_holder(service, &places).await?;
+            self.tracker.record_absent(&lookup.names.balancer());
+            placement.vip_holder = self.vip_holder(service, &placement).await?;
         }
         let ((listeners, pools), strays, ((floating, warnings), no_floating), (security, no_security)) = try_join!(
-            self.parts(balancer, MembersOf::Service(marks.names)),
-            self.strays(&marks.names, &found),
-            unless_failed(balancer.is_some(), FLOATING_IP, self.floating(service)),
-            unless_failed(balancer.is_some(), GROUP, self.security(service, &places))
+            self.parts(balancer, MembersOf::Service(lookup.names)),
+            self.strays(&lookup.names, &found),
+            record_error(balancer.is_some(), FLOATING_IP, self.floating(service)),
+            record_error(balancer.is_some(), GROUP, self.security(service, &placement))
         )?;
         let features = self.features_with(balancer, &listeners, &pools);
         let errors = ConfigErrors { certificate, floating: no_floating, security: no_security };
         let seen =
-            Observation { features, found, listeners, pools, strays, floating, security, places, warnings, errors };
+            Observation { features, found, listeners, pools, strays, floating, security, placement, warnings, errors };
         Ok(status::of_service(self.config, &settings, seen))
     }
 
-    /// What is left; `None` if that is nothing.
-    async fn look_for_removal(&self, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
+    /// Observes what is left of a Service; `None` if that is nothing.
+    async fn observe_removal(&self, desired: &DesiredLoadBalancer) -> Result<Option<State>> {
         let names = Names::of(&desired.key);
-        let marks = Marks { names, id: TABLE.reader(&desired.annotations).get(&LOAD_BALANCER_ID), adopt: None };
-        let found = self.find_for_removal(marks).await?;
+        let lookup = Lookup { names, id: TABLE.reader(&desired.annotations).get(&LOAD_BALANCER_ID), adopt: None };
+        let found = self.find_for_removal(lookup).await?;
         let balancer = found.balancer();
         let pending = self.pending(balancer);
         if pending.is_some() {
@@ -137,36 +133,31 @@ impl Observer<'_> {
 }
 
 impl Observer<'_> {
-    /// What Octavia is doing to the load balancer that was looked at.
+    /// Returns the pending operation of the observed load balancer.
     fn pending(&self, balancer: Option<&LoadBalancer>) -> Option<Operation> {
-        balancer.inspect(|balancer| self.waiting.saw(balancer)).and_then(|balancer| self.waiting.operation(balancer))
+        balancer.inspect(|balancer| self.tracker.record(balancer)).and_then(|balancer| self.tracker.operation(balancer))
     }
 
-    fn features_with(&self, balancer: Option<&LoadBalancer>, listeners: &[Listener], pools: &[SeenPool]) -> Features {
-        match (self.features, balancer) {
-            (Ok(features), _) => *features,
-            (Err(_), Some(balancer)) => {
-                Features::shown_by(balancer, listeners, pools, &self.config.load_balancer.provider)
-            }
-            (Err(_), None) => Features::default(),
-        }
+    fn features_with(&self, balancer: Option<&LoadBalancer>, listeners: &[Listener], pools: &[PoolState]) -> Features {
+        let provider = &self.config.load_balancer.provider;
+        let inferred = || balancer.map(|balancer| Features::shown_by(balancer, listeners, pools, provider));
+        self.features.as_ref().map_or_else(|_| inferred().unwrap_or_default(), |features| *features)
     }
 }
 
-/// Result of a look. An error can be reported later where there is a balancer, which has nodes to serve meanwhile.
-async fn unless_failed<T: Default>(
+/// Records an error instead of failing if there is a load balancer, which has nodes to serve meanwhile.
+async fn record_error<T: Default>(
     has_balancer: bool,
     subject: &str,
-    look: impl Future<Output = Result<T>>,
+    read: impl Future<Output = Result<T>>,
 ) -> Result<(T, Option<PlanError>)> {
-    match look.await {
+    match read.await {
         Ok(seen) => Ok((seen, None)),
-        Err(error) if has_balancer => Ok((T::default(), Some(error.about(subject)))),
+        Err(error) if has_balancer => Ok((T::default(), Some(error.to_plan_error(subject)))),
         Err(error) => Err(error),
     }
 }
 
-/// In the words of the contract.
-fn told(error: Error) -> Error {
+fn during_observe(error: Error) -> Error {
     error.during(OBSERVE)
 }

@@ -1,51 +1,53 @@
-//! What a balancer consists of.
+//! Observes listeners, pools, members and health monitors.
 
 use bowline_cloud::Result;
 use bowline_core::DesiredLoadBalancer;
 use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
 
 use super::super::names::{Names, cluster_of};
-use super::super::observation::SeenPool;
-use super::super::plan::goes_with;
-use super::{AT_ONCE, Observer, told};
+use super::super::observation::PoolState;
+use super::super::plan::is_deleted_with;
+use super::{AT_ONCE, CloudReader, Observer, during_observe};
 use crate::api::octavia::{self, Listener, LoadBalancer, Pool};
 
 /// Listeners and pools.
-type Parts = (Vec<Listener>, Vec<SeenPool>);
+type Parts = (Vec<Listener>, Vec<PoolState>);
 
-/// Whose members are looked at.
+/// Selects the members to read.
 #[derive(Clone, Copy)]
 pub(super) enum MembersOf<'a> {
-    /// Those of pools that may be this Service's.
+    /// Members of pools that may belong to this Service.
     Service(Names<'a>),
-    /// Nobody's: they go with their pool.
+    /// None: members are deleted with their pool.
     NoOwner,
-    /// Those of a balancer of this Service that is to go. Nothing behind its listeners, if it goes as a whole.
+    /// None, and no pools if the load balancer of this Service is deleted as a whole.
     Removed(&'a DesiredLoadBalancer, &'a LoadBalancer),
 }
 
 impl Observer<'_> {
-    /// All listeners and pools of a balancer. What one answer names may be gone before it is asked for, so a part that is missing
-    /// is reason to look at all of them anew, once.
+    /// Reads all listeners and pools of a load balancer. A part that one response names may be deleted before it is read; then all
+    /// of them are read again, once.
     pub(super) async fn parts(&self, balancer: Option<&LoadBalancer>, members: MembersOf<'_>) -> Result<Parts> {
         let Some(balancer) = balancer else { return Ok(Parts::default()) };
         match self.parts_of(&balancer.id, members).await {
             Err(error) if error.is_not_found() => {
-                Observer { sight: &self.sight.anew(), ..*self }.parts_of(&balancer.id, members).await
+                Observer { reader: &CloudReader::without_listings(self.reader.session), ..*self }
+                    .parts_of(&balancer.id, members)
+                    .await
             }
             seen => seen,
         }
     }
 
     async fn parts_of(&self, balancer: &str, members: MembersOf<'_>) -> Result<Parts> {
-        let listeners = self.sight.listeners(balancer).await?;
+        let listeners = self.reader.listeners(balancer).await?;
         if let MembersOf::Removed(desired, balancer) = members
             && self.config.load_balancer.cascade_delete
-            && goes_with(desired, balancer, &listeners)
+            && is_deleted_with(desired, balancer, &listeners)
         {
             return Ok((listeners, Vec::new()));
         }
-        let pools = self.sight.pools(balancer).await?;
+        let pools = self.reader.pools(balancer).await?;
         let is_ours = |listener: &Listener| match members {
             MembersOf::Service(names) => may_be_of(names, listener),
             MembersOf::NoOwner | MembersOf::Removed(..) => false,
@@ -61,25 +63,25 @@ impl Observer<'_> {
         Ok((listeners, seen))
     }
 
-    async fn pool(&self, pool: Pool, with_members: bool) -> Result<SeenPool> {
+    async fn pool(&self, pool: Pool, with_members: bool) -> Result<PoolState> {
         let members = async {
             match with_members {
-                true => octavia::members(self.sight.session, &pool.id).await.map_err(told),
+                true => octavia::members(self.reader.session, &pool.id).await.map_err(during_observe),
                 false => Ok(Vec::new()),
             }
         };
         let monitor = async {
             match pool.healthmonitor_id.as_str() {
                 "" => Ok(None),
-                id => self.sight.monitor(id).await.map(Some),
+                id => self.reader.monitor(id).await.map(Some),
             }
         };
         let (members, monitor) = try_join!(members, monitor)?;
-        Ok(SeenPool { pool, members, monitor })
+        Ok(PoolState { pool, members, monitor })
     }
 }
 
-/// Nobody has marked it, or the Service has, be it under an earlier name of the cluster.
+/// Returns whether a listener has no tags, or one of the Service, possibly under an earlier name of the cluster.
 fn may_be_of(names: Names<'_>, listener: &Listener) -> bool {
     let is_own = |tag: &str| cluster_of(tag).is_some_and(|cluster| names.balancer_in(cluster) == tag);
     let mut marks = listener.tags.iter().filter(|tag| !tag.is_empty()).peekable();

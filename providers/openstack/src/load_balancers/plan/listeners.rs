@@ -1,12 +1,11 @@
-//! What a balancer listens on. Octavia has one listener for each port and family of protocols: TCP and all that is spoken over it,
-//! UDP, SCTP.
+//! Listeners. Octavia has one listener for each port and transport protocol: TCP with everything over it, UDP, SCTP.
 
 use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::{FieldChange, PortSpec, Verb};
 use ipnet::IpNet;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::change::{Change, Joining, ListenerRef, PoolRef};
 use super::super::names::Part;
@@ -16,10 +15,10 @@ use crate::api::octavia::{LISTENERS, Listener, POOLS};
 
 pub(in super::super) const CERTIFICATE: &str = "certificate";
 
-/// The header that tells the client's address.
+/// Header with the client's address.
 const FORWARDED_FOR: &str = "X-Forwarded-For";
 
-/// What stands between listeners: two in one of these cannot have the same port.
+/// Returns the transport protocol: two listeners of one cannot have the same port.
 fn family(protocol: &str) -> &str {
     match protocol {
         "UDP" | "SCTP" => protocol,
@@ -27,35 +26,35 @@ fn family(protocol: &str) -> &str {
     }
 }
 
-/// One step after the other for each port, then what is left over goes.
+/// Adds steps for each port, then removes the remaining listeners.
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     check_ports(context)?;
     check_conflicts(context)?;
     draft.warn(members::skipped(context));
     let mut served = BTreeSet::new();
     for (index, port) in context.spec.ports.iter().enumerate() {
-        let (fitting, stale) = at(context, port);
-        if fitting.is_none() && lacks_certificate(context) {
+        let (matching, stale) = listeners_at(context, port);
+        if matching.is_none() && lacks_certificate(context) {
             served.extend(stale.iter().map(|listener| listener.id.clone()));
-            keep(context, index, port, &stale, draft)?;
+            retain(context, index, port, &stale, draft)?;
             continue;
         }
-        // Octavia would refuse the new one as long as the old one is there.
+        // Octavia rejects the new one as long as the old one exists.
         for listener in &stale {
             remove(context, listener, draft)?;
         }
-        served.extend(stale.iter().chain(&fitting).map(|listener| listener.id.clone()));
-        let reference = match fitting {
+        served.extend(stale.iter().chain(&matching).map(|listener| listener.id.clone()));
+        let reference = match matching {
             Some(listener) => {
                 update(context, listener, draft);
                 ListenerRef::Id(listener.id.clone())
             }
             None => {
-                check_limits(context)?;
+                check_source_ranges(context)?;
                 create(context, index, port, draft)
             }
         };
-        pools::steps(context, index, port, fitting, reference, draft)?;
+        pools::steps(context, index, port, matching, reference, draft)?;
     }
     let left_over = context.seen.listeners.iter().filter(|listener| !served.contains(&listener.id));
     for listener in left_over.filter(|listener| is_ours(context, listener)) {
@@ -64,28 +63,29 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     Ok(())
 }
 
-/// The listener that fits a port, and those that are in its place.
-fn at<'a>(context: &Context<'a>, port: &PortSpec) -> (Option<&'a Listener>, Vec<&'a Listener>) {
+/// Returns the listener with the protocol of a port, and those with another protocol on it.
+fn listeners_at<'a>(context: &Context<'a>, port: &PortSpec) -> (Option<&'a Listener>, Vec<&'a Listener>) {
     let protocol = context.settings.listener_protocol(port.protocol);
     let seen: &'a [Listener] = &context.seen.listeners;
-    let there = seen.iter().filter(|one| one.protocol_port == port.port && family(&one.protocol) == family(protocol));
-    let (fitting, stale): (Vec<_>, Vec<_>) = there.partition(|listener| listener.protocol == protocol);
-    (fitting.into_iter().next(), stale)
+    let existing =
+        seen.iter().filter(|one| one.protocol_port == port.port && family(&one.protocol) == family(protocol));
+    let (matching, stale): (Vec<_>, Vec<_>) = existing.partition(|listener| listener.protocol == protocol);
+    (matching.into_iter().next(), stale)
 }
 
-/// It was made for this Service, or before anybody marked whose they are.
+/// Returns whether it was created for this Service, or before listeners were tagged.
 fn is_ours(context: &Context<'_>, listener: &Listener) -> bool {
     let mut tags = listener.tags.iter().filter(|tag| !tag.is_empty()).peekable();
     if tags.peek().is_none() { context.owner } else { tags.any(|tag| *tag == context.names.balancer()) }
 }
 
-/// No listener can get the certificate that is wished.
+/// Returns whether the desired certificate cannot be used.
 fn lacks_certificate(context: &Context<'_>) -> bool {
     context.seen.errors.certificate.is_some()
 }
 
-/// What is to be replaced, and cannot be yet, sends to the nodes that there are now.
-fn keep(context: &Context<'_>, index: usize, port: &PortSpec, stale: &[&Listener], draft: &mut Draft) -> Result<()> {
+/// Updates the members of listeners that cannot be replaced yet.
+fn retain(context: &Context<'_>, index: usize, port: &PortSpec, stale: &[&Listener], draft: &mut Draft) -> Result<()> {
     for listener in stale {
         if let Some(seen) = pools::of_listener(context, listener)? {
             let pool = PoolRef::Id(seen.pool.id.clone());
@@ -95,37 +95,37 @@ fn keep(context: &Context<'_>, index: usize, port: &PortSpec, stale: &[&Listener
     Ok(())
 }
 
-// ---- what stands in the way
+// ---- errors
 
-/// Two ports that come to the same listener cannot both be had.
+/// Fails if two ports of the Service result in the same listener.
 pub(super) fn check_ports(context: &Context<'_>) -> Result<()> {
     let mut seen = BTreeSet::new();
     let place = |port: &PortSpec| (family(context.settings.listener_protocol(port.protocol)), port.port);
     let Some(port) = context.spec.ports.iter().find(|port| !seen.insert(place(port))) else { return Ok(()) };
     let protocol = context.settings.listener_protocol(port.protocol);
     let message = format!(
-        "two ports of the Service come to one listener, {protocol} on port {}: with TLS or X-Forwarded-For all ports are of HTTP",
+        "two ports of the Service need the same listener, {protocol} on port {}: with TLS or X-Forwarded-For all ports use HTTP",
         port.port
     );
     Err(Error::new(ErrorKind::InvalidConfig, PLAN, message))
 }
 
-/// What is to be limited, and perhaps cannot be, is not made: it would be open to everybody.
-fn check_limits(context: &Context<'_>) -> Result<()> {
+/// Fails if the source ranges of a new listener might be ignored: it would accept every client.
+fn check_source_ranges(context: &Context<'_>) -> Result<()> {
     let features = context.seen.features;
     if !features.guessed || features.allowed_cidrs || context.settings.source_ranges.is_empty() {
         return Ok(());
     }
-    let message = "no listener is made while Octavia does not say what it can do: it might be open to everybody, whatever \
-                   loadBalancerSourceRanges says";
+    let message = "no listener is created while Octavia does not list its versions: it might ignore loadBalancerSourceRanges and be \
+                   open to all clients";
     Err(Error::new(ErrorKind::Unavailable, PLAN, message))
 }
 
 fn check_conflicts(context: &Context<'_>) -> Result<()> {
     for port in &context.spec.ports {
-        let (fitting, stale) = at(context, port);
-        let taken = fitting.into_iter().chain(stale).find(|listener| !is_ours(context, listener));
-        if let Some(listener) = taken {
+        let (matching, stale) = listeners_at(context, port);
+        let foreign = matching.into_iter().chain(stale).find(|listener| !is_ours(context, listener));
+        if let Some(listener) = foreign {
             return Err(conflict(context, port, listener));
         }
     }
@@ -134,7 +134,7 @@ fn check_conflicts(context: &Context<'_>) -> Result<()> {
 
 fn conflict(context: &Context<'_>, port: &PortSpec, listener: &Listener) -> Error {
     let Listener { id, protocol, tags, .. } = listener;
-    let owner = tags.iter().find(|tag| !tag.is_empty()).map_or("nobody who says so", String::as_str);
+    let owner = tags.iter().find(|tag| !tag.is_empty()).map_or("no Service (it has no tag)", String::as_str);
     let balancer = context.balancer.map(|balancer| balancer.id.as_str()).unwrap_or_default();
     let message = format!(
         "the listener port {} already exists on load balancer {balancer}: {protocol} listener {id} belongs to {owner}; choose \
@@ -144,10 +144,10 @@ fn conflict(context: &Context<'_>, port: &PortSpec, listener: &Listener) -> Erro
     Error::new(ErrorKind::AlreadyExists, PLAN, message).retry(Retry::Backoff)
 }
 
-// ---- making, changing, removing
+// ---- create, update, delete
 
-/// All that a new one is made of, without what is behind it.
-pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<String, Value> {
+/// Returns the request body of a new listener, without its pool.
+pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Value {
     let fixed = [
         ("name", json!(context.names.part(Part::Listener, index))),
         ("protocol", json!(context.settings.listener_protocol(port.protocol))),
@@ -160,23 +160,16 @@ pub(super) fn body(context: &Context<'_>, index: usize, port: &PortSpec) -> Map<
 
 fn create(context: &Context<'_>, index: usize, port: &PortSpec, draft: &mut Draft) -> ListenerRef {
     let body = body(context, index, port);
-    let told = body.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "tags"));
-    let changes = told.map(|(key, value)| field(key, None, Some(text(value)))).collect();
+    let changes = created(&body);
     let name = context.names.part(Part::Listener, index);
-    let most = context.config.load_balancer.max_shared;
-    let joins = (!context.owner).then(|| Joining { tag: context.names.balancer(), most });
-    draft.octavia(
-        Verb::Create,
-        LISTENERS.resource.name,
-        &name,
-        changes,
-        Change::CreateListener { body: Value::Object(body), joins },
-    );
+    let max = context.config.load_balancer.max_shared;
+    let joins = (!context.owner).then(|| Joining { tag: context.names.balancer(), max });
+    draft.octavia(Verb::Create, LISTENERS.resource.name, &name, changes, Change::CreateListener { body, joins });
     let protocol = context.settings.listener_protocol(port.protocol).to_owned();
     ListenerRef::At { protocol, port: port.port }
 }
 
-/// One call with what differs.
+/// Adds one step with all fields that differ.
 fn update(context: &Context<'_>, listener: &Listener, draft: &mut Draft) {
     let differing: Vec<(&str, Value, Value)> =
         wanted(context, listener).into_iter().filter(|(_, now, then)| now != then).collect();
@@ -189,7 +182,7 @@ fn update(context: &Context<'_>, listener: &Listener, draft: &mut Draft) {
     draft.update(LISTENERS.resource, &listener.id, &listener.name, changes, Value::Object(body));
 }
 
-/// Every field that can be changed, as it is and as it is to be. What is a set is in order in both. A new listener has none yet.
+/// Returns each mutable field with its current and desired value. Sets are sorted in both. A new listener has none of them yet.
 fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Value, Value)> {
     let (settings, features) = (context.settings, context.seen.features);
     let mut all = vec![("connection_limit", json!(listener.connection_limit), json!(settings.connection_limit))];
@@ -219,7 +212,7 @@ fn wanted(context: &Context<'_>, listener: &Listener) -> Vec<(&'static str, Valu
     all
 }
 
-/// Those that are there, and the Service's.
+/// Returns the current tags and that of the Service.
 fn tags(context: &Context<'_>, listener: &Listener) -> Vec<String> {
     let own = context.names.balancer();
     if listener.tags.contains(&own) {
@@ -228,7 +221,7 @@ fn tags(context: &Context<'_>, listener: &Listener) -> Vec<String> {
     listener.tags.iter().filter(|tag| !tag.is_empty()).cloned().chain([own]).collect()
 }
 
-/// Those that are there, with the one that is ours to set.
+/// Returns the current headers with or without the one that is managed.
 fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTreeMap<String, String> {
     let mut headers = listener.insert_headers.clone();
     let is_current = headers.get(FORWARDED_FOR).is_some_and(|value| value == "true");
@@ -240,22 +233,22 @@ fn headers(context: &Context<'_>, listener: &Listener) -> std::collections::BTre
     headers
 }
 
-/// Those that may connect, where these may now.
+/// Returns the desired ranges, and those of the current ones that may stay.
 fn allowed(context: &Context<'_>, now: &BTreeSet<String>) -> BTreeSet<String> {
     let families = context.families();
-    let told = |ranges: BTreeSet<IpNet>| ranges.into_iter().map(|range| range.to_string()).collect::<BTreeSet<_>>();
-    let tolerated = told(context.settings.tolerated_cidrs(&families));
-    told(context.settings.allowed_cidrs(&families)).into_iter().chain(tolerated.intersection(now).cloned()).collect()
+    let texts = |ranges: BTreeSet<IpNet>| ranges.into_iter().map(|range| range.to_string()).collect::<BTreeSet<_>>();
+    let tolerated = texts(context.settings.tolerated_cidrs(&families));
+    texts(context.settings.allowed_cidrs(&families)).into_iter().chain(tolerated.intersection(now).cloned()).collect()
 }
 
-/// In one order and one spelling.
+/// Returns the ranges sorted and in canonical form.
 fn ranges(texts: &[String]) -> BTreeSet<String> {
     let canonical =
         |text: &String| text.parse().map_or_else(|_| text.clone(), |range: IpNet| range.trunc().to_string());
     texts.iter().map(canonical).collect()
 }
 
-/// With the pool behind it, unless others use that as well.
+/// Deletes the listener and its pool, unless another listener uses the pool.
 fn remove(context: &Context<'_>, listener: &Listener, draft: &mut Draft) -> Result<()> {
     if let Some(seen) = pools::of_listener(context, listener)? {
         let is_shared = seen.pool.listeners.iter().any(|other| other.id != listener.id);
@@ -268,7 +261,13 @@ fn remove(context: &Context<'_>, listener: &Listener, draft: &mut Draft) -> Resu
     Ok(())
 }
 
-/// A value for people: without quotes and braces as far as that goes.
+/// Returns the fields of a new resource for the printed plan, without name and tags.
+pub(super) fn created(body: &Value) -> Vec<FieldChange> {
+    let fields = body.as_object().into_iter().flatten().filter(|(key, _)| !matches!(key.as_str(), "name" | "tags"));
+    fields.map(|(key, value)| field(key, None, Some(text(value)))).collect()
+}
+
+/// Formats a value for the printed plan, without quotes and braces.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "none".to_owned(),

@@ -1,18 +1,18 @@
-//! From what there is to what is wished, as steps. Nothing here makes a call.
+//! Plans the steps from the observed to the desired state. Nothing here makes a call.
 //!
 //! ```text
-//!  no spec ──► removal, or release where the balancer is to stay
-//!  spec ──► nothing there: create ──────────────────────────────────────────────┐
-//!           something: at rest? ours, or may it be shared? rename, adopt        │
-//!             └─► for each port listener, pool, members, monitor; left-overs ───┴─► security group ──► floating IP ──► tag
-//!                                                                                     ──► listeners left on others' balancers
+//!  no spec ──► removal, or release if the load balancer is retained
+//!  spec ──► not found: create ──────────────────────────────────────────────────┐
+//!           found: ACTIVE? own, or may it be shared? rename, adopt              │
+//!             └─► for each port listener, pool, members, monitor; the rest ─────┴─► security group ──► floating IP ──► tag
+//!                                                                                     ──► stray listeners
 //! ```
 //!
-//! What nodes need comes first. What is wrong with the certificate, the security group or the floating IP of a balancer that is there
-//! is told last, and without one nothing is begun.
+//! Steps that nodes depend on come first. Errors with the certificate, the security group or the floating IP of an existing load
+//! balancer are reported after all steps; for a new one, they fail the plan.
 //!
-//! Octavia refuses whatever comes out of order (a pool without its listener, a second listener on a port), and takes one change
-//! of a balancer at a time.
+//! Octavia rejects requests that are out of order (a pool without its listener, a second listener on a port), and accepts one
+//! change of a load balancer at a time.
 
 mod create;
 mod draft;
@@ -33,45 +33,45 @@ use std::collections::BTreeSet;
 
 use bowline_cloud::{Error, ErrorKind, Result, Retry};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{DesiredLoadBalancer, IpFamily, LoadBalancerSpec, Plan, Verb};
+use bowline_core::{DesiredLoadBalancer, IpFamily, LoadBalancerSpec, Plan};
 use serde_json::json;
 
 use super::annotations::LOAD_BALANCER_ID;
-use super::change::{BalancerRef, Change, Payload, Retag};
+use super::change::{BalancerRef, Payload, TagChange};
 use super::names::Names;
 use super::observation::{Found, Observation};
 use super::settings::Settings;
-use super::waiting::{ERROR, check_at_rest};
+use super::tracker::{ERROR, check_active};
 use crate::Config;
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{LOAD_BALANCERS, LoadBalancer};
 
 use draft::{Draft, field};
-pub(super) use floating::{FLOATING_IP, taken};
+pub(super) use floating::{FLOATING_IP, in_use};
 pub(super) use listeners::CERTIFICATE;
-pub(super) use ownership::check_room;
-pub(super) use removal::{goes_with, is_made_for_service, sharer};
+pub(super) use ownership::check_sharing_limit;
+pub(super) use removal::{is_created_for_service, is_deleted_with, other_service};
 pub(super) use security::GROUP;
 
-/// What is being done, in errors.
-pub(super) const PLAN: &str = "plan a balancer";
+/// Operation in errors.
+pub(super) const PLAN: &str = "plan a load balancer";
 
-/// All that steps are made from.
+/// Inputs of a plan.
 pub(super) struct Context<'a> {
     pub(super) desired: &'a DesiredLoadBalancer,
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) config: &'a Config,
     pub(super) settings: &'a Settings,
     pub(super) names: Names<'a>,
-    /// As it will be once the steps so far are done.
+    /// Observed state after the steps so far.
     pub(super) seen: &'a Observation,
-    /// The balancer; `None` if a step makes it.
+    /// The load balancer; `None` if a step creates it.
     pub(super) balancer: Option<&'a LoadBalancer>,
-    /// It is the Service's own, whoever else uses it.
+    /// The load balancer belongs to the Service, even if others use it.
     pub(super) owner: bool,
 }
 
 impl Context<'_> {
-    /// The balancer, for steps that need it.
+    /// Returns the load balancer for steps that need it.
     pub(super) fn balancer_ref(&self) -> BalancerRef {
         match self.balancer {
             Some(balancer) => BalancerRef::Id(balancer.id.clone()),
@@ -79,19 +79,19 @@ impl Context<'_> {
         }
     }
 
-    /// The families of the balancer's addresses; before it has any, that of the Service.
+    /// Returns the IP families of the load balancer's addresses, before it has any that of the Service.
     pub(super) fn families(&self) -> Vec<IpFamily> {
         let seen = self.balancer.map(LoadBalancer::families).unwrap_or_default();
         if seen.is_empty() { vec![self.settings.family.unwrap_or(IpFamily::IPv4)] } else { seen }
     }
 
-    /// Where members are; empty if nobody knows yet.
+    /// Returns the subnet of members; empty if it is not known yet.
     pub(super) fn member_subnet_id(&self) -> &str {
-        self.seen.places.member_subnet(self.balancer).unwrap_or_default()
+        self.seen.placement.member_subnet(self.balancer).unwrap_or_default()
     }
 }
 
-/// How to get from what is seen to what is wished.
+/// Plans the steps from the observed to the desired state.
 pub(super) fn plan(config: &Config, desired: &DesiredLoadBalancer, seen: Observation) -> Result<Plan<Payload>> {
     let mut draft = Draft::default();
     let locks = locks(desired, &seen);
@@ -103,7 +103,7 @@ pub(super) fn plan(config: &Config, desired: &DesiredLoadBalancer, seen: Observa
     Ok(Plan { locks, ..draft.into_plan() })
 }
 
-/// The load balancers that are written. Another Service may use each of them, too, and find it by its ID, while the Service that
+/// Returns the load balancers that are written. Another Service may use each of them and find it by its ID, while the Service that
 /// creates one knows only its name.
 fn locks(desired: &DesiredLoadBalancer, seen: &Observation) -> BTreeSet<String> {
     let existing = seen.found.balancer().into_iter().chain(seen.strays.iter().map(|stray| &stray.balancer));
@@ -125,13 +125,13 @@ fn build(
     let owner = match &seen.found {
         Found::Missing(id) => return Err(missing(id)),
         Found::Several(ids) => return Err(several(names, ids)),
-        Found::Nothing => check_way(&settings, spec).map(|()| true)?,
+        Found::Nothing => check_creatable(&settings, spec).map(|()| true)?,
         Found::One { balancer, fresh: true, .. } if balancer.provisioning_status == ERROR => {
             removal::discard(balancer, draft);
             return Ok(());
         }
         Found::One { balancer, .. } => {
-            check_at_rest(PLAN, balancer)?;
+            check_active(PLAN, balancer)?;
             ownership::settle(config, &settings, names, &mut seen, draft)?
         }
     };
@@ -144,7 +144,7 @@ fn build(
     }
     let behind = security::steps(&context, draft);
     let in_front = floating::steps(&context, draft);
-    // A Service that may not use the load balancer as it wants is not tagged there.
+    // A Service that must not use the load balancer is not tagged there.
     if draft.fails() {
         return Ok(());
     }
@@ -152,30 +152,30 @@ fn build(
     for stray in &seen.strays {
         removal::leave_stray(&names.balancer(), stray, draft);
     }
-    let certificate = seen.errors.certificate.clone().map_or(Ok(()), |problem| Err(problem.into()));
+    let certificate = seen.errors.certificate.clone().map_or(Ok(()), |error| Err(error.into()));
     let outcomes =
         [(listeners::CERTIFICATE, certificate), (security::GROUP, behind), (floating::FLOATING_IP, in_front)];
-    tell(&context, outcomes, draft)
+    report_errors(&context, outcomes, draft)
 }
 
-/// What is wrong is told after all that can be done in spite of it: a balancer that is there must not send traffic to nodes that
-/// are gone. Without one, nothing is begun.
-fn tell(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Draft) -> Result<()> {
+/// Reports errors after all steps that are possible: an existing load balancer must not send traffic to deleted nodes. Without one,
+/// the first error fails the plan.
+fn report_errors(context: &Context<'_>, outcomes: [(&str, Result<()>); 3], draft: &mut Draft) -> Result<()> {
     let mut errors = Vec::new();
     for (kind, outcome) in outcomes {
         match outcome {
             Err(error) if context.balancer.is_none() => return Err(error),
-            Err(error) => errors.push(error.about(kind)),
+            Err(error) => errors.push(error.to_plan_error(kind)),
             Ok(()) => {}
         }
     }
-    // The first one is the answer, and must not keep the others from being tried again.
-    errors.sort_by_key(|problem| problem.retry == Retry::Never);
+    // The first error decides about the retry, and must not keep the others from being retried.
+    errors.sort_by_key(|error| error.retry == Retry::Never);
     draft.fail(errors);
     Ok(())
 }
 
-/// The last thing that says that the Service is served by this balancer.
+/// Adds the tag that marks the load balancer as serving the Service, last of all.
 fn tag(context: &Context<'_>, draft: &mut Draft) {
     let Some(balancer) = context.balancer.filter(|_| context.seen.features.tags) else { return };
     let name = context.names.balancer();
@@ -183,21 +183,21 @@ fn tag(context: &Context<'_>, draft: &mut Draft) {
         return;
     }
     let changes = vec![field("tags", None, Some(name.clone()))];
-    let tags = Retag { add: vec![name], remove: Vec::new() };
-    let change = Change::UpdateLoadBalancer { body: json!({}), tags };
-    draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
+    let tags = TagChange::adding(name);
+    draft.update_tagged(LOAD_BALANCERS.resource, &balancer.id, &balancer.name, changes, json!({}), tags);
 }
 
-/// Whether a new balancer can be made.
-fn check_way(settings: &Settings, spec: &LoadBalancerSpec) -> Result<()> {
+/// Fails if no load balancer can be created.
+fn check_creatable(settings: &Settings, spec: &LoadBalancerSpec) -> Result<()> {
     if let Some(adopt) = &settings.adopt {
-        let message =
-            format!("there is no load balancer {adopt:?} to adopt; name one that exists, or remove the annotation");
+        let message = format!(
+            "the load balancer {adopt:?} to adopt does not exist; name an existing one, or remove the annotation"
+        );
         return Err(Error::new(ErrorKind::NotFound, PLAN, message));
     }
-    let nobody = spec.targets.iter().all(|target| target.draining);
-    if nobody && !settings.selects_nodes {
-        let message = "there are no nodes for a load balancer; it is made as soon as there is one";
+    let no_targets = spec.targets.iter().all(|target| target.draining);
+    if no_targets && !settings.selects_nodes {
+        let message = "there are no nodes for a load balancer; it is created as soon as there is one";
         return Err(Error::new(ErrorKind::NotFound, PLAN, message));
     }
     Ok(())
@@ -205,17 +205,17 @@ fn check_way(settings: &Settings, spec: &LoadBalancerSpec) -> Result<()> {
 
 fn missing(id: &str) -> Error {
     let message = format!(
-        "there is no load balancer {id}, which the annotation {} names; correct the annotation, or remove it to get a new one",
+        "the load balancer {id} of the annotation {} does not exist; correct the annotation, or remove it to get a new one",
         LOAD_BALANCER_ID.key
     );
     Error::new(ErrorKind::NotFound, PLAN, message)
 }
 
-/// Nobody is asked to guess.
+/// Ambiguous names are not resolved by guessing.
 fn several(names: Names<'_>, ids: &[String]) -> Error {
     let message = format!(
-        "there is more than one load balancer {} ({}), and nobody can tell which one is the Service's; delete the others, or name \
-         it in the annotation {}",
+        "found more than one load balancer {} ({}), and it is unknown which one belongs to the Service; delete the others, or set the \
+         ID in the annotation {}",
         names.balancer(),
         ids.join(", "),
         LOAD_BALANCER_ID.key

@@ -1,137 +1,136 @@
-//! How the members of a pool are watched.
+//! Health monitors of pools.
 
 use std::fmt;
 
 use bowline_core::{FieldChange, PortSpec, Verb};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::change::{Change, PoolRef};
 use super::super::names::Part;
-use super::super::observation::SeenPool;
+use super::super::observation::PoolState;
 use super::super::settings::MonitorKind;
 use super::{Context, Draft, field};
 use crate::api::octavia::{HEALTH_MONITORS, HealthMonitor, Listener};
 use crate::config::MonitorTimes;
 
-/// A monitor as it is to be, but for its name.
+/// Desired health monitor, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct DesiredMonitor {
     kind: MonitorKind,
     times: MonitorTimes,
 }
 
-/// The monitor of a port's pool, if members are watched.
-pub(super) fn wanted(context: &Context<'_>, port: &PortSpec) -> Option<Wanted> {
+/// Returns the health monitor of a port's pool, if one is desired.
+pub(super) fn desired(context: &Context<'_>, port: &PortSpec) -> Option<DesiredMonitor> {
     let desired = context.settings.monitor.as_ref()?;
     let provider = &context.config.load_balancer.provider;
-    Some(Wanted { kind: desired.kind(port.protocol, context.seen.features, provider), times: desired.times })
+    Some(DesiredMonitor { kind: desired.kind(port.protocol, context.seen.features, provider), times: desired.times })
 }
 
-impl Wanted {
-    /// Where members are asked instead of on their own port.
+impl DesiredMonitor {
+    /// Returns the port that is probed instead of the member's own.
     pub(super) fn port(&self) -> Option<u16> {
         self.kind.port
     }
 
-    pub(super) fn body(&self, name: &str) -> Map<String, Value> {
+    pub(super) fn body(&self, name: &str) -> Value {
         let mut body = self.numbers();
-        body.insert("name".to_owned(), json!(name));
-        body.insert("type".to_owned(), json!(self.kind.kind));
+        body["name"] = json!(name);
+        body["type"] = json!(self.kind.kind);
         if let Some(path) = &self.kind.path {
-            body.insert("url_path".to_owned(), json!(path));
-            body.insert("http_method".to_owned(), json!("GET"));
-            body.insert("expected_codes".to_owned(), json!("200"));
+            body["url_path"] = json!(path);
+            body["http_method"] = json!("GET");
+            body["expected_codes"] = json!("200");
         }
         body
     }
 
-    // upstream: a number of bad answers that is 0 is not sent, and Octavia chooses one.
-    fn numbers(&self) -> Map<String, Value> {
+    // upstream: max_retries_down is not sent if it is 0, and Octavia chooses it.
+    fn numbers(&self) -> Value {
         let MonitorTimes { delay, timeout, max_retries, max_retries_down } = self.times;
-        let all = [
-            ("delay", delay),
-            ("timeout", timeout),
-            ("max_retries", max_retries),
-            ("max_retries_down", max_retries_down),
-        ];
-        all.into_iter().filter(|(_, value)| *value != 0).map(|(key, value)| (key.to_owned(), json!(value))).collect()
+        let mut numbers = json!({"delay": delay, "timeout": timeout, "max_retries": max_retries});
+        if max_retries_down != 0 {
+            numbers["max_retries_down"] = json!(max_retries_down);
+        }
+        numbers
     }
 
     fn differences(&self, name: &str, now: &HealthMonitor) -> Vec<FieldChange> {
         let MonitorTimes { delay, timeout, max_retries, max_retries_down } = self.times;
         let down = if max_retries_down == 0 { now.max_retries_down } else { max_retries_down };
-        let numbers = [
-            ("delay", now.delay, delay),
-            ("timeout", now.timeout, timeout),
-            ("max_retries", now.max_retries, max_retries),
-            ("max_retries_down", now.max_retries_down, down),
-        ];
         let path = self.kind.path.clone().unwrap_or_else(|| now.url_path.clone());
-        let texts = [("name", now.name.clone(), name.to_owned()), ("url_path", now.url_path.clone(), path)];
-        let numbers = numbers.map(|(key, now, then)| (key, now.to_string(), then.to_string()));
-        let differing = texts.into_iter().chain(numbers).filter(|(_, now, then)| now != then);
+        let fields = [
+            ("name", now.name.clone(), name.to_owned()),
+            ("url_path", now.url_path.clone(), path),
+            ("delay", now.delay.to_string(), delay.to_string()),
+            ("timeout", now.timeout.to_string(), timeout.to_string()),
+            ("max_retries", now.max_retries.to_string(), max_retries.to_string()),
+            ("max_retries_down", now.max_retries_down.to_string(), down.to_string()),
+        ];
+        let differing = fields.into_iter().filter(|(_, now, then)| now != then);
         differing.map(|(key, now, then)| field(key, Some(now), Some(then))).collect()
     }
 }
 
-/// What is there becomes what is wanted.
+/// Adds the steps from the observed to the desired health monitor.
 pub(super) fn steps(
     context: &Context<'_>,
     index: usize,
     port: &PortSpec,
-    seen: Option<&SeenPool>,
+    seen: Option<&PoolState>,
     listener: Option<&Listener>,
     pool: &PoolRef,
     draft: &mut Draft,
 ) {
     let name = context.names.part(Part::Monitor, index);
-    match (seen.and_then(|seen| seen.monitor.as_ref()), wanted(context, port)) {
+    match (seen.and_then(|seen| seen.monitor.as_ref()), desired(context, port)) {
         (None, None) => {}
         (None, Some(wanted)) => create(&name, &wanted, pool, draft),
-        (Some(there), None) => delete(there, draft),
-        (Some(there), Some(wanted)) if there.kind != wanted.kind.kind => {
-            delete(there, draft);
+        (Some(existing), None) => delete(existing, draft),
+        (Some(existing), Some(wanted)) if existing.kind != wanted.kind.kind => {
+            delete(existing, draft);
             create(&name, &wanted, pool, draft);
         }
-        (Some(there), Some(wanted)) => update(&right_name(context, name, listener, there), &wanted, there, draft),
+        (Some(existing), Some(wanted)) => {
+            update(&accepted_name(context, name, listener, existing), &wanted, existing, draft)
+        }
     }
 }
 
-/// A name with the number that the listener has is as good: ports may change places in the Service, and nothing else does.
-fn right_name(context: &Context<'_>, name: String, listener: Option<&Listener>, there: &HealthMonitor) -> String {
+/// Accepts a name with the number of the listener: the ports of a Service may be reordered, and nothing else changes.
+fn accepted_name(context: &Context<'_>, name: String, listener: Option<&Listener>, existing: &HealthMonitor) -> String {
     let number = listener.and_then(|listener| Part::Listener.number(&listener.name));
     let other = number.map(|number| context.names.part(Part::Monitor, number));
-    other.filter(|other| *other == there.name).unwrap_or(name)
+    other.filter(|other| *other == existing.name).unwrap_or(name)
 }
 
-fn create(name: &str, wanted: &Wanted, pool: &PoolRef, draft: &mut Draft) {
+fn create(name: &str, wanted: &DesiredMonitor, pool: &PoolRef, draft: &mut Draft) {
     let changes = vec![field("watches", None, Some(wanted.to_string()))];
-    let body = Value::Object(wanted.body(name));
-    let change = Change::CreateMonitor { pool: pool.clone(), body };
+    let change = Change::CreateMonitor { pool: pool.clone(), body: wanted.body(name) };
     draft.octavia(Verb::Create, HEALTH_MONITORS.resource.name, name, changes, change);
 }
 
-fn delete(there: &HealthMonitor, draft: &mut Draft) {
-    let changes = vec![field("type", Some(there.kind.clone()), None)];
-    draft.delete(HEALTH_MONITORS.resource, &there.id, &there.name, changes);
+fn delete(existing: &HealthMonitor, draft: &mut Draft) {
+    let changes = vec![field("type", Some(existing.kind.clone()), None)];
+    draft.delete(HEALTH_MONITORS.resource, &existing.id, &existing.name, changes);
 }
 
-/// All numbers and the name, if any of them differs.
-fn update(name: &str, wanted: &Wanted, there: &HealthMonitor, draft: &mut Draft) {
-    let changes = wanted.differences(name, there);
+/// Updates all numbers and the name if any of them differs.
+fn update(name: &str, wanted: &DesiredMonitor, existing: &HealthMonitor, draft: &mut Draft) {
+    let changes = wanted.differences(name, existing);
     if changes.is_empty() {
         return;
     }
     let mut body = wanted.numbers();
-    body.insert("name".to_owned(), json!(name));
-    if let Some(path) = wanted.kind.path.as_ref().filter(|path| **path != there.url_path) {
-        body.insert("url_path".to_owned(), json!(path));
+    body["name"] = json!(name);
+    if let Some(path) = wanted.kind.path.as_ref().filter(|path| **path != existing.url_path) {
+        body["url_path"] = json!(path);
     }
-    draft.update(HEALTH_MONITORS.resource, &there.id, &there.name, changes, Value::Object(body));
+    draft.update(HEALTH_MONITORS.resource, &existing.id, &existing.name, changes, body);
 }
 
 /// `HTTP /healthz at 31000 every 5 s`.
-impl fmt::Display for Wanted {
+impl fmt::Display for DesiredMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.kind)?;
         self.kind.path.as_ref().map_or(Ok(()), |path| write!(f, " {path}"))?;

@@ -1,24 +1,25 @@
-//! A balancer that stays when its Service goes: our name, tags and descriptions are taken off, and nothing else is changed.
+//! Releases a load balancer that is retained when its Service is deleted: removes our name, tags and descriptions, and changes
+//! nothing else.
 //!
-//! The balancer is the last of it: all else is found through it, by whoever is interrupted.
+//! The load balancer is released last, because the other resources are found through it after an interruption.
 
 use bowline_cloud::Result;
-use bowline_core::{DesiredLoadBalancer, FieldChange, Verb};
-use serde_json::{Map, Value, json};
+use bowline_core::{DesiredLoadBalancer, FieldChange};
+use serde_json::json;
 
-use super::super::change::{BalancerRef, Change, Retag};
+use super::super::change::{BalancerRef, TagChange};
 use super::super::names::{Names, SECURITY_GROUP_PREFIX, SERVICE_PREFIX};
 use super::super::observation::Observation;
-use super::super::waiting::check_at_rest;
+use super::super::tracker::check_active;
 use super::{Draft, PLAN, field, floating};
 use crate::api::network::{FLOATING_IPS, FloatingIp, SECURITY_GROUPS};
-use crate::api::octavia::LoadBalancer;
+use crate::api::octavia::{LISTENERS, LOAD_BALANCERS, LoadBalancer};
 
 pub(super) fn steps(desired: &DesiredLoadBalancer, seen: &Observation, draft: &mut Draft) -> Result<()> {
     let names = Names::of(&desired.key);
     let own = names.balancer();
     if let Some(balancer) = seen.found.balancer() {
-        check_at_rest(PLAN, balancer)?;
+        check_active(PLAN, balancer)?;
         draft.balancer = Some(BalancerRef::Id(balancer.id.clone()));
         let is_owner = balancer.name == own;
         listeners(seen, &own, draft);
@@ -36,8 +37,8 @@ pub(super) fn steps(desired: &DesiredLoadBalancer, seen: &Observation, draft: &m
 
 fn listeners(seen: &Observation, own: &str, draft: &mut Draft) {
     for listener in seen.listeners.iter().filter(|listener| listener.tags.iter().any(|tag| tag == own)) {
-        let change = Change::RetagListener { id: listener.id.clone(), body: json!({}), tags: without(own) };
-        draft.octavia(Verb::Update, "listener", &listener.name, released("tags", own), change);
+        let (changes, tags) = (released("tags", own), TagChange::removing(own.to_owned()));
+        draft.update_tagged(LISTENERS.resource, &listener.id, &listener.name, changes, json!({}), tags);
     }
 }
 
@@ -50,7 +51,7 @@ fn floating_ip(address: &FloatingIp, draft: &mut Draft) {
     draft.update(FLOATING_IPS.resource, &address.id, &address.floating_ip_address, changes, body);
 }
 
-/// The nodes go on letting the balancer's traffic in.
+/// Releases the security groups. Nodes keep accepting traffic of the load balancer.
 fn groups(seen: &Observation, draft: &mut Draft) {
     for group in seen.security.all() {
         let name = group.name.strip_prefix(SECURITY_GROUP_PREFIX).unwrap_or(&group.name);
@@ -60,30 +61,23 @@ fn groups(seen: &Observation, draft: &mut Draft) {
     }
 }
 
-/// Of a balancer that is another's, only the tag was ours.
+/// Releases the load balancer. On one of another Service, only the tag is ours.
 fn release(balancer: &LoadBalancer, own: &str, is_owner: bool, draft: &mut Draft) {
     let is_tagged = balancer.tags.iter().any(|tag| tag == own);
     if !is_owner && !is_tagged {
         return;
     }
-    let mut body = Map::new();
-    let mut changes = Vec::new();
+    let (mut body, mut changes) = (json!({}), Vec::new());
     if is_owner {
         let name = own.strip_prefix(SERVICE_PREFIX).unwrap_or(own);
-        body.insert("name".to_owned(), json!(name));
-        body.insert("description".to_owned(), json!(""));
+        body = json!({"name": name, "description": ""});
         changes.push(field("name", Some(own.to_owned()), Some(name.to_owned())));
     }
     if is_tagged {
         changes.extend(released("tags", own));
     }
-    let tags = if is_tagged { without(own) } else { Retag::default() };
-    let change = Change::UpdateLoadBalancer { body: Value::Object(body), tags };
-    draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
-}
-
-fn without(own: &str) -> Retag {
-    Retag { add: Vec::new(), remove: vec![own.to_owned()] }
+    let tags = if is_tagged { TagChange::removing(own.to_owned()) } else { TagChange::default() };
+    draft.update_tagged(LOAD_BALANCERS.resource, &balancer.id, &balancer.name, changes, body, tags);
 }
 
 fn released(name: &str, from: &str) -> Vec<FieldChange> {

@@ -1,33 +1,32 @@
-//! The cluster has got another name: all names and tags with the old one follow, the balancer's last, so that whoever is
-//! interrupted goes on where he was.
+//! Renames resources after the cluster was renamed: all names and tags with the old cluster name, the load balancer last, so that
+//! an interrupted rename is continued.
 //!
-//! A balancer of another cluster that a Service shares looks just the same. It is left alone: only what is this Service's under
-//! the old name is renamed.
+//! A shared load balancer of another cluster has the same form. It is left unchanged: only resources of this Service under the old
+//! name are renamed.
 
-use bowline_core::Verb;
 use serde_json::json;
 
-use super::super::change::{Change, Retag};
-use super::super::names::{Names, Part, cluster_of, moved};
+use super::super::change::TagChange;
+use super::super::names::{Names, Part, cluster_of, rename_cluster};
 use super::super::observation::{Found, Observation};
 use super::super::settings::warning;
 use super::{Draft, field};
 use crate::api::Resource;
-use crate::api::octavia::{HEALTH_MONITORS, Listener, LoadBalancer, POOLS, Pool};
+use crate::api::octavia::{HEALTH_MONITORS, LISTENERS, LOAD_BALANCERS, Listener, LoadBalancer, POOLS, Pool};
 
-/// A change of names.
-struct Move<'a> {
+/// A change of the cluster name.
+struct Rename<'a> {
     names: Names<'a>,
     old: String,
     new: &'a str,
     with_tags: bool,
 }
 
-/// Renames what has the old name of the cluster, and sees it as if that were done.
+/// Renames resources with the old cluster name, in the plan and in the observation.
 pub(super) fn steps(names: Names<'_>, seen: &mut Observation, draft: &mut Draft) {
     let with_tags = seen.features.tags;
     let Some(old) = seen.found.balancer().and_then(|balancer| old_cluster(names, balancer)) else { return };
-    let renaming = Move { names, old, new: names.cluster(), with_tags };
+    let renaming = Rename { names, old, new: names.cluster(), with_tags };
     for listener in &mut seen.listeners {
         for pool in seen.pools.iter_mut().filter(|seen| seen.pool.listeners.iter().any(|one| one.id == listener.id)) {
             if let Some(monitor) = &mut pool.monitor {
@@ -43,7 +42,7 @@ pub(super) fn steps(names: Names<'_>, seen: &mut Observation, draft: &mut Draft)
     }
 }
 
-/// The name that the cluster had when the balancer was made for this Service, if it is another now.
+/// Returns the cluster name at the time when the load balancer was created for this Service, if it has changed.
 fn old_cluster(names: Names<'_>, balancer: &LoadBalancer) -> Option<String> {
     let old = cluster_of(&balancer.name).filter(|cluster| *cluster != names.cluster())?;
     let own = names.balancer_in(old);
@@ -51,19 +50,19 @@ fn old_cluster(names: Names<'_>, balancer: &LoadBalancer) -> Option<String> {
     is_own.then(|| old.to_owned())
 }
 
-impl Move<'_> {
+impl Rename<'_> {
     fn part(&self, part: Part, resource: Resource, id: &str, name: &mut String, draft: &mut Draft) {
-        let Some(then) = part.moved(name, &self.old, self.new) else { return };
+        let Some(then) = part.rename_cluster(name, &self.old, self.new) else { return };
         let changes = vec![field("name", Some(name.clone()), Some(then.clone()))];
         draft.update(resource, id, name, changes, json!({"name": then}));
         *name = then;
     }
 
-    /// Somebody may have given it a name of his own: its tags say whose it is all the same.
+    /// Renames a listener. One with a name set by hand still has the tags of the Service.
     fn listener(&self, listener: &mut Listener, draft: &mut Draft) {
-        let name = Part::Listener.moved(&listener.name, &self.old, self.new);
+        let name = Part::Listener.rename_cluster(&listener.name, &self.old, self.new);
         let tags = self.tags(&listener.tags);
-        if name.is_none() && tags.is_nothing() {
+        if name.is_none() && tags.is_empty() {
             return;
         }
         let (body, changes) = match &name {
@@ -71,8 +70,7 @@ impl Move<'_> {
             None => (json!({}), vec![field("tags", Some(tags.remove.join(", ")), Some(tags.add.join(", ")))]),
         };
         let now = tags.applied_to(&listener.tags);
-        let change = Change::RetagListener { id: listener.id.clone(), body, tags };
-        draft.octavia(Verb::Update, "listener", &listener.name, changes, change);
+        draft.update_tagged(LISTENERS.resource, &listener.id, &listener.name, changes, body, tags);
         if let Some(then) = name {
             listener.name = then;
         }
@@ -80,30 +78,30 @@ impl Move<'_> {
     }
 
     fn balancer(&self, balancer: &mut LoadBalancer, draft: &mut Draft) {
-        // Where another Service of the cluster has made it, it keeps that one's name.
+        // One that another Service of the cluster created keeps the name of that Service.
         let own = self.names.balancer();
         let is_own = balancer.name == self.names.balancer_in(&self.old);
-        let then = if is_own { own } else { moved(&balancer.name, &self.old, self.new).unwrap_or(own) };
+        let then = if is_own { own } else { rename_cluster(&balancer.name, &self.old, self.new).unwrap_or(own) };
         let tags = self.tags(&balancer.tags);
         let message = format!(
-            "load balancer {} has the name {} with another cluster in it than {}; it is renamed to {then}",
+            "load balancer {} is named {} after another cluster than {}; it is renamed to {then}",
             balancer.id, balancer.name, self.new
         );
         draft.warn([warning("LoadBalancerRename", &message)]);
         let now = tags.applied_to(&balancer.tags);
-        let change = Change::UpdateLoadBalancer { body: json!({"name": then}), tags };
         let changes = vec![field("name", Some(balancer.name.clone()), Some(then.clone()))];
-        draft.octavia(Verb::Update, "load balancer", &balancer.name, changes, change);
+        let body = json!({"name": then});
+        draft.update_tagged(LOAD_BALANCERS.resource, &balancer.id, &balancer.name, changes, body, tags);
         (balancer.name, balancer.tags) = (then, now);
     }
 
-    /// One by one; those of others stay.
-    fn tags(&self, tags: &[String]) -> Retag {
-        let mut change = Retag::default();
-        for (tag, then) in tags.iter().filter_map(|tag| Some((tag, moved(tag, &self.old, self.new)?))) {
+    /// Renames tags of the cluster one by one; other tags stay.
+    fn tags(&self, tags: &[String]) -> TagChange {
+        let mut change = TagChange::default();
+        for (tag, then) in tags.iter().filter_map(|tag| Some((tag, rename_cluster(tag, &self.old, self.new)?))) {
             change.remove.push(tag.clone());
             change.add.push(then);
         }
-        if self.with_tags { change } else { Retag::default() }
+        if self.with_tags { change } else { TagChange::default() }
     }
 }

@@ -1,9 +1,9 @@
-//! The security group of a Service: what lets traffic of the balancer through to the nodes.
+//! Security group of a Service, which accepts the load balancer's traffic on the nodes.
 //!
 //! ```text
-//!  managed ─────► group ──► rules: one for each node port, and for the health check; all others go ──► ports of the nodes join
-//!                 ──► groups that earlier Services of the name left go
-//!  not managed ─► a group from the time when it was goes: ports leave it, then it is deleted
+//!  managed ─────► group ──► a rule for each node port and for the health check; other rules are deleted ──► ports of the nodes
+//!                 ──► groups of earlier Services of the name are deleted
+//!  not managed ─► a group from the time when it was managed is removed from ports and deleted
 //! ```
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use crate::api::network::{
 pub(in super::super) const GROUP: &str = SECURITY_GROUPS.resource.name;
 const PORT: &str = PORTS.resource.name;
 
-/// Who may come in, and where.
+/// An ingress rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rule {
     protocol: String,
@@ -34,14 +34,14 @@ struct Rule {
 }
 
 pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
-    if let Some(problem) = &context.seen.errors.security {
-        return Err(problem.clone().into());
+    if let Some(error) = &context.seen.errors.security {
+        return Err(error.clone().into());
     }
     if !context.config.load_balancer.manage_security_groups {
         removal(&context.seen.security, draft);
         return Ok(());
     }
-    // Where the members of a new balancer are may be known only once it is made; then there is a next plan.
+    // The subnet of the members of a new load balancer may be known only once it is created; the next plan has it.
     let Some(subnet) = &context.seen.security.member_subnet else { return Ok(()) };
     let wanted = wanted(context, subnet)?;
     let group = match context.seen.security.groups.as_slice() {
@@ -55,7 +55,7 @@ pub(super) fn steps(context: &Context<'_>, draft: &mut Draft) -> Result<()> {
     Ok(())
 }
 
-/// Steps that remove all groups that were seen.
+/// Adds steps that delete all observed groups.
 pub(super) fn removal(seen: &Security, draft: &mut Draft) {
     remove(seen.all(), &seen.ports, draft);
 }
@@ -63,10 +63,9 @@ pub(super) fn removal(seen: &Security, draft: &mut Draft) {
 fn remove<'a>(groups: impl IntoIterator<Item = &'a SecurityGroup>, ports: &[Port], draft: &mut Draft) {
     for group in groups {
         for port in ports.iter().filter(|port| port.security_groups.contains(&group.id)) {
-            let change = Change::LeaveSecurityGroup { port: Box::new(port.clone()), group: group.id.clone() };
-            draft.push(None, Verb::Update, PORT, &port.id, security_groups(Some(&group.name), None), change);
+            change_groups(port, GroupRef::Id(group.id.clone()), Some(&group.name), None, draft);
         }
-        // Old managers marked ports like this.
+        // Earlier versions of the Go manager tagged ports like this.
         for port in ports.iter().filter(|port| port.tags.contains(&group.id)) {
             let change = Change::DeletePortTag { port: port.id.clone(), tag: group.id.clone() };
             let changes = vec![field("tags", Some(group.id.clone()), None)];
@@ -89,7 +88,7 @@ fn several(groups: &[SecurityGroup]) -> Error {
     let ids: Vec<_> = groups.iter().map(|group| group.id.as_str()).collect();
     let name = groups.first().map(|group| group.name.as_str()).unwrap_or_default();
     let message = format!(
-        "there are several security groups named {name}, and nobody can tell which one is meant: {}; delete all but one",
+        "found several security groups named {name}, and it is unknown which one is used: {}; delete all but one",
         ids.join(", ")
     );
     Error::new(ErrorKind::Conflict, PLAN, message)
@@ -98,13 +97,13 @@ fn several(groups: &[SecurityGroup]) -> Error {
 // ---- its rules
 
 fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
-    let members: IpNet = subnet.cidr.parse().map_err(|_| no_range(subnet))?;
+    let members: IpNet = subnet.cidr.parse().map_err(|_| invalid_cidr(subnet))?;
     let health = context.spec.health_check.as_ref().map(|check| Rule {
         protocol: "tcp".to_owned(),
         port: check.port,
         from: members,
     });
-    // OVN passes the clients' addresses on, so that what it sends does not come from the subnet.
+    // OVN preserves client addresses, so its traffic does not come from the subnet.
     let from = match context.config.load_balancer.provider == OVN {
         true => context.settings.allowed_cidrs(&context.families()),
         false => BTreeSet::from([members]),
@@ -118,31 +117,31 @@ fn wanted(context: &Context<'_>, subnet: &Subnet) -> Result<BTreeSet<Rule>> {
     Ok(traffic.chain(health.filter(|rule| rule.port != 0)).collect())
 }
 
-fn no_range(subnet: &Subnet) -> Error {
-    let message = format!("the range {:?} of the member subnet {} is not understood", subnet.cidr, subnet.id);
+fn invalid_cidr(subnet: &Subnet) -> Error {
+    let message = format!("the CIDR {:?} of the member subnet {} is invalid", subnet.cidr, subnet.id);
     Error::new(ErrorKind::Unexpected, PLAN, message)
 }
 
-/// New ones first, so that traffic is never cut off.
+/// Creates new rules first, so that traffic is never interrupted.
 fn change_rules(context: &Context<'_>, group: &GroupRef, wanted: &BTreeSet<Rule>, draft: &mut Draft) {
-    let there: Vec<_> = context.seen.security.groups.iter().flat_map(|group| &group.security_group_rules).collect();
-    for rule in wanted.iter().filter(|rule| !there.iter().any(|there| rule.is(there))) {
+    let existing: Vec<_> = context.seen.security.groups.iter().flat_map(|group| &group.security_group_rules).collect();
+    for rule in wanted.iter().filter(|rule| !existing.iter().any(|existing| rule.is(existing))) {
         let change = Change::CreateSecurityGroupRule { group: group.clone(), body: rule.body() };
         draft.push(None, Verb::Create, SECURITY_GROUP_RULES.resource.name, &rule.to_string(), Vec::new(), change);
     }
-    // upstream: the two rules for what goes out, which Neutron adds to every group, are not wanted either.
-    for rule in there.iter().filter(|there| !wanted.iter().any(|rule| rule.is(there))) {
+    // upstream: the two default egress rules, which Neutron adds to every group, are deleted.
+    for rule in existing.iter().filter(|existing| !wanted.iter().any(|rule| rule.is(existing))) {
         draft.delete(SECURITY_GROUP_RULES.resource, &rule.id, &rule.id, described(rule));
     }
 }
 
 impl Rule {
-    fn is(&self, there: &SecurityGroupRule) -> bool {
-        there.direction == "ingress"
-            && there.protocol.eq_ignore_ascii_case(&self.protocol)
-            && there.ethertype == self.ethertype()
-            && there.remote_ip_prefix.parse() == Ok(self.from)
-            && (there.port_range_min, there.port_range_max) == (self.port, self.port)
+    fn is(&self, existing: &SecurityGroupRule) -> bool {
+        existing.direction == "ingress"
+            && existing.protocol.eq_ignore_ascii_case(&self.protocol)
+            && existing.ethertype == self.ethertype()
+            && existing.remote_ip_prefix.parse() == Ok(self.from)
+            && (existing.port_range_min, existing.port_range_max) == (self.port, self.port)
     }
 
     fn ethertype(&self) -> &'static str {
@@ -180,20 +179,18 @@ fn described(rule: &SecurityGroupRule) -> Vec<FieldChange> {
     vec![field("rule", Some(text), None)]
 }
 
-// ---- the nodes' ports
+// ---- ports of the nodes
 
-/// Those that traffic of the balancer comes to; a machine may have others.
+/// Adds the group to the ports that receive traffic of the load balancer; a server may have others.
 fn join(context: &Context<'_>, group: &GroupRef, draft: &mut Draft) -> Result<()> {
     let backends = servers::behind(context.config, &context.spec.targets, context.settings.family)?;
     let is_in = |port: &Port| matches!(group, GroupRef::Id(id) if port.security_groups.contains(id));
-    // Where Neutron says nothing of it, a port has it.
-    let is_guarded = |port: &Port| port.port_security_enabled != Some(false);
+    // Port security is on unless Neutron says otherwise.
+    let has_port_security = |port: &Port| port.port_security_enabled != Some(false);
     let is_member = |port: &Port| backends.iter().any(|backend| is_behind(context, port, backend));
     let node_ports = context.seen.security.node_ports.iter();
-    for port in node_ports.filter(|port| !is_in(port) && is_guarded(port) && is_member(port)) {
-        let change = Change::JoinSecurityGroup { port: Box::new(port.clone()), group: group.clone() };
-        let changes = security_groups(None, Some(&context.names.security_group()));
-        draft.push(None, Verb::Update, PORT, &port.id, changes, change);
+    for port in node_ports.filter(|port| !is_in(port) && has_port_security(port) && is_member(port)) {
+        change_groups(port, group.clone(), None, Some(&context.names.security_group()), draft);
     }
     Ok(())
 }
@@ -204,6 +201,9 @@ fn is_behind(context: &Context<'_>, port: &Port, backend: &Backend<'_>) -> bool 
     port.device_id == backend.server && port.fixed_ips.iter().any(|ip| has(&ip.ip_address, &ip.subnet_id))
 }
 
-fn security_groups(from: Option<&str>, to: Option<&str>) -> Vec<FieldChange> {
-    vec![field("security_groups", from.map(str::to_owned), to.map(str::to_owned))]
+/// Adds a step that adds a group to a port or removes it.
+fn change_groups(port: &Port, group: GroupRef, from: Option<&str>, to: Option<&str>, draft: &mut Draft) {
+    let changes = vec![field("security_groups", from.map(str::to_owned), to.map(str::to_owned))];
+    let change = Change::UpdatePortGroups { port: Box::new(port.clone()), group, adds: to.is_some() };
+    draft.push(None, Verb::Update, PORT, &port.id, changes, change);
 }

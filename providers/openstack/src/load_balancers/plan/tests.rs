@@ -1,6 +1,6 @@
-//! Decisions about load balancers: the observed state goes in, steps come out.
+//! Plans of load balancers: observed state in, steps out.
 
-mod behind;
 mod listeners;
 mod order;
 mod ownership;
+mod pools;

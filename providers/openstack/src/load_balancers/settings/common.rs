@@ -1,4 +1,4 @@
-//! What this cloud's annotations and configuration say in words that all clouds share.
+//! Common settings from this cloud's annotations and configuration.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use bowline_core::annotations::{LoadBalancerSettings, NodeSelector, ProxyProtoco
 use super::super::annotations as known;
 use crate::Config;
 
-/// Matches no node.
-const NOBODY: &str = "bowline.dev/nobody,!bowline.dev/nobody";
+/// Selector that matches no node.
+const NO_NODE: &str = "bowline.dev/none,!bowline.dev/none";
 
-/// What all clouds share, with what this one's annotations and configuration say about it. Applied twice it is the same.
+/// Merges this cloud's annotations and configuration into the common settings. Idempotent.
 pub(crate) fn common_settings(
     config: &Config,
     reader: &Reader<'_>,
@@ -28,7 +28,7 @@ pub(crate) fn common_settings(
     LoadBalancerSettings { internal, proxy_protocol, target_nodes, ..common }
 }
 
-// upstream: in just these letters; whatever else stands there turns it off.
+// upstream: exactly these spellings; any other value turns it off.
 fn proxy_protocol(text: &str) -> Option<ProxyProtocol> {
     match text {
         "true" | "v1" => Some(ProxyProtocol::V1),
@@ -37,8 +37,8 @@ fn proxy_protocol(text: &str) -> Option<ProxyProtocol> {
     }
 }
 
-/// `key=value`, `key=` or `key`, with commas between them; `None` if there is none of these, which chooses all nodes. Of a key
-/// that is there twice, the last one counts. What no label can be is in no node's labels.
+/// Parses `key=value`, `key=` or `key`, separated by commas; `None` if there is none of these, which selects all nodes. The last
+/// value of a duplicate key counts. An invalid label matches no node.
 fn node_selector(text: &str) -> Option<NodeSelector> {
     let items = text.trim().split(',').map(str::trim).filter(|item| !item.is_empty());
     let labels: BTreeMap<&str, &str> = items.map(|item| item.split_once('=').unwrap_or((item, ""))).collect();
@@ -50,7 +50,7 @@ fn requirement(key: &str, value: &str) -> String {
     let is_plain =
         |text: &str, more: &[u8]| text.bytes().all(|letter| letter.is_ascii_alphanumeric() || more.contains(&letter));
     let text = if value.is_empty() { key.to_owned() } else { format!("{key}={value}") };
-    // Kubernetes' own selectors know more than this: what means something else there is no label.
+    // The selector syntax of Kubernetes has more operators, which are invalid labels here.
     let is_label = is_plain(key, b"-_./") && is_plain(value, b"-_.") && NodeSelector::parse(&text).is_ok();
-    if is_label && !key.is_empty() { text } else { NOBODY.to_owned() }
+    if is_label && !key.is_empty() { text } else { NO_NODE.to_owned() }
 }

@@ -1,14 +1,14 @@
-//! What a Service wishes in terms of Octavia, as far as that is known without a call.
+//! Settings of a Service in Octavia's terms, as far as they are known without a call.
 //!
 //! ```text
-//!  this cloud's annotations > annotations of all clouds > cloud.conf ──► Settings, or what is wrong with them
+//!  annotations of this cloud > annotations of all clouds > cloud.conf ──► Settings, or an error
 //! ```
 //!
-//! Where things are has an order of its own, with classes in it: see `places`.
+//! Networks and subnets have an order of their own, with classes: see `placement`.
 
 mod common;
 mod monitor;
-mod places;
+mod placement;
 mod warnings;
 
 use std::collections::BTreeSet;
@@ -26,52 +26,52 @@ use crate::Config;
 use crate::api::octavia::LoadBalancer;
 
 pub(crate) use common::common_settings;
-pub(crate) use monitor::{MonitorKind, MonitorWish};
-pub(crate) use places::{FloatingWish, PlacesWish};
+pub(crate) use monitor::{MonitorKind, MonitorSettings};
+pub(crate) use placement::{FloatingIpSettings, PlacementSettings};
 pub(crate) use warnings::warning;
 
-const SETTLE: &str = "read the settings of a balancer";
+const SETTLE: &str = "read the settings of a load balancer";
 
-/// What a Service wishes.
+/// Settings of a Service.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// Without a floating IP.
     pub(crate) internal: bool,
-    /// The family of the balancer's address, if the Service says.
+    /// IP family of the VIP, if the Service requests one.
     pub(crate) family: Option<IpFamily>,
     /// `load-balancer-id`.
     pub(crate) balancer_id: Option<String>,
-    /// An existing balancer that is to become the Service's, by name or ID.
+    /// An existing load balancer to adopt, by name or ID.
     pub(crate) adopt: Option<String>,
-    pub(crate) places: PlacesWish,
-    pub(crate) floating: FloatingWish,
+    pub(crate) placement: PlacementSettings,
+    pub(crate) floating: FloatingIpSettings,
     /// `default-tls-container-ref`; empty for none.
     pub(crate) tls_container_ref: String,
     pub(crate) x_forwarded_for: bool,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) connection_limit: i64,
     pub(crate) timeouts: Timeouts,
-    /// The annotation of all clouds says after which time a silent connection is closed.
-    asks_for_idle_timeout: bool,
-    /// The algorithm of pools.
+    /// The common annotation sets the idle timeout.
+    has_idle_timeout: bool,
+    /// Algorithm of pools.
     pub(crate) method: String,
-    /// Connections of one client stay together.
+    /// Session affinity by client address.
     pub(crate) sticky: bool,
-    /// Only nodes with a pod of the Service are to get traffic.
+    /// Only nodes with a Pod of the Service get traffic.
     pub(crate) local: bool,
-    /// How members are watched; `None` if they are not.
-    pub(crate) monitor: Option<MonitorWish>,
+    /// Health monitor of the pools; `None` for none.
+    pub(crate) monitor: Option<MonitorSettings>,
     /// Empty for none.
     pub(crate) flavor_id: String,
     /// Empty for none.
     pub(crate) availability_zone: String,
-    /// Who may connect; empty if nobody asked for a limit.
+    /// Allowed client ranges; empty for no limit.
     pub(crate) source_ranges: BTreeSet<IpNet>,
-    /// Nodes are left out on purpose, which may be all.
+    /// A node selector is set, which may match no node.
     pub(crate) selects_nodes: bool,
-    /// What the status of the Service says instead of the address; empty for nothing.
+    /// Host name for the status of the Service, instead of the address; empty for none.
     pub(crate) hostname: String,
-    /// What is passed over.
+    /// Warnings about ignored annotations.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -85,30 +85,30 @@ pub(crate) struct Timeouts {
 }
 
 impl Settings {
-    /// What this wish says, or what is wrong with it.
+    /// Reads the settings of a Service, or fails.
     pub(crate) fn of(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec, config: &Config) -> Result<Settings> {
         let cfg = &config.load_balancer;
         let reader = known::TABLE.reader(&desired.annotations);
         let shared = common_settings(config, &reader, LoadBalancerSettings::clone(&desired.settings));
-        let class = places::class(&reader, config)?;
+        let class = placement::class(&reader, config)?;
         let settings = Settings {
             internal: shared.internal,
             family: spec.ip_families.first().copied(),
             balancer_id: reader.get(&known::LOAD_BALANCER_ID).map(str::to_owned),
             adopt: shared.adopt.clone(),
-            places: PlacesWish::of(&reader, class, cfg, shared.internal),
-            floating: FloatingWish::of(&reader, class, cfg),
+            placement: PlacementSettings::of(&reader, class, cfg, shared.internal),
+            floating: FloatingIpSettings::of(&reader, class, cfg),
             tls_container_ref: reader.get(&known::TLS_CONTAINER_REF).unwrap_or(&cfg.tls_container_ref).to_owned(),
             x_forwarded_for: reader.get(&known::X_FORWARDED_FOR).unwrap_or_default(),
             proxy_protocol: shared.proxy_protocol,
             connection_limit: reader.get(&known::CONNECTION_LIMIT).unwrap_or(-1),
             timeouts: Timeouts::of(&reader, &shared),
-            asks_for_idle_timeout: shared.idle_timeout.is_some(),
-            // upstream: an empty method is that of the configuration.
+            has_idle_timeout: shared.idle_timeout.is_some(),
+            // upstream: an empty method is replaced by the configured one.
             method: reader.get(&known::LB_METHOD).unwrap_or(&cfg.method).to_owned(),
             sticky: matches!(spec.session_affinity, SessionAffinity::ClientIp { .. }),
             local: spec.traffic_policy == TrafficPolicy::Local,
-            monitor: MonitorWish::of(&reader, &shared, spec, cfg)?,
+            monitor: MonitorSettings::of(&reader, &shared, spec, cfg)?,
             flavor_id: reader.get(&known::FLAVOR_ID).unwrap_or(&cfg.flavor_id).to_owned(),
             availability_zone: reader.get(&known::AVAILABILITY_ZONE).unwrap_or(&cfg.availability_zone).to_owned(),
             source_ranges: spec.source_ranges.iter().map(IpNet::trunc).collect(),
@@ -121,24 +121,26 @@ impl Settings {
 
     fn checked(self, spec: &LoadBalancerSpec) -> Result<Settings> {
         if spec.ports.is_empty() {
-            return Err(wrong("the Service has no ports; a balancer needs at least one"));
+            return Err(invalid_config("the Service has no ports; a load balancer needs at least one"));
         }
         if self.proxy_protocol.is_some() && self.x_forwarded_for {
             let (proxy, forwarded) = (known::PROXY_PROTOCOL.key, known::X_FORWARDED_FOR.key);
-            return Err(wrong(format!("the annotations {proxy} and {forwarded} cannot be used together; remove one")));
+            return Err(invalid_config(format!(
+                "the annotations {proxy} and {forwarded} cannot be used together; remove one"
+            )));
         }
-        // Octavia would refuse the pool, when the one that was there is gone already.
+        // Octavia would reject the new pool after the old one was deleted.
         let other = spec.ports.iter().find(|port| port.protocol != Protocol::Tcp);
         if let (Some(_), Some(PortSpec { port, protocol, .. })) = (self.proxy_protocol, other) {
-            return Err(wrong(format!(
-                "Octavia speaks the PROXY protocol over TCP alone, and port {port} is of {protocol}; remove {}, or the port",
+            return Err(invalid_config(format!(
+                "Octavia supports the PROXY protocol over TCP alone, and port {port} uses {protocol}; remove {}, or the port",
                 known::PROXY_PROTOCOL.key
             )));
         }
         Ok(self)
     }
 
-    /// What a listener for this protocol of a Service speaks.
+    /// Returns the listener protocol for a protocol of a Service.
     pub(crate) fn listener_protocol(&self, protocol: Protocol) -> &'static str {
         match protocol {
             _ if !self.tls_container_ref.is_empty() => "TERMINATED_HTTPS",
@@ -149,7 +151,7 @@ impl Settings {
         }
     }
 
-    /// What is spoken to the members behind it.
+    /// Returns the protocol between load balancer and members.
     pub(crate) fn pool_protocol(&self, protocol: Protocol) -> &'static str {
         match self.proxy_protocol {
             Some(ProxyProtocol::V1) => "PROXY",
@@ -159,35 +161,35 @@ impl Settings {
         }
     }
 
-    /// Clients reach this balancer by IPv6. A new one has the family that is asked for, if one is.
+    /// Returns whether clients connect by IPv6. A new load balancer has the requested family, if any.
     pub(crate) fn is_ipv6(&self, balancer: Option<&LoadBalancer>) -> bool {
         balancer.map_or(self.family == Some(IpFamily::IPv6), LoadBalancer::has_ipv6_vip)
     }
 
-    /// VIP that the Service requests for a new load balancer. An external one for IPv4 is reached by its floating IP instead.
+    /// Returns the VIP that the Service requests for a new load balancer. An external IPv4 one requests a floating IP instead.
     pub(crate) fn vip_address<'a>(&self, spec: &'a LoadBalancerSpec) -> Option<&'a str> {
         let requested = spec.requested_address.as_deref().filter(|address| !address.is_empty());
         requested.filter(|_| self.internal || self.is_ipv6(None))
     }
 
-    /// Who may connect to addresses of these families, as Octavia wants it told: everybody of the Service's own family, or else of
-    /// the first one, where nobody is kept out.
+    /// Returns the allowed ranges for addresses of these families, as Octavia takes them: without source ranges, every address of
+    /// the Service's own family, by default of the first one.
     pub(crate) fn allowed_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
         if self.source_ranges.is_empty() {
             let own = self.family.filter(|own| families.contains(own)).or(families.first().copied());
-            return BTreeSet::from([everybody(own.unwrap_or(IpFamily::IPv4))]);
+            return BTreeSet::from([any_address(own.unwrap_or(IpFamily::IPv4))]);
         }
-        // Octavia refuses a range of a family that none of the addresses has, and a Service may have ranges of both.
+        // Octavia rejects a range of a family that none of the addresses has, and a Service may have ranges of both.
         let fitting: BTreeSet<IpNet> =
             self.source_ranges.iter().copied().filter(|range| families.contains(&family_of(range))).collect();
-        // None of them would let everybody in.
+        // An empty list would allow every client.
         if fitting.is_empty() { self.source_ranges.clone() } else { fitting }
     }
 
-    /// Besides, these stay where they are: they keep nobody out, and the Service wishes to keep nobody out.
+    /// Returns additional ranges that may stay: without source ranges, every address of each family.
     pub(crate) fn tolerated_cidrs(&self, families: &[IpFamily]) -> BTreeSet<IpNet> {
-        let nobody_is_kept_out = self.source_ranges.is_empty();
-        families.iter().filter(|_| nobody_is_kept_out).copied().map(everybody).collect()
+        let is_unrestricted = self.source_ranges.is_empty();
+        families.iter().filter(|_| is_unrestricted).copied().map(any_address).collect()
     }
 }
 
@@ -203,7 +205,7 @@ impl Timeouts {
     }
 }
 
-fn everybody(family: IpFamily) -> IpNet {
+fn any_address(family: IpFamily) -> IpNet {
     match family {
         IpFamily::IPv4 => IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)),
         IpFamily::IPv6 => IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0)),
@@ -217,7 +219,7 @@ fn family_of(range: &IpNet) -> IpFamily {
     }
 }
 
-fn wrong(message: impl Into<String>) -> Error {
+fn invalid_config(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidConfig, SETTLE, message)
 }
 

@@ -1,4 +1,4 @@
-//! How members are watched.
+//! Health monitor settings.
 
 use std::time::Duration;
 
@@ -9,58 +9,58 @@ use bowline_core::{HealthCheck, LoadBalancerSpec, Protocol};
 use super::super::annotations as known;
 use super::super::features::OVN;
 use super::super::observation::Features;
-use super::wrong;
+use super::invalid_config;
 use crate::config::{LoadBalancer, MonitorTimes};
 
-/// How members are watched, whatever their port.
+/// Health monitor settings of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MonitorWish {
+pub(crate) struct MonitorSettings {
     pub(crate) times: MonitorTimes,
-    /// How the Service's nodes say themselves whether they want traffic.
+    /// Health check of the Service's nodes (traffic policy Local).
     own: Option<HealthCheck>,
-    /// What the user chose instead.
+    /// Path and port of the common annotations, which take precedence.
     path: Option<String>,
     port: Option<u16>,
 }
 
-/// How the members of one pool are watched.
+/// Health monitor of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MonitorKind {
-    /// Octavia's word for it.
+    /// Octavia's type.
     pub(crate) kind: &'static str,
-    /// What is asked for over HTTP.
+    /// Path of HTTP requests.
     pub(crate) path: Option<String>,
-    /// The port that is asked instead of the member's own.
+    /// Port that is probed instead of the member's own.
     pub(crate) port: Option<u16>,
 }
 
-impl MonitorWish {
+impl MonitorSettings {
     pub(super) fn of(
         reader: &Reader<'_>,
         shared: &LoadBalancerSettings,
         spec: &LoadBalancerSpec,
         cfg: &LoadBalancer,
-    ) -> Result<Option<MonitorWish>> {
+    ) -> Result<Option<MonitorSettings>> {
         let LoadBalancerSettings { health_check_path: path, health_check_port: port, .. } = shared;
-        let asked = path.is_some() || port.is_some() || shared.health_check_interval.is_some();
+        let is_requested = path.is_some() || port.is_some() || shared.health_check_interval.is_some();
         let times = times(reader, shared.health_check_interval, cfg.monitor);
-        if !reader.get(&known::ENABLE_HEALTH_MONITOR).unwrap_or(asked || cfg.create_monitor) {
+        if !reader.get(&known::ENABLE_HEALTH_MONITOR).unwrap_or(is_requested || cfg.create_monitor) {
             return Ok(None);
         }
         check(&times)?;
-        Ok(Some(MonitorWish { times, own: spec.health_check.clone(), path: path.clone(), port: *port }))
+        Ok(Some(MonitorSettings { times, own: spec.health_check.clone(), path: path.clone(), port: *port }))
     }
 
-    /// The user names a path.
-    pub(super) fn asks_for_path(&self) -> bool {
+    /// Returns whether the user sets a path.
+    pub(super) fn has_path(&self) -> bool {
         self.path.is_some()
     }
 
-    /// How members of a pool for this protocol are watched. HTTP is not asked where that is not possible; then the node is not
-    /// asked on its own port either, which would be well whatever the Service's pods do.
+    /// Returns the health monitor of a pool for this protocol. Without HTTP support, the node's health check port is not probed
+    /// either: it accepts connections whatever the Service's Pods do.
     pub(crate) fn kind(&self, protocol: Protocol, features: Features, provider: &str) -> MonitorKind {
-        let can_ask = provider != OVN && (protocol != Protocol::Udp || features.http_monitors_on_udp);
-        let path = self.path.as_ref().or(self.own.as_ref().map(|own| &own.path)).filter(|_| can_ask);
+        let supports_http = provider != OVN && (protocol != Protocol::Udp || features.http_monitors_on_udp);
+        let path = self.path.as_ref().or(self.own.as_ref().map(|own| &own.path)).filter(|_| supports_http);
         let kind = match protocol {
             _ if path.is_some() => "HTTP",
             Protocol::Tcp => "TCP",
@@ -73,10 +73,10 @@ impl MonitorWish {
 }
 
 fn times(reader: &Reader<'_>, interval: Option<Duration>, cfg: MonitorTimes) -> MonitorTimes {
-    // Octavia counts in seconds, of which there is at least one.
+    // Octavia's minimum is one second.
     let interval = interval.and_then(|interval| i64::try_from(interval.as_secs().max(1)).ok());
     let delay = reader.get(&known::HEALTH_MONITOR_DELAY).or(interval).unwrap_or(cfg.delay);
-    // An answer may not take longer than the next question.
+    // The timeout must not exceed the interval.
     let timeout = interval.map_or(cfg.timeout, |interval| cfg.timeout.min(interval));
     MonitorTimes {
         delay,
@@ -86,7 +86,7 @@ fn times(reader: &Reader<'_>, interval: Option<Duration>, cfg: MonitorTimes) -> 
     }
 }
 
-/// Octavia wants these to be something; it is not asked with nothing.
+/// Checks that none of these is zero, which Octavia rejects.
 fn check(times: &MonitorTimes) -> Result<()> {
     let all: [(i64, Annotation<Integer>, &str); 3] = [
         (times.delay, known::HEALTH_MONITOR_DELAY, "monitor-delay"),
@@ -95,5 +95,5 @@ fn check(times: &MonitorTimes) -> Result<()> {
     ];
     let Some((_, annotation, key)) = all.into_iter().find(|(value, ..)| *value == 0) else { return Ok(()) };
     let key = format!("{} (or {key} in [LoadBalancer])", annotation.key);
-    Err(wrong(format!("a health monitor is wanted, and {key} is 0; it must be at least 1")))
+    Err(invalid_config(format!("health monitors are enabled, and {key} is 0; it must be at least 1")))
 }

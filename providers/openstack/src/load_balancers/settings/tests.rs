@@ -1,18 +1,18 @@
-//! The rules for values and where they come from.
+//! Values of settings and their precedence.
 
 use std::collections::BTreeMap;
 
 use bowline_core::IpFamily;
 use bowline_core::annotations::{LoadBalancerSettings, NodeSelector, ProxyProtocol};
 
-use super::super::observation::Places;
+use super::super::observation::Placement;
 use super::super::testing::{Scene, config};
 use super::*;
 use crate::config::{Class, FloatingSubnet, MonitorTimes};
 
-fn class(places: &[(&str, &str)]) -> Class {
+fn class(placement: &[(&str, &str)]) -> Class {
     let mut class = Class::default();
-    for (key, value) in places {
+    for (key, value) in placement {
         let field = match *key {
             "network-id" => &mut class.network_id,
             "subnet-id" => &mut class.subnet_id,
@@ -28,10 +28,10 @@ fn class(places: &[(&str, &str)]) -> Class {
     class
 }
 
-/// With these places in `[LoadBalancer]`, in the class `c` and in annotations.
+/// Networks and subnets in `[LoadBalancer]`, in the class `c` and in annotations.
 fn placed(own: &[(&str, &str)], of_class: &[(&str, &str)], annotated: &[(&str, &str)]) -> Scene {
     let mut scene = Scene::new();
-    scene.config.load_balancer.places = class(own);
+    scene.config.load_balancer.placement = class(own);
     if !of_class.is_empty() {
         scene.config.classes.insert("c".to_owned(), class(of_class));
         scene = scene.with("class", "c");
@@ -39,9 +39,9 @@ fn placed(own: &[(&str, &str)], of_class: &[(&str, &str)], annotated: &[(&str, &
     annotated.iter().fold(scene, |scene, (key, value)| scene.with(key, value))
 }
 
-fn places(scene: &Scene, detected: Option<&str>) -> [String; 3] {
-    let Places { vip_network_id, vip_subnet_id, member_subnet_id, .. } =
-        scene.settings().unwrap().places.with(detected);
+fn placement(scene: &Scene, detected: Option<&str>) -> [String; 3] {
+    let Placement { vip_network_id, vip_subnet_id, member_subnet_id, .. } =
+        scene.settings().unwrap().placement.with(detected);
     [vip_network_id, vip_subnet_id, member_subnet_id]
 }
 
@@ -50,7 +50,7 @@ fn external(scene: Scene) -> Scene {
 }
 
 #[test]
-fn balancers_are_where_annotation_class_or_configuration_say_in_this_order() {
+fn the_vip_subnet_comes_from_annotation_class_or_configuration_in_this_order() {
     let (own, of_class, annotated) = ([("subnet-id", "own")], [("subnet-id", "class")], [("subnet-id", "annotated")]);
     let table = [
         (placed(&own, &[], &[]), ["", "own", "own"]),
@@ -67,12 +67,12 @@ fn balancers_are_where_annotation_class_or_configuration_say_in_this_order() {
         (external(placed(&[], &[("network-id", "class")], &[("network-id", "annotated")])), ["class", "", ""]),
     ];
     for (number, (scene, expected)) in table.into_iter().enumerate() {
-        assert_eq!(places(&scene, None), expected, "row {number}");
+        assert_eq!(placement(&scene, None), expected, "row {number}");
     }
 }
 
 #[test]
-fn members_have_a_subnet_of_their_own_where_somebody_says_so() {
+fn members_have_their_own_subnet_if_configured() {
     let own = [("subnet-id", "own"), ("member-subnet-id", "own-members")];
     let of_class = [("subnet-id", "class"), ("member-subnet-id", "class-members")];
     let annotated = [("subnet-id", "annotated"), ("member-subnet-id", "annotated-members")];
@@ -83,24 +83,24 @@ fn members_have_a_subnet_of_their_own_where_somebody_says_so() {
         (placed(&own, &of_class, &[("member-subnet-id", "")]), "class-members"),
     ];
     for (scene, expected) in table {
-        assert_eq!(places(&scene, None)[2], expected);
+        assert_eq!(placement(&scene, None)[2], expected);
     }
 }
 
 #[test]
-fn where_nobody_says_anything_the_first_node_shows_where() {
-    let nowhere = placed(&[], &[], &[]);
-    assert!(nowhere.settings().unwrap().places.detect);
-    assert_eq!(places(&nowhere, Some("of-node")), ["", "of-node", "of-node"]);
+fn without_configuration_the_subnet_of_the_first_node_is_used() {
+    let unset = placed(&[], &[], &[]);
+    assert!(unset.settings().unwrap().placement.detect);
+    assert_eq!(placement(&unset, Some("of-node")), ["", "of-node", "of-node"]);
     let members = placed(&[("member-subnet-id", "members")], &[], &[]);
-    assert_eq!(places(&members, Some("of-node")), ["", "of-node", "members"]);
+    assert_eq!(placement(&members, Some("of-node")), ["", "of-node", "members"]);
     let network = placed(&[("network-id", "own")], &[], &[]);
-    assert!(!network.settings().unwrap().places.detect, "a network is enough");
-    assert_eq!(places(&network, Some("of-node")), ["own", "", ""]);
+    assert!(!network.settings().unwrap().placement.detect, "a network suffices");
+    assert_eq!(placement(&network, Some("of-node")), ["own", "", ""]);
 }
 
 #[test]
-fn case_013_a_class_that_is_not_there_is_an_error_and_case_matters() {
+fn case_013_an_unknown_class_is_an_error_and_names_are_case_sensitive() {
     let scene = placed(&[], &[("subnet-id", "x")], &[]);
     assert!(scene.clone().settings().is_ok());
     let error = scene.with("class", "C").settings().unwrap_err();
@@ -108,20 +108,20 @@ fn case_013_a_class_that_is_not_there_is_an_error_and_case_matters() {
 }
 
 #[test]
-fn floating_ips_are_from_where_class_annotation_or_configuration_say_in_this_order() {
+fn the_floating_network_comes_from_class_annotation_or_configuration_in_this_order() {
     let network = |own: &[_], of_class: &[_], annotated: &[_]| {
         external(placed(own, of_class, annotated)).settings().unwrap().floating.network_id
     };
     let key = "floating-network-id";
     assert_eq!(network(&[(key, "own")], &[], &[]), "own");
     assert_eq!(network(&[(key, "own")], &[], &[(key, "annotated")]), "annotated");
-    assert_eq!(network(&[(key, "own")], &[], &[(key, "")]), "", "it is searched for");
+    assert_eq!(network(&[(key, "own")], &[], &[(key, "")]), "", "it is detected");
     assert_eq!(network(&[(key, "own")], &[(key, "class")], &[(key, "annotated")]), "class");
     assert_eq!(network(&[(key, "own")], &[("subnet-id", "x")], &[]), "own");
 }
 
 #[test]
-fn the_subnet_of_a_floating_ip_comes_from_one_place_alone_and_an_id_excludes_the_rest() {
+fn the_floating_subnet_comes_from_one_source_and_an_id_excludes_patterns() {
     let subnet = |own: &[_], of_class: &[_], annotated: &[_]| {
         let FloatingSubnet { id, name, tags } =
             external(placed(own, of_class, annotated)).settings().unwrap().floating.subnet;
@@ -140,7 +140,7 @@ fn key_of_network() -> &'static str {
 }
 
 #[test]
-fn case_163_and_164_a_certificate_is_looked_for_where_that_can_be() {
+fn case_163_and_164_a_certificate_is_checked_if_it_is_in_barbican() {
     let secret = |reference: &str, store: &str| {
         let scene = Scene::new().with("default-tls-container-ref", reference).configured(|section| {
             section.container_store = store.to_owned();
@@ -159,7 +159,7 @@ fn case_163_and_164_a_certificate_is_looked_for_where_that_can_be() {
 }
 
 #[test]
-fn an_empty_certificate_turns_the_configured_one_off() {
+fn an_empty_certificate_disables_the_configured_one() {
     let configured =
         Scene::new().configured(|section| section.tls_container_ref = "https://kms/v1/secrets/1".to_owned());
     assert_eq!(configured.settings().unwrap().tls_container_ref, "https://kms/v1/secrets/1");
@@ -167,7 +167,7 @@ fn an_empty_certificate_turns_the_configured_one_off() {
 }
 
 #[test]
-fn case_165_a_zone_that_octavia_does_not_know_is_told_and_left_out() {
+fn case_165_an_unsupported_availability_zone_is_ignored_with_a_warning() {
     let scene = Scene::new().octavia("v2.13").with("availability-zone", "az1");
     assert_eq!(scene.warnings(), ["LoadBalancerAvailabilityZonesIgnored"]);
     assert!(scene.body("create load balancer").get("availability_zone").is_none());
@@ -176,17 +176,17 @@ fn case_165_a_zone_that_octavia_does_not_know_is_told_and_left_out() {
 }
 
 #[test]
-fn what_ovn_cannot_do_of_the_common_annotations_is_told() {
-    let asking = |provider: &str| {
+fn common_annotations_that_ovn_does_not_support_cause_warnings() {
+    let warnings_with = |provider: &str| {
         let scene = Scene::new().provider(provider).with("bowline.dev/idle-timeout", "90s");
         scene.with("bowline.dev/health-check-path", "/ready").warnings()
     };
-    assert_eq!(asking("ovn"), ["LoadBalancerIdleTimeoutIgnored", "LoadBalancerHealthCheckPathIgnored"]);
-    assert_eq!(asking("amphora"), [""; 0]);
+    assert_eq!(warnings_with("ovn"), ["LoadBalancerIdleTimeoutIgnored", "LoadBalancerHealthCheckPathIgnored"]);
+    assert_eq!(warnings_with("amphora"), [""; 0]);
 }
 
 #[test]
-fn numbers_are_those_of_go() {
+fn numbers_are_parsed_as_in_go() {
     let limit = |text: &str| Scene::new().with("connection-limit", text).settings().unwrap().connection_limit;
     let table =
         [("5", 5), ("-1", -1), ("+7", 7), (" 5", -1), ("5 ", -1), ("", -1), ("0x10", -1), ("5.0", -1), ("1e3", -1)];
@@ -196,7 +196,7 @@ fn numbers_are_those_of_go() {
 }
 
 #[test]
-fn only_true_and_false_are_either() {
+fn only_true_and_false_are_booleans() {
     let forwarded = |text: &str| Scene::new().with("x-forwarded-for", text).settings().unwrap();
     for (text, expected) in
         [("true", true), ("false", false), ("True", false), ("1", false), ("yes", false), ("", false)]
@@ -208,7 +208,7 @@ fn only_true_and_false_are_either() {
 }
 
 #[test]
-fn the_configuration_has_the_last_word_about_internal_and_nothing_else() {
+fn internal_lb_in_the_configuration_cannot_be_overridden() {
     const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     let internal = |configured: bool, annotations: &[(&str, &str)]| {
         let scene = Scene::new().configured(|section| section.internal = configured);
@@ -218,14 +218,11 @@ fn the_configuration_has_the_last_word_about_internal_and_nothing_else() {
     assert!(!internal(false, &[]) && internal(false, &[(INTERNAL, "true")]));
     assert!(internal(false, &[("bowline.dev/internal", "true")]));
     assert!(!internal(false, &[("bowline.dev/internal", "true"), (INTERNAL, "false")]));
-    assert!(
-        internal(false, &[("bowline.dev/internal", "true"), (INTERNAL, "perhaps")]),
-        "what is neither does not count"
-    );
+    assert!(internal(false, &[("bowline.dev/internal", "true"), (INTERNAL, "perhaps")]), "an invalid value is ignored");
 }
 
 #[test]
-fn times_of_monitors_come_from_annotations_and_configuration() {
+fn monitor_timing_comes_from_annotations_and_configuration() {
     let times = |annotations: &[(&str, &str)]| {
         let scene = Scene::new().configured(|section| section.create_monitor = true);
         let scene = annotations.iter().fold(scene, |scene, (key, value)| scene.with(key, value));
@@ -246,7 +243,7 @@ fn times_of_monitors_come_from_annotations_and_configuration() {
     assert_eq!(times(&[("bowline.dev/health-check-interval", "30s"), ("health-monitor-delay", "4")])[0], 4);
 }
 
-// ---- what all clouds share
+// ---- common settings
 
 fn shared(annotations: &[(&str, &str)], node_selector: &str, common: LoadBalancerSettings) -> LoadBalancerSettings {
     let mut config = config();
@@ -256,16 +253,12 @@ fn shared(annotations: &[(&str, &str)], node_selector: &str, common: LoadBalance
         .map(|(key, value)| (format!("loadbalancer.openstack.org/{key}"), (*value).to_owned()))
         .collect();
     let once = common_settings(&config, &known::TABLE.reader(&annotations), common);
-    assert_eq!(
-        common_settings(&config, &known::TABLE.reader(&annotations), once.clone()),
-        once,
-        "a second time changes nothing"
-    );
+    assert_eq!(common_settings(&config, &known::TABLE.reader(&annotations), once.clone()), once, "idempotent");
     once
 }
 
 #[test]
-fn what_is_neither_true_nor_false_is_no_internal_balancer_and_a_warning() {
+fn an_invalid_internal_annotation_is_ignored_with_a_warning() {
     let scene = Scene::new().configured(|section| section.internal = false);
     let settings = scene.with(known::INTERNAL.key, "yes").settings().unwrap();
     assert!(!settings.internal);
@@ -280,7 +273,7 @@ fn chosen_by(selector: &str, labels: &[(&str, &str)]) -> bool {
 }
 
 #[test]
-fn nodes_are_chosen_by_labels_all_of_which_must_match() {
+fn nodes_are_selected_by_labels_that_must_all_match() {
     let prod = [("env", "prod"), ("gpu", "")];
     type Labels<'a> = &'a [(&'a str, &'a str)];
     let table: [(&str, Labels<'_>, bool); 17] = [
@@ -308,7 +301,7 @@ fn nodes_are_chosen_by_labels_all_of_which_must_match() {
 }
 
 #[test]
-fn case_118_an_empty_selector_beats_the_configured_one() {
+fn case_118_an_empty_selector_overrides_the_configured_one() {
     let selector = |text: &str| Some(NodeSelector::parse(text).unwrap());
     let nothing = LoadBalancerSettings::default;
     let common = || LoadBalancerSettings { target_nodes: selector("zone=a"), ..nothing() };
@@ -316,11 +309,11 @@ fn case_118_an_empty_selector_beats_the_configured_one() {
     assert_eq!(shared(&[("node-selector", "")], "env=prod", nothing()).target_nodes, None);
     assert_eq!(shared(&[("node-selector", "gpu")], "env=prod", common()).target_nodes, selector("gpu"));
     assert_eq!(shared(&[("node-selector", "")], "", common()).target_nodes, None);
-    assert_eq!(shared(&[], "env=prod", common()).target_nodes, selector("zone=a"), "what the Service says counts");
+    assert_eq!(shared(&[], "env=prod", common()).target_nodes, selector("zone=a"), "the Service takes precedence");
 }
 
 #[test]
-fn the_clouds_own_word_on_the_proxy_protocol_counts() {
+fn the_clouds_proxy_protocol_annotation_takes_precedence() {
     let v2 = || LoadBalancerSettings { proxy_protocol: Some(ProxyProtocol::V2), ..LoadBalancerSettings::default() };
     let table = [(None, Some(ProxyProtocol::V2)), (Some("v1"), Some(ProxyProtocol::V1)), (Some("off"), None)];
     for (annotation, expected) in table {
@@ -330,26 +323,23 @@ fn the_clouds_own_word_on_the_proxy_protocol_counts() {
 }
 
 #[test]
-fn the_family_is_the_first_of_the_service() {
+fn the_ip_family_is_the_first_of_the_service() {
     let both = Scene::new().changed(|service| service.ip_families = vec![IpFamily::IPv6, IpFamily::IPv4]);
     assert_eq!(both.settings().unwrap().family, Some(IpFamily::IPv6));
     assert_eq!(Scene::new().changed(|service| service.ip_families.clear()).settings().unwrap().family, None);
 }
 
 #[test]
-fn case_091_a_source_range_without_a_mask_is_told_before_anything_is_asked() {
+fn case_091_a_source_range_without_a_mask_is_an_error_before_any_call() {
     const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let web = bowline_core::testing::annotated(bowline_core::testing::service("default/web"), &[(RANGES, "10.0.0.1")]);
-    let mistakes = bowline_core::service::read(&web).settings.unwrap_err();
-    assert!(
-        mistakes[0].to_string().starts_with(RANGES) && mistakes[0].to_string().contains("10.0.0.1"),
-        "{mistakes:?}"
-    );
+    let errors = bowline_core::service::read(&web).settings.unwrap_err();
+    assert!(errors[0].to_string().starts_with(RANGES) && errors[0].to_string().contains("10.0.0.1"), "{errors:?}");
 }
 
 #[test]
-fn every_annotation_is_declared_whole() {
-    assert_eq!(known::TABLE.faults(), [""; 0]);
+fn every_annotation_is_declared_completely() {
+    assert_eq!(known::TABLE.validate(), [""; 0]);
 }
 
 #[test]
@@ -360,9 +350,9 @@ fn a_misspelled_annotation_is_reported_and_one_of_another_program_is_not() {
     let prefix = "loadbalancer.openstack.org";
     let expected = [
         format!(
-            "the annotation {prefix}/connection-limit is passed over: \"many\" is not a whole number; without it: -1, which is none"
+            "the annotation {prefix}/connection-limit is ignored: \"many\" is not a whole number; default: -1, no limit"
         ),
-        format!("the annotation {prefix}/netwrok-id means nothing on a Service; did you mean {prefix}/network-id?"),
+        format!("unknown annotation {prefix}/netwrok-id; did you mean {prefix}/network-id?"),
     ];
     assert_eq!(messages, expected);
 }

@@ -1,30 +1,22 @@
-//! What Octavia would have after a step, as far as a plan looks at it.
+//! Model of the Octavia state after a step, as far as plans depend on it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::change::{Change, ListenerRef, Payload, PoolRef};
-use super::super::observation::{Found, Observation, SeenPool};
+use super::super::change::{Change, ListenerRef, Payload, PoolRef, TagChange};
+use super::super::observation::{Found, Observation, PoolState};
 use crate::api::network::FloatingIp;
-use crate::api::octavia::{HEALTH_MONITORS, HealthMonitor, LISTENERS, Listener, LoadBalancer, Member, POOLS, Pool};
+use crate::api::octavia::{
+    HEALTH_MONITORS, HealthMonitor, LISTENERS, LOAD_BALANCERS, Listener, LoadBalancer, Member, POOLS, Pool,
+};
 use crate::api::{Named, Resource};
 
-/// Carries a step out.
+/// Applies a step.
 pub(super) fn apply(seen: &mut Observation, payload: Payload) {
     match payload.change {
         Change::CreateLoadBalancer { body } => create_balancer(seen, &body),
-        Change::UpdateLoadBalancer { body, tags } => {
-            let balancer = balancer(seen);
-            merge(balancer, &body);
-            balancer.tags = tags.applied_to(&balancer.tags);
-        }
         Change::CreateListener { body, .. } => drop(create_listener(seen, &body)),
-        Change::RetagListener { id, body, tags } => {
-            let listener = find(&mut seen.listeners, |one| one.id == id);
-            merge(listener, &body);
-            listener.tags = tags.applied_to(&listener.tags);
-        }
         Change::CreatePool { listener, body } => {
             let listener = listener_id(seen, &listener);
             assert!(pool_of(seen, &listener).is_none(), "Octavia has one pool for a listener");
@@ -44,28 +36,34 @@ pub(super) fn apply(seen: &mut Observation, payload: Payload) {
             let id = pool_id(seen, &reference);
             pool(seen, &id).monitor = Some(monitor(&id, &body));
         }
-        Change::Update { resource, id, body } => update(seen, resource, &id, &body),
+        Change::Update { resource, id, body, tags } => update(seen, resource, &id, &body, &tags),
         Change::Delete { resource, id } => delete(seen, resource, &id),
         Change::CreateFloatingIp { body, .. } => {
-            let mut made: FloatingIp = read(&body);
-            made.id = "fip".to_owned();
-            made.floating_ip_address = "203.0.113.10".to_owned();
-            seen.floating.attached = Some(made);
+            let mut created: FloatingIp = read(&body);
+            created.id = "fip".to_owned();
+            created.floating_ip_address = "203.0.113.10".to_owned();
+            seen.floating.attached = Some(created);
         }
-        other => panic!("the model knows no such step: {other:?}"),
+        other => panic!("the model does not support the step {other:?}"),
     }
 }
 
-fn update(seen: &mut Observation, resource: Resource, id: &str, body: &Value) {
-    if resource == LISTENERS.resource {
-        merge(find(&mut seen.listeners, |one| one.id == id), body);
+fn update(seen: &mut Observation, resource: Resource, id: &str, body: &Value, tags: &TagChange) {
+    if resource == LOAD_BALANCERS.resource {
+        let balancer = balancer(seen);
+        merge(balancer, body);
+        balancer.tags = tags.applied_to(&balancer.tags);
+    } else if resource == LISTENERS.resource {
+        let listener = find(&mut seen.listeners, |one| one.id == id);
+        merge(listener, body);
+        listener.tags = if tags.is_empty() { listener.tags.clone() } else { tags.applied_to(&listener.tags) };
     } else if resource == POOLS.resource {
         merge(&mut pool(seen, id).pool, body);
     } else if resource == HEALTH_MONITORS.resource {
         let monitors = seen.pools.iter_mut().filter_map(|one| one.monitor.as_mut());
         merge(monitors.into_iter().find(|one| one.id == id).unwrap(), body);
     } else {
-        panic!("the model updates no such resource: {resource:?}");
+        panic!("the model does not update {resource:?}");
     }
 }
 
@@ -75,22 +73,22 @@ fn delete(seen: &mut Observation, resource: Resource, id: &str) {
     } else if resource == POOLS.resource {
         seen.pools.retain(|one| one.pool.id != id);
     } else if resource == HEALTH_MONITORS.resource {
-        let has_it = |one: &&mut SeenPool| one.monitor.as_ref().is_some_and(|monitor| monitor.id == id);
+        let has_it = |one: &&mut PoolState| one.monitor.as_ref().is_some_and(|monitor| monitor.id == id);
         seen.pools.iter_mut().find(has_it).unwrap().monitor = None;
     } else {
-        panic!("the model deletes no such resource: {resource:?}");
+        panic!("the model does not delete {resource:?}");
     }
 }
 
 fn create_balancer(seen: &mut Observation, body: &Value) {
-    let mut made: LoadBalancer = read(body);
-    made.id = "lb".to_owned();
-    made.provisioning_status = "ACTIVE".to_owned();
-    made.vip_port_id = "vip-port".to_owned();
-    if made.vip_address.is_empty() {
-        made.vip_address = "10.0.0.100".to_owned();
+    let mut created: LoadBalancer = read(body);
+    created.id = "lb".to_owned();
+    created.provisioning_status = "ACTIVE".to_owned();
+    created.vip_port_id = "vip-port".to_owned();
+    if created.vip_address.is_empty() {
+        created.vip_address = "10.0.0.100".to_owned();
     }
-    seen.found = Found::One { balancer: Box::new(made), by_id: false, adopted: false, fresh: false };
+    seen.found = Found::One { balancer: Box::new(created), by_id: false, adopted: false, fresh: false };
     for tree in body["listeners"].as_array().into_iter().flatten() {
         let listener = create_listener(seen, tree);
         let default_pool = &tree["default_pool"];
@@ -102,15 +100,15 @@ fn create_balancer(seen: &mut Observation, body: &Value) {
 }
 
 fn create_listener(seen: &mut Observation, body: &Value) -> String {
-    let mut made: Listener = read(body);
-    made.id = format!("listener-{}-{}", made.protocol, made.protocol_port);
+    let mut created: Listener = read(body);
+    created.id = format!("listener-{}-{}", created.protocol, created.protocol_port);
     let family =
         |protocol: &str| if matches!(protocol, "UDP" | "SCTP") { protocol.to_owned() } else { "TCP".to_owned() };
     let place = |one: &Listener| (family(&one.protocol), one.protocol_port);
-    let taken = seen.listeners.iter().any(|one| place(one) == place(&made));
-    assert!(!taken, "Octavia has one listener for a port: {made:?}");
-    let id = made.id.clone();
-    seen.listeners.push(made);
+    let is_used = seen.listeners.iter().any(|one| place(one) == place(&created));
+    assert!(!is_used, "Octavia has one listener for a port: {created:?}");
+    let id = created.id.clone();
+    seen.listeners.push(created);
     id
 }
 
@@ -119,25 +117,25 @@ fn create_pool(seen: &mut Observation, listener: String, body: &Value) -> String
     pool.id = format!("pool-of-{listener}");
     pool.listeners = vec![Named { id: listener }];
     let id = pool.id.clone();
-    seen.pools.push(SeenPool { pool, members: Vec::new(), monitor: None });
+    seen.pools.push(PoolState { pool, members: Vec::new(), monitor: None });
     id
 }
 
 fn member(body: &Value) -> Member {
-    let made: Member = read(body);
-    Member { id: format!("member-{}-{}", made.address, made.protocol_port), ..made }
+    let created: Member = read(body);
+    Member { id: format!("member-{}-{}", created.address, created.protocol_port), ..created }
 }
 
 fn monitor(pool: &str, body: &Value) -> HealthMonitor {
     HealthMonitor { id: format!("monitor-of-{pool}"), ..read(body) }
 }
 
-// ---- finding
+// ---- lookups
 
 fn balancer(seen: &mut Observation) -> &mut LoadBalancer {
     match &mut seen.found {
         Found::One { balancer, .. } => balancer,
-        other => panic!("there is no balancer: {other:?}"),
+        other => panic!("no load balancer: {other:?}"),
     }
 }
 
@@ -152,7 +150,7 @@ fn listener_id(seen: &Observation, reference: &ListenerRef) -> String {
 }
 
 fn pool_of(seen: &Observation, listener: &str) -> Option<String> {
-    let of = |one: &&SeenPool| one.pool.listeners.iter().any(|of| of.id == listener);
+    let of = |one: &&PoolState| one.pool.listeners.iter().any(|of| of.id == listener);
     seen.pools.iter().find(of).map(|one| one.pool.id.clone())
 }
 
@@ -163,7 +161,7 @@ fn pool_id(seen: &Observation, reference: &PoolRef) -> String {
     }
 }
 
-fn pool<'a>(seen: &'a mut Observation, id: &str) -> &'a mut SeenPool {
+fn pool<'a>(seen: &'a mut Observation, id: &str) -> &'a mut PoolState {
     find(&mut seen.pools, |one| one.pool.id == id)
 }
 
@@ -175,7 +173,7 @@ fn find<T>(all: &mut [T], is_it: impl Fn(&T) -> bool) -> &mut T {
 
 fn read<T: DeserializeOwned>(body: &Value) -> T {
     let mut body = body.clone();
-    // Of a tree, only what belongs to the thing itself.
+    // Only the fields of the resource itself, without its parts.
     body.as_object_mut()
         .unwrap()
         .retain(|key, _| !matches!(key.as_str(), "listeners" | "default_pool" | "healthmonitor"));
@@ -183,7 +181,7 @@ fn read<T: DeserializeOwned>(body: &Value) -> T {
 }
 
 fn merge<T: Serialize + DeserializeOwned>(thing: &mut T, body: &Value) {
-    let mut whole = json!(thing);
-    whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-    *thing = serde_json::from_value(whole).unwrap();
+    let mut merged = json!(thing);
+    merged.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    *thing = serde_json::from_value(merged).unwrap();
 }

@@ -1,4 +1,4 @@
-//! How calls are made, lists followed and everything counted.
+//! Requests, lists and metrics of calls.
 
 use std::time::Duration;
 
@@ -17,23 +17,23 @@ fn page(ids: &[&str], next: Option<&str>) -> ApiResponse {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_018_a_slow_answer_is_waited_for_as_long_as_request_timeout_says() {
+async fn case_018_request_timeout_limits_slow_responses() {
     let slow = || ApiResponse::new(201, json!({"loadbalancer": {"id": "l"}})).after(Duration::from_secs(100));
     for (lines, is_in_time) in [("[Metadata]\nrequest-timeout = 3m\n", true), ("", false)] {
         let cloud = Cloud::answering([slow()]);
         let provider = provider(&cloud, &format!("{GLOBAL}{lines}"));
-        let made = octavia::LOAD_BALANCERS.create(&provider.session, &json!({"name": "n"})).await;
-        assert_eq!(made.is_ok(), is_in_time, "{made:?}");
-        if let Err(error) = made {
-            assert_eq!(error.message(), "POST http://octavia/v2.0/lbaas/loadbalancers: no answer within 60s");
+        let created = octavia::LOAD_BALANCERS.create(&provider.session, &json!({"name": "n"})).await;
+        assert_eq!(created.is_ok(), is_in_time, "{created:?}");
+        if let Err(error) = created {
+            assert_eq!(error.message(), "POST http://octavia/v2.0/lbaas/loadbalancers: no response within 60s");
             assert!(error.is_outcome_unknown());
         }
-        assert_eq!(cloud.calls().len(), 1, "a timeout is not tried again here");
+        assert_eq!(cloud.calls().len(), 1, "a timeout is not retried here");
     }
 }
 
 #[tokio::test]
-async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over() {
+async fn bodies_are_sent_in_an_envelope_and_otherwise_unchanged() {
     let cloud = Cloud::answering([
         ApiResponse::new(200, ""),
         ApiResponse::new(202, ""),
@@ -57,12 +57,12 @@ async fn bodies_have_their_envelope_and_are_otherwise_as_they_were_handed_over()
 }
 
 #[tokio::test]
-async fn values_of_a_query_are_encoded() {
+async fn query_values_are_encoded() {
     let cloud = Cloud::answering([page(&[], None), ApiResponse::new(200, json!({"ports": []}))]);
     let session = &provider(&cloud, GLOBAL).session;
     compute::servers(session, &[("name", "^n1\\.a b$")]).await.unwrap();
     network::PORTS.list(session, &[("fixed_ips", "ip_address=10.0.0.1"), ("network_id", "n&m")]).await.unwrap();
-    let urls: Vec<_> = cloud.calls().into_iter().map(|asked| asked.url).collect();
+    let urls: Vec<_> = cloud.calls().into_iter().map(|received| received.url).collect();
     assert_eq!(
         urls,
         [
@@ -73,20 +73,23 @@ async fn values_of_a_query_are_encoded() {
 }
 
 #[tokio::test]
-async fn what_people_write_as_an_id_cannot_lead_elsewhere() {
+async fn ids_cannot_change_the_path() {
     let cloud = Cloud::answering([]);
     let session = &provider(&cloud, GLOBAL).session;
     let _ = octavia::LOAD_BALANCERS.get(session, "../../v2.0/lbaas/pools?x#y").await;
     assert_eq!(cloud.calls()[0].url, "http://octavia/v2.0/lbaas/loadbalancers/..%2F..%2Fv2.0%2Flbaas%2Fpools%3Fx%23y");
     for id in ["", ".", ".."] {
         let error = octavia::delete_load_balancer(session, id, true).await.unwrap_err();
-        assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidConfig, format!("{id:?} is no ID").as_str()));
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::InvalidConfig, format!("{id:?} is not a valid ID").as_str())
+        );
     }
     assert_eq!(cloud.calls().len(), 1);
 }
 
 #[tokio::test]
-async fn a_list_has_all_its_pages_and_asks_nobody_else_for_them() {
+async fn a_list_has_all_pages_and_ignores_the_host_of_links() {
     let cloud = Cloud::answering([
         page(&["a", "b"], Some("http://elsewhere/v2.1/servers/detail?limit=2&marker=b")),
         page(&["c", "d"], Some("/servers/detail?limit=2&marker=d#x")),
@@ -94,7 +97,7 @@ async fn a_list_has_all_its_pages_and_asks_nobody_else_for_them() {
     ]);
     let servers = compute::servers(&provider(&cloud, GLOBAL).session, &[("limit", "2")]).await.unwrap();
     assert_eq!(servers.iter().map(|server| server.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-    let urls: Vec<_> = cloud.calls().into_iter().map(|asked| asked.url).collect();
+    let urls: Vec<_> = cloud.calls().into_iter().map(|received| received.url).collect();
     assert_eq!(
         urls,
         [
@@ -107,7 +110,7 @@ async fn a_list_has_all_its_pages_and_asks_nobody_else_for_them() {
 
 /// As Octavia writes its links.
 #[tokio::test]
-async fn filters_that_a_link_forgets_are_asked_for_again() {
+async fn filters_missing_in_a_link_are_added() {
     let cloud = Cloud::answering([page(&["a"], Some("http://nova/?limit=1&marker=a")), page(&[], None)]);
     let query = [("name", "n"), ("limit", "1"), ("tags", "x"), ("tags", "y")];
     compute::servers(&provider(&cloud, GLOBAL).session, &query).await.unwrap();
@@ -116,16 +119,17 @@ async fn filters_that_a_link_forgets_are_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_list_that_leads_back_to_itself_is_not_followed() {
+async fn a_list_that_repeats_a_page_is_an_error() {
     let cloud = Cloud::answering(vec![page(&["a"], Some("http://nova/?marker=a")); 10]);
     let error = compute::servers(&provider(&cloud, GLOBAL).session, &[]).await.unwrap_err();
-    assert_eq!(error.message(), "the list leads back to a page that was read already");
+    assert_eq!(error.message(), "the list repeats a page token");
     assert_eq!(cloud.calls().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_always_has_another_page_is_followed_to_a_limit_and_told_so() {
-    for (ids, pages, why) in [(&["a"][..], 10_000, "has more pages than any cloud has"), (&[], 101, "goes on and on")] {
+async fn an_endless_list_is_read_to_a_limit_and_is_an_error() {
+    for (ids, pages, why) in [(&["a"][..], 10_000, "has too many pages"), (&[], 101, "returns pages without new items")]
+    {
         let answers = (0..10_002).map(|n| page(ids, Some(&format!("http://nova/?marker={n}"))));
         let cloud = Cloud::answering(answers);
         let error = compute::servers(&provider(&cloud, GLOBAL).session, &[]).await.unwrap_err();
@@ -134,9 +138,9 @@ async fn a_list_that_always_has_another_page_is_followed_to_a_limit_and_told_so(
     }
 }
 
-/// It would pass for the end of the list.
+/// It would look like the end of the list.
 #[tokio::test]
-async fn a_link_to_the_next_page_that_asks_for_nothing_is_not_understood() {
+async fn a_link_to_the_next_page_without_a_query_is_an_error() {
     let links = [json!("http://nova/servers/detail"), json!("http://nova/servers/detail?#x"), json!(7), Value::Null];
     for href in links {
         let body = json!({"servers": [{"id": "a"}], "servers_links": [{"rel": "next", "href": href}]});
@@ -147,7 +151,7 @@ async fn a_link_to_the_next_page_that_asks_for_nothing_is_not_understood() {
 }
 
 #[tokio::test]
-async fn one_page_is_asked_for_alone_and_names_the_next() {
+async fn a_single_page_is_read_and_names_the_next() {
     let link = Some("http://nova/?limit=1&marker=a");
     let cloud = Cloud::answering([page(&["a"], link), page(&["b"], None)]);
     let session = &provider(&cloud, GLOBAL).session;
@@ -158,9 +162,9 @@ async fn one_page_is_asked_for_alone_and_names_the_next() {
 }
 
 #[tokio::test]
-async fn an_answer_without_what_was_asked_for_is_not_understood() {
+async fn a_response_without_the_envelope_is_an_error() {
     let table = [
-        (200, json!({}).to_string(), "there is no \"server\" in it"),
+        (200, json!({}).to_string(), "it has no field \"server\""),
         (200, json!({"server": {"id": ["no text"]}}).to_string(), "server: "),
         (200, "<html>".to_owned(), "expected value"),
     ];
@@ -176,7 +180,7 @@ async fn an_answer_without_what_was_asked_for_is_not_understood() {
 }
 
 #[tokio::test]
-async fn null_is_nothing_everywhere() {
+async fn null_fields_are_empty() {
     let balancer = json!({"id": "l", "name": null, "tags": null, "vip_address": null, "provisioning_status": null});
     let listener = json!({
         "id": "i", "allowed_cidrs": null, "insert_headers": null, "default_tls_container_ref": null, "tags": null,
@@ -199,7 +203,7 @@ async fn null_is_nothing_everywhere() {
 
 // ---- metrics
 
-/// `name{label}` of the counters, and how many were observed of the histograms.
+/// `name{label}` of counters, and the sample counts of histograms.
 fn counted(registry: &Registry) -> Vec<String> {
     let mut lines = Vec::new();
     for family in registry.gather() {
@@ -216,11 +220,11 @@ fn counted(registry: &Registry) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
+async fn a_list_counts_as_one_call_and_deleting_a_missing_resource_is_no_error() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     metrics.register(&registry);
-    let gone = || ApiResponse::new(404, r#"{"itemNotFound": {"code": 404}}"#);
-    let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), gone(), gone()]);
+    let not_found = || ApiResponse::new(404, r#"{"itemNotFound": {"code": 404}}"#);
+    let cloud = Cloud::answering([page(&["a"], Some("/?marker=a")), page(&[], None), not_found(), not_found()]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     compute::servers(session, &[]).await.unwrap();
     octavia::LISTENERS.resource.delete(session, "l").await.unwrap();
@@ -240,7 +244,7 @@ async fn a_list_is_counted_once_and_deleting_what_is_not_there_is_no_error() {
 }
 
 #[tokio::test]
-async fn providers_of_a_kind_count_together_also_when_one_is_made_anew() {
+async fn providers_of_one_factory_share_metrics_across_rebuilds() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     for _ in 0..2 {
         metrics.register(&registry);
@@ -252,13 +256,13 @@ async fn providers_of_a_kind_count_together_also_when_one_is_made_anew() {
 
 /// Metric names as in the Go manager, one for each API call.
 #[tokio::test]
-async fn each_call_is_counted_under_the_name_that_dashboards_know() {
+async fn each_call_has_the_metric_label_of_the_go_manager() {
     let (registry, metrics) = (Registry::new(), Metrics::new());
     metrics.register(&registry);
     let cloud = Cloud::answering([]);
     let session = &provider_counting(&cloud, GLOBAL, &metrics).session;
     let body = &Value::Null;
-    // What comes of them does not matter here.
+    // The results do not matter here.
     let _ = octavia::versions(session).await;
     let _ = octavia::LOAD_BALANCERS.list(session, &[]).await;
     let _ = octavia::LOAD_BALANCERS.create(session, body).await;

@@ -14,7 +14,7 @@ fn service(kind: &str, endpoints: &[Value]) -> Value {
     json!({"type": kind, "name": "a name", "id": "i", "endpoints": endpoints})
 }
 
-/// Where a service is, with this catalog and these lines in `[Global]`.
+/// Endpoint of a service with this catalog and these lines in `[Global]`.
 async fn found(catalog: Value, lines: &str, service: Service) -> Result<String, String> {
     let cloud = Cloud::answering([]).with_catalog(catalog);
     let access = provider(&cloud, &format!("{GLOBAL}{lines}")).session.access().await.unwrap();
@@ -22,7 +22,7 @@ async fn found(catalog: Value, lines: &str, service: Service) -> Result<String, 
 }
 
 #[tokio::test]
-async fn case_030_a_region_may_be_named_by_its_id_alone() {
+async fn case_030_a_region_may_have_only_an_id() {
     let second = json!({"interface": "public", "region": null, "region_id": "R2", "url": "http://nova2/v2.1"});
     let catalog = json!([service("compute", &[endpoint("public", "R1", "http://nova1/v2.1"), second])]);
     let url = found(catalog, "region = R2\n", Service::Compute).await;
@@ -30,14 +30,14 @@ async fn case_030_a_region_may_be_named_by_its_id_alone() {
 }
 
 #[tokio::test]
-async fn case_031_without_a_region_the_first_endpoint_counts() {
+async fn case_031_without_a_region_the_first_endpoint_is_used() {
     let endpoints = [endpoint("public", "R2", "http://nova2/v2.1"), endpoint("public", "R1", "http://nova1/v2.1")];
     let url = found(json!([service("compute", &endpoints)]), "", Service::Compute).await;
     assert_eq!(url.as_deref(), Ok("http://nova2/v2.1/"));
 }
 
 #[tokio::test]
-async fn the_interface_is_public_unless_another_one_is_wanted() {
+async fn the_interface_is_public_by_default() {
     let endpoints = ["admin", "internal", "public"].map(|name| endpoint(name, "R1", &format!("http://{name}")));
     for (lines, host) in [("", "public"), ("os-endpoint-type = internal\n", "internal")] {
         let url = found(json!([service("network", &endpoints)]), lines, Service::Network).await;
@@ -46,7 +46,7 @@ async fn the_interface_is_public_unless_another_one_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_service_may_be_in_the_catalog_twice() {
+async fn a_service_may_occur_twice_in_the_catalog() {
     let catalog = json!([
         service("compute", &[]),
         {"type": "compute", "endpoints": null},
@@ -56,7 +56,7 @@ async fn a_service_may_be_in_the_catalog_twice() {
 }
 
 #[tokio::test]
-async fn case_033_versions_in_urls_are_not_doubled_and_prefixes_stay() {
+async fn case_033_versions_in_urls_are_not_duplicated_and_prefixes_are_kept() {
     let table = [
         (Service::Compute, "https://c/compute/v2.1", "https://c/compute/v2.1/"),
         (Service::Compute, "https://c/v2/0123", "https://c/v2/0123/"),
@@ -81,16 +81,16 @@ async fn case_033_versions_in_urls_are_not_doubled_and_prefixes_stay() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_with_what_there_is() {
+async fn a_missing_endpoint_is_reported_with_the_existing_ones() {
     let catalog = || json!([service("compute", &[endpoint("internal", "R1", "http://n")]), service("identity", &[])]);
     let error = found(catalog(), "region = R2\n", Service::Compute).await.unwrap_err();
     let expected = "Keystone's catalog has no public endpoint of type \"compute\" in region \"R2\"; \
-                    the catalog has one that is internal in region \"R1\"";
+                    available: internal in region \"R1\"";
     assert_eq!(error, expected);
     let error = found(catalog(), "", Service::Network).await.unwrap_err();
     assert!(error.ends_with("the catalog has the services compute, identity"), "{error}");
     let error = found(Value::Null, "", Service::Network).await.unwrap_err();
-    assert!(error.ends_with("the catalog has the services none at all"), "{error}");
+    assert!(error.ends_with("the catalog has the services none"), "{error}");
 }
 
 fn without_balancers() -> Value {
@@ -101,7 +101,7 @@ fn without_balancers() -> Value {
 }
 
 #[tokio::test]
-async fn case_032_without_octavia_the_start_fails_for_good_unless_balancers_are_off() {
+async fn case_032_without_octavia_startup_fails_unless_load_balancers_are_disabled() {
     let cloud = Cloud::answering([]).with_catalog(without_balancers());
     let error = provider(&cloud, GLOBAL).start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
@@ -112,26 +112,26 @@ async fn case_032_without_octavia_the_start_fails_for_good_unless_balancers_are_
 }
 
 #[tokio::test]
-async fn a_catalog_without_nova_or_barbican_does_not_stop_the_start() {
+async fn a_catalog_without_nova_or_barbican_does_not_fail_startup() {
     let octavia = service("load-balancer", &[endpoint("public", "R1", "http://octavia")]);
     let cloud = Cloud::answering([]).with_catalog(json!([octavia]));
     provider(&cloud, GLOBAL).start().await.unwrap();
 }
 
 #[tokio::test]
-async fn credentials_that_are_refused_stop_the_start_for_good_and_a_keystone_that_is_away_does_not() {
+async fn rejected_credentials_fail_startup_permanently_and_an_unavailable_keystone_does_not() {
     let unknown =
         r#"{"error": {"code": 404, "message": "Could not find Application Credential", "title": "Not Found"}}"#;
     let table = [
         (401, "{}", ErrorKind::Unauthenticated),
         (403, "{}", ErrorKind::Unauthenticated),
         (404, unknown, ErrorKind::Unauthenticated),
-        // Not Keystone's own: taken for "not found", it would pass for the answer about a server.
+        // Not Keystone's own: as "not found", it would look like the response for a server.
         (404, "<html>no such page</html>", ErrorKind::Unexpected),
         (503, "{}", ErrorKind::Unavailable),
     ];
     for (status, body, kind) in table {
-        let cloud = Cloud::answering([]).refusing([ApiResponse::new(status, body)]);
+        let cloud = Cloud::answering([]).rejecting([ApiResponse::new(status, body)]);
         assert_eq!(provider(&cloud, GLOBAL).start().await.unwrap_err().kind(), kind, "{status} {body}");
     }
 }

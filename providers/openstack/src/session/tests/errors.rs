@@ -1,4 +1,4 @@
-//! What the services' refusals mean.
+//! Error kinds of the services' faults.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ fn octavia_fault(words: &str) -> Value {
     json!({"faultcode": "Client", "faultstring": words, "debuginfo": null})
 }
 
-async fn refused(answer: ApiResponse) -> Error {
+async fn rejected(answer: ApiResponse) -> Error {
     let cloud = Cloud::answering([answer]);
     octavia::LOAD_BALANCERS.create(&provider(&cloud, GLOBAL).session, &Value::Null).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn status_and_fault_decide_what_a_refusal_means() {
+async fn status_and_fault_determine_the_error_kind() {
     use ErrorKind::*;
     let table = [
         (409, neutron("OverQuota"), QuotaExceeded),
@@ -49,42 +49,42 @@ async fn status_and_fault_decide_what_a_refusal_means() {
         (501, octavia_fault("not here"), Unsupported),
     ];
     for (status, body, kind) in table {
-        let error = refused(ApiResponse::new(status, &body)).await.during("create a balancer");
+        let error = rejected(ApiResponse::new(status, &body)).await.during("create a load balancer");
         assert_eq!(error.kind(), kind, "{status} {body}");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{status} {body}");
         let text = error.to_string();
-        let start = format!("create a balancer: POST http://octavia/v2.0/lbaas/loadbalancers: HTTP {status}: ");
+        let start = format!("create a load balancer: POST http://octavia/v2.0/lbaas/loadbalancers: HTTP {status}: ");
         assert!(text.starts_with(&start) && text.contains(&body.to_string()), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_wish_to_be_left_alone_is_heard() {
+async fn retry_after_is_honoured() {
     for (status, value) in [(429, "7"), (413, "7"), (503, " 7 ")] {
-        let error = refused(ApiResponse::new(status, "{}").header("Retry-After", value)).await.during("create");
+        let error = rejected(ApiResponse::new(status, "{}").header("Retry-After", value)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::After(Duration::from_secs(7)), "{status}");
     }
     let soon = (jiff::Timestamp::now() + Duration::from_secs(3600)).to_zoned(jiff::tz::TimeZone::UTC);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon.timestamp()).unwrap();
-    let error = refused(ApiResponse::new(429, "{}").header("Retry-After", &date)).await.during("create");
+    let error = rejected(ApiResponse::new(429, "{}").header("Retry-After", &date)).await.during("create");
     assert_eq!(error.retry_advice(), Retry::After(Duration::from_secs(300)), "{date}, cut to five minutes");
     for nonsense in ["soon", "-3", "Thu, 01 Jan 1970 00:00:00 GMT"] {
-        let error = refused(ApiResponse::new(429, "{}").header("Retry-After", nonsense)).await.during("create");
+        let error = rejected(ApiResponse::new(429, "{}").header("Retry-After", nonsense)).await.during("create");
         assert_eq!(error.retry_advice(), Retry::Backoff, "{nonsense}");
     }
 }
 
 #[tokio::test]
-async fn a_page_of_a_proxy_is_told_on_one_line_and_not_for_ever() {
+async fn the_html_page_of_a_proxy_is_reported_on_one_truncated_line() {
     let error =
-        refused(ApiResponse::new(502, "<html>\n\t<b>Bad</b>\r\n gateway\u{7}".to_owned() + &"x".repeat(10_000))).await;
+        rejected(ApiResponse::new(502, "<html>\n\t<b>Bad</b>\r\n gateway\u{7}".to_owned() + &"x".repeat(10_000))).await;
     let text = error.to_string();
     assert!(text.contains("HTTP 502: <html> <b>Bad</b> gateway x") && text.len() < 2200, "{text}");
 }
 
-/// A fault of the service ends the call; a gateway in front of it knows nothing.
+/// A fault of the service ends the call; a gateway in front of it does not know.
 #[tokio::test]
-async fn only_the_service_itself_can_say_that_a_call_was_not_executed() {
+async fn only_a_fault_of_the_service_means_that_a_call_was_not_executed() {
     let fault = octavia_fault("An unknown exception occurred.");
     let table = [
         (400, json!({}), false),
@@ -100,6 +100,6 @@ async fn only_the_service_itself_can_say_that_a_call_was_not_executed() {
         (504, json!(""), true),
     ];
     for (status, body, is_open) in table {
-        assert_eq!(refused(ApiResponse::new(status, &body)).await.is_outcome_unknown(), is_open, "{status} {body}");
+        assert_eq!(rejected(ApiResponse::new(status, &body)).await.is_outcome_unknown(), is_open, "{status} {body}");
     }
 }

@@ -1,4 +1,4 @@
-//! A session against a cloud in this process that says what a test wants to hear.
+//! Session with an in-process cloud that returns the responses of a test.
 
 mod calls;
 mod catalog;
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline_cloud::{Calls, Surroundings};
+use bowline_cloud::{BuildInputs, Calls};
 use bowline_config::ConfigFile;
-use bowline_http::{Client, Failure};
+use bowline_http::{Client, RequestError};
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::{Value, json};
@@ -20,13 +20,13 @@ use crate::OpenStack;
 use crate::config::Config;
 use crate::metrics::Metrics;
 
-/// Enough to be let in.
+/// Minimal valid section.
 pub(super) const GLOBAL: &str =
     "[Global]\nauth-url = http://keystone:5000/v3\nuser-id = u\npassword = s3cret\ntenant-id = p\n";
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) url: String,
     pub(super) token: String,
@@ -35,7 +35,7 @@ pub(super) struct Asked {
     pub(super) body: Value,
 }
 
-/// What a service answers, after so long.
+/// Response of a service, after a delay.
 #[derive(Debug, Clone)]
 pub(super) struct ApiResponse {
     status: u16,
@@ -44,19 +44,19 @@ pub(super) struct ApiResponse {
     after: Duration,
 }
 
-/// A Keystone that hands out the tokens `t1`, `t2`, …, and services that answer as they are told.
+/// A Keystone that issues the tokens `t1`, `t2`, …, and services with configured responses.
 #[derive(Default)]
 pub(super) struct Cloud {
-    asked: Mutex<Vec<Asked>>,
-    /// What Keystone says instead of a token, one after the other.
-    refusals: Mutex<VecDeque<ApiResponse>>,
-    /// What the services say, one after the other; then that all is well.
+    received: Mutex<Vec<ReceivedRequest>>,
+    /// Responses of Keystone instead of a token, in this order.
+    rejections: Mutex<VecDeque<ApiResponse>>,
+    /// Responses of the services, in this order; then empty successes.
     answers: Mutex<VecDeque<ApiResponse>>,
     catalog: Mutex<Option<Value>>,
-    /// How long a token lives.
-    life: Mutex<Option<Duration>>,
-    /// The only token that the services take, if there is only one.
-    taken: Mutex<Option<String>>,
+    /// Lifetime of a token.
+    lifetime: Mutex<Option<Duration>>,
+    /// The only token that the services accept, if set.
+    accepted: Mutex<Option<String>>,
 }
 
 impl ApiResponse {
@@ -92,41 +92,41 @@ impl Cloud {
         self
     }
 
-    pub(super) fn with_life(self: Arc<Self>, life: Duration) -> Arc<Cloud> {
-        *self.life.lock().unwrap() = Some(life);
+    pub(super) fn with_lifetime(self: Arc<Self>, lifetime: Duration) -> Arc<Cloud> {
+        *self.lifetime.lock().unwrap() = Some(lifetime);
         self
     }
 
-    pub(super) fn taking(self: Arc<Self>, token: &str) -> Arc<Cloud> {
-        *self.taken.lock().unwrap() = Some(token.to_owned());
+    pub(super) fn accepting(self: Arc<Self>, token: &str) -> Arc<Cloud> {
+        *self.accepted.lock().unwrap() = Some(token.to_owned());
         self
     }
 
-    pub(super) fn refusing(self: Arc<Self>, refusals: impl IntoIterator<Item = ApiResponse>) -> Arc<Cloud> {
-        self.refusals.lock().unwrap().extend(refusals);
+    pub(super) fn rejecting(self: Arc<Self>, rejections: impl IntoIterator<Item = ApiResponse>) -> Arc<Cloud> {
+        self.rejections.lock().unwrap().extend(rejections);
         self
     }
 
-    /// All requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    /// Returns all requests so far.
+    pub(super) fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().unwrap().clone()
     }
 
-    /// Those for a token.
+    /// Returns the number of token requests.
     pub(super) fn authentications(&self) -> usize {
-        self.asked().iter().filter(|asked| asked.url.ends_with("/auth/tokens")).count()
+        self.received().iter().filter(|received| received.url.ends_with("/auth/tokens")).count()
     }
 
-    /// The others.
-    pub(super) fn calls(&self) -> Vec<Asked> {
-        self.asked().into_iter().filter(|asked| !asked.url.ends_with("/auth/tokens")).collect()
+    /// Returns the other requests.
+    pub(super) fn calls(&self) -> Vec<ReceivedRequest> {
+        self.received().into_iter().filter(|received| !received.url.ends_with("/auth/tokens")).collect()
     }
 
-    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Failure> {
+    async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
         let header = |name: &str| {
             request.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
         };
-        let asked = Asked {
+        let received = ReceivedRequest {
             method: request.method().to_string(),
             url: request.uri().to_string(),
             token: header("x-auth-token"),
@@ -134,38 +134,38 @@ impl Cloud {
             if_match: header("if-match"),
             body: serde_json::from_slice(request.body()).unwrap_or_default(),
         };
-        self.asked.lock().unwrap().push(asked.clone());
-        let answer = if asked.url.ends_with("/auth/tokens") { self.token() } else { self.service(&asked) };
+        self.received.lock().unwrap().push(received.clone());
+        let answer = if received.url.ends_with("/auth/tokens") { self.token() } else { self.service(&received) };
         tokio::time::sleep(answer.after).await;
         Ok(answer.response())
     }
 
     fn token(&self) -> ApiResponse {
-        if let Some(refusal) = self.refusals.lock().unwrap().pop_front() {
-            return refusal;
+        if let Some(rejection) = self.rejections.lock().unwrap().pop_front() {
+            return rejection;
         }
-        let life = self.life.lock().unwrap().unwrap_or(Duration::from_secs(3600));
+        let lifetime = self.lifetime.lock().unwrap().unwrap_or(Duration::from_secs(3600));
         let issued: jiff::Timestamp = "2001-01-01T00:00:00Z".parse().unwrap();
         let body = json!({"token": {
             "issued_at": issued.to_string(),
-            "expires_at": (issued + life).to_string(),
-            "catalog": self.catalog.lock().unwrap().clone().unwrap_or_else(everything),
+            "expires_at": (issued + lifetime).to_string(),
+            "catalog": self.catalog.lock().unwrap().clone().unwrap_or_else(full_catalog),
             "project": {"id": "p"},
             "roles": [{"name": "member"}],
         }});
         ApiResponse::new(201, body).header("X-Subject-Token", &format!("t{}", self.authentications()))
     }
 
-    fn service(&self, asked: &Asked) -> ApiResponse {
-        if self.taken.lock().unwrap().as_ref().is_some_and(|taken| *taken != asked.token) {
+    fn service(&self, received: &ReceivedRequest) -> ApiResponse {
+        if self.accepted.lock().unwrap().as_ref().is_some_and(|accepted| *accepted != received.token) {
             return ApiResponse::new(401, json!({"error": {"code": 401}}));
         }
         self.answers.lock().unwrap().pop_front().unwrap_or_else(|| ApiResponse::new(200, "{}"))
     }
 }
 
-/// One endpoint of each service.
-fn everything() -> Value {
+/// A catalog with one endpoint of each service.
+fn full_catalog() -> Value {
     let service = |kind: &str, url: &str| {
         let endpoint = json!({"interface": "public", "region": "R1", "region_id": "R1", "url": url});
         json!({"type": kind, "endpoints": [endpoint]})
@@ -179,9 +179,9 @@ fn everything() -> Value {
 }
 
 pub(super) fn config(text: &str) -> Config {
-    let (surroundings, cluster) = (Surroundings::default(), "kubernetes".into());
+    let (inputs, cluster) = (BuildInputs::default(), "kubernetes".into());
     let file = ConfigFile::from_text("cloud.conf", text);
-    Config::read(&surroundings.context(Some(&file), &cluster)).unwrap()
+    Config::read(&inputs.context(Some(&file), &cluster)).unwrap()
 }
 
 /// A provider with this `cloud.conf` in this cloud.

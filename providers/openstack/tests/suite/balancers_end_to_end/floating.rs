@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::balancers_end_to_end::world::{INTERNAL, LB_ADDRESS, LB_ID, World, text};
 
 #[tokio::test(start_paused = true)]
-async fn a_service_is_made_in_one_request_and_its_floating_ip_in_another_and_nothing_is_left_of_it() {
+async fn a_load_balancer_and_its_floating_ip_take_one_request_each_and_leave_nothing_behind() {
     let world = World::new();
     let mut web = world.service();
     let outcome = world.ensure(&mut web).await.unwrap();
@@ -33,11 +33,11 @@ async fn a_service_is_made_in_one_request_and_its_floating_ip_in_another_and_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_122_a_free_floating_ip_that_is_asked_for_is_attached_and_never_deleted() {
+async fn case_122_a_requested_unattached_floating_ip_is_attached_and_never_deleted() {
     let world = World::new();
     let id = world.floating_ip_by_hand("203.0.113.77");
     let mut web = world.service();
-    web.ask_for("203.0.113.77");
+    web.request_address("203.0.113.77");
     assert_eq!(world.ensure(&mut web).await.unwrap().ip(), "203.0.113.77");
     assert_eq!(world.writes(), ["POST loadbalancers", "PUT floatingips/{id}"]);
     world.remove(&mut web).await.unwrap();
@@ -52,7 +52,7 @@ async fn case_123_a_floating_ip_that_is_in_use_is_not_available() {
     let fields = json!({"floating_network_id": network, "floating_ip_address": "203.0.113.77", "port_id": "another"});
     world.cloud.add(Kind::FloatingIp, fields);
     let mut web = world.service();
-    web.ask_for("203.0.113.77");
+    web.request_address("203.0.113.77");
     let error = world.ensure(&mut web).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.message().contains("203.0.113.77 is not available"), "{error}");
@@ -60,40 +60,43 @@ async fn case_123_a_floating_ip_that_is_in_use_is_not_available() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_124_an_unknown_address_is_asked_of_neutron_whose_refusal_is_told() {
+async fn case_124_an_unknown_address_is_requested_from_neutron_whose_fault_is_reported() {
     let mut web = World::new().service();
-    web.ask_for("203.0.113.77");
+    web.request_address("203.0.113.77");
     let world = World::new();
     let error = world.ensure(&mut web).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     assert!(error.message().contains("HTTP 403"), "{error}");
     let open = World::with(Options { floating_address_choice: true, ..Options::default() }, |_, _| ());
-    assert_eq!(open.ensure(&mut open.service().ask_for("203.0.113.77").clone()).await.unwrap().ip(), "203.0.113.77");
+    assert_eq!(
+        open.ensure(&mut open.service().request_address("203.0.113.77").clone()).await.unwrap().ip(),
+        "203.0.113.77"
+    );
     assert_eq!(open.sent("POST floatingips")["floatingip"]["floating_ip_address"], "203.0.113.77");
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_125_a_later_change_of_the_address_is_passed_over_while_there_is_one() {
+async fn case_125_a_changed_requested_address_is_ignored_while_a_floating_ip_is_attached() {
     let world = World::new();
     let mut web = world.service();
     let before = world.ensure(&mut web).await.unwrap();
-    web.ask_for("203.0.113.77");
+    web.request_address("203.0.113.77");
     let after = world.ensure(&mut web).await.unwrap();
     assert_eq!((before.ip(), world.writes().len()), (after.ip(), 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_126_an_internal_balancer_has_the_address_that_is_asked_for() {
+async fn case_126_an_internal_load_balancer_has_the_requested_address() {
     let world = World::new();
     let mut web = world.service();
-    web.ask_for("10.10.200.7").annotate(INTERNAL, "true");
+    web.request_address("10.10.200.7").annotate(INTERNAL, "true");
     assert_eq!(world.ensure(&mut web).await.unwrap().ip(), "10.10.200.7");
     assert_eq!(world.sent("POST loadbalancers")["loadbalancer"]["vip_address"], "10.10.200.7");
     assert_eq!(world.writes(), ["POST loadbalancers"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_127_and_158_without_quota_for_a_floating_ip_the_balancer_stays_and_is_found_again() {
+async fn case_127_and_158_without_floating_ip_quota_the_load_balancer_is_kept_and_found_again() {
     let world = World::new();
     world.cloud.set_quota("floatingip", Some(0));
     let mut web = world.service();
@@ -111,13 +114,13 @@ async fn case_127_and_158_without_quota_for_a_floating_ip_the_balancer_stays_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_128_of_the_subnets_that_fit_the_first_with_room_is_used() {
+async fn case_128_the_first_matching_subnet_with_a_free_address_is_used() {
     let world = World::with(Options::default(), |config, cloud| {
         let network = cloud.fixture().external_network;
         let first = cloud.add_subnet(&network, "ext-1", "198.51.100.0/24");
         cloud.add_subnet(&network, "ext-2", "192.0.2.0/24");
         cloud.exhaust(&first, true);
-        config.load_balancer.places.floating_subnet.name = "ext-*".to_owned();
+        config.load_balancer.placement.floating_subnet.name = "ext-*".to_owned();
     });
     let mut web = world.service();
     let outcome = world.ensure(&mut web).await.unwrap();
@@ -126,9 +129,9 @@ async fn case_128_of_the_subnets_that_fit_the_first_with_room_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_129_a_floating_subnet_of_another_network_is_an_error_before_anything_is_made() {
+async fn case_129_a_floating_subnet_of_another_network_is_an_error_before_any_write() {
     let world = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.floating_subnet.id = cloud.fixture().subnet;
+        config.load_balancer.placement.floating_subnet.id = cloud.fixture().subnet;
     });
     let error = world.ensure(&mut world.service()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
@@ -136,9 +139,9 @@ async fn case_129_a_floating_subnet_of_another_network_is_an_error_before_anythi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floating_subnet_that_is_not_visible_counts_if_its_network_has_it() {
+async fn an_invisible_floating_subnet_is_used_if_its_network_lists_it() {
     let world = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.floating_subnet.id = cloud.fixture().external_subnet;
+        config.load_balancer.placement.floating_subnet.id = cloud.fixture().external_subnet;
         cloud.inject(
             FaultSpec::always(Fault::Answer(404, r#"{"NeutronError": {"type": "SubnetNotFound"}}"#.to_owned()))
                 .on(Method::GET, "subnets/{id}"),
@@ -146,21 +149,21 @@ async fn a_floating_subnet_that_is_not_visible_counts_if_its_network_has_it() {
     });
     world.ensure(&mut world.service()).await.unwrap();
     assert_eq!(world.sent("POST floatingips")["floatingip"]["subnet_id"], world.cloud.fixture().external_subnet);
-    let astray = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.floating_subnet.id = cloud.fixture().subnet;
+    let foreign = World::with(Options::default(), |config, cloud| {
+        config.load_balancer.placement.floating_subnet.id = cloud.fixture().subnet;
         cloud.inject(
             FaultSpec::always(Fault::Answer(404, r#"{"NeutronError": {"type": "SubnetNotFound"}}"#.to_owned()))
                 .on(Method::GET, "subnets/{id}"),
         );
     });
-    assert_eq!(astray.ensure(&mut astray.service()).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
-    assert_eq!(astray.writes(), Vec::<String>::new());
+    assert_eq!(foreign.ensure(&mut foreign.service()).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    assert_eq!(foreign.writes(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_130_without_an_external_network_the_service_is_reached_from_inside() {
+async fn case_130_without_an_external_network_the_service_is_internal() {
     let world = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.floating_network_id = String::new();
+        config.load_balancer.placement.floating_network_id = String::new();
         cloud.remove(Kind::Network, &cloud.fixture().external_network);
     });
     let outcome = world.ensure(&mut world.service()).await.unwrap();
@@ -170,9 +173,9 @@ async fn case_130_without_an_external_network_the_service_is_reached_from_inside
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_131_the_external_network_that_is_found_has_a_subnet_for_ipv4() {
+async fn case_131_the_detected_external_network_has_an_ipv4_subnet() {
     let world = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.floating_network_id = String::new();
+        config.load_balancer.placement.floating_network_id = String::new();
         cloud.add_network("a-first", "2001:db8:1::/64", true);
     });
     world.ensure(&mut world.service()).await.unwrap();
@@ -183,7 +186,7 @@ async fn case_131_the_external_network_that_is_found_has_a_subnet_for_ipv4() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_132_and_133_becoming_internal_takes_the_floating_ip_away_and_back_again_gives_one() {
+async fn case_132_and_133_becoming_internal_deletes_the_floating_ip_and_becoming_external_creates_one() {
     let world = World::new();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -200,11 +203,11 @@ async fn case_132_and_133_becoming_internal_takes_the_floating_ip_away_and_back_
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_132_a_floating_ip_that_was_not_made_for_a_service_is_detached() {
+async fn case_132_a_floating_ip_created_by_hand_is_detached() {
     let world = World::new();
     world.floating_ip_by_hand("203.0.113.77");
     let mut web = world.service();
-    web.ask_for("203.0.113.77");
+    web.request_address("203.0.113.77");
     world.ensure(&mut web).await.unwrap();
     web.spec.requested_address = None;
     web.annotate(INTERNAL, "true");
@@ -212,8 +215,8 @@ async fn case_132_a_floating_ip_that_was_not_made_for_a_service_is_detached() {
     assert_eq!(text(&world.only(Kind::FloatingIp), "port_id"), "");
 }
 
-/// Somebody attaches it to a port of his own.
-fn taken_away(world: &World) {
+/// Another client attaches it to another port.
+fn attach_elsewhere(world: &World) {
     let id = text(&world.only(Kind::FloatingIp), "id").to_owned();
     world.cloud.edit(Kind::FloatingIp, &id, |floating| {
         floating.insert("port_id".to_owned(), json!("8a4d1f3c-1111-4222-8333-444455556666"));
@@ -221,7 +224,7 @@ fn taken_away(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_123_a_floating_ip_that_somebody_takes_after_the_plan_is_not_taken_from_him() {
+async fn case_123_a_floating_ip_that_is_attached_elsewhere_after_the_plan_is_not_moved() {
     for exists in [true, false] {
         let world = World::new();
         let mut web = world.service();
@@ -231,9 +234,9 @@ async fn case_123_a_floating_ip_that_somebody_takes_after_the_plan_is_not_taken_
             web.annotations.remove(INTERNAL);
         }
         world.floating_ip_by_hand("203.0.113.77");
-        web.ask_for("203.0.113.77");
-        let (_, plan) = world.look(&mut web, true).await.unwrap();
-        taken_away(&world);
+        web.request_address("203.0.113.77");
+        let (_, plan) = world.plan(&mut web, true).await.unwrap();
+        attach_elsewhere(&world);
         world.cloud.forget_calls();
         let mut error = None;
         for step in &plan.steps {
@@ -247,14 +250,14 @@ async fn case_123_a_floating_ip_that_somebody_takes_after_the_plan_is_not_taken_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floating_ip_that_somebody_takes_after_the_plan_is_neither_deleted_nor_detached() {
+async fn a_floating_ip_that_is_attached_elsewhere_after_the_plan_is_neither_deleted_nor_detached() {
     for keep in ["false", "true"] {
         let world = World::new();
         let mut web = world.service();
         world.ensure(&mut web).await.unwrap();
         web.annotate(INTERNAL, "true").annotate("keep-floatingip", keep);
-        let (_, plan) = world.look(&mut web, true).await.unwrap();
-        taken_away(&world);
+        let (_, plan) = world.plan(&mut web, true).await.unwrap();
+        attach_elsewhere(&world);
         world.cloud.forget_calls();
         let error = world.apply(&mut web, &plan.steps[0]).await.unwrap_err();
         assert_eq!((error.kind(), world.writes()), (ErrorKind::Conflict, vec![]), "keep: {keep}");
@@ -264,7 +267,7 @@ async fn a_floating_ip_that_somebody_takes_after_the_plan_is_neither_deleted_nor
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_134_a_floating_ip_that_is_to_be_kept_survives_its_service() {
+async fn case_134_a_floating_ip_with_keep_floatingip_outlives_its_service() {
     let world = World::new();
     let mut web = world.service();
     web.annotate("keep-floatingip", "true");
@@ -272,21 +275,21 @@ async fn case_134_a_floating_ip_that_is_to_be_kept_survives_its_service() {
     world.remove(&mut web).await.unwrap();
     assert_eq!(world.count(Kind::LoadBalancer), 0);
     assert_eq!(text(&world.only(Kind::FloatingIp), "port_id"), "");
-    // Whoever asks later what was left behind is told that it may be there on purpose.
+    // A later listing of orphans says that it may be kept on purpose.
     web.key.uid.clear();
     web.annotations.clear();
-    let (_, plan) = world.look(&mut web, false).await.unwrap();
+    let (_, plan) = world.plan(&mut web, false).await.unwrap();
     assert!(plan.to_string().contains("perhaps kept on purpose"), "{plan}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_135_and_138_an_address_of_ipv6_has_no_floating_ip() {
+async fn case_135_and_138_an_ipv6_load_balancer_has_no_floating_ip() {
     let world = World::with(Options::default(), |config, cloud| {
-        config.load_balancer.places.subnet_id = cloud.add_subnet(&cloud.fixture().network, "six", "2001:db8:6::/64");
+        config.load_balancer.placement.subnet_id = cloud.add_subnet(&cloud.fixture().network, "six", "2001:db8:6::/64");
     });
     let mut web = world.service();
     web.spec.ip_families = vec![IpFamily::IPv6, IpFamily::IPv4];
-    web.ask_for("2001:db8:6::77");
+    web.request_address("2001:db8:6::77");
     let outcome = world.ensure(&mut web).await.unwrap();
     assert_eq!(outcome.ip(), "2001:db8:6::77");
     assert!(outcome.warnings.contains(&"LoadBalancerFloatingIPSkipped".to_owned()), "{:?}", outcome.warnings);
@@ -295,7 +298,7 @@ async fn case_135_and_138_an_address_of_ipv6_has_no_floating_ip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_136_and_137_the_status_is_a_name_where_one_is_asked_for_or_the_proxy_protocol_needs_it() {
+async fn case_136_and_137_the_status_has_a_host_name_if_annotated_or_with_the_proxy_protocol() {
     let world = World::with(Options::default(), |config, _| config.load_balancer.ingress_hostname = true);
     let mut web = world.service();
     web.annotate("proxy-protocol", "true");
@@ -309,7 +312,7 @@ async fn case_136_and_137_the_status_is_a_name_where_one_is_asked_for_or_the_pro
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_proxy_protocol_traffic_must_pass_the_balancer() {
+async fn with_the_proxy_protocol_the_ip_mode_is_proxy() {
     let world = World::new();
     let mut web = world.service();
     web.annotate("proxy-protocol", "true");

@@ -1,11 +1,11 @@
-//! Balancers end to end, on the simulated cloud: what is written to Octavia and Neutron, and what is left when something goes wrong.
+//! Load balancers end to end on the simulated cloud: writes to Octavia and Neutron, and the state after failures.
 
-mod behind;
+mod faults;
 mod floating;
-mod leftovers;
 mod listeners;
+mod orphans;
 mod ownership;
-mod put_off;
+mod partial_failures;
+mod pools;
 mod security;
-mod trouble;
 mod world;

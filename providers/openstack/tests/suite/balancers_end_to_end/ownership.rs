@@ -1,11 +1,11 @@
-//! Whose a balancer is, what it is called, and who may share it.
+//! Ownership, names and sharing of load balancers.
 
 use bowline_cloud::{ErrorKind, Retry};
 use bowline_core::Protocol;
 use bowline_openstack_simulator::{Kind, Options, Record};
 use serde_json::{Value, json};
 
-use crate::balancers_end_to_end::world::{INTERNAL, LB_ID, Service, World, made, text, written_by};
+use crate::balancers_end_to_end::world::{INTERNAL, LB_ID, Service, World, created, text, writes_of};
 
 const LB_NAME: &str = "kube_service_kubernetes_default_web";
 
@@ -13,7 +13,7 @@ fn balancers(world: &World) -> Vec<Record> {
     world.cloud.records(Kind::LoadBalancer)
 }
 
-/// A second Service that uses the balancer of the first.
+/// A second Service that uses the load balancer of the first.
 fn sharing(world: &World, first: &Service, name: &str, port: u16) -> Service {
     let mut second = world.named(name);
     second.annotate(LB_ID, &first.annotations[LB_ID]);
@@ -22,9 +22,9 @@ fn sharing(world: &World, first: &Service, name: &str, port: u16) -> Service {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_061_a_new_service_is_one_request_and_its_annotation_names_the_balancer() {
+async fn case_061_a_new_service_takes_one_request_and_gets_the_annotation() {
     let world = World::new();
-    let web = made(&world).await;
+    let web = created(&world).await;
     assert_eq!(world.writes(), ["POST loadbalancers", "POST floatingips"]);
     let subnet = world.cloud.fixture().subnet;
     let member = |node: &bowline_core::TargetNode| {
@@ -50,9 +50,9 @@ async fn case_061_a_new_service_is_one_request_and_its_annotation_names_the_bala
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_062_an_old_octavia_gets_no_tags_and_shares_nothing() {
+async fn case_062_an_octavia_without_tags_gets_none_and_shares_nothing() {
     let world = World::with(Options { octavia_minor: 4, ..Options::default() }, |_, _| ());
-    let web = made(&world).await;
+    let web = created(&world).await;
     let body = world.sent("POST loadbalancers")["loadbalancer"].clone();
     assert_eq!((body.get("tags"), body["listeners"][0].get("tags")), (None, None));
     world.cloud.forget_calls();
@@ -61,78 +61,78 @@ async fn case_062_an_old_octavia_gets_no_tags_and_shares_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_063_after_a_crash_the_balancer_is_found_by_its_name() {
+async fn case_063_after_a_crash_the_load_balancer_is_found_by_name() {
     let mut world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     web.annotations.clear();
     world.restart();
-    assert_eq!(written_by(&world, &mut web).await, [""; 0]);
+    assert_eq!(writes_of(&world, &mut web).await, [""; 0]);
     assert_eq!(balancers(&world).len(), 1);
     assert_eq!(web.annotations[LB_ID], text(&world.only(Kind::LoadBalancer), "id"));
 }
 
-/// The name says all that there is to say of an owner, so that each cluster of a project needs a name of its own.
+/// The name is the only identification of the owner, so each cluster of a project needs a unique name.
 #[tokio::test(start_paused = true)]
-async fn case_069_a_service_of_the_same_name_in_a_cluster_of_the_same_name_gets_the_same_balancer() {
+async fn case_069_clusters_with_the_same_name_share_load_balancers_of_the_same_service() {
     let world = World::new();
-    let web = made(&world).await;
+    let web = created(&world).await;
     let mut theirs = world.service();
     theirs.key.uid = "fedcba98-7654-3210-fedc-ba9876543210".to_owned();
-    assert_eq!(written_by(&world, &mut theirs).await, [""; 0]);
+    assert_eq!(writes_of(&world, &mut theirs).await, [""; 0]);
     assert_eq!(balancers(&world).len(), 1);
     assert_eq!(theirs.annotations[LB_ID], web.annotations[LB_ID]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_064_a_balancer_of_the_old_name_is_taken_over_with_its_name() {
+async fn case_064_a_load_balancer_of_the_legacy_name_is_used_and_keeps_its_name() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     let legacy = bowline_core::service::default_load_balancer_name(&web.key.uid);
     world.cloud.edit(Kind::LoadBalancer, &web.annotations[LB_ID], |balancer| {
         balancer.insert("name".to_owned(), json!(legacy));
         balancer.insert("tags".to_owned(), json!([]));
     });
     web.annotations.clear();
-    assert_eq!(written_by(&world, &mut web).await, ["PUT loadbalancers/{id}"]);
+    assert_eq!(writes_of(&world, &mut web).await, ["PUT loadbalancers/{id}"]);
     assert_eq!(world.sent("PUT loadbalancers/{id}"), json!({"loadbalancer": {"tags": [LB_NAME]}}));
     assert_eq!(text(&world.only(Kind::LoadBalancer), "name"), legacy);
-    assert_eq!(written_by(&world, &mut web).await, [""; 0]);
+    assert_eq!(writes_of(&world, &mut web).await, [""; 0]);
 }
 
-/// Another one of the name.
-fn double(world: &World, status: &str) -> String {
+/// Another load balancer of the same name.
+fn duplicate(world: &World, status: &str) -> String {
     world
         .cloud
         .add(Kind::LoadBalancer, json!({"name": LB_NAME, "provisioning_status": status, "vip_address": "10.10.9.9"}))
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_065_a_balancer_that_is_going_does_not_count() {
+async fn case_065_a_load_balancer_that_is_being_deleted_is_ignored() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     let own = web.annotations.remove(LB_ID).unwrap();
-    double(&world, "PENDING_DELETE");
-    assert_eq!(written_by(&world, &mut web).await, [""; 0]);
+    duplicate(&world, "PENDING_DELETE");
+    assert_eq!(writes_of(&world, &mut web).await, [""; 0]);
     assert_eq!(web.annotations[LB_ID], own);
     let other = World::new();
-    let going = double(&other, "PENDING_DELETE");
-    let web = made(&other).await;
-    assert_ne!(web.annotations[LB_ID], going);
+    let deleting = duplicate(&other, "PENDING_DELETE");
+    let web = created(&other).await;
+    assert_ne!(web.annotations[LB_ID], deleting);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_066_of_two_balancers_of_the_name_none_is_touched() {
+async fn case_066_two_load_balancers_of_the_name_are_not_changed() {
     let world = World::new();
-    double(&world, "ACTIVE");
-    double(&world, "ACTIVE");
+    duplicate(&world, "ACTIVE");
+    duplicate(&world, "ACTIVE");
     let error = world.ensure(&mut world.service()).await.unwrap_err();
     assert_eq!((error.kind(), world.writes()), (ErrorKind::AlreadyExists, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_067_a_balancer_that_was_deleted_by_hand_is_an_error_until_the_annotation_goes() {
+async fn case_067_a_load_balancer_deleted_by_hand_is_an_error_until_the_annotation_is_removed() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     assert!(world.cloud.remove(Kind::LoadBalancer, &web.annotations[LB_ID]));
     world.cloud.forget_calls();
     for _ in 0..2 {
@@ -140,11 +140,11 @@ async fn case_067_a_balancer_that_was_deleted_by_hand_is_an_error_until_the_anno
         assert_eq!((error.kind(), world.writes()), (ErrorKind::NotFound, vec![]));
     }
     web.annotations.clear();
-    assert!(written_by(&world, &mut web).await.contains(&"POST loadbalancers".to_owned()));
+    assert!(writes_of(&world, &mut web).await.contains(&"POST loadbalancers".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_070_and_071_all_names_follow_a_renamed_cluster_also_after_an_interruption() {
+async fn case_070_and_071_all_names_are_updated_after_a_cluster_rename_even_if_interrupted() {
     for calls in 0..40 {
         let mut world = World::with(Options::default(), |config, _| config.load_balancer.create_monitor = true);
         let mut web = world.service();
@@ -162,11 +162,11 @@ async fn case_070_and_071_all_names_follow_a_renamed_cluster_also_after_an_inter
         if !interrupted {
             let part = ["PUT healthmonitors/{id}", "PUT pools/{id}", "PUT listeners/{id}"];
             assert_eq!(world.writes(), [&part[..], &part, &["PUT loadbalancers/{id}"]].concat());
-            assert_eq!(outcome.warnings, [""; 0], "there is nothing left to tell");
+            assert_eq!(outcome.warnings, [""; 0], "no warning is left");
             return;
         }
     }
-    panic!("it is never done");
+    panic!("the rename never completes");
 }
 
 fn assert_names(world: &World, name: &str) {
@@ -182,28 +182,28 @@ fn assert_names(world: &World, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_nobody_has_marked_is_marked_and_its_members_are_left_as_they_are() {
+async fn an_untagged_listener_is_tagged_and_its_members_are_not_changed() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     world.cloud.edit(Kind::Listener, text(&world.only(Kind::Listener), "id"), |listener| {
         listener.insert("tags".to_owned(), json!([""]));
     });
-    assert_eq!(written_by(&world, &mut web).await, ["PUT listeners/{id}"]);
+    assert_eq!(writes_of(&world, &mut web).await, ["PUT listeners/{id}"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_070_the_rename_is_told() {
+async fn case_070_a_rename_causes_a_warning() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     web.key.cluster = "c2".into();
     assert_eq!(world.ensure(&mut web).await.unwrap().warnings, ["LoadBalancerRename"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tag_that_came_after_the_plan_stays_when_the_balancer_is_renamed_or_released_or_adopted() {
+async fn a_tag_added_after_the_plan_is_kept_by_rename_release_and_adoption() {
     for occasion in ["rename", "release", "adopt"] {
         let world = World::new();
-        let mut web = made(&world).await;
+        let mut web = created(&world).await;
         let wanted = occasion != "release";
         match occasion {
             "rename" => web.key.cluster = "c2".into(),
@@ -214,7 +214,7 @@ async fn a_tag_that_came_after_the_plan_stays_when_the_balancer_is_renamed_or_re
                 web.adopt("kubernetes_default_web");
             }
         }
-        let (_, plan) = world.look(&mut web, wanted).await.unwrap();
+        let (_, plan) = world.plan(&mut web, wanted).await.unwrap();
         world.cloud.edit(Kind::LoadBalancer, text(&world.only(Kind::LoadBalancer), "id"), |balancer| {
             balancer.get_mut("tags").and_then(Value::as_array_mut).unwrap().push(json!("late"));
         });
@@ -227,9 +227,9 @@ async fn a_tag_that_came_after_the_plan_stays_when_the_balancer_is_renamed_or_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_072_without_the_annotation_a_renamed_cluster_has_a_new_balancer() {
+async fn case_072_without_the_annotation_a_renamed_cluster_creates_a_load_balancer() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     web.annotations.clear();
     web.key.cluster = "c2".into();
     world.ensure(&mut web).await.unwrap();
@@ -238,12 +238,12 @@ async fn case_072_without_the_annotation_a_renamed_cluster_has_a_new_balancer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_073_to_075_and_080_to_081_two_services_share_a_balancer_and_a_third_does_not() {
+async fn case_073_to_075_and_080_to_081_two_services_share_a_load_balancer_and_a_third_is_rejected() {
     let world = World::new();
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     let mut other = sharing(&world, &web, "other", 81);
     assert_eq!(
-        written_by(&world, &mut other).await,
+        writes_of(&world, &mut other).await,
         ["POST listeners", "POST pools", "PUT pools/{id}/members", "PUT loadbalancers/{id}"]
     );
     let tag = "kube_service_kubernetes_default_other";
@@ -260,26 +260,26 @@ async fn case_073_to_075_and_080_to_081_two_services_share_a_balancer_and_a_thir
     world.remove(&mut web).await.unwrap();
     assert_eq!((world.count(Kind::Listener), world.count(Kind::FloatingIp)), (1, 1), "80");
     assert_eq!(text(&world.only(Kind::LoadBalancer), "name"), LB_NAME);
-    assert_eq!(written_by(&world, &mut other).await, [""; 0], "80");
+    assert_eq!(writes_of(&world, &mut other).await, [""; 0], "80");
     world.remove(&mut other).await.unwrap();
     world.assert_empty();
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_services_that_come_to_a_balancer_at_the_same_time_one_is_too_many() {
+async fn the_sharing_limit_holds_for_services_that_join_concurrently() {
     let world = World::new();
-    let web = made(&world).await;
+    let web = created(&world).await;
     let mut others = [sharing(&world, &web, "second", 81), sharing(&world, &web, "third", 82)];
     let mut plans = Vec::new();
     for other in &mut others {
-        plans.push(world.look(other, true).await.unwrap().1);
+        plans.push(world.plan(other, true).await.unwrap().1);
     }
     world.apply(&mut others[0], &plans[0].steps[0]).await.unwrap();
     let error = world.apply(&mut others[1], &plans[1].steps[0]).await.unwrap_err();
     assert!(error.message().contains("already shared with 2 Services"), "{error}");
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InvalidConfig, Retry::Backoff));
     assert_eq!(world.count(Kind::Listener), 2);
-    // The listener that is there already does not count twice.
+    // Its existing listener does not count twice.
     world.ensure(&mut others[0]).await.unwrap();
 }
 
@@ -288,12 +288,12 @@ async fn of_two_services_that_come_to_a_balancer_at_the_same_time_one_is_too_man
 async fn the_last_of_two_services_that_planned_to_leave_a_load_balancer_deletes_it() {
     for order in [[0, 1], [1, 0]] {
         let world = World::new();
-        let web = made(&world).await;
+        let web = created(&world).await;
         let mut services = [web.clone(), sharing(&world, &web, "other", 81)];
         world.ensure(&mut services[1]).await.unwrap();
         let mut plans = Vec::new();
         for service in &mut services {
-            plans.push(world.look(service, false).await.unwrap().1);
+            plans.push(world.plan(service, false).await.unwrap().1);
         }
         for index in order {
             assert_eq!((world.count(Kind::LoadBalancer), world.count(Kind::FloatingIp)), (1, 1), "{order:?}");
@@ -308,26 +308,26 @@ async fn the_last_of_two_services_that_planned_to_leave_a_load_balancer_deletes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_address_of_a_balancer_stays_if_another_service_has_come_to_use_it_meanwhile() {
+async fn the_floating_ip_is_kept_if_another_service_uses_the_load_balancer_by_then() {
     let world = World::new();
-    let mut web = made(&world).await;
-    let (_, removal) = world.look(&mut web, false).await.unwrap();
+    let mut web = created(&world).await;
+    let (_, removal) = world.plan(&mut web, false).await.unwrap();
     world.ensure(&mut sharing(&world, &web, "other", 81)).await.unwrap();
     let error = world.apply(&mut web, &removal.steps[0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.message().contains("kube_service_kubernetes_default_other"), "{error}");
     assert_eq!(world.count(Kind::FloatingIp), 1);
-    // A balancer that somebody has deleted meanwhile keeps nobody from deleting the address.
+    // A load balancer deleted meanwhile does not prevent deleting the floating IP.
     let world = World::new();
-    let mut web = made(&world).await;
-    let (_, removal) = world.look(&mut web, false).await.unwrap();
+    let mut web = created(&world).await;
+    let (_, removal) = world.plan(&mut web, false).await.unwrap();
     world.cloud.remove(Kind::LoadBalancer, &web.annotations[LB_ID]);
     world.apply(&mut web, &removal.steps[0]).await.unwrap();
     assert_eq!(world.count(Kind::FloatingIp), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_076_and_076a_listeners_meet_where_their_families_do() {
+async fn case_076_and_076a_listeners_conflict_within_a_transport_protocol() {
     let world = World::new();
     let mut web = world.service();
     web.ports(&[(Protocol::Tcp, 53, 30053)]);
@@ -346,9 +346,9 @@ async fn case_076_and_076a_listeners_meet_where_their_families_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_077_an_internal_service_does_not_share() {
+async fn case_077_an_internal_service_cannot_share() {
     let world = World::new();
-    let web = made(&world).await;
+    let web = created(&world).await;
     world.cloud.forget_calls();
     let mut other = sharing(&world, &web, "other", 81);
     other.annotate(INTERNAL, "true");
@@ -358,14 +358,14 @@ async fn case_077_an_internal_service_does_not_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_078_and_079_a_second_service_does_not_open_an_internal_balancer_to_the_world() {
+async fn case_078_and_079_a_sharing_service_does_not_expose_an_internal_load_balancer() {
     let world = World::new();
     let mut web = world.service();
     web.annotate(INTERNAL, "true");
     world.ensure(&mut web).await.unwrap();
     let error = world.ensure(&mut sharing(&world, &web, "other", 81)).await.unwrap_err();
     assert!(error.message().contains("floating IP"), "78: {error}");
-    assert_eq!((world.count(Kind::Listener), world.count(Kind::FloatingIp)), (2, 0), "its listeners are there by then");
+    assert_eq!((world.count(Kind::Listener), world.count(Kind::FloatingIp)), (2, 0), "its listeners exist by then");
     let corp = World::new();
     let mut first = corp.service();
     first.annotate(INTERNAL, "true");
@@ -379,9 +379,9 @@ async fn case_078_and_079_a_second_service_does_not_open_an_internal_balancer_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_083_a_balancer_of_another_cluster_is_shared_and_keeps_its_name() {
+async fn case_083_a_load_balancer_of_another_cluster_is_shared_and_keeps_its_name() {
     let world = World::new();
-    let web = made(&world).await;
+    let web = created(&world).await;
     let mut other = sharing(&world, &web, "other", 81);
     other.key.cluster = "c2".into();
     let outcome = world.ensure(&mut other).await.unwrap();
@@ -392,32 +392,32 @@ async fn case_083_a_balancer_of_another_cluster_is_shared_and_keeps_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_084_a_name_that_is_too_long_is_cut_and_found_again() {
+async fn case_084_a_long_name_is_truncated_and_found_again() {
     let mut world = World::new();
     let mut web = world.named(&"s".repeat(253));
     world.ensure(&mut web).await.unwrap();
     assert_eq!(text(&world.only(Kind::LoadBalancer), "name").len(), 255);
     web.annotations.clear();
     world.restart();
-    assert_eq!(written_by(&world, &mut web).await, [""; 0]);
+    assert_eq!(writes_of(&world, &mut web).await, [""; 0]);
     world.remove(&mut web).await.unwrap();
     world.assert_empty();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_retained_can_be_adopted_again() {
+async fn a_retained_load_balancer_can_be_adopted() {
     let world = World::with(Options::default(), |config, _| config.load_balancer.manage_security_groups = true);
-    let mut web = made(&world).await;
+    let mut web = created(&world).await;
     let id = web.annotations[LB_ID].clone();
     let retained = world.released(&mut web).await;
-    assert_eq!(retained, Vec::<String>::new(), "nothing is ours any more");
+    assert_eq!(retained, Vec::<String>::new(), "nothing is owned any more");
     let balancer = world.only(Kind::LoadBalancer);
     assert_eq!((text(&balancer, "name"), text(&balancer, "description")), ("kubernetes_default_web", ""));
     assert_eq!((world.count(Kind::Listener), world.count(Kind::FloatingIp)), (1, 1));
-    let mut heir = world.named("heir");
-    heir.adopt("kubernetes_default_web");
-    world.ensure(&mut heir).await.unwrap();
-    assert_eq!(heir.annotations[LB_ID], id);
+    let mut adopter = world.named("heir");
+    adopter.adopt("kubernetes_default_web");
+    world.ensure(&mut adopter).await.unwrap();
+    assert_eq!(adopter.annotations[LB_ID], id);
     assert_eq!(text(&world.only(Kind::LoadBalancer), "name"), "kube_service_kubernetes_default_heir");
     let tags: Vec<Value> = world.cloud.records(Kind::Listener).iter().map(|one| one["tags"].clone()).collect();
     assert_eq!(tags, [json!(["kube_service_kubernetes_default_heir"])]);

@@ -17,22 +17,22 @@ fn world() -> World {
     World::with(Options::default(), |config, _| managed(config))
 }
 
-/// The rules of the Service's group: protocol, port, from.
+/// Rules of the Service's group: protocol, port, source.
 fn rules(world: &World) -> Vec<String> {
     let group = world.groups().remove(0);
     let rules = world.cloud.records(Kind::SecurityGroupRule).into_iter();
     let own = rules.filter(|rule| text(rule, "security_group_id") == text(&group, "id"));
-    let mut rules: Vec<_> = own.map(|rule| told(&rule)).collect();
+    let mut rules: Vec<_> = own.map(|rule| rule_text(&rule)).collect();
     rules.sort();
     rules
 }
 
-fn told(rule: &Record) -> String {
+fn rule_text(rule: &Record) -> String {
     let (protocol, from) = (text(rule, "protocol"), text(rule, "remote_ip_prefix"));
     format!("{} {protocol} {} {from} {}", text(rule, "direction"), rule["port_range_min"], text(rule, "ethertype"))
 }
 
-/// How many ports have the Service's group.
+/// Servers whose ports have the Service's group.
 fn members(world: &World) -> Vec<String> {
     let group = world.groups().remove(0);
     let ports = world.cloud.records(Kind::Port).into_iter();
@@ -41,7 +41,7 @@ fn members(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_139_and_143_node_ports_are_open_to_the_member_subnet_and_nothing_else_is() {
+async fn case_139_and_143_only_node_ports_are_open_to_the_member_subnet() {
     let world = world();
     let mut web = world.service();
     web.ports(&[(Protocol::Tcp, 80, 30080), (Protocol::Udp, 53, 30053)]);
@@ -63,7 +63,7 @@ async fn case_139_and_143_node_ports_are_open_to_the_member_subnet_and_nothing_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_in_capitals_joins_the_group_and_a_node_of_another_region_stops_nobody() {
+async fn an_uppercase_id_gets_the_group_and_a_node_of_another_region_is_skipped() {
     let world = world();
     let mut web = world.service();
     web.spec.targets.edit(|targets| {
@@ -77,7 +77,7 @@ async fn an_id_in_capitals_joins_the_group_and_a_node_of_another_region_stops_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_140_with_ovn_node_ports_are_open_to_those_who_may_connect() {
+async fn case_140_with_ovn_node_ports_are_open_to_the_source_ranges() {
     let world = World::with(Options::default(), |config, _| {
         managed(config);
         config.load_balancer.provider = "ovn".to_owned();
@@ -95,18 +95,18 @@ async fn case_140_with_ovn_node_ports_are_open_to_those_who_may_connect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_141_and_150_rules_are_for_the_range_of_the_member_subnet() {
+async fn case_141_and_150_rules_have_the_cidr_of_the_member_subnet() {
     let world = World::with(Options::default(), |config, cloud| {
         managed(config);
         let members = cloud.add_subnet(&cloud.fixture().network, "six", "2001:db8:6::/64");
-        config.load_balancer.places.member_subnet_id = members;
+        config.load_balancer.placement.member_subnet_id = members;
     });
     world.ensure(&mut world.service()).await.unwrap();
     assert_eq!(rules(&world), ["ingress tcp 30080 2001:db8:6::/64 IPv6"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_142_when_a_node_port_changes_the_new_rule_comes_before_the_old_one_goes() {
+async fn case_142_for_another_node_port_the_new_rule_is_created_before_the_old_one_is_deleted() {
     let world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -120,7 +120,7 @@ async fn case_142_when_a_node_port_changes_the_new_rule_comes_before_the_old_one
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_144_and_145_only_the_port_that_members_are_reached_at_joins_and_only_if_it_is_guarded() {
+async fn case_144_and_145_only_the_member_port_with_port_security_gets_the_group() {
     let mut world = world();
     let (_, other) = world.cloud.add_network("storage", "172.16.0.0/24", false);
     let ports = vec![NewPort::default(), NewPort { subnet: other, ..NewPort::default() }];
@@ -149,7 +149,7 @@ async fn case_144_and_145_only_the_port_that_members_are_reached_at_joins_and_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_146_once_groups_are_no_longer_managed_the_group_goes() {
+async fn case_146_the_group_is_deleted_once_groups_are_not_managed() {
     let mut world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -160,7 +160,7 @@ async fn case_146_once_groups_are_no_longer_managed_the_group_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_147_a_rule_that_is_there_already_is_no_error() {
+async fn case_147_an_existing_rule_is_no_error() {
     let world = world();
     let fault =
         r#"{"NeutronError": {"type": "SecurityGroupRuleExists", "message": "Security group rule already exists."}}"#;
@@ -171,7 +171,7 @@ async fn case_147_a_rule_that_is_there_already_is_no_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_beyond_the_quota_are_an_error() {
+async fn exceeding_the_rule_quota_is_an_error() {
     let world = world();
     world.cloud.set_quota("security_group_rule", Some(0));
     let mut web = world.service();
@@ -182,7 +182,7 @@ async fn rules_beyond_the_quota_are_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_148_a_group_that_is_in_use_is_an_error_that_is_tried_again() {
+async fn case_148_deleting_a_group_in_use_is_retried() {
     let world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -195,7 +195,7 @@ async fn case_148_a_group_that_is_in_use_is_an_error_that_is_tried_again() {
     world.assert_empty();
 }
 
-/// By hand, with all but the security groups.
+/// Deletes everything but the security groups, as a user would.
 fn delete_balancers(world: &World) {
     for kind in [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::FloatingIp, Kind::LoadBalancer] {
         world.cloud.records(kind).iter().for_each(|record| {
@@ -204,15 +204,15 @@ fn delete_balancers(world: &World) {
     }
 }
 
-/// `default/web` once more, as another Service.
-fn again(world: &World, number: usize) -> Service {
+/// `default/web` recreated, as a Service with another UID.
+fn recreated(world: &World, number: usize) -> Service {
     let mut web = world.service();
     web.key.uid = format!("fedcba98-7654-3210-fedc-{number:0>12}");
     web
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_that_earlier_services_of_the_name_left_give_way_to_the_services_own() {
+async fn groups_of_earlier_services_of_the_name_are_replaced() {
     for left in [1, 2] {
         let world = world();
         for number in 0..left {
@@ -228,10 +228,10 @@ async fn groups_that_earlier_services_of_the_name_left_give_way_to_the_services_
                 });
             }
         }
-        let mut web = again(&world, 9);
+        let mut web = recreated(&world, 9);
         world.ensure(&mut web).await.unwrap();
         let names: Vec<_> = world.groups().iter().map(|group| text(group, "name").to_owned()).collect();
-        assert_eq!(names, [format!("lb-sg-{}-default-web", web.key.uid)], "{left} were left");
+        assert_eq!(names, [format!("lb-sg-{}-default-web", web.key.uid)], "{left} groups existed");
         assert_eq!((rules(&world).len(), members(&world).len()), (1, 2));
         let writes = world.writes();
         let last = |call: &str| writes.iter().rposition(|write| write == call).unwrap();
@@ -242,7 +242,7 @@ async fn groups_that_earlier_services_of_the_name_left_give_way_to_the_services_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_came_back_goes_when_nobody_has_to_ask_for_it_and_with_the_service() {
+async fn a_stale_group_is_deleted_if_groups_are_listed_or_with_the_service() {
     let world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_group_that_came_back_goes_when_nobody_has_to_ask_for_it_and_with_the_
     };
     let wanted = [world.desired(&web, true), world.desired(&world.named("another"), true)];
     let alone = world.provider.observe(&wanted[..1]).await.remove(0).unwrap();
-    assert_eq!(planned(alone), [""; 0], "that would be a call more in every pass");
+    assert_eq!(planned(alone), [""; 0], "it would take one more call in every sync");
     let listed = world.provider.observe(&wanted).await.remove(0).unwrap();
     assert_eq!(planned(listed), ["delete security group lb-sg-fedcba98-7654-3210-fedc-000000000001-default-web"]);
     world.remove(&mut web).await.unwrap();
@@ -266,19 +266,19 @@ async fn a_group_that_came_back_goes_when_nobody_has_to_ask_for_it_and_with_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_group_of_an_earlier_service_goes_on_with_its_balancer() {
+async fn the_group_of_an_earlier_service_is_taken_over_with_its_load_balancer() {
     let world = world();
     world.ensure(&mut world.service()).await.unwrap();
-    let mut heir = again(&world, 9);
+    let mut successor = recreated(&world, 9);
     world.cloud.forget_calls();
-    world.ensure(&mut heir).await.unwrap();
+    world.ensure(&mut successor).await.unwrap();
     assert_eq!(world.writes(), Vec::<String>::new());
-    world.remove(&mut heir).await.unwrap();
+    world.remove(&mut successor).await.unwrap();
     world.assert_empty();
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_149_the_group_goes_with_its_service_although_the_balancer_is_gone() {
+async fn case_149_the_group_is_deleted_with_its_service_although_the_load_balancer_is_missing() {
     let world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
@@ -288,12 +288,12 @@ async fn case_149_the_group_goes_with_its_service_although_the_balancer_is_gone(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
+async fn a_port_changed_by_two_services_concurrently_has_both_groups() {
     let world = world();
     let (mut one, mut other) = (world.named("one"), world.named("another"));
-    // Both have seen the ports as they are now.
-    let (_, first) = world.look(&mut one, true).await.unwrap();
-    let (_, second) = world.look(&mut other, true).await.unwrap();
+    // Both were planned with the same ports.
+    let (_, first) = world.plan(&mut one, true).await.unwrap();
+    let (_, second) = world.plan(&mut other, true).await.unwrap();
     for (service, plan) in [(&one, &first), (&other, &second)] {
         for step in &plan.steps {
             world.provider.apply(&service.key, step, None).await.unwrap();
@@ -309,16 +309,16 @@ async fn a_port_that_two_services_change_at_once_has_the_groups_of_both() {
     }
 }
 
-/// Neutron answers 404 for a group that is gone, before it compares revisions, and the port is there nevertheless.
+/// Neutron answers 404 for a deleted group before it compares revisions, although the port exists.
 #[tokio::test(start_paused = true)]
-async fn a_port_whose_groups_name_one_that_is_gone_meanwhile_is_written_nevertheless() {
+async fn a_port_write_with_a_deleted_group_is_retried() {
     let mut world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
     let added = add_node(&world.cloud, "node-3");
     world.nodes.push(added);
     web.spec.targets = world.nodes.clone().into();
-    // The port of the new node has a group that goes before the plan is applied, as if another process had removed it.
+    // The port of the new node has a group that is deleted before the plan is applied, as if by another process.
     let group = world.cloud.add(Kind::SecurityGroup, json!({"name": "short-lived"}));
     let ports = world.cloud.records(Kind::Port);
     let port =
@@ -327,7 +327,7 @@ async fn a_port_whose_groups_name_one_that_is_gone_meanwhile_is_written_neverthe
     let mut groups = port.unwrap()["security_groups"].as_array().unwrap().clone();
     groups.push(json!(group));
     assert!(world.cloud.edit(Kind::Port, &id, |port| drop(port.insert("security_groups".to_owned(), groups.into()))));
-    let stale = world.look(&mut web, true).await.unwrap().1;
+    let stale = world.plan(&mut web, true).await.unwrap().1;
     assert!(world.cloud.edit(Kind::Port, &id, |port| {
         port["security_groups"].as_array_mut().unwrap().pop();
         port.insert("revision_number".to_owned(), json!(77));
@@ -346,26 +346,26 @@ async fn a_port_whose_groups_name_one_that_is_gone_meanwhile_is_written_neverthe
     assert!(world.cloud.record(Kind::Port, &id).unwrap()["security_groups"].as_array().unwrap().contains(&own["id"]));
 }
 
-/// Both Services have seen the ports before the other one has written them.
+/// Both Services read the ports before the other one writes them.
 #[tokio::test(start_paused = true)]
-async fn services_that_write_to_the_same_ports_at_once_are_never_refused() {
+async fn concurrent_writes_of_services_to_the_same_ports_do_not_conflict() {
     let world = world();
     let mut services: Vec<Service> = ["a", "bb", "ccc", "dddd"].iter().map(|name| world.named(name)).collect();
     futures::future::join_all(services.iter_mut().map(|service| world.ensure(service))).await;
-    let refused = |world: &World| {
+    let rejected = |world: &World| {
         let calls = world.cloud.journal().into_iter().filter(|entry| entry.status >= Some(400));
         calls.map(|entry| format!("{:?} {} {}", entry.status, entry.method, entry.path)).collect::<Vec<_>>()
     };
-    assert_eq!(refused(&world), Vec::<String>::new());
+    assert_eq!(rejected(&world), Vec::<String>::new());
     assert_eq!(world.writes().iter().filter(|write| *write == "PUT ports/{id}").count(), 8);
     world.cloud.forget_calls();
     futures::future::join_all(services.iter_mut().map(|service| world.remove(service))).await;
-    assert_eq!(refused(&world).iter().filter(|call| call.contains("ports")).count(), 0, "{:?}", refused(&world));
+    assert_eq!(rejected(&world).iter().filter(|call| call.contains("ports")).count(), 0, "{:?}", rejected(&world));
     assert_eq!(world.groups().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn tags_of_old_managers_are_taken_off_ports() {
+async fn port_tags_of_early_releases_are_removed() {
     let world = world();
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();

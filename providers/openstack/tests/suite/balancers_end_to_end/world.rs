@@ -1,4 +1,4 @@
-//! A simulated cloud, the provider in it, and a driver that does with load balancers what the controller does. Time is paused.
+//! A simulated cloud, its provider, and a driver that syncs load balancers as the controller does. Time is paused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use bowline_openstack_simulator::{Detail, Golden, Kind, NewServer, Options, Reco
 use bowline_simulator::drive::{self, Driver, Settled};
 use serde_json::{Value, json};
 
-/// The calls of all tests.
+/// Golden journals of all tests.
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/balancers_end_to_end/journals.txt");
 
 pub(crate) const LB_ID: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -33,17 +33,17 @@ pub(crate) struct World {
     _golden: Golden,
 }
 
-/// A Service as far as it matters here.
+/// A Service, as far as the provider needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) key: LoadBalancerKey,
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What the annotations of all clouds say.
+    /// Settings of the common annotations.
     pub(crate) common: LoadBalancerSettings,
     pub(crate) spec: LoadBalancerSpec,
 }
 
-/// What came of a pass.
+/// Result of a sync.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) ingress: Vec<Ingress>,
@@ -52,12 +52,12 @@ pub(crate) struct Outcome {
 }
 
 impl World {
-    /// With two nodes and an external network that is configured.
+    /// Two nodes, and a configured external network.
     pub(crate) fn new() -> World {
         World::with(Options::default(), |_, _| ())
     }
 
-    /// With a change of the configuration.
+    /// The same with a changed configuration.
     pub(crate) fn with(options: Options, change: impl FnOnce(&mut Config, &Simulator)) -> World {
         let cloud = Simulator::new(options);
         let mut config = config(&cloud);
@@ -68,32 +68,32 @@ impl World {
         World { provider: provider(&config, &cloud), config, outcome_unknown, cloud, nodes, _golden: golden }
     }
 
-    /// A new process in the same cloud, which remembers nothing.
+    /// Restarts the provider with empty caches.
     pub(crate) fn restart(&mut self) {
         self.provider = provider(&self.config, &self.cloud);
         self.outcome_unknown = Arc::default();
     }
 
-    /// From now on, calls are repeated as the program does it.
+    /// Enables retries of calls, as in the program.
     pub(crate) fn retry(&mut self) {
         let calls = Calls::new(CallPolicy::default());
         self.provider = OpenStack::past(self.config.clone(), &self.cloud.client(Duration::from_secs(60)), &calls);
     }
 
-    /// The same with another configuration.
+    /// Restarts with another configuration.
     pub(crate) fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
         self.restart();
     }
 
-    /// A floating IP that somebody made by hand.
+    /// A floating IP that was created by hand.
     pub(crate) fn floating_ip_by_hand(&self, address: &str) -> String {
         let network = self.cloud.fixture().external_network;
         let fields = json!({"floating_network_id": network, "floating_ip_address": address, "description": "mine"});
         self.cloud.add(Kind::FloatingIp, fields)
     }
 
-    /// `default/web`, with TCP on port 80.
+    /// `default/web`, with TCP port 80.
     pub(crate) fn service(&self) -> Service {
         self.named("web")
     }
@@ -115,37 +115,37 @@ impl World {
         Service { key, annotations: BTreeMap::new(), common: LoadBalancerSettings::default(), spec }
     }
 
-    // ---- passes
+    // ---- syncs
 
-    /// All that a manager does until the Service is as wished.
+    /// Syncs until the Service has the desired state.
     pub(crate) async fn ensure(&self, service: &mut Service) -> Result<Outcome, Error> {
-        self.pass(service, true).await
+        self.sync(service, true).await
     }
 
-    /// All that a manager does until nothing of it is left.
+    /// Syncs until nothing of the Service is left.
     pub(crate) async fn remove(&self, service: &mut Service) -> Result<Outcome, Error> {
-        self.pass(service, false).await
+        self.sync(service, false).await
     }
 
-    async fn pass(&self, service: &mut Service, wanted: bool) -> Result<Outcome, Error> {
+    async fn sync(&self, service: &mut Service, wanted: bool) -> Result<Outcome, Error> {
         let Settled { state, warnings } = self.driver().settle(&mut Desired { world: self, service, wanted }).await?;
         let ingress = state.iter().flat_map(|state| state.status.ingress.clone()).collect();
         Ok(Outcome { ingress, warnings, state })
     }
 
     fn driver(&self) -> Driver<'_> {
-        Driver::new(&self.provider).remembering(&self.outcome_unknown)
+        Driver::new(&self.provider).with_pending_creates(&self.outcome_unknown)
     }
 
-    /// One plan, applied once: the reasons of all steps that were left out.
+    /// Applies one plan once, and returns the reasons of all skipped steps.
     pub(crate) async fn once(&self, service: &mut Service) -> Result<Vec<String>, Error> {
         let desired = &mut Desired { world: self, service, wanted: true };
         let (_, plan) = self.driver().plan(desired).await?;
         let left_out = self.driver().apply_all(desired, &plan).await?;
-        Ok(left_out.into_iter().filter_map(|step| step.dispensable).collect())
+        Ok(left_out.into_iter().filter_map(|step| step.best_effort).collect())
     }
 
-    /// The balancer is let go; what of it is still listed as ours.
+    /// Releases the load balancer, and returns the Services that are still listed.
     pub(crate) async fn released(&self, service: &mut Service) -> Vec<String> {
         service.common.policy = DeletionPolicy::Retain;
         self.remove(service).await.unwrap();
@@ -153,8 +153,8 @@ impl World {
         left.into_iter().map(|key| key.service).collect()
     }
 
-    /// Until there is a plan; the annotations of the observed state are recorded.
-    pub(crate) async fn look(
+    /// Returns the plan; annotations of the observed state are recorded.
+    pub(crate) async fn plan(
         &self,
         service: &mut Service,
         wanted: bool,
@@ -162,7 +162,7 @@ impl World {
         self.driver().plan(&mut Desired { world: self, service, wanted }).await
     }
 
-    /// One step, until it is applied.
+    /// Applies one step until its operation ends.
     pub(crate) async fn apply(&self, service: &mut Service, step: &bowline_core::Step) -> Result<(), Error> {
         self.driver().apply(&mut Desired { world: self, service, wanted: true }, step).await.map(drop)
     }
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    // ---- what the cloud has
+    // ---- resources of the cloud
 
     pub(crate) fn only(&self, kind: Kind) -> Record {
         let records = self.cloud.records(kind);
@@ -189,25 +189,25 @@ impl World {
         self.cloud.records(kind).len()
     }
 
-    /// Those that were not there from the start.
+    /// Returns the security groups of Services.
     pub(crate) fn groups(&self) -> Vec<Record> {
         let groups = self.cloud.records(Kind::SecurityGroup).into_iter();
         groups.filter(|group| text(group, "name").starts_with("lb-sg-")).collect()
     }
 
-    /// What writing calls there were: `POST loadbalancers`.
+    /// Returns all writes: `POST loadbalancers`.
     pub(crate) fn writes(&self) -> Vec<String> {
         self.cloud.writes().iter().map(|entry| format!("{} {}", entry.method, entry.template)).collect()
     }
 
-    /// The body of the last writing call of this kind.
+    /// Returns the body of the last write of this kind.
     pub(crate) fn sent(&self, call: &str) -> Value {
         let writes = self.cloud.writes();
         let found = writes.iter().rfind(|entry| format!("{} {}", entry.method, entry.template) == call);
         found.unwrap_or_else(|| panic!("no {call} in {:?}", self.writes())).body.clone()
     }
 
-    /// Nothing of any Service is left.
+    /// Asserts that no resources of Services are left.
     pub(crate) fn assert_empty(&self) {
         for kind in
             [Kind::LoadBalancer, Kind::Listener, Kind::Pool, Kind::Member, Kind::HealthMonitor, Kind::FloatingIp]
@@ -218,7 +218,7 @@ impl World {
     }
 }
 
-/// A Service whose load balancer is to be there, or to be gone.
+/// A Service whose load balancer is desired, or to be deleted.
 struct Desired<'a> {
     world: &'a World,
     service: &'a mut Service,
@@ -242,18 +242,18 @@ impl Service {
         self
     }
 
-    /// An existing balancer is to become this Service's.
+    /// Adopts an existing load balancer.
     pub(crate) fn adopt(&mut self, name: &str) -> &mut Service {
         self.common.adopt = Some(name.to_owned());
         self
     }
 
-    pub(crate) fn ask_for(&mut self, address: &str) -> &mut Service {
+    pub(crate) fn request_address(&mut self, address: &str) -> &mut Service {
         self.spec.requested_address = Some(address.to_owned());
         self
     }
 
-    /// With the traffic policy Local.
+    /// Sets the traffic policy Local.
     pub(crate) fn local(&mut self, port: u16) -> &mut Service {
         self.spec.traffic_policy = TrafficPolicy::Local;
         self.spec.health_check = Some(HealthCheck { path: "/healthz".to_owned(), port });
@@ -268,7 +268,7 @@ impl Service {
 }
 
 impl Outcome {
-    /// The only address in the status.
+    /// Returns the only address in the status.
     pub(crate) fn ip(&self) -> &str {
         match self.ingress.as_slice() {
             [Ingress { ip: Some(ip), hostname: None, .. }] => ip,
@@ -277,7 +277,7 @@ impl Outcome {
     }
 }
 
-/// Where a field of a record is a text.
+/// Returns a text field of a record; empty if it is none.
 pub(crate) fn text<'a>(record: &'a Record, field: &str) -> &'a str {
     record.get(field).and_then(Value::as_str).unwrap_or_default()
 }
@@ -286,21 +286,21 @@ pub(crate) fn port(protocol: Protocol, port: u16, node_port: u16) -> PortSpec {
     PortSpec { name: String::new(), protocol, port, node_port: Some(node_port), app_protocol: None }
 }
 
-/// `default/web`, with its balancer.
-pub(crate) async fn made(world: &World) -> Service {
+/// `default/web`, with its load balancer.
+pub(crate) async fn created(world: &World) -> Service {
     let mut web = world.service();
     world.ensure(&mut web).await.unwrap();
     web
 }
 
-/// What is written until the Service is as wished.
-pub(crate) async fn written_by(world: &World, service: &mut Service) -> Vec<String> {
+/// Returns the writes of a sync.
+pub(crate) async fn writes_of(world: &World, service: &mut Service) -> Vec<String> {
     world.cloud.forget_calls();
     world.ensure(service).await.unwrap();
     world.writes()
 }
 
-/// A server, and the node that it is.
+/// Adds a server and returns its node.
 pub(crate) fn add_node(cloud: &Simulator, name: &str) -> TargetNode {
     let id = cloud.add_server(NewServer::named(name));
     let ports = cloud.records(Kind::Port).into_iter().filter(|port| text(port, "device_id") == id);
@@ -321,8 +321,8 @@ fn provider(config: &Config, cloud: &Simulator) -> OpenStack {
 fn config(cloud: &Simulator) -> Config {
     let fixture = cloud.fixture();
     let mut load_balancer = LoadBalancer::default();
-    load_balancer.places.subnet_id = fixture.subnet;
-    load_balancer.places.floating_network_id = fixture.external_network;
+    load_balancer.placement.subnet_id = fixture.subnet;
+    load_balancer.placement.floating_network_id = fixture.external_network;
     let user = User::Name("k8s".to_owned(), Domain::Id("default".to_owned()));
     Config {
         global: Global {

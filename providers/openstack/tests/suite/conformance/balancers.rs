@@ -1,4 +1,4 @@
-//! Hands for balancers: what the simulated Octavia and Neutron have.
+//! Bench for load balancers: resources of the simulated Octavia and Neutron.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use bowline_openstack_simulator::{Kind, Work};
 use serde_json::{Value, json};
 
 use super::cloud::SimulatedBench;
-use crate::looks::{Everything, mark, text};
+use crate::resources::{ProjectResources, mark, text};
 
 /// Address in the subnet of the machines, which an internal load balancer may request.
 const VIP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 40, 77));
@@ -21,13 +21,13 @@ impl SimulatedBench {
         self.cloud.records(kind).into_iter().map(Value::Object).collect()
     }
 
-    fn everything(&self) -> Everything {
+    fn project_resources(&self) -> ProjectResources {
         let mut members: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for member in self.all(Kind::Member) {
             let pool = self.cloud.owner(Kind::Member, &text(&member["id"])).unwrap_or_default();
             members.entry(pool).or_default().push(member);
         }
-        Everything {
+        ProjectResources {
             balancers: self.all(Kind::LoadBalancer),
             listeners: self.all(Kind::Listener),
             pools: self.all(Kind::Pool),
@@ -41,8 +41,8 @@ impl SimulatedBench {
 }
 
 impl SimulatedBench {
-    /// Leads a floating IP of the project to a balancer.
-    fn lead(&self, address: IpAddr, balancer: &str) {
+    /// Attaches a floating IP of the project to a load balancer.
+    fn attach_floating_ip(&self, address: IpAddr, balancer: &str) {
         let port = self.cloud.record(Kind::LoadBalancer, balancer).unwrap()["vip_port_id"].clone();
         let ips = self.cloud.records(Kind::FloatingIp);
         let ip = ips.iter().find(|ip| ip["floating_ip_address"] == address.to_string()).unwrap();
@@ -53,32 +53,32 @@ impl SimulatedBench {
 #[async_trait]
 impl LoadBalancerBench for SimulatedBench {
     async fn resources(&self) -> Vec<SeenResource> {
-        self.everything().resources()
+        self.project_resources().resources()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
-        self.everything().balancer(key)
+    async fn load_balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
+        self.project_resources().balancer(key)
     }
 
     fn list_page(&self) -> Option<usize> {
-        // Octavia lists all unless it is asked for fewer.
+        // Octavia lists project_resources unless a limit is requested.
         None
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
         let tags: Vec<String> = foreign.owner.iter().map(mark).collect();
         let name = foreign.owner.as_ref().map_or_else(|| foreign.name.clone(), mark);
-        let below = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
-        let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": below});
+        let pool = json!({"name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+        let listener = json!({"protocol": "TCP", "protocol_port": 443, "tags": tags, "default_pool": pool});
         let mut balancer =
-            json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.places.v4});
+            json!({"name": name, "tags": tags, "listeners": [listener], "vip_subnet_id": self.networks.v4});
         let vip = foreign.address.filter(|address| *address == VIP);
         if let Some(vip) = vip {
             balancer["vip_address"] = json!(vip);
         }
         let id = self.cloud.add_balancer(balancer)?;
         if let Some(address) = foreign.address.filter(|_| vip.is_none()) {
-            self.lead(address, &id);
+            self.attach_floating_ip(address, &id);
         }
         self.resources().await.into_iter().find(|one| one.kind == "loadbalancer" && one.id == id)
     }
@@ -95,7 +95,7 @@ impl LoadBalancerBench for SimulatedBench {
     }
 
     fn affinity_is_timed(&self) -> bool {
-        // Octavia keeps the connections of one client together, and says nothing of how long.
+        // Octavia's session persistence has no timeout.
         false
     }
 
@@ -104,12 +104,12 @@ impl LoadBalancerBench for SimulatedBench {
     }
 
     async fn stale(&self) -> BenchResult {
-        // The services answer from their database.
+        // The services respond from their database.
         BenchResult::Never
     }
 
     async fn slow(&self) -> BenchResult {
-        self.cloud.set_work(Work::UntilTold);
+        self.cloud.set_work(Work::Manual);
         BenchResult::Done
     }
 

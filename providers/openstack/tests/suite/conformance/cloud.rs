@@ -1,4 +1,4 @@
-//! A simulated cloud with a network of both families, and hands for its machines.
+//! A simulated cloud with a dual-stack network, and a bench for its servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ use bowline_openstack_simulator::{
 };
 use serde_json::json;
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout, longer than any call here.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// With what the suite is run.
+/// Configuration of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// Everything on.
+    /// All features.
     Everything,
-    /// The same where all load balancers are internal (`internal-lb`).
+    /// All features, and every load balancer is internal (`internal-lb`).
     InternalOnly,
-    /// Neither balancers nor routes.
+    /// Neither load balancers nor routes.
     MachinesOnly,
-    /// Routes, and no balancers.
+    /// Routes, and no load balancers.
     Routes,
     /// The same with a Neutron that writes all routes of a router at once.
     ClassicRoutes,
@@ -39,9 +39,9 @@ pub(crate) enum Setting {
 pub(crate) struct SimulatedBench {
     pub(crate) cloud: Simulator,
     pub(crate) fixture: Fixture,
-    pub(crate) places: Places,
-    /// The addresses that machines were given.
-    given: Mutex<BTreeSet<IpAddr>>,
+    pub(crate) networks: Networks,
+    /// Addresses of servers.
+    used: Mutex<BTreeSet<IpAddr>>,
     setting: Setting,
     client: Client,
     auth_url: String,
@@ -49,8 +49,8 @@ pub(crate) struct SimulatedBench {
     _server: Option<Server>,
 }
 
-/// The network that the machines are in, with a subnet for each family.
-pub(crate) struct Places {
+/// Network of the servers, with a subnet for each IP family.
+pub(crate) struct Networks {
     pub(crate) v4: String,
     pub(crate) v6: String,
     router: String,
@@ -60,15 +60,15 @@ impl SimulatedBench {
     /// Without a socket.
     pub(crate) fn in_process(setting: Setting) -> SimulatedBench {
         let cloud = Simulator::new(Options::default());
-        let client = cloud.client(PATIENCE);
+        let client = cloud.client(TIMEOUT);
         SimulatedBench::new(setting, cloud, client, "http://openstack.test/identity/v3".to_owned(), None)
     }
 
-    /// Over loopback, with connections that end after each answer.
+    /// Over loopback, with connections that are closed after each response.
     pub(crate) async fn over_http(setting: Setting) -> SimulatedBench {
         let cloud = Simulator::new(Options { close_connections: true, ..Options::default() });
         let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let options = HttpOptions { tls: Tls::default(), proxies: Proxies::default(), timeout: PATIENCE };
+        let options = HttpOptions { tls: Tls::default(), proxies: Proxies::default(), timeout: TIMEOUT };
         let auth_url = server.url() + "/identity/v3";
         SimulatedBench::new(setting, cloud, Client::new(options).unwrap(), auth_url, Some(server))
     }
@@ -83,13 +83,13 @@ impl SimulatedBench {
         if setting == Setting::ClassicRoutes {
             cloud.configure(|options| options.extensions.retain(|alias| alias != "extraroute-atomic"));
         }
-        let (fixture, places) = (cloud.fixture(), furnish(&cloud));
-        let provider = provider(setting, &client, &auth_url, &fixture, &places);
-        let given = Mutex::default();
-        SimulatedBench { cloud, fixture, places, given, setting, client, auth_url, provider, _server: server }
+        let (fixture, networks) = (cloud.fixture(), create_network(&cloud));
+        let provider = provider(setting, &client, &auth_url, &fixture, &networks);
+        let used = Mutex::default();
+        SimulatedBench { cloud, fixture, networks, used, setting, client, auth_url, provider, _server: server }
     }
 
-    /// What the provider should say of a server.
+    /// Returns the expected description of a server.
     fn expected(id: String, machine: &WantedMachine, ips: &[IpAddr]) -> Instance {
         let internal = ips.iter().map(|ip| Address::new(AddressType::InternalIP, ip.to_string()));
         let mut addresses: Vec<Address> = internal.collect();
@@ -107,19 +107,19 @@ impl SimulatedBench {
         }
     }
 
-    /// A port for each address, so that each is in a subnet of its family. An address that somebody has is another then, as
-    /// it would be in any cloud.
+    /// Returns a port for each address, so that each is in a subnet of its family. A used address is replaced by another, as in any
+    /// cloud.
     fn ports(&self, machine: &WantedMachine) -> Vec<NewPort> {
         let internal = machine.addresses.iter().filter(|one| one.kind == AddressType::InternalIP);
         let mut ips: Vec<IpAddr> = internal.map(|one| self.free(one.address.parse().unwrap())).collect();
         if ips.is_empty() {
             ips.push(self.free([10, 0, 0, 1].into()));
         }
-        let tail = format!("0000-0000-4000-8000-{:012x}", self.given.lock().unwrap().len());
+        let tail = format!("0000-0000-4000-8000-{:012x}", self.used.lock().unwrap().len());
         let port = |(number, ip): (usize, &IpAddr)| NewPort {
-            // Neutron lists ports by their IDs.
+            // Neutron lists ports by ID.
             id: format!("{number:04}{tail}"),
-            subnet: if ip.is_ipv4() { self.places.v4.clone() } else { self.places.v6.clone() },
+            subnet: if ip.is_ipv4() { self.networks.v4.clone() } else { self.networks.v6.clone() },
             addresses: vec![*ip],
             ..NewPort::default()
         };
@@ -127,23 +127,23 @@ impl SimulatedBench {
     }
 
     fn free(&self, wanted: IpAddr) -> IpAddr {
-        let given = &mut *self.given.lock().unwrap();
-        if given.insert(wanted) {
+        let used = &mut *self.used.lock().unwrap();
+        if used.insert(wanted) {
             return wanted;
         }
-        let number = u16::try_from(given.len()).unwrap();
+        let number = u16::try_from(used.len()).unwrap();
         let [high, low] = number.to_be_bytes();
         let other = match wanted {
             IpAddr::V4(_) => [10, 0, 128 + high, low].into(),
             IpAddr::V6(_) => [0xfd00, 0, 0, 0, 0, 0, 2, number].into(),
         };
-        given.insert(other);
+        used.insert(other);
         other
     }
 }
 
-/// A network with a subnet for each family, behind the cloud's router.
-fn furnish(cloud: &Simulator) -> Places {
+/// Creates a dual-stack network behind the cloud's router.
+fn create_network(cloud: &Simulator) -> Networks {
     let network = cloud.add(Kind::Network, json!({"name": "nodes"}));
     let subnet = |version, cidr, gateway, start, end| {
         cloud.add(
@@ -158,16 +158,16 @@ fn furnish(cloud: &Simulator) -> Places {
     for subnet in [&v4, &v6] {
         cloud.add_interface(&router, subnet);
     }
-    Places { v4, v6, router }
+    Networks { v4, v6, router }
 }
 
-/// A provider that is told as little as possible, so that it has to find subnets by itself.
+/// A provider with a minimal configuration, so that it has to detect subnets.
 fn provider(
     setting: Setting,
     client: &Client,
     auth_url: &str,
     fixture: &Fixture,
-    places: &Places,
+    networks: &Networks,
 ) -> Arc<dyn CloudProvider> {
     let internal = setting == Setting::InternalOnly;
     let (id, secret) = (fixture.application_credential.clone(), fixture.application_secret.as_str().into());
@@ -181,14 +181,14 @@ fn provider(
     };
     let floating_network_id = fixture.external_network.clone();
     let load_balancer = LoadBalancer {
-        places: Class { floating_network_id, ..Class::default() },
+        placement: Class { floating_network_id, ..Class::default() },
         enabled: internal || setting == Setting::Everything,
         internal,
         create_monitor: true,
         manage_security_groups: true,
         ..LoadBalancer::default()
     };
-    let router_id = (setting != Setting::MachinesOnly).then(|| places.router.clone());
+    let router_id = (setting != Setting::MachinesOnly).then(|| networks.router.clone());
     Arc::new(OpenStack::over(Config { global, load_balancer, router_id, ..Config::default() }, client.clone()))
 }
 
@@ -199,14 +199,14 @@ impl Bench for SimulatedBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
-        provider(self.setting, &self.client, &self.auth_url, &self.fixture, &self.places)
+        provider(self.setting, &self.client, &self.auth_url, &self.fixture, &self.networks)
     }
 
     fn secrets(&self) -> Vec<String> {
         vec![self.fixture.application_secret.clone()]
     }
 
-    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
+    fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -247,16 +247,16 @@ impl Bench for SimulatedBench {
         BenchResult::Done
     }
 
-    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
+    async fn inject_fault(&self, fault: Option<InducedFault>) -> bool {
         self.cloud.repair_all();
-        let Some(trouble) = trouble else { return true };
+        let Some(fault) = fault else { return true };
         let answer = |status| FaultSpec::always(Fault::Answer(status, String::new()));
         let of_all = |fault: FaultSpec| {
             Service::ALL.into_iter().skip(1).for_each(|service| {
                 self.cloud.inject(fault.clone().of(service));
             })
         };
-        match trouble {
+        match fault {
             InducedFault::Unauthenticated => drop(self.cloud.inject(answer(401))),
             InducedFault::Forbidden => of_all(answer(403)),
             InducedFault::Throttled(after) => of_all(FaultSpec::always(Fault::Throttled(Some(after)))),

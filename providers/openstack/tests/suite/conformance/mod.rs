@@ -1,4 +1,4 @@
-//! The behaviour suite on a simulated OpenStack: in this process, and over HTTP.
+//! The conformance suite on a simulated OpenStack: in process, and over HTTP.
 mod balancers;
 mod cloud;
 mod routes;
@@ -24,7 +24,7 @@ async fn the_provider_conforms_over_http() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_provider_conforms_without_balancers_and_routes() {
+async fn the_provider_conforms_without_load_balancers_and_routes() {
     check(&run(|| async { Box::new(SimulatedBench::in_process(Setting::MachinesOnly)) as Box<dyn Bench> }).await);
 }
 

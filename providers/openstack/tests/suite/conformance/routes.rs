@@ -1,4 +1,4 @@
-//! Hands for routes: the extra routes of the cloud's router.
+//! Bench for routes: the extra routes of the cloud's router.
 
 use async_trait::async_trait;
 use bowline_conformance::{ForeignRoute, RouteBench, SeenRoute};
@@ -7,13 +7,13 @@ use bowline_openstack_simulator::{Kind, Record};
 use serde_json::{Value, json};
 
 use super::cloud::SimulatedBench;
-use crate::looks::{list, text};
+use crate::resources::{list, text};
 
 impl SimulatedBench {
     fn seen(&self, route: &Value) -> SeenRoute {
         let (destination, hop) = (text(&route["destination"]), text(&route["nexthop"]));
         let machine = self.ports_at(&hop).first().map(|port| text(&port["device_id"]));
-        // A router may lead one range to several, so that only both together name a route.
+        // A router may have several next hops for one CIDR, so a route is identified by both.
         SeenRoute {
             machine,
             destination: destination.parse().unwrap(),

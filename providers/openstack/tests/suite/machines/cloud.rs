@@ -1,4 +1,4 @@
-//! A provider on a simulated cloud, in this process.
+//! A provider on an in-process simulated cloud.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use bowline_openstack::config::{Credential, Global, Scope, User};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Detail, Golden, Options, Simulator};
 
-/// The calls of all tests.
+/// Golden journals of all tests.
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/machines/journals.txt");
 
-/// A cloud, and the provider that works with it.
+/// A cloud and its provider.
 pub(crate) struct Cloud {
     pub(crate) simulator: Simulator,
     pub(crate) provider: Arc<OpenStack>,
@@ -21,12 +21,12 @@ pub(crate) struct Cloud {
 }
 
 impl Cloud {
-    /// The usual cloud, and a provider of the usual configuration.
+    /// The default cloud and configuration.
     pub(crate) fn new() -> Cloud {
         Cloud::with(Options::default(), |_| {})
     }
 
-    /// With a configuration that differs from the usual one.
+    /// With a changed configuration.
     pub(crate) fn configured(change: impl FnOnce(&mut Config)) -> Cloud {
         Cloud::with(Options::default(), change)
     }
@@ -39,30 +39,30 @@ impl Cloud {
         Cloud { golden: Some(simulator.golden(JOURNALS, Detail::Exact)), simulator, provider, layers }
     }
 
-    /// Without a journal, for tests that make hundreds of equal calls and count them.
+    /// Without a journal, for tests that count hundreds of equal calls.
     pub(crate) fn unrecorded(mut self) -> Cloud {
         // Not dropped, because that compares.
         std::mem::forget(self.golden.take());
         self
     }
 
-    /// The only answer to one question.
-    pub(crate) async fn find(&self, asked: InstanceRef) -> bowline_cloud::Result<InstanceState> {
-        self.provider.find(&[asked]).await.remove(0)
+    /// Looks up one instance.
+    pub(crate) async fn find(&self, refs: InstanceRef) -> bowline_cloud::Result<InstanceState> {
+        self.provider.find(&[refs]).await.remove(0)
     }
 
-    /// The answers to questions that are put at once, through the layers, which list or look up.
-    pub(crate) async fn find_all(&self, asked: &[InstanceRef]) -> Vec<bowline_cloud::Result<InstanceState>> {
-        self.layers.find_instances(asked, Freshness::Now).await
+    /// Looks up instances in one batch, through the layers, which list or read them.
+    pub(crate) async fn find_all(&self, refs: &[InstanceRef]) -> Vec<bowline_cloud::Result<InstanceState>> {
+        self.layers.find_instances(refs, Freshness::Now).await
     }
 
-    /// What is told of a server that is there.
+    /// Returns the description of an existing server.
     pub(crate) async fn instance(&self, id: &str) -> Instance {
         let state = self.find(with_id("node", &format!("openstack:///{id}"))).await.unwrap();
         Instance::clone(state.instance().unwrap())
     }
 
-    /// How many calls were made since they were last counted, without those to Keystone.
+    /// Returns the number of calls since the last count, without those to Keystone.
     pub(crate) fn calls(&self) -> u64 {
         let counts = self.simulator.counts();
         self.simulator.forget_calls();
@@ -75,7 +75,7 @@ pub(crate) fn provider(simulator: &Simulator, change: impl FnOnce(&mut Config)) 
     provider_past(simulator, &Calls::default(), change)
 }
 
-/// A provider for this cloud, with this gate for its calls.
+/// A provider for this cloud, with this call policy.
 pub(crate) fn provider_past(simulator: &Simulator, calls: &Calls, change: impl FnOnce(&mut Config)) -> OpenStack {
     let fixture = simulator.fixture();
     let mut config = Config {
@@ -103,7 +103,7 @@ pub(crate) fn with_id(node: &str, id: &str) -> InstanceRef {
     InstanceRef { provider_id: ProviderId::new(id), ..named(node) }
 }
 
-/// The addresses of a machine, as text.
+/// Returns the addresses of a machine as text.
 pub(crate) fn addresses(instance: &Instance) -> Vec<String> {
     instance.addresses.iter().map(|address| address.to_string()).collect()
 }

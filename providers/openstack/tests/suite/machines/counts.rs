@@ -1,4 +1,4 @@
-//! How many calls it takes to know of many servers.
+//! Number of calls for many servers.
 
 use bowline_cloud::{Instances as _, PageToken};
 use bowline_core::InstanceState;
@@ -7,13 +7,13 @@ use http::Method;
 
 use crate::machines::cloud::{Cloud, addresses, named, with_id};
 
-/// So many servers, and their IDs.
+/// Adds this many servers and returns their IDs.
 fn servers(cloud: &Cloud, count: usize) -> Vec<String> {
     (0..count).map(|n| cloud.simulator.add_server(NewServer::named(&format!("node-{n}")))).collect()
 }
 
 #[tokio::test]
-async fn one_server_takes_one_call_to_nova_and_one_to_neutron() {
+async fn one_server_takes_one_nova_and_one_neutron_call() {
     let cloud = Cloud::new();
     let ids = servers(&cloud, 1);
     cloud.instance(&ids[0]).await;
@@ -25,13 +25,13 @@ async fn one_server_takes_one_call_to_nova_and_one_to_neutron() {
 }
 
 #[tokio::test]
-async fn a_thousand_servers_take_a_page_and_their_ports_a_hundred_at_a_time() {
+async fn a_thousand_servers_take_one_page_and_a_port_query_per_hundred() {
     let cloud = Cloud::new();
     let ids = servers(&cloud, 1000);
     let by_id: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
     let by_name: Vec<_> = (0..1000).map(|n| named(&format!("node-{n}"))).collect();
-    for asked in [by_id, by_name] {
-        let answers = cloud.find_all(&asked).await;
+    for refs in [by_id, by_name] {
+        let answers = cloud.find_all(&refs).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
         let calls = cloud.calls();
         assert!(calls <= 12, "{calls}");
@@ -45,8 +45,8 @@ async fn many_flavors_are_listed() {
         cloud.simulator.add_flavor(&format!("f{n}"), &format!("m1.{n}"));
         cloud.simulator.add_server(NewServer { flavor: format!("f{n}"), ..NewServer::named(&format!("node-{n}")) });
     }
-    let asked: Vec<_> = (0..50).map(|n| named(&format!("node-{n}"))).collect();
-    let answers = cloud.find_all(&asked).await;
+    let refs: Vec<_> = (0..50).map(|n| named(&format!("node-{n}"))).collect();
+    let answers = cloud.find_all(&refs).await;
     let types: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap().instance_type.clone()).collect();
     assert_eq!(types, (0..50).map(|n| format!("m1.{n}")).collect::<Vec<_>>());
@@ -54,27 +54,27 @@ async fn many_flavors_are_listed() {
 }
 
 #[tokio::test]
-async fn a_few_servers_among_thousands_are_not_listed_page_by_page() {
+async fn a_few_servers_of_many_are_read_by_id() {
     let cloud = Cloud::with(Options { servers_per_page: 100, ..Options::default() }, |_| {});
     let ids = servers(&cloud, 1000);
-    // The first page has all but the oldest three: these are asked for, and the other nine pages are left unread.
-    let asked: Vec<_> =
+    // The first page has all but the oldest three, which are read by ID; the other nine pages are not read.
+    let refs: Vec<_> =
         ids[..3].iter().chain(&ids[990..]).map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.find_all(&asked).await;
+    let answers = cloud.find_all(&refs).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
     let counts = cloud.simulator.counts();
     assert_eq!((counts.get("GET servers/detail"), counts.get("GET servers/{id}")), (Some(&1), Some(&3)));
 }
 
 #[tokio::test]
-async fn a_listing_is_given_up_once_the_project_is_seen_to_be_large() {
+async fn a_listing_is_abandoned_if_the_project_is_large() {
     let cloud = Cloud::new();
     let ids = servers(&cloud, 4000);
-    // The oldest are on the last page. Three pages show that there are enough servers to ask for ten of them one by one.
-    let asked: Vec<_> = ids[..10].iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
+    // The oldest are on the last page. After three pages, it is cheaper to read ten servers by ID.
+    let refs: Vec<_> = ids[..10].iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
     for pages in [Some(3), None] {
         cloud.simulator.forget_calls();
-        let answers = cloud.find_all(&asked).await;
+        let answers = cloud.find_all(&refs).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Running(_)))));
         let counts = cloud.simulator.counts();
         assert_eq!((counts.get("GET servers/detail").copied(), counts.get("GET servers/{id}")), (pages, Some(&10)));
@@ -82,18 +82,15 @@ async fn a_listing_is_given_up_once_the_project_is_seen_to_be_large() {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_read_fails_those_that_are_not_found_yet() {
+async fn a_failed_page_fails_the_servers_that_are_not_found_yet() {
     let cloud = Cloud::with(Options { servers_per_page: 10, ..Options::default() }, |_| {});
     let ids = servers(&cloud, 20);
     let fault = FaultSpec::always(Fault::Answer(500, String::new())).on(Method::GET, "servers/detail").after(1);
     cloud.simulator.inject(fault);
-    let asked: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.find_all(&asked).await;
+    let refs: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
+    let answers = cloud.find_all(&refs).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
-    assert!(
-        !cloud.simulator.counts().contains_key("GET servers/{id}"),
-        "a Nova in trouble is not asked ten times more"
-    );
+    assert!(!cloud.simulator.counts().contains_key("GET servers/{id}"), "a failing Nova gets no further calls");
 }
 
 #[tokio::test]
@@ -115,31 +112,31 @@ async fn a_listing_has_all_pages() {
 }
 
 #[tokio::test]
-async fn names_that_no_server_has_cost_nothing_beyond_a_listing() {
+async fn names_without_a_server_cost_one_listing() {
     let cloud = Cloud::new();
     servers(&cloud, 10);
-    let asked: Vec<_> = (0..100).map(|n| named(&format!("other-{n}"))).collect();
-    let answers = cloud.find_all(&asked).await;
+    let refs: Vec<_> = (0..100).map(|n| named(&format!("other-{n}"))).collect();
+    let answers = cloud.find_all(&refs).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(InstanceState::Gone))));
     assert_eq!(cloud.calls(), 1);
 }
 
 #[tokio::test]
-async fn a_listing_without_a_single_server_proves_nothing_about_names() {
+async fn an_empty_listing_proves_nothing_about_names() {
     let cloud = Cloud::new();
-    let asked: Vec<_> = (0..10).map(|n| named(&format!("node-{n}"))).collect();
-    cloud.find_all(&asked).await;
-    assert_eq!(cloud.simulator.counts().get("GET servers/detail"), Some(&11), "each name is asked for");
+    let refs: Vec<_> = (0..10).map(|n| named(&format!("node-{n}"))).collect();
+    cloud.find_all(&refs).await;
+    assert_eq!(cloud.simulator.counts().get("GET servers/detail"), Some(&11), "each name is read");
 }
 
-/// As where the administrator limits what Neutron gives at a time.
+/// As with a page limit of Neutron.
 #[tokio::test]
-async fn ports_that_come_in_pages_are_all_read() {
+async fn all_pages_of_ports_are_read() {
     let cloud = Cloud::with(Options { records_per_page: Some(2), ..Options::default() }, |_| {});
     let ids = servers(&cloud, 5);
-    let asked: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
-    let answers = cloud.find_all(&asked).await;
-    let told: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap()).collect();
-    assert!(told.iter().all(|instance| !addresses(instance).is_empty()), "{told:?}");
+    let refs: Vec<_> = ids.iter().map(|id| with_id("n", &format!("openstack:///{id}"))).collect();
+    let answers = cloud.find_all(&refs).await;
+    let instances: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().instance().unwrap()).collect();
+    assert!(instances.iter().all(|instance| !addresses(instance).is_empty()), "{instances:?}");
     assert_eq!(cloud.simulator.counts()["GET ports"], 3);
 }

@@ -1,4 +1,4 @@
-//! Servers and routes against a simulated OpenStack, over its wire format.
+//! Servers and routes on a simulated OpenStack, over its wire format.
 
 mod cloud;
 mod counts;

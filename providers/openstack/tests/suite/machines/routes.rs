@@ -1,4 +1,4 @@
-//! Routes of a router, and what ports let out for them.
+//! Routes of a router, and allowed address pairs of ports.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::machines::cloud::Cloud;
 
-const RANGE: &str = "10.244.1.0/24";
+const CIDR: &str = "10.244.1.0/24";
 
-/// How Neutron lets routes be written.
+/// Extensions of Neutron for routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Neutron {
     Atomic,
@@ -38,8 +38,8 @@ fn cluster() -> ClusterName {
 }
 
 impl Cloud {
-    /// A server at this address, and the range led to it.
-    async fn spec(&self, address: &str, range: &str) -> RouteSpec {
+    /// Adds a server with this address, and returns a route of the CIDR to it.
+    async fn spec(&self, address: &str, cidr: &str) -> RouteSpec {
         let at: IpAddr = address.parse().unwrap();
         let id = self.simulator.add_server(NewServer::named("node-1").at(at));
         let instance = self.instance(&id).await;
@@ -48,7 +48,7 @@ impl Cloud {
             node: "node-1".into(),
             provider_id: instance.provider_id,
             node_addresses: instance.addresses,
-            destination: range.parse().unwrap(),
+            destination: cidr.parse().unwrap(),
             cluster_uid: None,
         }
     }
@@ -61,21 +61,21 @@ impl Cloud {
         self.layers.delete_route(&cluster(), route).await
     }
 
-    /// What is listed: range, next hop, and whose machine that is.
+    /// Lists the routes.
     async fn listed(&self) -> Vec<Route> {
         self.provider.list(&cluster()).await.unwrap()
     }
 
-    /// What the router has.
+    /// Returns the routes of the router.
     fn table(&self) -> Vec<String> {
         let router = self.simulator.record(Kind::Router, &self.simulator.fixture().router).unwrap();
-        let told = |route: &Value| {
+        let text = |route: &Value| {
             format!("{} via {}", route["destination"].as_str().unwrap(), route["nexthop"].as_str().unwrap())
         };
-        router["routes"].as_array().unwrap().iter().map(told).collect()
+        router["routes"].as_array().unwrap().iter().map(text).collect()
     }
 
-    /// The router has these routes.
+    /// Sets the routes of the router.
     fn set_table(&self, routes: &[(&str, &str)]) {
         let routes: Vec<_> = routes
             .iter()
@@ -86,26 +86,26 @@ impl Cloud {
         });
     }
 
-    /// The port at this address.
+    /// Returns the ID of the port with this address.
     fn port_id(&self, address: &str) -> String {
         let ports = self.simulator.records(Kind::Port);
         let port = ports.iter().find(|port| port["fixed_ips"][0]["ip_address"] == address).unwrap();
         port["id"].as_str().unwrap().to_owned()
     }
 
-    /// What the port at this address lets out.
+    /// Returns the address pairs of the port with this address.
     fn pairs(&self, address: &str) -> Vec<String> {
         let port = self.simulator.record(Kind::Port, &self.port_id(address)).unwrap();
         let pairs = port["allowed_address_pairs"].as_array().unwrap();
         pairs.iter().map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The calls since they were last told, without those to Keystone.
-    fn told_calls(&self) -> Vec<String> {
+    /// Returns the calls since the last time, without those to Keystone.
+    fn recent_calls(&self) -> Vec<String> {
         let journal = self.simulator.journal();
         self.simulator.forget_calls();
-        let told = journal.iter().map(|entry| format!("{} {}", entry.method, entry.template));
-        told.filter(|call| !call.contains("auth/tokens")).collect()
+        let text = journal.iter().map(|entry| format!("{} {}", entry.method, entry.template));
+        text.filter(|call| !call.contains("auth/tokens")).collect()
     }
 }
 
@@ -120,12 +120,12 @@ async fn case_168_without_a_router_there_are_no_routes() {
 }
 
 #[tokio::test]
-async fn without_the_extension_a_listing_says_that_there_are_no_routes() {
+async fn without_the_extension_listing_routes_is_an_error() {
     let cloud = cloud(Neutron::WithoutRoutes);
     let error = cloud.provider.list(&cluster()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("extraroute"), "{error}");
-    // Nothing is remembered that an update of Neutron could change.
+    // Nothing is cached that an upgrade of Neutron could change.
     cloud.simulator.configure(|options| options.extensions.push("extraroute-atomic".to_owned()));
     assert_eq!(cloud.listed().await, []);
 }
@@ -133,78 +133,78 @@ async fn without_the_extension_a_listing_says_that_there_are_no_routes() {
 #[tokio::test]
 async fn case_169_with_the_atomic_extension_a_route_is_added_without_reading_the_router() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    cloud.told_calls();
-    let made = cloud.create(&spec).await.unwrap();
-    let calls = cloud.told_calls();
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    cloud.recent_calls();
+    let created = cloud.create(&spec).await.unwrap();
+    let calls = cloud.recent_calls();
     assert_eq!(
         calls,
         ["GET extensions", "GET ports", "GET ports", "PUT ports/{id}", "PUT routers/{id}/add_extraroutes"],
-        "what Neutron can do and what the router is connected to is asked once"
+        "extensions and attached networks are read once"
     );
-    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![made.id.clone()], vec![RANGE.to_owned()]));
-    assert_eq!(cloud.listed().await, std::slice::from_ref(&made));
-    assert_eq!((made.provider_id, made.blackhole, made.stamped), (spec.provider_id, false, false));
+    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![created.id.clone()], vec![CIDR.to_owned()]));
+    assert_eq!(cloud.listed().await, std::slice::from_ref(&created));
+    assert_eq!((created.provider_id, created.blackhole, created.stamped), (spec.provider_id, false, false));
 }
 
 #[tokio::test]
-async fn the_bodies_are_those_of_the_go_manager() {
+async fn request_bodies_are_those_of_the_go_manager() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     let own = json!({ "ip_address": "10.10.0.99", "mac_address": "fa:16:3e:00:00:01" });
     cloud.simulator.edit(Kind::Port, &cloud.port_id("10.10.0.5"), |port| {
         port.insert("allowed_address_pairs".to_owned(), json!([own]));
     });
-    let made = cloud.create(&spec).await.unwrap();
-    cloud.delete(&made).await.unwrap();
+    let created = cloud.create(&spec).await.unwrap();
+    cloud.delete(&created).await.unwrap();
     let bodies: Vec<_> = cloud.simulator.writes().into_iter().map(|entry| entry.body).collect();
-    let route = json!({ "router": { "routes": [{ "destination": RANGE, "nexthop": "10.10.0.5" }] } });
-    let with = json!({ "port": { "allowed_address_pairs": [own, { "ip_address": RANGE }] } });
+    let route = json!({ "router": { "routes": [{ "destination": CIDR, "nexthop": "10.10.0.5" }] } });
+    let with = json!({ "port": { "allowed_address_pairs": [own, { "ip_address": CIDR }] } });
     let without = json!({ "port": { "allowed_address_pairs": [own] } });
     assert_eq!(bodies, [with, route.clone(), without, route]);
 }
 
 #[tokio::test]
-async fn case_170_classic_a_route_that_is_there_is_not_written_again() {
+async fn case_170_classic_an_existing_route_is_not_written_again() {
     let cloud = cloud(Neutron::Classic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     cloud.set_table(&[("10.99.0.0/24", "10.10.0.77")]);
     cloud.create(&spec).await.unwrap();
     assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77", "10.244.1.0/24 via 10.10.0.5"]);
-    cloud.told_calls();
-    let made = cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["GET ports", "GET routers/{id}"]);
-    cloud.delete(&made).await.unwrap();
+    cloud.recent_calls();
+    let created = cloud.create(&spec).await.unwrap();
+    assert_eq!(cloud.recent_calls(), ["GET ports", "GET routers/{id}"]);
+    cloud.delete(&created).await.unwrap();
     assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77"]);
-    cloud.told_calls();
-    cloud.delete(&made).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["GET ports", "GET routers/{id}"]);
+    cloud.recent_calls();
+    cloud.delete(&created).await.unwrap();
+    assert_eq!(cloud.recent_calls(), ["GET ports", "GET routers/{id}"]);
 }
 
 #[tokio::test]
-async fn case_171_without_its_pair_there_is_no_route() {
+async fn case_171_without_its_pair_no_route_is_created() {
     for neutron in [Neutron::Atomic, Neutron::Classic] {
         let cloud = cloud(neutron);
-        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let spec = cloud.spec("10.10.0.5", CIDR).await;
         cloud.set_table(&[("10.99.0.0/24", "10.10.0.77")]);
         let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, "ports/{id}");
         let fault = cloud.simulator.inject(fault);
         assert_eq!(failed(cloud.create(&spec).await).kind(), ErrorKind::PermissionDenied);
         assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77"], "{neutron:?}");
         cloud.simulator.repair(fault);
-        let made = cloud.create(&spec).await.unwrap();
+        let created = cloud.create(&spec).await.unwrap();
         let fault = FaultSpec::always(Fault::Answer(503, String::new())).on(Method::PUT, "ports/{id}");
         cloud.simulator.inject(fault);
-        assert_eq!(cloud.delete(&made).await.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert!(cloud.table().contains(&made.id), "{neutron:?}: a route that could not be removed whole stays");
+        assert_eq!(cloud.delete(&created).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(cloud.table().contains(&created.id), "{neutron:?}: a route whose pair could not be removed is kept");
     }
 }
 
 #[tokio::test]
-async fn a_route_that_the_router_refuses_takes_its_pair_back() {
+async fn the_pair_of_a_rejected_route_is_removed() {
     for (neutron, call) in [(Neutron::Atomic, "routers/{id}/add_extraroutes"), (Neutron::Classic, "routers/{id}")] {
         let cloud = cloud(neutron);
-        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let spec = cloud.spec("10.10.0.5", CIDR).await;
         let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, call);
         cloud.simulator.inject(fault);
         assert_eq!(failed(cloud.create(&spec).await).kind(), ErrorKind::PermissionDenied);
@@ -213,83 +213,83 @@ async fn a_route_that_the_router_refuses_takes_its_pair_back() {
 }
 
 #[tokio::test]
-async fn a_pair_that_was_there_before_stays_when_the_router_refuses() {
+async fn an_existing_pair_is_kept_if_the_route_is_rejected() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     cloud.create(&spec).await.unwrap();
     let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, "routers/{id}/add_extraroutes");
     cloud.simulator.inject(fault);
     failed(cloud.create(&spec).await);
-    assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5")), (1, vec![RANGE.to_owned()]));
+    assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5")), (1, vec![CIDR.to_owned()]));
 }
 
-/// Whoever dies before a call, after it, or at its answer: the next one sees from the router's routes what is still to be done.
+/// The process dies before a call, after it, or while it waits for the response: the routes of the router show what is left to do.
 #[tokio::test]
-async fn work_that_was_cut_short_is_seen_and_done_again() {
+async fn interrupted_work_is_detected_and_repeated() {
     let calls = ["ports/{id}", "routers/{id}/add_extraroutes", "routers/{id}/remove_extraroutes"];
     for (call, fault) in calls.iter().flat_map(|call| [(call, Fault::Lost), (call, Fault::AnswerLost)]) {
         let cloud = cloud(Neutron::Atomic);
-        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let spec = cloud.spec("10.10.0.5", CIDR).await;
         let broken = || FaultSpec::always(fault.clone()).on(Method::PUT, call);
-        let is_whole = || (cloud.table().len(), cloud.pairs("10.10.0.5").len());
+        let counts = || (cloud.table().len(), cloud.pairs("10.10.0.5").len());
 
-        let cut = cloud.simulator.inject(broken());
-        let made = cloud.create(&spec).await;
-        cloud.simulator.repair(cut);
-        assert!(made.is_ok() || is_whole().0 <= is_whole().1, "{call} {fault:?}: a route without its pair is listed");
+        let fault_id = cloud.simulator.inject(broken());
+        let created = cloud.create(&spec).await;
+        cloud.simulator.repair(fault_id);
+        assert!(created.is_ok() || counts().0 <= counts().1, "{call} {fault:?}: a route without its pair is listed");
         if cloud.listed().await.is_empty() {
             cloud.create(&spec).await.unwrap();
         }
-        assert_eq!(is_whole(), (1, 1), "{call} {fault:?}");
+        assert_eq!(counts(), (1, 1), "{call} {fault:?}");
 
-        let cut = cloud.simulator.inject(broken());
-        let gone = cloud.delete(&cloud.listed().await[0]).await;
-        cloud.simulator.repair(cut);
-        assert!(gone.is_ok() || is_whole().1 <= is_whole().0, "{call} {fault:?}: a pair stays that nobody looks for");
+        let fault_id = cloud.simulator.inject(broken());
+        let deleted = cloud.delete(&cloud.listed().await[0]).await;
+        cloud.simulator.repair(fault_id);
+        assert!(deleted.is_ok() || counts().1 <= counts().0, "{call} {fault:?}: an orphaned pair is left");
         for route in cloud.listed().await {
             cloud.delete(&route).await.unwrap();
         }
-        assert_eq!(is_whole(), (0, 0), "{call} {fault:?}");
+        assert_eq!(counts(), (0, 0), "{call} {fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_route_that_lacks_its_pair_is_listed_as_one_to_be_made_anew() {
+async fn a_route_without_its_pair_is_listed_for_recreation() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    let made = cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.listed().await, std::slice::from_ref(&made));
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    let created = cloud.create(&spec).await.unwrap();
+    assert_eq!(cloud.listed().await, std::slice::from_ref(&created));
     let edit = |key: &str, value: Value| {
         cloud.simulator.edit(Kind::Port, &cloud.port_id("10.10.0.5"), |port| {
             port.insert(key.to_owned(), value.clone());
         });
     };
-    // Whoever was to remove the route has taken its pair, and no more.
+    // A removal was interrupted after it had removed the pair.
     edit("allowed_address_pairs", json!([]));
     let listed = cloud.listed().await;
-    assert_eq!(listed, [Route { node_addresses: Some(Vec::new()), ..made.clone() }]);
+    assert_eq!(listed, [Route { node_addresses: Some(Vec::new()), ..created.clone() }]);
     for (pairs, security) in [(json!([{ "ip_address": "10.244.0.0/16" }]), true), (json!([]), false)] {
         edit("allowed_address_pairs", pairs);
         edit("port_security_enabled", json!(security));
-        assert_eq!(cloud.listed().await, std::slice::from_ref(&made));
+        assert_eq!(cloud.listed().await, std::slice::from_ref(&created));
     }
     edit("port_security_enabled", json!(true));
     cloud.delete(&listed[0]).await.unwrap();
-    assert_eq!(cloud.create(&spec).await.unwrap(), made);
-    assert_eq!((cloud.listed().await, cloud.pairs("10.10.0.5")), (vec![made], vec![RANGE.to_owned()]));
+    assert_eq!(cloud.create(&spec).await.unwrap(), created);
+    assert_eq!((cloud.listed().await, cloud.pairs("10.10.0.5")), (vec![created], vec![CIDR.to_owned()]));
 }
 
 #[tokio::test]
-async fn without_pairs_no_route_lacks_one() {
+async fn without_the_pairs_extension_no_route_needs_a_pair() {
     let cloud = cloud(Neutron::WithoutPairs);
-    let made = cloud.create(&cloud.spec("10.10.0.5", RANGE).await).await.unwrap();
-    assert_eq!(cloud.listed().await, [made]);
+    let created = cloud.create(&cloud.spec("10.10.0.5", CIDR).await).await.unwrap();
+    assert_eq!(cloud.listed().await, [created]);
 }
 
 #[tokio::test]
-async fn a_route_to_an_address_that_nobody_has_is_an_error() {
+async fn a_route_to_an_unused_address_is_an_error() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     let id = cloud.provider.list(&cluster()).await.map(|_| cloud.port_id("10.10.0.5")).unwrap();
     cloud.simulator.remove(Kind::Port, &id);
     let error = failed(cloud.create(&spec).await);
@@ -299,9 +299,9 @@ async fn a_route_to_an_address_that_nobody_has_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_route_to_another_machines_address_is_an_error() {
+async fn a_route_to_the_address_of_another_server_is_an_error() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     for id in ["openstack:///nobody", "openstack://R2/nobody", "aws:///x"] {
         let spec = RouteSpec { provider_id: ProviderId::new(id), ..spec.clone() };
         let error = failed(cloud.create(&spec).await);
@@ -311,55 +311,55 @@ async fn a_route_to_another_machines_address_is_an_error() {
 }
 
 #[tokio::test]
-async fn case_172_without_pairs_only_the_router_is_written() {
+async fn case_172_without_the_pairs_extension_only_the_router_is_written() {
     let cloud = cloud(Neutron::WithoutPairs);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    cloud.told_calls();
-    let made = cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["GET extensions", "PUT routers/{id}/add_extraroutes"]);
-    assert_eq!(cloud.listed().await, std::slice::from_ref(&made));
-    cloud.told_calls();
-    cloud.delete(&made).await.unwrap();
-    assert_eq!(cloud.told_calls(), ["PUT routers/{id}/remove_extraroutes"]);
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    cloud.recent_calls();
+    let created = cloud.create(&spec).await.unwrap();
+    assert_eq!(cloud.recent_calls(), ["GET extensions", "PUT routers/{id}/add_extraroutes"]);
+    assert_eq!(cloud.listed().await, std::slice::from_ref(&created));
+    cloud.recent_calls();
+    cloud.delete(&created).await.unwrap();
+    assert_eq!(cloud.recent_calls(), ["PUT routers/{id}/remove_extraroutes"]);
     assert!(cloud.table().is_empty());
 }
 
 #[tokio::test]
-async fn case_173_a_port_without_security_needs_no_pair() {
+async fn case_173_a_port_without_port_security_needs_no_pair() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     cloud.simulator.edit(Kind::Port, &cloud.port_id("10.10.0.5"), |port| {
         port.insert("port_security_enabled".to_owned(), json!(false));
     });
-    let made = cloud.create(&spec).await.unwrap();
-    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![made.id], vec![]));
+    let created = cloud.create(&spec).await.unwrap();
+    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![created.id], vec![]));
 }
 
 #[tokio::test]
-async fn case_174_case_175_a_next_hop_that_nobody_has_is_told_and_goes_by_its_text() {
+async fn case_174_case_175_a_route_with_an_unused_next_hop_is_a_blackhole_and_can_be_deleted() {
     for neutron in [Neutron::Atomic, Neutron::Classic] {
         let cloud = cloud(neutron);
-        cloud.set_table(&[(RANGE, "10.10.0.200"), ("10.244.2.0/24", "10.10.0.201")]);
+        cloud.set_table(&[(CIDR, "10.10.0.200"), ("10.244.2.0/24", "10.10.0.201")]);
         let listed = cloud.listed().await;
-        let lost: Vec<_> = listed.iter().filter(|route| route.blackhole && route.provider_id.is_none()).collect();
-        assert_eq!(lost.len(), 2, "{listed:?}");
-        cloud.told_calls();
-        cloud.delete(lost[0]).await.unwrap();
+        let blackholes: Vec<_> = listed.iter().filter(|route| route.blackhole && route.provider_id.is_none()).collect();
+        assert_eq!(blackholes.len(), 2, "{listed:?}");
+        cloud.recent_calls();
+        cloud.delete(blackholes[0]).await.unwrap();
         assert_eq!(cloud.table(), ["10.244.2.0/24 via 10.10.0.201"]);
         let wanted: &[&str] = match neutron {
             Neutron::Atomic => &["PUT routers/{id}/remove_extraroutes"],
             _ => &["GET routers/{id}", "PUT routers/{id}"],
         };
-        assert_eq!(cloud.told_calls(), wanted);
+        assert_eq!(cloud.recent_calls(), wanted);
     }
 }
 
 #[tokio::test]
-async fn case_176_an_address_on_two_networks_is_that_of_the_first_with_exactly_one_port() {
+async fn case_176_for_duplicate_addresses_the_first_network_with_exactly_one_port_counts() {
     let cloud = cloud(Neutron::Atomic);
     let (_, other) = cloud.simulator.add_network("other", "10.10.0.0/16", false);
     cloud.simulator.add_interface(&cloud.simulator.fixture().router, &other);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
     let twin = |subnet: &str| NewPort {
         subnet: subnet.to_owned(),
         addresses: vec!["10.10.0.5".parse().unwrap()],
@@ -367,94 +367,95 @@ async fn case_176_an_address_on_two_networks_is_that_of_the_first_with_exactly_o
     };
     cloud.simulator.add_server(NewServer { ports: vec![twin(&other)], ..NewServer::named("a") });
     cloud.simulator.add_server(NewServer { ports: vec![twin(&other)], ..NewServer::named("b") });
-    let made = cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.listed().await, [made], "two have it in the other network, so that the server's own decides");
+    let created = cloud.create(&spec).await.unwrap();
+    assert_eq!(cloud.listed().await, [created], "two ports have it in the other network, so the server's own counts");
 }
 
 #[tokio::test]
-async fn case_177_a_static_route_of_somebody_else_stays() {
+async fn case_177_a_foreign_static_route_is_kept() {
     let cloud = cloud(Neutron::Classic);
     cloud.set_table(&[("10.99.0.0/24", "10.10.0.77")]);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    let made = cloud.create(&spec).await.unwrap();
-    assert!(cloud.listed().await.iter().all(|route| !route.stamped), "only its range says whose a route is");
-    cloud.delete(&made).await.unwrap();
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    let created = cloud.create(&spec).await.unwrap();
+    assert!(cloud.listed().await.iter().all(|route| !route.stamped), "routes have no mark");
+    cloud.delete(&created).await.unwrap();
     assert_eq!(cloud.table(), ["10.99.0.0/24 via 10.10.0.77"]);
 }
 
 #[tokio::test]
-async fn a_route_out_of_the_external_network_is_nobodys_business_here() {
+async fn a_route_through_the_external_network_is_not_listed() {
     let cloud = cloud(Neutron::Atomic);
-    cloud.set_table(&[("10.244.0.0/16", "203.0.113.77"), (RANGE, "10.10.0.77")]);
+    cloud.set_table(&[("10.244.0.0/16", "203.0.113.77"), (CIDR, "10.10.0.77")]);
     let ids: Vec<_> = cloud.listed().await.into_iter().map(|route| route.id).collect();
     assert_eq!(ids, ["10.244.1.0/24 via 10.10.0.77"]);
 }
 
 #[tokio::test]
-async fn case_178_a_node_without_an_address_of_the_family_is_an_error_without_a_call() {
+async fn case_178_a_node_without_an_address_of_the_family_is_an_error_before_any_call() {
     let cloud = cloud(Neutron::Atomic);
     let spec = cloud.spec("10.10.0.5", "fd00:244::/64").await;
-    cloud.told_calls();
+    cloud.recent_calls();
     let error = failed(cloud.create(&spec).await);
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("no address"), "{error}");
-    assert!(cloud.told_calls().is_empty());
+    assert!(cloud.recent_calls().is_empty());
 }
 
 #[tokio::test]
-async fn a_route_whose_server_is_gone_can_be_deleted_as_it_was_made() {
+async fn a_route_to_a_deleted_server_can_be_deleted() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    let made = cloud.create(&spec).await.unwrap();
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    let created = cloud.create(&spec).await.unwrap();
     let server = cloud.simulator.records(Kind::Server)[0]["id"].as_str().unwrap().to_owned();
     cloud.simulator.delete_server(&server);
     assert!(cloud.listed().await.iter().all(|route| route.blackhole));
-    cloud.delete(&made).await.unwrap();
+    cloud.delete(&created).await.unwrap();
     assert!(cloud.table().is_empty());
 }
 
 #[tokio::test]
-async fn a_pair_of_whoever_has_the_address_now_is_left_alone() {
+async fn the_pair_of_the_current_owner_of_an_address_is_kept() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    let made = cloud.create(&spec).await.unwrap();
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    let created = cloud.create(&spec).await.unwrap();
     let server = cloud.simulator.records(Kind::Server)[0]["id"].as_str().unwrap().to_owned();
     cloud.simulator.delete_server(&server);
-    cloud.spec("10.10.0.5", RANGE).await;
+    cloud.spec("10.10.0.5", CIDR).await;
     cloud.simulator.edit(Kind::Port, &cloud.port_id("10.10.0.5"), |port| {
-        port.insert("allowed_address_pairs".to_owned(), json!([{ "ip_address": RANGE }]));
+        port.insert("allowed_address_pairs".to_owned(), json!([{ "ip_address": CIDR }]));
     });
-    cloud.delete(&made).await.unwrap();
-    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![], vec![RANGE.to_owned()]));
+    cloud.delete(&created).await.unwrap();
+    assert_eq!((cloud.table(), cloud.pairs("10.10.0.5")), (vec![], vec![CIDR.to_owned()]));
 }
 
 #[tokio::test]
-async fn ranges_of_one_machine_that_come_at_once_all_come() {
+async fn concurrent_routes_to_one_server_are_all_written() {
     for neutron in [Neutron::Atomic, Neutron::Classic] {
         let cloud = cloud(neutron);
-        let spec = cloud.spec("10.10.0.5", RANGE).await;
+        let spec = cloud.spec("10.10.0.5", CIDR).await;
         let specs: Vec<_> = (0..8)
             .map(|n| RouteSpec { destination: format!("10.244.{n}.0/24").parse().unwrap(), ..spec.clone() })
             .collect();
-        let made = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
-        assert!(made.iter().all(Result::is_ok), "{made:?}");
+        let created = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
+        assert!(created.iter().all(Result::is_ok), "{created:?}");
         assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5").len()), (8, 8));
-        let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
-        let gone = join_all(made.iter().map(|route| cloud.delete(route))).await;
-        assert!(gone.iter().all(Result::is_ok), "{gone:?}");
+        let created: Vec<_> = created.into_iter().map(Result::unwrap).collect();
+        let deleted = join_all(created.iter().map(|route| cloud.delete(route))).await;
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
         assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5").len()), (0, 0));
     }
 }
 
 #[tokio::test]
-async fn a_port_that_somebody_else_changes_meanwhile_is_read_again() {
+async fn a_port_changed_by_another_client_is_read_again() {
     let cloud = cloud(Neutron::Atomic);
-    let spec = cloud.spec("10.10.0.5", RANGE).await;
-    let refusal = json!({ "NeutronError": { "type": "RevisionNumberConstraintFailed", "message": "", "detail": "" } });
-    let fault = Fault::Answer(412, refusal.to_string());
+    let spec = cloud.spec("10.10.0.5", CIDR).await;
+    let rejection =
+        json!({ "NeutronError": { "type": "RevisionNumberConstraintFailed", "message": "", "detail": "" } });
+    let fault = Fault::Answer(412, rejection.to_string());
     cloud.simulator.inject(FaultSpec::always(fault.clone()).on(Method::PUT, "ports/{id}").times(2));
     cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.pairs("10.10.0.5"), [RANGE]);
+    assert_eq!(cloud.pairs("10.10.0.5"), [CIDR]);
     cloud.simulator.inject(FaultSpec::always(fault).on(Method::PUT, "ports/{id}"));
     let spec = RouteSpec { destination: "10.244.9.0/24".parse().unwrap(), ..spec };
     assert_eq!(failed(cloud.create(&spec).await).kind(), ErrorKind::Conflict);
@@ -462,7 +463,7 @@ async fn a_port_that_somebody_else_changes_meanwhile_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_network_that_the_router_is_connected_to_later_is_found() {
+async fn a_network_attached_later_is_found() {
     let cloud = cloud(Neutron::Atomic);
     cloud.listed().await;
     let (_, subnet) = cloud.simulator.add_network("later", "10.20.0.0/24", false);
@@ -475,26 +476,26 @@ async fn a_network_that_the_router_is_connected_to_later_is_found() {
         node: "node-2".into(),
         provider_id: instance.provider_id,
         node_addresses: instance.addresses,
-        destination: RANGE.parse().unwrap(),
+        destination: CIDR.parse().unwrap(),
         cluster_uid: None,
     };
     cloud.create(&spec).await.unwrap();
-    assert_eq!(cloud.pairs("10.20.0.5"), [RANGE]);
+    assert_eq!(cloud.pairs("10.20.0.5"), [CIDR]);
 }
 
 #[tokio::test]
-async fn a_listing_of_many_routes_takes_as_many_calls_as_one_of_few() {
+async fn the_number_of_calls_of_a_listing_does_not_depend_on_its_size() {
     let cloud = cloud(Neutron::Atomic);
     for count in [3, 250] {
         let routes: Vec<_> = (0..count).map(|n| (format!("10.244.{n}.0/24"), format!("10.10.1.{n}"))).collect();
         for (_, hop) in &routes {
             cloud.simulator.add_server(NewServer::named("node").at(hop.parse().unwrap()));
         }
-        cloud.set_table(&routes.iter().map(|(range, hop)| (range.as_str(), hop.as_str())).collect::<Vec<_>>());
+        cloud.set_table(&routes.iter().map(|(cidr, hop)| (cidr.as_str(), hop.as_str())).collect::<Vec<_>>());
         cloud.listed().await;
-        cloud.told_calls();
+        cloud.recent_calls();
         assert_eq!(cloud.listed().await.iter().filter(|route| !route.blackhole).count(), count);
-        let mut calls = cloud.told_calls();
+        let mut calls = cloud.recent_calls();
         calls.sort();
         assert_eq!(calls, ["GET ports", "GET ports", "GET routers/{id}"]);
         cloud.simulator.records(Kind::Server).iter().for_each(|server| {
@@ -503,7 +504,7 @@ async fn a_listing_of_many_routes_takes_as_many_calls_as_one_of_few() {
     }
 }
 
-/// Routes to this many new servers.
+/// Returns routes to this many new servers.
 async fn specs(cloud: &Cloud, count: u8) -> Vec<RouteSpec> {
     let mut specs = Vec::new();
     for n in 0..count {
@@ -514,63 +515,63 @@ async fn specs(cloud: &Cloud, count: u8) -> Vec<RouteSpec> {
 
 /// One by one, 200 routes took 600 calls, and 800 without `extraroute-atomic`.
 #[tokio::test]
-async fn two_hundred_routes_take_a_call_for_each_port_and_two_or_three_for_each_fifty() {
+async fn two_hundred_routes_take_one_call_per_port_and_two_or_three_per_fifty() {
     for (neutron, calls) in [(Neutron::Atomic, 208), (Neutron::Classic, 212), (Neutron::WithoutPairs, 4)] {
         let cloud = cloud(neutron).unrecorded();
         let specs = specs(&cloud, 200).await;
         cloud.listed().await;
-        cloud.told_calls();
-        let made = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
-        let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
-        assert_eq!((cloud.told_calls().len(), cloud.table().len()), (calls, 200), "{neutron:?}");
+        cloud.recent_calls();
+        let created = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
+        let created: Vec<_> = created.into_iter().map(Result::unwrap).collect();
+        assert_eq!((cloud.recent_calls().len(), cloud.table().len()), (calls, 200), "{neutron:?}");
         let mut listed = cloud.listed().await;
-        listed.sort_by_key(|route| made.iter().position(|made| made.id == route.id));
-        assert_eq!(listed, made, "{neutron:?}");
-        cloud.told_calls();
-        let gone = join_all(made.iter().map(|route| cloud.delete(route))).await;
-        assert!(gone.iter().all(Result::is_ok), "{gone:?}");
-        assert_eq!((cloud.told_calls().len(), cloud.table().len()), (calls, 0), "{neutron:?}");
+        listed.sort_by_key(|route| created.iter().position(|created| created.id == route.id));
+        assert_eq!(listed, created, "{neutron:?}");
+        cloud.recent_calls();
+        let deleted = join_all(created.iter().map(|route| cloud.delete(route))).await;
+        assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+        assert_eq!((cloud.recent_calls().len(), cloud.table().len()), (calls, 0), "{neutron:?}");
     }
 }
 
 #[tokio::test]
-async fn a_batch_that_neutron_refuses_is_written_one_by_one() {
+async fn a_rejected_batch_is_written_one_by_one() {
     for (neutron, call) in [(Neutron::Atomic, "routers/{id}/add_extraroutes"), (Neutron::Classic, "routers/{id}")] {
         let cloud = cloud(neutron);
         let specs = specs(&cloud, 3).await;
         // The batch, and the first of its routes.
         let fault = FaultSpec::always(Fault::Answer(400, String::new())).on(Method::PUT, call).times(2);
         cloud.simulator.inject(fault);
-        let made = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
-        let kinds: Vec<_> = made.iter().map(|made| made.as_ref().map(drop).map_err(Error::kind)).collect();
+        let created = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
+        let kinds: Vec<_> = created.iter().map(|created| created.as_ref().map(drop).map_err(Error::kind)).collect();
         assert_eq!(kinds, [Err(ErrorKind::InvalidConfig), Ok(()), Ok(())], "{neutron:?}");
         assert_eq!(cloud.table().len(), 2, "{neutron:?}");
         let pairs = [0, 1, 2].map(|n| cloud.pairs(&format!("10.10.1.{n}")).len());
-        assert_eq!(pairs, [0, 1, 1], "{neutron:?}: the route that is refused takes its pair back");
+        assert_eq!(pairs, [0, 1, 1], "{neutron:?}: the pair of the rejected route is removed");
     }
 }
 
 #[tokio::test]
-async fn pairs_that_neutron_refuses_together_are_written_one_by_one() {
+async fn rejected_pairs_are_written_one_by_one() {
     let cloud = cloud(Neutron::Atomic);
-    let one = cloud.spec("10.10.0.5", RANGE).await;
+    let one = cloud.spec("10.10.0.5", CIDR).await;
     let specs = [one.clone(), RouteSpec { destination: "10.244.2.0/24".parse().unwrap(), ..one }];
     let fault = FaultSpec::always(Fault::Answer(400, String::new())).on(Method::PUT, "ports/{id}").times(2);
     cloud.simulator.inject(fault);
-    let made = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
-    assert_eq!(made.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
+    let created = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
+    assert_eq!(created.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
     assert_eq!((cloud.table().len(), cloud.pairs("10.10.0.5")), (1, vec!["10.244.2.0/24".to_owned()]));
 }
 
 #[tokio::test]
-async fn a_refusal_of_all_calls_is_not_tried_for_each_route() {
+async fn a_permission_error_is_not_retried_for_each_route() {
     let cloud = cloud(Neutron::WithoutPairs);
     let specs = specs(&cloud, 10).await;
     cloud.listed().await;
     let fault = FaultSpec::always(Fault::Answer(403, String::new())).on(Method::PUT, "routers/{id}/add_extraroutes");
     cloud.simulator.inject(fault);
-    cloud.told_calls();
-    let made = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
-    assert!(made.into_iter().all(|made| failed(made).kind() == ErrorKind::PermissionDenied));
-    assert_eq!(cloud.told_calls().len(), 1);
+    cloud.recent_calls();
+    let created = join_all(specs.iter().map(|spec| cloud.create(spec))).await;
+    assert!(created.into_iter().all(|created| failed(created).kind() == ErrorKind::PermissionDenied));
+    assert_eq!(cloud.recent_calls().len(), 1);
 }

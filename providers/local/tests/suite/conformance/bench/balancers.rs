@@ -1,4 +1,4 @@
-//! Hands for the balancers of the local cloud.
+//! Load balancer bench of the local cloud.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use bowline_local::{
 
 use super::LocalBench;
 
-/// Balancers as records, with enough addresses of both families.
+/// Load balancers without a data plane, with enough addresses of both families.
 pub(crate) fn records() -> BalancerOptions {
     let nets = |nets: [&str; 2]| nets.map(|net| net.parse().unwrap()).into();
     BalancerOptions {
@@ -28,7 +28,7 @@ pub(crate) fn records() -> BalancerOptions {
 }
 
 impl LocalBench {
-    fn hand(&self) -> BenchResult {
+    fn result(&self) -> BenchResult {
         if self.can { BenchResult::Done } else { BenchResult::Cannot }
     }
 }
@@ -40,11 +40,11 @@ impl LoadBalancerBench for LocalBench {
         balancers.chain(self.cloud.addresses().into_iter().map(address_resource)).collect()
     }
 
-    async fn balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
+    async fn load_balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
         let balancer = self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))?;
         let addresses = self.cloud.addresses();
         let ip = |id: &String| addresses.iter().find(|address| address.id == *id).map(|address| address.ip);
-        Some(SeenLoadBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..seen(balancer) })
+        Some(SeenLoadBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..to_seen(balancer) })
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
@@ -84,17 +84,17 @@ impl LoadBalancerBench for LocalBench {
     async fn stale(&self) -> BenchResult {
         self.late.store(self.can, Ordering::SeqCst);
         self.settle().await;
-        self.hand()
+        self.result()
     }
 
     async fn slow(&self) -> BenchResult {
         self.cloud.set_work_time(Duration::from_secs(if self.can { 3600 } else { 0 }));
-        self.hand()
+        self.result()
     }
 
     async fn fail_next(&self, changes: u64) -> BenchResult {
         self.cloud.fail_next_work(if self.can { changes } else { 0 });
-        self.hand()
+        self.result()
     }
 
     async fn settle(&self) {
@@ -118,7 +118,7 @@ fn address_resource(address: CloudAddress) -> SeenResource {
     SeenResource { kind: "address".to_owned(), id, name: String::new(), owners, summary }
 }
 
-fn seen(balancer: Balancer) -> SeenLoadBalancer {
+fn to_seen(balancer: Balancer) -> SeenLoadBalancer {
     let settings = balancer.settings;
     let listener =
         |one: &Listener| SeenListener { protocol: one.protocol, port: one.port, node_port: Some(one.node_port) };

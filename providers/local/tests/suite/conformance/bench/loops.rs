@@ -1,4 +1,4 @@
-//! Controls for the loops of the local provider.
+//! Provider loop bench of the local cloud.
 
 use std::collections::BTreeSet;
 

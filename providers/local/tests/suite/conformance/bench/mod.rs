@@ -1,5 +1,5 @@
-//! The bench for the local cloud. The tests that prove the suite use it, too, with something broken in between.
-#![allow(dead_code, reason = "each of the two test programs uses a part")]
+//! Bench of the local cloud. The tests of the suite itself also use it, with a broken provider.
+#![allow(dead_code, reason = "two test binaries use different parts")]
 
 mod balancers;
 mod loops;
@@ -23,24 +23,24 @@ use bowline_local::{
 pub(crate) use balancers::records;
 use secrets::TokenFile;
 
-/// The token that the provider shows the cloud, where it shows one.
+/// Token of the provider, if the cloud requires one.
 pub(crate) const SECRET: &str = "swordfish-of-the-bench";
 
-/// Label of machines that are not to be listed.
+/// Label of machines that a broken provider does not list.
 pub(crate) const UNLISTED: &str = "example.com/unlisted";
 
-/// Puts something around the provider.
+/// Wraps the provider.
 pub(crate) type Wrap = Box<dyn Fn(LocalProvider, &LocalCloud) -> Arc<dyn CloudProvider> + Send + Sync>;
 
 pub(crate) struct LocalBench {
     cloud: LocalCloud,
     provider: Arc<dyn CloudProvider>,
     config: Config,
-    /// What is around the provider; it knows IDs with a slash in front as well.
+    /// Wrapper of the provider; it also accepts IDs with a leading slash.
     wrap: Option<Wrap>,
-    /// The cloud can be broken on demand.
+    /// Whether faults can be injected.
     pub(crate) can: bool,
-    /// It is late in showing what was made.
+    /// Whether reads are stale.
     late: AtomicBool,
     server: Option<Server>,
     /// Tokens that the cloud accepts, where they come from a Secret.
@@ -53,14 +53,14 @@ impl LocalBench {
         LocalCloud::open(options).unwrap()
     }
 
-    /// A cloud in this process.
+    /// Bench of a cloud in this process.
     pub(crate) fn in_process(cloud: LocalCloud, config: Config) -> LocalBench {
         let provider = Arc::new(LocalProvider::in_process(cloud.clone(), &config));
         let late = AtomicBool::default();
         LocalBench { cloud, provider, config, wrap: None, can: true, late, server: None, tokens: None }
     }
 
-    /// An empty cloud with small pages in this process, which accepts a token that stands in a Secret.
+    /// Bench of an empty in-process cloud with small pages, which requires the token of a Secret.
     pub(crate) fn with_secret(mut config: Config) -> LocalBench {
         let tokens = TokenFile::new();
         config.token_secret = Some("kube-system/local-cloud".to_owned());
@@ -69,15 +69,15 @@ impl LocalBench {
         LocalBench { tokens: Some(tokens), ..local }
     }
 
-    /// The same with something around the provider.
+    /// As [`with_secret`](LocalBench::with_secret), with a wrapped provider.
     pub(crate) fn wrapped(config: Config, wrap: Wrap) -> LocalBench {
         let mut local = LocalBench::with_secret(config);
         local.wrap = Some(wrap);
-        local.provider = local.made();
+        local.provider = local.new_provider();
         local
     }
 
-    /// A cloud behind HTTP.
+    /// Bench of a cloud over HTTP.
     pub(crate) async fn over_http(mut config: Config) -> LocalBench {
         let token_file = std::env::temp_dir().join(format!("bowline-conformance-token-{}", std::process::id()));
         std::fs::write(&token_file, SECRET).unwrap();
@@ -92,8 +92,8 @@ impl LocalBench {
         LocalBench { cloud, provider, config, wrap: None, can: true, late, server: Some(server), tokens: None }
     }
 
-    /// A new provider of the configuration.
-    fn made(&self) -> Arc<dyn CloudProvider> {
+    /// Creates a provider from the configuration.
+    fn new_provider(&self) -> Arc<dyn CloudProvider> {
         let provider = match self.server {
             None => LocalProvider::in_process(self.cloud.clone(), &self.config),
             Some(_) => LocalProvider::over_http(&self.config).unwrap(),
@@ -108,7 +108,7 @@ impl LocalBench {
         provider
     }
 
-    /// What the provider should say of a machine, as far as it is configured to.
+    /// Instance that the provider should return, with the enabled properties.
     fn expected(&self, machine: Machine) -> Instance {
         let spec = machine.spec;
         let config = &self.config;
@@ -122,12 +122,12 @@ impl LocalBench {
             addresses: spec.addresses,
             labels: if config.additional_labels { spec.labels } else { Default::default() },
             annotations: if config.additional_annotations { spec.annotations } else { Default::default() },
-            pod_ranges: if config.pod_ranges { spec.pod_ranges } else { Vec::new() },
+            pod_cidrs: if config.pod_ranges { spec.pod_ranges } else { Vec::new() },
         }
     }
 }
 
-fn wanted(machine: &WantedMachine) -> NewMachine {
+fn new_machine(machine: &WantedMachine) -> NewMachine {
     let mut addresses = machine.addresses.clone();
     if addresses.is_empty() {
         addresses.push(Address::new(AddressType::InternalIP, "10.0.0.1"));
@@ -140,7 +140,7 @@ fn wanted(machine: &WantedMachine) -> NewMachine {
         addresses,
         labels: [("example.com/rack".to_owned(), "r1".to_owned())].into(),
         annotations: [("example.com/serial".to_owned(), "s1".to_owned())].into(),
-        pod_ranges: machine.pod_ranges.clone(),
+        pod_ranges: machine.pod_cidrs.clone(),
         ..NewMachine::default()
     }
 }
@@ -152,14 +152,14 @@ impl Bench for LocalBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
-        self.made()
+        self.new_provider()
     }
 
     fn secrets(&self) -> Vec<String> {
         vec![SECRET.to_owned(), secrets::ROTATED.to_owned()]
     }
 
-    fn balancers(&self) -> Option<&dyn LoadBalancerBench> {
+    fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
         Some(self)
     }
 
@@ -176,7 +176,7 @@ impl Bench for LocalBench {
     }
 
     async fn add(&self, machine: &WantedMachine) -> Instance {
-        self.expected(self.cloud.add(wanted(machine)).unwrap())
+        self.expected(self.cloud.add(new_machine(machine)).unwrap())
     }
 
     async fn stop(&self, instance: &Instance) {
@@ -195,17 +195,17 @@ impl Bench for LocalBench {
         self.cloud.change(&instance.id, |spec| spec.name = name.to_owned()).is_ok()
     }
 
-    /// The local cloud lists it all the same; a provider that is broken on purpose does not.
+    /// The local cloud lists the machine; a provider with this flaw does not.
     async fn unlist(&self, instance: &Instance) -> BenchResult {
         let mark = (UNLISTED.to_owned(), String::new());
         self.cloud.change(&instance.id, |spec| spec.labels.extend([mark])).unwrap();
         BenchResult::Done
     }
 
-    async fn trouble(&self, trouble: Option<InducedFault>) -> bool {
+    async fn inject_fault(&self, fault: Option<InducedFault>) -> bool {
         self.cloud.repair_all();
-        if let Some(trouble) = trouble.filter(|_| self.can) {
-            self.cloud.inject(FaultSpec::always(fault(trouble)));
+        if let Some(induced) = fault.filter(|_| self.can) {
+            self.cloud.inject(FaultSpec::always(cloud_fault(induced)));
         }
         self.can
     }
@@ -238,8 +238,8 @@ impl Bench for LocalBench {
     }
 }
 
-fn fault(trouble: InducedFault) -> Fault {
-    match trouble {
+fn cloud_fault(fault: InducedFault) -> Fault {
+    match fault {
         InducedFault::Unauthenticated => Fault::Failing(401),
         InducedFault::Forbidden => Fault::Failing(403),
         InducedFault::Throttled(after) => Fault::Throttled(Some(after)),

@@ -1,4 +1,4 @@
-//! Hands for the routes of the local cloud.
+//! Route bench of the local cloud.
 
 use async_trait::async_trait;
 use bowline_conformance::{ForeignRoute, RouteBench, SeenRoute};
@@ -10,24 +10,24 @@ use super::LocalBench;
 #[async_trait]
 impl RouteBench for LocalBench {
     async fn routes(&self, cluster: &ClusterName) -> Vec<SeenRoute> {
-        self.cloud.routes(cluster.as_str()).into_iter().map(|route| seen(cluster, route)).collect()
+        self.cloud.routes(cluster.as_str()).into_iter().map(|route| to_seen(cluster, route)).collect()
     }
 
     async fn put_foreign(&self, cluster: &ClusterName, foreign: &ForeignRoute) -> Option<SeenRoute> {
         let ForeignRoute { destination, machine } = foreign.clone();
         let route = NewRoute {
-            name: "by hand".to_owned(),
+            name: "manual".to_owned(),
             destination,
             machine,
             addresses: None,
             stamped: false,
             cluster_uid: None,
         };
-        self.cloud.add_route(cluster.as_str(), route).ok().map(|route| seen(cluster, route))
+        self.cloud.add_route(cluster.as_str(), route).ok().map(|route| to_seen(cluster, route))
     }
 }
 
-fn seen(cluster: &ClusterName, route: RouteRecord) -> SeenRoute {
+fn to_seen(cluster: &ClusterName, route: RouteRecord) -> SeenRoute {
     let NewRoute { destination, machine, stamped, .. } = route.spec;
     SeenRoute { id: route.id, destination, machine: Some(machine), owner: stamped.then(|| cluster.clone()) }
 }

@@ -1,4 +1,4 @@
-//! The Secret of the local provider, and the tokens that its cloud accepts.
+//! Secret of the local provider, and the tokens that its cloud accepts.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use futures::FutureExt as _;
 
 use super::SECRET;
 
-/// The token after a rotation.
+/// Token after a rotation.
 pub(super) const ROTATED: &str = "anglerfish-of-the-bench";
 
-/// File with the token that the cloud accepts; the Secret has the same one.
+/// File with the token that the cloud accepts; the Secret has the same token.
 pub(crate) struct TokenFile {
     pub(super) path: PathBuf,
 }
@@ -31,7 +31,7 @@ impl TokenFile {
     pub(super) fn deliver_to(&self, provider: &dyn CloudProvider) {
         let contents = self.read();
         for secret in provider.secrets() {
-            // Nothing in it waits, and some flaws make it fail.
+            // It never blocks, and some flaws make it fail.
             let _ = provider.on_secret(&secret, Some(&contents)).now_or_never().unwrap();
         }
     }

@@ -1,11 +1,11 @@
-//! What must hold whatever there is: the order of things does not matter, and a plan that was carried out leaves nothing to do.
+//! Invariants of plans: the order of resources does not matter, and an applied plan leaves nothing to do.
 
 use bowline_core::Protocol;
 use proptest::prelude::*;
 
 use crate::load_balancers::testing::Scene;
 
-/// What people do to a Service.
+/// Changes that users make to a Service.
 fn scenes() -> impl Strategy<Value = Scene> {
     let port = (prop_oneof![Just(Protocol::Tcp), Just(Protocol::Udp), Just(Protocol::Sctp)], 80_u16..84);
     let ports = prop::collection::btree_set(port, 1..5);
@@ -51,17 +51,17 @@ fn scene((ports, nodes, annotations, version, provider, flags): Parts) -> Scene 
     annotations.iter().fold(scene, |scene, (key, value)| scene.with(key, value))
 }
 
-/// This Service in the cloud of that one.
+/// The second Service in the cloud of the first.
 fn after(now: &Scene, then: &Scene) -> Scene {
     let mut then = then.clone();
-    // Octavia and the way of speaking to it stay what they are.
+    // Provider and serial mode of the cloud do not change.
     then.config.load_balancer.provider.clone_from(&now.config.load_balancer.provider);
     then.config.load_balancer.serial = now.config.load_balancer.serial;
     then.seen = now.seen.clone();
     then
 }
 
-fn turned(scene: &Scene) -> Scene {
+fn reversed(scene: &Scene) -> Scene {
     let mut scene = scene.clone();
     scene.nodes.reverse();
     scene.seen.listeners.reverse();
@@ -74,22 +74,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn whatever_is_wished_next_its_plan_leaves_nothing_to_do(first in scenes(), second in scenes()) {
+    fn after_any_change_an_applied_plan_leaves_an_empty_one(first in scenes(), second in scenes()) {
         prop_assume!(first.planned().is_ok());
-        let first = first.made();
+        let first = first.applied();
         prop_assert_eq!(first.steps(), Vec::<String>::new());
         let second = after(&first, &second);
         prop_assume!(second.planned().is_ok());
-        let second = second.made();
+        let second = second.applied();
         prop_assert_eq!(second.steps(), Vec::<String>::new());
-        let third = after(&second, &first).made();
+        let third = after(&second, &first).applied();
         prop_assert_eq!(third.steps(), Vec::<String>::new());
     }
 
     #[test]
-    fn nodes_and_what_is_there_may_be_in_any_order(first in scenes(), second in scenes()) {
+    fn the_order_of_nodes_and_observed_resources_does_not_matter(first in scenes(), second in scenes()) {
         prop_assume!(first.planned().is_ok());
-        let first = first.made();
+        let first = first.applied();
         let second = after(&first, &second);
         prop_assume!(second.planned().is_ok());
         let sorted = |scene: &Scene| {
@@ -97,30 +97,30 @@ proptest! {
             steps.sort();
             steps
         };
-        prop_assert_eq!(sorted(&second), sorted(&turned(&second)));
-        prop_assert_eq!(turned(&second).made().steps(), Vec::<String>::new());
+        prop_assert_eq!(sorted(&second), sorted(&reversed(&second)));
+        prop_assert_eq!(reversed(&second).applied().steps(), Vec::<String>::new());
     }
 
     #[test]
-    fn ports_may_change_their_places(scene in scenes()) {
+    fn ports_may_be_reordered(scene in scenes()) {
         prop_assume!(scene.planned().is_ok());
-        let turned = scene.made().changed(|service| service.ports.reverse());
-        prop_assert_eq!(turned.steps(), Vec::<String>::new());
+        let reversed = scene.applied().changed(|service| service.ports.reverse());
+        prop_assert_eq!(reversed.steps(), Vec::<String>::new());
     }
 
     #[test]
-    fn whoever_is_interrupted_goes_on(first in scenes(), second in scenes(), done in 0_usize..12) {
+    fn an_interrupted_plan_is_continued(first in scenes(), second in scenes(), done in 0_usize..12) {
         prop_assume!(first.planned().is_ok());
-        let first = first.made();
+        let first = first.applied();
         let second = after(&first, &second);
         prop_assume!(second.planned().is_ok());
-        let second = second.made_in_part(done).made();
+        let second = second.applied_partly(done).applied();
         prop_assert_eq!(second.steps(), Vec::<String>::new());
     }
 }
 
 #[test]
-fn a_plan_can_be_read() {
+fn a_plan_is_printed_readably() {
     let scene = Scene::new().configured(|section| section.create_monitor = true).sticky().local(31000);
     let scene = scene.changed(|service| service.source_ranges = vec!["10.0.0.0/8".to_owned()]);
     let expected = "create load balancer kube_service_kubernetes_default_web
@@ -131,7 +131,7 @@ fn a_plan_can_be_read() {
     listener TCP:80: to node port 30080, pool TCP ROUND_ROBIN, health monitor HTTP /healthz at 31000 every 5 s
     members: n1 (10.0.0.1), n2 (10.0.0.2)";
     assert_eq!(scene.planned().unwrap().to_string(), expected);
-    let changed = scene.made().with("connection-limit", "5").nodes(&[("n1", "I10.0.0.1"), ("n9", "I10.0.0.9")]);
+    let changed = scene.applied().with("connection-limit", "5").nodes(&[("n1", "I10.0.0.1"), ("n9", "I10.0.0.9")]);
     let expected = "update listener listener_0_kube_service_kubernetes_default_web
     connection_limit: -1 -> 5
 update members pool_0_kube_service_kubernetes_default_web

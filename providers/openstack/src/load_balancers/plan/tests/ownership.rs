@@ -2,16 +2,21 @@
 
 use bowline_cloud::{ErrorKind, Retry};
 use bowline_core::Protocol;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::octavia::LoadBalancer;
-use crate::load_balancers::change::{Change, Retag};
+use crate::api::Resource;
+use crate::api::octavia::{LISTENERS, LOAD_BALANCERS, LoadBalancer};
+use crate::load_balancers::change::{Change, TagChange};
 use crate::load_balancers::observation::Found;
 use crate::load_balancers::testing::{LB_NAME, Scene};
 
-/// The balancer of `default/web`, made and noted.
-fn made() -> Scene {
-    Scene::new().made().noted()
+/// The load balancer of `default/web`, created and annotated.
+fn applied() -> Scene {
+    Scene::new().applied().annotated_with_id()
+}
+
+fn update(resource: Resource, id: &str, body: Value, tags: TagChange) -> Change {
+    Change::Update { resource, id: id.to_owned(), body, tags }
 }
 
 fn external(scene: Scene) -> Scene {
@@ -19,7 +24,7 @@ fn external(scene: Scene) -> Scene {
 }
 
 #[test]
-fn case_061_a_new_service_is_one_request_with_everything_in_it() {
+fn case_061_a_new_service_takes_one_request_with_all_parts() {
     let scene = Scene::new();
     assert_eq!(scene.steps(), [format!("create load balancer {LB_NAME}")]);
     let expected = json!({
@@ -47,7 +52,7 @@ fn case_061_a_new_service_is_one_request_with_everything_in_it() {
 }
 
 #[test]
-fn case_061_all_that_can_be_asked_for_is_in_the_request() {
+fn case_061_the_request_contains_all_settings() {
     let scene = Scene::new()
         .configured(|section| {
             section.create_monitor = true;
@@ -74,57 +79,56 @@ fn case_061_all_that_can_be_asked_for_is_in_the_request() {
 }
 
 #[test]
-fn case_062_without_tags_there_are_none_and_nothing_is_shared() {
+fn case_062_an_octavia_without_tags_gets_none_and_shares_nothing() {
     let old = Scene::new().octavia("v2.4");
     let body = old.body("create load balancer");
     assert!(body.get("tags").is_none() && body["listeners"][0].get("tags").is_none(), "{body}");
-    assert_eq!(old.clone().made().steps(), [""; 0]);
-    let refused = external(old.made()).joined_by("other").refusal();
+    assert_eq!(old.clone().applied().steps(), [""; 0]);
+    let refused = external(old.applied()).joined_by("other").plan_error();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
 }
 
 #[test]
-fn case_063_a_balancer_of_the_name_is_taken_up() {
-    assert_eq!(Scene::new().made().steps(), [""; 0]);
+fn case_063_a_load_balancer_of_the_name_is_used() {
+    assert_eq!(Scene::new().applied().steps(), [""; 0]);
 }
 
 #[test]
-fn case_064_a_balancer_of_the_old_name_gets_the_tag_and_keeps_its_name() {
-    let old = Scene::new().made().touched_balancer(|balancer| {
+fn case_064_a_load_balancer_of_the_legacy_name_is_tagged_and_keeps_its_name() {
+    let old = Scene::new().applied().touched_balancer(|balancer| {
         balancer.name = "auidofweb".to_owned();
         balancer.tags.clear();
     });
-    let tags = Retag { add: vec![LB_NAME.to_owned()], remove: vec![] };
-    let tag = Change::UpdateLoadBalancer { body: json!({}), tags };
-    assert_eq!(old.changes(), [tag]);
-    // The annotation names it from then on, and it is still the Service's own.
-    assert_eq!(old.made().noted().with("x-forwarded-for", "false").steps(), [""; 0]);
+    let tags = TagChange { add: vec![LB_NAME.to_owned()], remove: vec![] };
+    assert_eq!(old.changes(), [update(LOAD_BALANCERS.resource, "lb", json!({}), tags)]);
+    // It still belongs to the Service once the annotation has its ID.
+    assert_eq!(old.applied().annotated_with_id().with("x-forwarded-for", "false").steps(), [""; 0]);
 }
 
 #[test]
-fn case_066_of_two_balancers_none_is_touched() {
+fn case_066_two_load_balancers_of_the_name_are_not_changed() {
     let two = Scene::new().touched(|seen| seen.found = Found::Several(vec!["a".to_owned(), "b".to_owned()]));
-    // Neither is one of them deleted.
-    let parting = super::super::plan(&two.config, &two.parting_wish(), two.seen.clone()).unwrap_err();
-    for error in [two.refusal(), parting] {
+    // Neither of them is deleted.
+    let removal = super::super::plan(&two.config, &two.desired_removal(), two.seen.clone()).unwrap_err();
+    for error in [two.plan_error(), removal] {
         assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::AlreadyExists, Retry::Backoff));
         assert!(error.message().contains("(a, b)") && !error.message().contains("  "), "{error}");
     }
 }
 
 #[test]
-fn case_067_a_balancer_that_is_named_and_gone_is_an_error_and_no_new_one() {
-    let error = Scene::new().touched(|seen| seen.found = Found::Missing("gone".to_owned())).refusal();
+fn case_067_an_annotated_load_balancer_that_does_not_exist_is_an_error() {
+    let error = Scene::new().touched(|seen| seen.found = Found::Missing("gone".to_owned())).plan_error();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::NotFound, Retry::Backoff));
     assert!(error.message().contains("load-balancer-id"), "{error}");
 }
 
 fn renamed(scene: Scene) -> Scene {
-    scene.configured(|section| section.create_monitor = true).made().noted().in_cluster("c2")
+    scene.configured(|section| section.create_monitor = true).applied().annotated_with_id().in_cluster("c2")
 }
 
 #[test]
-fn case_070_all_names_follow_when_the_cluster_is_renamed() {
+fn case_070_all_names_are_updated_when_the_cluster_is_renamed() {
     let scene = renamed(Scene::new());
     let updates = [
         format!("update health monitor monitor_0_{LB_NAME}"),
@@ -139,7 +143,7 @@ fn case_070_all_names_follow_when_the_cluster_is_renamed() {
     assert_eq!(scene.body("update listener"), json!({"name": format!("listener_0_{new}")}));
     assert_eq!(scene.body("update pool"), json!({"name": format!("pool_0_{new}")}));
     assert_eq!(scene.body("update health monitor"), json!({"name": format!("monitor_0_{new}")}));
-    let after = scene.made();
+    let after = scene.applied();
     assert_eq!(
         (&after.balancer().tags[..], &after.seen.listeners[0].tags[..]),
         (&[new.to_owned()][..], &[new.to_owned()][..])
@@ -148,52 +152,52 @@ fn case_070_all_names_follow_when_the_cluster_is_renamed() {
 }
 
 #[test]
-fn case_071_a_rename_goes_on_where_it_was_interrupted() {
+fn case_071_an_interrupted_rename_is_continued() {
     let two_ports = [(Protocol::Tcp, 80), (Protocol::Tcp, 443)];
     let scene = renamed(Scene::new().ports(&two_ports));
     assert_eq!(scene.steps().len(), 7);
     for done in 0..7 {
-        let rest = scene.clone().made_in_part(done);
+        let rest = scene.clone().applied_partly(done);
         assert_eq!(rest.steps(), scene.steps().split_off(done), "after {done} steps");
         assert_eq!(rest.warnings(), ["LoadBalancerRename"]);
     }
 }
 
 #[test]
-fn the_tags_of_a_listener_follow_a_renamed_cluster_whatever_its_name() {
-    let scene = renamed(Scene::new()).touched(|seen| seen.listeners[0].name = "front door".to_owned());
-    let tags = Retag { add: vec!["kube_service_c2_default_web".to_owned()], remove: vec![LB_NAME.to_owned()] };
-    let id = scene.seen.listeners[0].id.clone();
-    assert!(scene.changes().contains(&Change::RetagListener { id, body: json!({}), tags }), "{:?}", scene.steps());
-    let after = scene.made();
-    assert_eq!(after.seen.listeners[0].name, "front door");
+fn the_tags_of_a_listener_with_another_name_are_updated_when_the_cluster_is_renamed() {
+    let scene = renamed(Scene::new()).touched(|seen| seen.listeners[0].name = "front end".to_owned());
+    let tags = TagChange { add: vec!["kube_service_c2_default_web".to_owned()], remove: vec![LB_NAME.to_owned()] };
+    let update = update(LISTENERS.resource, &scene.seen.listeners[0].id, json!({}), tags);
+    assert!(scene.changes().contains(&update), "{:?}", scene.steps());
+    let after = scene.applied();
+    assert_eq!(after.seen.listeners[0].name, "front end");
     assert_eq!(after.steps(), [""; 0]);
 }
 
 #[test]
-fn a_tag_that_is_there_already_is_not_there_twice_after_a_rename() {
+fn a_rename_does_not_duplicate_a_tag() {
     let new = "kube_service_c2_default_web";
     let scene = renamed(Scene::new()).touched_balancer(|balancer| balancer.tags.push(new.to_owned()));
-    assert_eq!(scene.made().balancer().tags, [new]);
+    assert_eq!(scene.applied().balancer().tags, [new]);
 }
 
 #[test]
-fn case_072_without_the_annotation_a_renamed_cluster_makes_a_new_balancer() {
+fn case_072_without_the_annotation_a_renamed_cluster_creates_a_load_balancer() {
     let new = Scene::new().in_cluster("c2");
     assert_eq!(new.steps(), ["create load balancer kube_service_c2_default_web"]);
 }
 
 #[test]
-fn a_rename_changes_the_cluster_alone_wherever_else_its_name_stands() {
+fn a_rename_replaces_only_the_cluster_part_of_a_name() {
     let scene = renamed(Scene::new().in_cluster("kube"));
     let new = "kube_service_c2_default_web";
     assert_eq!(scene.body("update listener"), json!({"name": format!("listener_0_{new}")}));
-    assert_eq!(scene.made().seen.listeners[0].tags, [new]);
+    assert_eq!(scene.applied().seen.listeners[0].tags, [new]);
 }
 
 #[test]
-fn case_073_another_service_adds_its_listeners_and_its_tags() {
-    let second = external(made()).joined_by("other").touched(|seen| {
+fn case_073_a_sharing_service_adds_its_listeners_and_tags() {
+    let second = external(applied()).joined_by("other").touched(|seen| {
         seen.floating.attached = Some(crate::api::network::FloatingIp {
             id: "fip".to_owned(),
             floating_ip_address: "203.0.113.10".to_owned(),
@@ -210,43 +214,43 @@ fn case_073_another_service_adds_its_listeners_and_its_tags() {
     ];
     assert_eq!(second.steps(), expected);
     assert_eq!(second.body("create listener")["tags"], json!([other]));
-    let after = second.made();
+    let after = second.applied();
     assert_eq!(after.balancer().tags, [LB_NAME, other]);
     assert_eq!(after.steps(), [""; 0]);
 }
 
 #[test]
-fn case_074_a_third_service_is_one_too_many() {
-    let full = external(made())
+fn case_074_a_third_service_exceeds_the_sharing_limit() {
+    let full = external(applied())
         .touched_balancer(|balancer| balancer.tags.push("kube_service_kubernetes_default_b".to_owned()))
         .joined_by("c");
-    let error = full.refusal();
+    let error = full.plan_error();
     assert!(error.message().contains("already shared with 2 Services"), "{error}");
-    assert_eq!(error.retry_advice(), Retry::Backoff, "one of the others may go");
-    // One of the two is not a third one, and other people's tags do not count.
+    assert_eq!(error.retry_advice(), Retry::Backoff, "one of the others may be deleted");
+    // A Service that shares it already does not count, nor do foreign tags.
     let plain =
         |balancer: &mut LoadBalancer| balancer.tags = vec![LB_NAME.to_owned(), "blue".to_owned(), "red".to_owned()];
-    assert!(external(made()).touched_balancer(plain).joined_by("b").planned().is_ok());
+    assert!(external(applied()).touched_balancer(plain).joined_by("b").planned().is_ok());
     assert!(full.named("b").planned().is_ok());
-    // One that has come as far as to its listener is there.
-    let coming = external(made()).touched(|seen| {
+    // A Service with only a listener there counts.
+    let coming = external(applied()).touched(|seen| {
         seen.listeners[0].tags.push("kube_service_kubernetes_default_b".to_owned());
     });
-    assert!(coming.joined_by("c").refusal().message().contains("already shared with 2 Services"));
+    assert!(coming.joined_by("c").plan_error().message().contains("already shared with 2 Services"));
 }
 
 #[test]
-fn case_075_a_port_that_another_service_has_is_an_error() {
-    let second = external(made()).joined_by("other").ports(&[(Protocol::Tcp, 80)]);
-    let error = second.refusal();
+fn case_075_a_port_of_another_service_is_an_error() {
+    let second = external(applied()).joined_by("other").ports(&[(Protocol::Tcp, 80)]);
+    let error = second.plan_error();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.message().contains("listener port 80 already exists"), "{error}");
     assert!(error.message().contains(LB_NAME), "{error}");
 }
 
 #[test]
-fn case_076_the_same_number_of_another_family_is_free() {
-    let first = external(Scene::new().ports(&[(Protocol::Tcp, 53)]).made().noted());
+fn case_076_the_same_port_of_another_transport_protocol_is_free() {
+    let first = external(Scene::new().ports(&[(Protocol::Tcp, 53)]).applied().annotated_with_id());
     for protocol in [Protocol::Udp, Protocol::Sctp] {
         let second = first.clone().joined_by("other").ports(&[(protocol, 53)]);
         assert!(second.steps().iter().any(|step| step.starts_with("create listener")), "{protocol}");
@@ -254,61 +258,61 @@ fn case_076_the_same_number_of_another_family_is_free() {
 }
 
 #[test]
-fn case_076a_a_listener_for_http_is_in_the_way_of_one_for_tcp() {
+fn case_076a_an_http_listener_conflicts_with_a_tcp_listener() {
     for (key, value) in [("x-forwarded-for", "true"), ("default-tls-container-ref", "https://kms/v1/secrets/1")] {
-        let first = Scene::new().with(key, value).made().noted();
+        let first = Scene::new().with(key, value).applied().annotated_with_id();
         let second = external(first).joined_by("other").ports(&[(Protocol::Tcp, 80)]);
-        assert_eq!(second.refusal().kind(), ErrorKind::AlreadyExists, "{key}");
+        assert_eq!(second.plan_error().kind(), ErrorKind::AlreadyExists, "{key}");
     }
 }
 
 #[test]
-fn case_077_an_internal_service_does_not_share() {
-    let error = made().joined_by("other").refusal();
+fn case_077_an_internal_service_cannot_share() {
+    let error = applied().joined_by("other").plan_error();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.message().contains("internal Service cannot share"), "{error}");
 }
 
 #[test]
-fn case_083_a_balancer_of_another_cluster_is_shared_and_not_renamed() {
-    let foreign = external(made()).joined_by("other").in_cluster("c2");
+fn case_083_a_load_balancer_of_another_cluster_is_shared_and_not_renamed() {
+    let foreign = external(applied()).joined_by("other").in_cluster("c2");
     let steps = foreign.steps();
     assert!(steps.iter().all(|step| !step.starts_with("update listener") && !step.contains("monitor")), "{steps:?}");
     assert_eq!(foreign.warnings().iter().filter(|reason| *reason == "LoadBalancerRename").count(), 0);
-    let after = foreign.made();
+    let after = foreign.applied();
     assert_eq!(after.balancer().name, LB_NAME);
     assert!(after.seen.listeners.iter().any(|listener| listener.tags == [LB_NAME]));
 }
 
 #[test]
-fn case_083_what_the_service_shared_under_the_old_name_is_renamed_and_keeps_its_owner() {
+fn case_083_a_load_balancer_shared_under_the_old_cluster_name_is_renamed_and_keeps_its_owner() {
     let other = "kube_service_kubernetes_default_other";
-    let shared = external(made()).touched_balancer(|balancer| balancer.tags.push(other.to_owned()));
+    let shared = external(applied()).touched_balancer(|balancer| balancer.tags.push(other.to_owned()));
     let scene = shared.joined_by("other").in_cluster("c2");
-    let after = scene.made();
+    let after = scene.applied();
     let tags = ["kube_service_c2_default_web", "kube_service_c2_default_other"];
     assert_eq!((after.balancer().name.as_str(), &after.balancer().tags[..]), (tags[0], &tags.map(str::to_owned)[..]));
 }
 
 #[test]
-fn case_084_a_name_that_is_cut_is_the_same_in_every_pass() {
+fn case_084_a_truncated_name_is_stable() {
     let name = "s".repeat(250);
-    let scene = Scene::new().named(&name).made().noted();
+    let scene = Scene::new().named(&name).applied().annotated_with_id();
     assert_eq!(scene.balancer().name.len(), 255);
     assert_eq!(scene.steps(), [""; 0]);
 }
 
 #[test]
-fn case_115_without_nodes_nothing_is_made_unless_they_were_left_out_on_purpose() {
-    let error = Scene::new().nodes(&[]).refusal();
+fn case_115_without_nodes_nothing_is_created_unless_a_selector_excludes_them() {
+    let error = Scene::new().nodes(&[]).plan_error();
     assert!(error.message().contains("there are no nodes"), "{error}");
     assert!(Scene::new().nodes(&[]).with("node-selector", "env=prod").planned().is_ok(), "116");
-    assert!(Scene::new().made().nodes(&[]).planned().is_ok(), "one that is there is emptied");
+    assert!(Scene::new().applied().nodes(&[]).planned().is_ok(), "an existing one is emptied");
 }
 
 #[test]
-fn case_151_one_that_was_just_made_and_failed_is_discarded() {
-    let failed = Scene::new().made().touched(|seen| {
+fn case_151_a_new_load_balancer_in_error_is_discarded() {
+    let failed = Scene::new().applied().touched(|seen| {
         if let Found::One { balancer, fresh, .. } = &mut seen.found {
             (balancer.provisioning_status, *fresh) = ("ERROR".to_owned(), true);
         }
@@ -317,13 +321,14 @@ fn case_151_one_that_was_just_made_and_failed_is_discarded() {
 }
 
 #[test]
-fn case_152_and_153_one_that_is_not_active_is_left_alone() {
-    let with = |status: &str| Scene::new().made().touched_balancer(|one| one.provisioning_status = status.to_owned());
-    let failed = with("ERROR").refusal();
+fn case_152_and_153_a_load_balancer_that_is_not_active_is_not_changed() {
+    let with =
+        |status: &str| Scene::new().applied().touched_balancer(|one| one.provisioning_status = status.to_owned());
+    let failed = with("ERROR").plan_error();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     assert!(failed.message().contains("not ACTIVE"), "{failed}");
-    // Its state names the operation, so that there is no plan to begin with.
-    assert!(with("PENDING_UPDATE").refusal().message().contains("PENDING_UPDATE"));
+    // Its state has the pending operation, so it gets no plan.
+    assert!(with("PENDING_UPDATE").plan_error().message().contains("PENDING_UPDATE"));
 }
 
 // ---- adoption and release
@@ -346,7 +351,7 @@ fn corp() -> LoadBalancer {
 }
 
 #[test]
-fn a_balancer_that_is_adopted_gets_our_name_and_tag_and_is_made_to_fit() {
+fn an_adopted_load_balancer_is_renamed_tagged_and_updated() {
     let scene = adopted(corp());
     assert_eq!(scene.steps()[0], "update load balancer corp-lb");
     let body = json!({
@@ -354,7 +359,7 @@ fn a_balancer_that_is_adopted_gets_our_name_and_tag_and_is_made_to_fit() {
         "description": "Kubernetes external service default/web from cluster kubernetes",
     });
     assert_eq!(scene.body("update load balancer"), body);
-    let mut after = scene.made();
+    let mut after = scene.applied();
     assert_eq!(after.balancer().tags, ["blue", LB_NAME]);
     if let Found::One { adopted, .. } = &mut after.seen.found {
         *adopted = false;
@@ -363,26 +368,26 @@ fn a_balancer_that_is_adopted_gets_our_name_and_tag_and_is_made_to_fit() {
 }
 
 #[test]
-fn what_belongs_to_another_service_is_not_adopted_and_what_is_not_there_neither() {
+fn a_foreign_or_missing_load_balancer_is_not_adopted() {
     let named = LoadBalancer { name: "kube_service_kubernetes_default_a".to_owned(), ..corp() };
     let tagged = LoadBalancer { tags: vec!["kube_service_kubernetes_default_a".to_owned()], ..corp() };
     for taken in [named, tagged] {
-        let error = adopted(taken).refusal();
+        let error = adopted(taken).plan_error();
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         assert!(error.message().contains("kube_service_kubernetes_default_a"), "{error}");
     }
-    assert_eq!(Scene::new().with("bowline.dev/adopt", "nothing").refusal().kind(), ErrorKind::NotFound);
+    assert_eq!(Scene::new().with("bowline.dev/adopt", "nothing").plan_error().kind(), ErrorKind::NotFound);
 }
 
 #[test]
-fn what_is_retained_loses_our_marks_and_nothing_else() {
-    let scene = made().with("bowline.dev/policy", "retain");
-    let released = super::super::plan(&scene.config, &scene.parting_wish(), scene.seen.clone()).unwrap();
+fn a_retained_load_balancer_loses_only_our_marks() {
+    let scene = applied().with("bowline.dev/policy", "retain");
+    let released = super::super::plan(&scene.config, &scene.desired_removal(), scene.seen.clone()).unwrap();
     let changes: Vec<Change> = released.steps.iter().map(|step| step.payload.change.clone()).collect();
-    let tags = Retag { add: vec![], remove: vec![LB_NAME.to_owned()] };
+    let tags = TagChange { add: vec![], remove: vec![LB_NAME.to_owned()] };
     let expected = [
-        Change::RetagListener { id: "listener-TCP-80".to_owned(), body: json!({}), tags: tags.clone() },
-        Change::UpdateLoadBalancer { body: json!({"name": "kubernetes_default_web", "description": ""}), tags },
+        update(LISTENERS.resource, "listener-TCP-80", json!({}), tags.clone()),
+        update(LOAD_BALANCERS.resource, "lb", json!({"name": "kubernetes_default_web", "description": ""}), tags),
     ];
     assert_eq!(changes, expected);
 }

@@ -1,0 +1,39 @@
+//! Rules about load balancer kinds.
+
+use std::collections::BTreeSet;
+
+use crate::context::{CaseContext, CaseResult, fail, require};
+use crate::load_balancer_fixture::{LoadBalancerFixture, without_spec};
+
+pub(in crate::cases) async fn kind_is_as_declared(context: &CaseContext) -> CaseResult {
+    let fixture = LoadBalancerFixture::new(context)?;
+    let kinds = &fixture.capabilities()?.kinds;
+    let names: BTreeSet<_> = kinds.iter().map(|kind| kind.name).collect();
+    require(names.len() == kinds.len(), || format!("two kinds of load balancers have the same name: {names:?}"))?;
+    let first = kinds.first().map(|kind| kind.requested_by).unwrap_or_default();
+    require(first.is_empty(), || format!("the first kind must be the one without annotations, not with {first:?}"))?;
+    let desired = fixture.desired("web", &[fixture.node("node-1").await])?;
+    let requested = fixture
+        .requested_kind(&desired)?
+        .or_else(|error| fail(format!("the requested kind is not declared: {error}")))?;
+    let wanted = fixture.kind()?.name;
+    require(requested.name == wanted, || {
+        format!("a Service with {:?} requests the kind {:?}, not {wanted:?}", desired.annotations, requested.name)
+    })
+}
+
+/// Changes from this kind to each other kind, and back.
+pub(in crate::cases) async fn kind_changes(context: &CaseContext) -> CaseResult {
+    let fixture = LoadBalancerFixture::new(context)?;
+    let own = fixture.desired("web", &[fixture.node("node-1").await])?;
+    let Some(spec) = own.spec.as_deref() else { return fail("the desired state has no spec") };
+    let others = fixture.capabilities()?.kinds.iter().filter(|kind| Some(kind.name) != context.kind());
+    for other in others {
+        let other = fixture.desired_of_kind("web", other, spec.clone())?;
+        for desired in [&own, &other, &own] {
+            fixture.sync_and_verify(desired).await?;
+            fixture.verify_no_changes(desired).await?;
+        }
+    }
+    fixture.delete_and_verify(&without_spec(&own)).await
+}

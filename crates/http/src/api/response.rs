@@ -1,0 +1,57 @@
+//! Response to a call.
+
+use std::fmt::Display;
+
+use bowline_cloud::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use serde::de::DeserializeOwned;
+
+/// Successful response to a call.
+#[derive(Debug)]
+pub struct ApiResponse {
+    pub(super) name: &'static str,
+    pub(super) method: Method,
+    pub(super) url: String,
+    pub(super) response: Response<Bytes>,
+}
+
+impl ApiResponse {
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> &Bytes {
+        self.response.body()
+    }
+
+    /// Returns the body as text.
+    pub fn text(&self) -> Result<&str> {
+        self.decoded(std::str::from_utf8(self.body()))
+    }
+
+    /// Decodes the body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        self.decoded(serde_json::from_slice(self.body()))
+    }
+
+    /// Decodes the body as XML.
+    pub fn xml<T: DeserializeOwned>(&self) -> Result<T> {
+        self.decoded(quick_xml::de::from_str(self.text()?))
+    }
+
+    /// Returns the decoded value, or an error for an invalid response. The cloud may have executed the call.
+    pub fn decoded<T, E: Display>(&self, outcome: std::result::Result<T, E>) -> Result<T> {
+        outcome.map_err(|error| {
+            let message = format!("{} {}: invalid response: {error}", self.method, self.url);
+            Error::new(ErrorKind::Unexpected, self.name, message).outcome_unknown()
+        })
+    }
+}
