@@ -67,7 +67,7 @@ fn flags(page: &mut String, command: &Command, program: &Command) {
 }
 
 fn row(page: &mut String, flag: &Arg) {
-    // An empty text means that nothing is set, and a switch is off unless it is given: neither needs telling.
+    // An empty default means that nothing is set, and a switch is off by default: neither is printed.
     let defaults =
         flag.get_default_values().iter().filter(|value| !value.is_empty() && flag.get_action().takes_values());
     let default = defaults.map(|value| format!("`{}`", value.to_string_lossy()));

@@ -1,7 +1,6 @@
 //! Words that are not to be used, because the field has better ones: in comments, messages, names and pages.
 //!
-//! `xtask/words.txt` lists them, each with a suggestion. `xtask/words-allowed.txt` lists exceptions by line, and
-//! `xtask/words-pending.txt`, if it is there, the folders that are not clean yet: it may only become shorter.
+//! `xtask/words.txt` lists them, each with a suggestion. `xtask/words-allowed.txt` lists exceptions by line.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +12,11 @@ use crate::tree::Tree;
 
 const WORDS: &str = "xtask/words.txt";
 const ALLOWED: &str = "xtask/words-allowed.txt";
-const PENDING: &str = "xtask/words-pending.txt";
 
 /// Pages and scripts that are checked, besides all Rust sources.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "README.md",
+    "CHANGELOG.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -31,7 +30,7 @@ const PAGES: [&str; 10] = [
 
 /// A line of the list.
 struct Rule<'a> {
-    /// Looks at names in code instead of at text.
+    /// Checks names in code instead of text.
     is_of_names: bool,
     /// Each a word or several in a row, in lower case.
     phrases: Vec<Vec<&'a str>>,
@@ -54,7 +53,7 @@ struct Finding {
     message: String,
 }
 
-/// Every use of a listed word outside the pending folders, and every exception or pending folder that is not needed.
+/// Returns every use of a listed word, and every exception that is not needed.
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<String>> {
     let rules = rules(text(tree, WORDS))?;
     let mut findings: Vec<Finding> = Vec::new();
@@ -62,13 +61,6 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<String>> {
         findings.extend(of_file(path, text, &rules));
     }
     let mut messages = except(tree, &mut findings)?;
-    for folder in entries(text(tree, PENDING)) {
-        let before = findings.len();
-        findings.retain(|finding| !is_below(&finding.path, folder));
-        if findings.len() == before {
-            messages.push(format!("{PENDING}: {folder} is clean; remove it from the list"));
-        }
-    }
     messages.extend(findings.iter().map(|finding| format!("{}:{}: {}", finding.path, finding.line, finding.message)));
     Ok(messages)
 }
@@ -76,10 +68,6 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<String>> {
 fn is_checked(path: &str) -> bool {
     let is_page = [".md", ".yaml"].iter().any(|end| path.ends_with(end)) || path == ".ci/run";
     path.ends_with(".rs") || is_page && PAGES.iter().any(|page| path.starts_with(page))
-}
-
-fn is_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Lines that are neither empty nor comments.
