@@ -1,13 +1,13 @@
-# Shared by up, down, run and verify: where things live, which ports they use, and
-# how a background process is started, found and stopped.
+# Shared by up, down and verify: folders, ports, and functions that start, find and
+# stop background processes.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# --- settings a caller may override -----------------------------------------
-STATE=${OPENSTACK_STATE:-${TMPDIR:-/tmp}/bowline-openstack}   # everything that changes
+# --- settings from the environment  -----------------------------------------
+STATE=${OPENSTACK_STATE:-${TMPDIR:-/tmp}/bowline-openstack}   # all mutable state
 CACHE=${OPENSTACK_CACHE:-$STATE.cache}               # package files, migrated empty databases
 OUT=${OPENSTACK_OUT:-$STATE/out}                     # clouds.yaml, cloud.conf, ids.json
-INSTALL=${OPENSTACK_INSTALL:-yes}                    # may packages be installed
+INSTALL=${OPENSTACK_INSTALL:-yes}                    # whether to install packages
 SERVERS=${OPENSTACK_SERVERS:-3}                      # node-1 .. node-N
 ZONES=${OPENSTACK_ZONES:-"az-1 az-2"}                # one nova-compute process per zone
 PORT_BASE=${OPENSTACK_PORT_BASE:-15000}
@@ -41,11 +41,11 @@ ETC=$STATE/etc
 LOG=$STATE/log
 RUN=$STATE/run
 SOCKET=$STATE/mysql.sock
-PYTHON=/usr/bin/python3      # Debian's own: the packages install for this one only
+PYTHON=/usr/bin/python3      # Debian's Python, for which the packages are installed
 
-# The services stay on loopback, whatever proxy the caller has set: only what
-# fetches packages is run with it (DOWNLOAD). The entry-point cache of stevedore
-# stays inside our own folder.
+# The services ignore the caller's proxy, because they only use loopback; only
+# package downloads (DOWNLOAD) use it. The entry-point cache of stevedore is kept in
+# the state folder.
 DOWNLOAD=(env -u no_proxy -u NO_PROXY)
 for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [[ -z ${!v:-} ]] || DOWNLOAD+=("$v=${!v}")
@@ -57,16 +57,17 @@ for v in $(compgen -e | grep '^OS_' || true); do unset "$v"; done
 
 say() { printf '%s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-# What this machine cannot have is not a failure: a line that a gate can count,
-# and the exit status that test drivers take for "skipped".
+# A missing prerequisite is not a failure: skip prints a line that the CI counts, and
+# exits with the status that test drivers treat as "skipped".
 SKIPPED=77
 skip() { printf 'SKIPPED: no OpenStack: %s\n' "$*" >&2; exit $SKIPPED; }
 
-# When a process started, in clock ticks since boot: with its pid, its identity.
+# Start time of a process in clock ticks since boot; with the PID, it identifies the
+# process.
 started_at() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 
-# The pid of a service if it still runs, else failure. A pid file holds the pid
-# and the start time, so that a recycled pid is not mistaken for the service.
+# Prints the PID of a running service, else fails. The PID file holds PID and start
+# time, so that a reused PID is not mistaken for the service.
 pid_of() {
     local pid ticks
     read -r pid ticks 2>/dev/null <"$RUN/$1.pid" || return 1
@@ -74,22 +75,23 @@ pid_of() {
     echo "$pid"
 }
 
-# start NAME COMMAND...  in a session of its own, unless it runs already.
+# start NAME COMMAND...: starts the service in its own session, unless it is running.
 start() {
     local name=$1
     shift
     pid_of "$name" >/dev/null && return 0
-    # Without what the caller has open: a lock that a service holds would outlive whoever took it.
+    # Close the caller's lock files: a service that inherits one would keep the lock after
+    # the caller has exited.
     setsid nohup "$@" >>"$LOG/$name.log" 2>&1 </dev/null 8>&- 9>&- &
     echo "$! $(started_at $!)" >"$RUN/$name.pid"
 }
 
-# stop NAME [SECONDS]: TERM, some patience, then KILL for its whole session.
+# stop NAME [SECONDS]: TERM, a grace period, then KILL for the whole session.
 stop() {
-    local name=$1 patience=${2:-5} pid i
+    local name=$1 grace=${2:-5} pid i
     pid=$(pid_of "$name") || { rm -f "$RUN/$name.pid"; return 0; }
     kill -TERM "$pid" 2>/dev/null || true
-    for ((i = 0; i < patience * 10; i++)); do
+    for ((i = 0; i < grace * 10; i++)); do
         kill -0 "$pid" 2>/dev/null || break
         sleep 0.1
     done
@@ -97,9 +99,9 @@ stop() {
     rm -f "$RUN/$name.pid"
 }
 
-# Run a console script of an installed distribution by its name. Debian puts
-# some of these into daemon packages that also want debconf and an init system;
-# the code itself is in the library package, and that is all we install.
+# Runs a console script of an installed distribution by name. Debian ships some of
+# these in daemon packages that also need debconf and an init system; the code itself
+# is in the library packages, and only these are installed.
 console() { "$PYTHON" "$HERE/console.py" "$@"; }
 
 # wait_for SECONDS WHAT COMMAND...
@@ -114,10 +116,10 @@ wait_for() {
 }
 
 tcp_open() { (exec 3<>"/dev/tcp/$HOST/$1") 2>/dev/null; }
-# Any HTTP answer below 500 counts: 300 and 401 are what an API root may say.
+# Any HTTP status below 500 counts: an API root may answer 300 or 401.
 http_up() { curl -s -o /dev/null -m 5 -w '%{http_code}' "$1" | grep -q '^[234]'; }
 
-# phase NAME: closes the phase before it and notes how long it took.
+# phase NAME: ends the previous phase, records its duration and starts the next one.
 PHASES=()
 phase() {
     local now

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""record.py FOLDER TARGET [STORY...]: ask a real OpenStack and write its answers down.
+"""record.py FOLDER TARGET [STORY...]: record the responses of a real OpenStack.
 
-FOLDER holds the clouds.yaml and ids.json that `up` wrote; TARGET receives one file per
-story. A story is a sequence of requests with their answers, in the order in which they
-were made, on a cloud that holds nothing but what `up` put there: use a fresh one. Waiting
-for a balancer is one entry, not the questions that it took.
+FOLDER contains the clouds.yaml and ids.json that `up` wrote; record.py writes one file per
+story to TARGET. A story is a sequence of requests with their responses, on a new cloud
+that only contains the resources that `up` created. Waiting for a load balancer is one
+entry, without the polling requests.
 
-What differs from run to run is made the same, so that a second recording differs from
-the first only where the services do: IDs are numbered in the order in which they
-appear, times and hardware addresses are fixed ones, endpoints are named after their
-service. Tokens and secrets are left out.
+Values that differ between runs are normalized, so that a second recording differs from
+the first only if the services differ: IDs are numbered in order of appearance, times and
+MAC addresses are replaced by fixed values, and endpoints are named after their service.
+Tokens and secrets are omitted.
 """
 import json
 import pathlib
@@ -27,11 +27,11 @@ ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b[0-9a-f]{32}
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
 MAC = re.compile(r"\bfa:16:3e(:[0-9a-f]{2}){3}\b")
 SECRET_KEYS = ("password", "secret", "audit_ids")
-NOBODY = {"X-Auth-Token": "invalid"}
+INVALID_TOKEN = {"X-Auth-Token": "invalid"}
 
 
 class Names:
-    """Stable spellings for what the services invent."""
+    """Stable replacements for generated values."""
 
     def __init__(self, endpoints):
         self.endpoints = endpoints
@@ -75,7 +75,7 @@ class Answer:
 
 
 class Service:
-    """One endpoint, spoken to by one user; `recorder` is None for what is not part of the story."""
+    """Client of one endpoint as one user; without `recorder`, requests are not recorded."""
 
     def __init__(self, kind, url, headers, recorder=None):
         self.kind, self.url, self.headers, self.recorder = kind, url, headers, recorder
@@ -84,7 +84,7 @@ class Service:
         sent = {"Content-Type": "application/json", **self.headers, **(headers or {})}
         answer = send(method, self.url + path, body, sent)
         if self.recorder:
-            self.recorder.note(self, method, path, body, headers, answer)
+            self.recorder.record(self, method, path, body, headers, answer)
         return answer
 
     def get(self, path, **more):
@@ -102,18 +102,18 @@ class Service:
 
 def send(method, url, body, headers):
     data = None if body is None else json.dumps(body).encode()
-    # A filter is written as the provider writes it; only blanks would break the request line.
+    # Filters are sent as the provider sends them; only spaces must be escaped in the request line.
     request = urllib.request.Request(url.replace(" ", "%20"), data, headers, method=method)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Following())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect())
     try:
         with opener.open(request, timeout=120) as reply:
             return read(reply.status, reply)
-    except urllib.error.HTTPError as refusal:
-        return read(refusal.code, refusal)
+    except urllib.error.HTTPError as error:
+        return read(error.code, error)
 
 
-class Following(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: a redirection is an answer like any other."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Returns redirects as responses instead of following them."""
 
     def redirect_request(self, *_):
         return None
@@ -132,7 +132,7 @@ def read(status, reply):
 
 
 class Recorder:
-    """Collects the exchanges of one story."""
+    """Collects the requests and responses of one story."""
 
     def __init__(self, cloud, name, about):
         self.cloud, self.name, self.about, self.entries = cloud, name, about, []
@@ -141,13 +141,13 @@ class Recorder:
             setattr(self, name, Service(kind, url, cloud.token("k8s"), self))
             setattr(self, "admin_" + name, Service(kind, url, cloud.token("admin"), self))
             setattr(self, "quiet_" + name, Service(kind, url, cloud.token("k8s")))
-            setattr(self, "stranger_" + name, Service(kind, url, NOBODY, self))
+            setattr(self, "invalid_" + name, Service(kind, url, INVALID_TOKEN, self))
         self.ids = cloud.ids
         self.clouds = cloud.clouds
 
-    def note(self, service, method, path, body, headers, answer):
+    def record(self, service, method, path, body, headers, answer):
         names = self.cloud.names
-        headers = {**(NOBODY if service.headers == NOBODY else {}), **(headers or {})}
+        headers = {**(INVALID_TOKEN if service.headers == INVALID_TOKEN else {}), **(headers or {})}
         path = service.url[service.url.index("/", 8):] + path if service.url.count("/") > 2 else path
         kept = {h: names.text(answer.headers[h]) for h in KEPT_HEADERS if answer.headers.get(h)}
         if "X-Subject-Token" in kept:
@@ -161,22 +161,22 @@ class Recorder:
     def waited(self, balancer, outcome):
         self.entries.append({"wait": outcome, "loadbalancer": self.cloud.names.text(balancer)})
 
-    def until(self, ask, done, seconds=120):
-        """Asks until the answer is the one that was waited for."""
+    def until(self, send, done, seconds=120):
+        """Repeats a request until the response is the expected one."""
         end = time.monotonic() + seconds
         while True:
-            answer = ask()
+            answer = send()
             if done(answer):
                 return answer
             if time.monotonic() > end:
-                raise SystemExit("%s: waited in vain, last answer %s" % (self.name, answer.body))
+                raise SystemExit("%s: timeout, last response %s" % (self.name, answer.body))
             time.sleep(0.1)
 
     def write(self, target):
         bound = {key: id for key, id in self.ids.items() if isinstance(id, str)}
         bound.update({"servers": {name: server["id"] for name, server in self.ids["servers"].items()}})
-        whole = {"about": self.about, "bound": self.cloud.names.value(bound), "entries": self.entries}
-        (target / (self.name + ".json")).write_text(json.dumps(whole, indent=1) + "\n")
+        recording = {"about": self.about, "bound": self.cloud.names.value(bound), "entries": self.entries}
+        (target / (self.name + ".json")).write_text(json.dumps(recording, indent=1) + "\n")
         print("%-32s %3d entries" % (self.name, len(self.entries)))
 
 
@@ -203,13 +203,13 @@ class Cloud:
         return self.tokens[user]
 
 
-def main(folder, target, *wanted):
+def main(folder, target, *selected):
     cloud = Cloud(pathlib.Path(folder))
     target = pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     for story in stories.ALL:
         name = story.__name__.replace("_", "-")
-        if wanted and name not in wanted:
+        if selected and name not in selected:
             continue
         recorder = Recorder(cloud, name, " ".join(story.__doc__.split()))
         story(recorder)

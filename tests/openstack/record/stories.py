@@ -1,9 +1,9 @@
-"""What is asked of the services: one function per recording, its documentation in the file."""
+"""Requests to all services except Octavia: one function per recording; its docstring is stored in the file."""
 import base64
 
 import balancers
 
-NOWHERE = "11111111-2222-3333-4444-555555555555"
+MISSING = "11111111-2222-3333-4444-555555555555"
 
 
 # --- identity -----------------------------------------------------------------
@@ -23,44 +23,44 @@ def by_application_credential(credential, scope=None):
 
 
 def tokens(r):
-    """Tokens by password, application credential and token, with each scope, and what is refused."""
+    """Tokens by password, application credential and token, with each scope, and rejected requests."""
     user, credential = r.clouds["k8s"]["auth"], r.clouds["k8s-appcred"]["auth"]
     project, user_id = {"id": r.ids["project"]}, r.ids["user"]
-    ask = lambda body: r.identity.post("/v3/auth/tokens", body, headers={"X-Auth-Token": ""})
+    request = lambda body: r.identity.post("/v3/auth/tokens", body, headers={"X-Auth-Token": ""})
     r.identity.get("/")
     r.identity.get("/v3")
-    ask(by_password(user))
+    request(by_password(user))
     by_id = by_password(user)
     by_id["auth"]["identity"]["password"]["user"] = {"id": user_id, "password": user["password"]}
     by_id["auth"]["scope"] = {"project": project}
-    given = ask(by_id).headers["X-Subject-Token"]
-    ask(by_password(user, scope=False))
-    ask(by_password({**user, "password": "nonsense"}))
-    ask(by_password({**user, "username": "nobody"}))
-    ask(by_password({**user, "project_name": "nowhere"}))
+    given = request(by_id).headers["X-Subject-Token"]
+    request(by_password(user, scope=False))
+    request(by_password({**user, "password": "nonsense"}))
+    request(by_password({**user, "username": "nobody"}))
+    request(by_password({**user, "project_name": "nowhere"}))
     domain = by_password(user)
     domain["auth"]["scope"] = {"domain": {"name": "Default"}}
-    ask(domain)
+    request(domain)
     both = {"id": credential["application_credential_id"], "secret": credential["application_credential_secret"]}
-    ask(by_application_credential(both))
-    ask(by_application_credential({**both, "secret": "nonsense"}))
-    ask(by_application_credential({**both, "id": NOWHERE.replace("-", "")}))
-    ask(by_application_credential(both, {"project": project}))
+    request(by_application_credential(both))
+    request(by_application_credential({**both, "secret": "nonsense"}))
+    request(by_application_credential({**both, "id": MISSING.replace("-", "")}))
+    request(by_application_credential(both, {"project": project}))
     named = {"name": "cloud-provider", "secret": both["secret"], "user": {"id": user_id}}
-    ask(by_application_credential(named))
-    # A recording holds no token, so this one request is noted by hand.
+    request(by_application_credential(named))
+    # Recordings contain no tokens, so this request is recorded with a placeholder.
     token = {"auth": {"identity": {"methods": ["token"], "token": {"id": given}}, "scope": {"project": project}}}
     answer = r.quiet_identity.post("/v3/auth/tokens", token)
     token["auth"]["identity"]["token"]["id"] = "***"
-    r.note(r.identity, "POST", "/v3/auth/tokens", token, {"X-Auth-Token": ""}, answer)
+    r.record(r.identity, "POST", "/v3/auth/tokens", token, {"X-Auth-Token": ""}, answer)
     token["auth"]["identity"]["token"]["id"] = "nonsense"
-    ask(token)
-    ask({"auth": {}})
-    ask({})
+    request(token)
+    request({"auth": {}})
+    request({})
 
 
 def trusts(r):
-    """A token by trust, and by one that does not exist."""
+    """A token by trust, and by a trust that does not exist."""
     admin = r.clouds["admin"]["auth"]
     users = r.admin_identity.get("/v3/users?name=admin")["users"]
     trust = r.identity.post("/v3/OS-TRUST/trusts", {"trust": {
@@ -69,17 +69,17 @@ def trusts(r):
     body = by_password(admin)
     body["auth"]["scope"] = {"OS-TRUST:trust": {"id": trust["id"]}}
     r.identity.post("/v3/auth/tokens", body, headers={"X-Auth-Token": ""})
-    body["auth"]["scope"] = {"OS-TRUST:trust": {"id": NOWHERE.replace("-", "")}}
+    body["auth"]["scope"] = {"OS-TRUST:trust": {"id": MISSING.replace("-", "")}}
     r.identity.post("/v3/auth/tokens", body, headers={"X-Auth-Token": ""})
     r.identity.delete("/v3/OS-TRUST/trusts/" + trust["id"])
 
 
 def strangers(r):
-    """A token that is not one, with every service."""
-    r.stranger_compute.get("/servers/detail")
-    r.stranger_network.get("/v2.0/ports")
-    r.stranger_loadbalancer.get("/v2.0/lbaas/loadbalancers")
-    r.stranger_keymanager.get("/v1/secrets/" + NOWHERE)
+    """An invalid token, with every service."""
+    r.invalid_compute.get("/servers/detail")
+    r.invalid_network.get("/v2.0/ports")
+    r.invalid_loadbalancer.get("/v2.0/lbaas/loadbalancers")
+    r.invalid_keymanager.get("/v1/secrets/" + MISSING)
 
 
 # --- compute ------------------------------------------------------------------
@@ -92,15 +92,15 @@ def servers(r):
         page = r.compute.get(page["servers_links"][0]["href"].split("/v2.1")[1])
     r.compute.get("/servers/detail?limit=1000")
     r.compute.get("/servers/detail?limit=2&marker=" + ids["node-1"]["id"])
-    r.compute.get("/servers/detail?marker=" + NOWHERE)
+    r.compute.get("/servers/detail?marker=" + MISSING)
     for name in ("^node-1$", "^node.1$", "^node\\.1$", "node", "^nobody$", "^node-1$&limit=1", "[", "^node%2D1$"):
         r.compute.get("/servers/detail?name=" + name)
     r.compute.get("/servers/" + ids["node-1"]["id"])
-    r.compute.get("/servers/" + NOWHERE)
+    r.compute.get("/servers/" + MISSING)
     r.compute.get("/servers/not-an-id")
     r.compute.get("/flavors/" + r.ids["flavor"])
     r.compute.get("/flavors/m1.tiny")
-    r.compute.get("/flavors/" + NOWHERE)
+    r.compute.get("/flavors/" + MISSING)
     r.compute.get("/flavors/detail")
     r.compute.get("/servers/" + ids["node-1"]["id"], headers={"X-OpenStack-Nova-API-Version": "2.47"})
     r.compute.get("/servers/detail?all_tenants=1")
@@ -108,13 +108,13 @@ def servers(r):
 
 
 def life_of_a_server(r):
-    """A server from its request to its end, with stop, start, metadata and a floating address."""
+    """A server from creation to deletion, with stop, start, metadata and a floating IP."""
     created = r.compute.post("/servers", {"server": {
         "name": "record-1", "imageRef": r.ids["image"], "flavorRef": r.ids["flavor"],
         "networks": [{"uuid": r.ids["network"]}], "availability_zone": "az-2"}})
     path = "/servers/" + created["server"]["id"]
-    status = lambda wanted: r.until(
-        lambda: r.quiet_compute.get(path), lambda a: a["server"]["status"] == wanted and not a["server"]["OS-EXT-STS:task_state"])
+    status = lambda expected: r.until(
+        lambda: r.quiet_compute.get(path), lambda a: a["server"]["status"] == expected and not a["server"]["OS-EXT-STS:task_state"])
     status("ACTIVE")
     r.compute.get(path)
     ports = r.network.get("/v2.0/ports?device_id=" + created["server"]["id"])["ports"]
@@ -143,17 +143,17 @@ def life_of_a_server(r):
 
 # --- network ------------------------------------------------------------------
 def networks(r):
-    """Extensions, networks and subnets, with the filters on tags."""
+    """Extensions, networks and subnets, with tag filters."""
     r.network.get("/")
     r.network.get("/v2.0/extensions")
     r.network.get("/v2.0/networks")
     r.network.get("/v2.0/networks?router:external=true")
     r.network.get("/v2.0/networks/" + r.ids["network"])
-    r.network.get("/v2.0/networks/" + NOWHERE)
+    r.network.get("/v2.0/networks/" + MISSING)
     r.network.get("/v2.0/networks?limit=1")
     r.network.get("/v2.0/subnets/" + r.ids["subnet"])
     r.network.get("/v2.0/subnets/" + r.ids["external_subnet"])
-    r.network.get("/v2.0/subnets/" + NOWHERE)
+    r.network.get("/v2.0/subnets/" + MISSING)
     made = []
     for number, tags in ((1, ["a"]), (2, ["b"]), (3, ["a", "b"]), (4, [])):
         subnet = r.network.post("/v2.0/subnets", {"subnet": {
@@ -171,14 +171,14 @@ def networks(r):
 
 
 def ports(r):
-    """Ports by server, address and group, by page, and changes to them."""
+    """Ports by server, address and security group, paged lists, and updates."""
     node = r.ids["servers"]["node-1"]
     address = node["addresses"][0]
     r.network.get("/v2.0/ports?limit=2")
     r.network.get("/v2.0/ports?project_id=%s&device_owner=compute:az-1&limit=1000" % r.ids["project"])
     port = r.network.get("/v2.0/ports?device_id=" + node["id"])["ports"][0]
     r.network.get("/v2.0/ports?device_id=%s&device_id=%s" % (node["id"], r.ids["servers"]["node-2"]["id"]))
-    r.network.get("/v2.0/ports?device_id=" + NOWHERE)
+    r.network.get("/v2.0/ports?device_id=" + MISSING)
     r.network.get("/v2.0/ports?fixed_ips=ip_address=" + address)
     r.network.get("/v2.0/ports?fixed_ips=ip_address=%s&network_id=%s" % (address, r.ids["network"]))
     r.network.get("/v2.0/ports?fixed_ips=ip_address=%s&network_id=%s" % (address, r.ids["external_network"]))
@@ -188,14 +188,14 @@ def ports(r):
     r.network.get("/v2.0/ports?device_id=%s&fields=id&fields=fixed_ips" % node["id"])
     path = "/v2.0/ports/" + port["id"]
     r.network.get(path)
-    r.network.get("/v2.0/ports/" + NOWHERE)
+    r.network.get("/v2.0/ports/" + MISSING)
     groups = port["security_groups"]
     extra = r.network.post("/v2.0/security-groups", {"security_group": {"name": "record"}})["security_group"]["id"]
     r.network.put(path, {"port": {"security_groups": groups + [extra]}})
     revision = r.network.get(path)["port"]["revision_number"]
     r.network.put(path, {"port": {"security_groups": groups}}, headers={"If-Match": "revision_number=%d" % (revision - 1)})
     r.network.put(path, {"port": {"security_groups": groups}}, headers={"If-Match": "revision_number=%d" % revision})
-    r.network.put(path, {"port": {"security_groups": groups + [NOWHERE]}})
+    r.network.put(path, {"port": {"security_groups": groups + [MISSING]}})
     r.network.put(path, {"port": {"allowed_address_pairs": [{"ip_address": "10.244.1.0/24"}]}})
     pairs = r.network.get(path)["port"]["allowed_address_pairs"]
     r.network.put(path, {"port": {"allowed_address_pairs": pairs + [{"ip_address": "10.244.1.0/24"}]}})
@@ -216,13 +216,13 @@ def ports(r):
 
 
 def routes(r):
-    """Extra routes of a router, whole and one by one."""
+    """Extra routes of a router, replaced as a whole and changed one by one."""
     path = "/v2.0/routers/" + r.ids["router"]
     hops = [s["addresses"][0] for s in r.ids["servers"].values()]
     route = lambda number, hop: {"destination": "10.244.%d.0/24" % number, "nexthop": hop}
     whole = lambda *routes: {"router": {"routes": list(routes)}}
     r.network.get(path)
-    r.network.get("/v2.0/routers/" + NOWHERE)
+    r.network.get("/v2.0/routers/" + MISSING)
     r.network.get("/v2.0/ports?device_id=" + r.ids["router"])
     r.network.put(path + "/add_extraroutes", whole(route(1, hops[0])))
     r.network.put(path + "/add_extraroutes", whole(route(1, hops[0])))
@@ -239,13 +239,13 @@ def routes(r):
     r.network.put(path, whole(route(5, hops[0])))
     r.network.put(path, whole(route(5, hops[0]), route(5, hops[0])))
     r.network.put(path, whole(route(5, "192.0.2.1")))
-    r.network.put("/v2.0/routers/%s/add_extraroutes" % NOWHERE, whole(route(1, hops[0])))
+    r.network.put("/v2.0/routers/%s/add_extraroutes" % MISSING, whole(route(1, hops[0])))
     r.network.put(path, whole())
     r.network.get(path)
 
 
 def floating_ips(r):
-    """Floating IPs: made with and without a port, moved, refused, deleted."""
+    """Floating IPs: created with and without a port, moved, rejected, deleted."""
     ports = [r.network.post("/v2.0/ports", {"port": {"network_id": r.ids["network"], "name": "record-%d" % n}})
              ["port"]["id"] for n in (1, 2)]
     outside = {"floating_network_id": r.ids["external_network"]}
@@ -264,17 +264,17 @@ def floating_ips(r):
     move(second["id"], ports[1])
     move(second["id"], ports[1])
     move(second["id"], None)
-    move(second["id"], NOWHERE)
+    move(second["id"], MISSING)
     r.network.put("/v2.0/floatingips/" + second["id"], {"floatingip": {"description": "other"}})
     make(floating_ip_address="203.0.113.200")
     make(floating_ip_address=first["floating_ip_address"])
     make(subnet_id=r.ids["subnet"])
-    make(subnet_id=NOWHERE)
-    make(port_id=NOWHERE)
-    make(floating_network_id=NOWHERE)
+    make(subnet_id=MISSING)
+    make(port_id=MISSING)
+    make(floating_network_id=MISSING)
     make(floating_network_id=r.ids["network"])
     make(floating_ip_address="nonsense")
-    move(NOWHERE, None)
+    move(MISSING, None)
     for id in (first["id"], second["id"], second["id"]):
         r.network.delete("/v2.0/floatingips/" + id)
     for port in ports:
@@ -282,7 +282,7 @@ def floating_ips(r):
 
 
 def shortages(r):
-    """What Neutron says when a quota or a pool of addresses is used up."""
+    """Neutron's errors when a quota or an allocation pool is exhausted."""
     quota = "/v2.0/quotas/" + r.ids["project"]
     limit = {"floatingip": 0, "security_group": 0, "security_group_rule": 0, "port": 0}
     r.network.get(quota)
@@ -310,7 +310,7 @@ def shortages(r):
 
 
 def security_groups(r):
-    """Security groups and their rules, those that come by themselves among them."""
+    """Security groups and their rules, including the default rules."""
     name = "/v2.0/security-groups?name=record"
     r.network.get(name)
     made = r.network.post("/v2.0/security-groups", {"security_group": {"name": "record", "description": "a group"}})
@@ -332,7 +332,7 @@ def security_groups(r):
     rule(port_range_max=30000)
     rule(remote_ip_prefix="nonsense")
     rule(remote_ip_prefix="10.10.0.7/24")
-    rule(security_group_id=NOWHERE)
+    rule(security_group_id=MISSING)
     r.network.get("/v2.0/security-group-rules?security_group_id=%s&limit=2" % group)
     r.network.delete("/v2.0/security-group-rules/" + one)
     r.network.delete("/v2.0/security-group-rules/" + one)
@@ -351,7 +351,7 @@ def security_groups(r):
 
 # --- secrets ------------------------------------------------------------------
 def secrets(r):
-    """References to certificates: secrets and containers that are there, and that are not."""
+    """References to certificates: secrets and containers that exist, and that do not."""
     last = lambda answer, key: answer[key].rsplit("/", 1)[1]
     secret = last(r.keymanager.post("/v1/secrets", {
         "name": "record", "payload": base64.b64encode(b"record").decode(),
@@ -359,8 +359,8 @@ def secrets(r):
     container = last(r.keymanager.post("/v1/containers", {
         "name": "record", "type": "generic", "secret_refs": [{
             "name": "record", "secret_ref": r.keymanager.url + "/v1/secrets/" + secret}]}), "container_ref")
-    for path in ("/v1/secrets/" + secret, "/v1/containers/" + container, "/v1/secrets/" + NOWHERE,
-                 "/v1/containers/" + NOWHERE, "/v1/secrets/not-an-id", "/v1/containers/not-an-id"):
+    for path in ("/v1/secrets/" + secret, "/v1/containers/" + container, "/v1/secrets/" + MISSING,
+                 "/v1/containers/" + MISSING, "/v1/secrets/not-an-id", "/v1/containers/not-an-id"):
         r.keymanager.get(path)
     r.keymanager.delete("/v1/containers/" + container)
     r.keymanager.delete("/v1/secrets/" + secret)
