@@ -66,7 +66,8 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<String>> {
 }
 
 fn is_checked(path: &str) -> bool {
-    let is_page = [".md", ".yaml"].iter().any(|end| path.ends_with(end)) || path == ".ci/run";
+    let is_dashboard = path.starts_with("deploy/") && path.ends_with(".json");
+    let is_page = [".md", ".yaml"].iter().any(|end| path.ends_with(end)) || path == ".ci/run" || is_dashboard;
     path.ends_with(".rs") || is_page && PAGES.iter().any(|page| path.starts_with(page))
 }
 
