@@ -98,9 +98,8 @@ impl Error {
     }
 
     /// Marks the request as not executed: the error comes from a read that precedes it.
-    pub fn not_executed(mut self) -> Error {
-        Arc::make_mut(&mut self.0).outcome_unknown = false;
-        self
+    pub fn not_executed(self) -> Error {
+        self.set_outcome_unknown(false)
     }
 
     /// Marks the response as larger than the client accepts.

@@ -4,7 +4,7 @@
 //! * [`PrioritySemaphore`]: semaphore that serves waiters of high priority first.
 //! * [`TokenBucket`]: rate limiter.
 //! * [`Clock`]: clock that a test can stop.
-//! * [`Shutdown`]: graceful shutdown, and [`handle_signals`], which requests it on SIGINT and SIGTERM.
+//! * [`Shutdown`]: graceful shutdown, on SIGINT and SIGTERM with [`Shutdown::on_signals`].
 //! * [`Fence`]: rejects writes unless the process holds its lease.
 //! * [`StatusBoard`]: registry of all components with a status.
 //! * [`Heartbeat`] and [`ControllerHealth`]: watchdog of the control loops.
@@ -47,5 +47,4 @@ pub use priority_semaphore::{PriorityPermit, PrioritySemaphore};
 pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
 pub use reload::{Fingerprint, METRICS as RELOAD_METRICS, Reloadable, Reloader};
 pub use shutdown::Shutdown;
-pub use signal::handle_signals;
 pub use supervisor::{Supervisor, TaskFailure};

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use bowline_runtime::{Shutdown, handle_signals};
+use bowline_runtime::Shutdown;
 
 const ROLE: &str = "BOWLINE_TEST_SIGNALS";
 const TEST: &str = "the_first_signal_requests_shutdown_and_the_second_exits";
@@ -28,8 +28,7 @@ fn the_first_signal_requests_shutdown_and_the_second_exits() {
 fn run_child() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let shutdown = Shutdown::new();
-        tokio::spawn(handle_signals(shutdown.clone()).unwrap());
+        let shutdown = Shutdown::on_signals().unwrap();
         print("listening");
         shutdown.requested().await;
         print("shutting down");

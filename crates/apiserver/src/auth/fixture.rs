@@ -55,7 +55,7 @@ pub(super) fn account(state: &State, namespace: &str, name: &str) {
 /// Requests a new token for a service account.
 pub(super) fn token(state: &State, namespace: &str, name: &str) -> String {
     let request = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {}});
-    request_token(state, namespace, name, request, false).unwrap().text("status.token").to_owned()
+    request_token(state, namespace, name, request).unwrap().text("status.token").to_owned()
 }
 
 /// Creates a role with one rule and binds it to a user, in a namespace or, if it is empty, cluster-wide.

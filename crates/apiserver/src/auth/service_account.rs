@@ -245,7 +245,7 @@ mod tests {
     fn bound_token(state: &State, kind: &str, name: &str) -> String {
         let reference = json!({"kind": kind, "apiVersion": "v1", "name": name});
         let request = json!({"metadata": {}, "spec": {"boundObjectRef": reference}});
-        request_token(state, "n", "bot", request, false).unwrap().text("status.token").to_owned()
+        request_token(state, "n", "bot", request).unwrap().text("status.token").to_owned()
     }
 
     #[test]

@@ -25,13 +25,7 @@ const WARN_AFTER_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
 /// Handles POST `serviceaccounts/NAME/token`. Nothing is stored, so a dry run also returns a token.
-pub(crate) fn request_token(
-    state: &State,
-    namespace: &str,
-    name: &str,
-    mut request: Value,
-    _dry_run: bool,
-) -> ApiResult<Value> {
+pub(crate) fn request_token(state: &State, namespace: &str, name: &str, mut request: Value) -> ApiResult<Value> {
     check_path(&request, namespace, name)?;
     let account = find(state, "serviceaccounts", namespace, name)?;
     check_uid(&request, name, &account)?;
@@ -242,7 +236,7 @@ mod tests {
     fn request(state: &State, spec: Value) -> ApiResult<Value> {
         let request =
             json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": spec});
-        request_token(state, "n", "bot", request, false)
+        request_token(state, "n", "bot", request)
     }
 
     fn rejection(state: &State, spec: Value) -> (u16, String) {
@@ -355,11 +349,11 @@ mod tests {
         ];
         for (metadata, code, message) in cases {
             let request = json!({"metadata": metadata, "spec": {}});
-            let error = request_token(&state, "n", "bot", request, false).unwrap_err();
+            let error = request_token(&state, "n", "bot", request).unwrap_err();
             assert_eq!(error.code.as_u16(), code);
             assert!(error.message.starts_with(message), "{}", error.message);
         }
-        let absent = request_token(&state, "n", "gone", json!({"metadata": {}, "spec": {}}), false).unwrap_err();
+        let absent = request_token(&state, "n", "gone", json!({"metadata": {}, "spec": {}})).unwrap_err();
         assert_eq!(absent.message, "serviceaccounts \"gone\" not found");
     }
 

@@ -76,7 +76,7 @@ fn token(call: &mut Call) -> ApiResult<ResponseContent> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let request = decode(call, TOKEN, &options)?;
     admit(call)?;
-    let value = auth::request_token(&call.state, &call.path.namespace, &call.path.name, request, options.dry_run)?;
+    let value = auth::request_token(&call.state, &call.path.namespace, &call.path.name, request)?;
     Ok(plain(StatusCode::CREATED, value))
 }
 
