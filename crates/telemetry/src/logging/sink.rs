@@ -95,8 +95,10 @@ impl Stream {
 impl State {
     /// Writes the line, and returns whether it was written completely.
     fn put(&mut self, line: &str) -> bool {
+        // The end of a torn line goes into the first chunk, which is written completely or not at all.
         let end = if self.is_torn { "\n" } else { "" };
-        let mut chunks = end.as_bytes().chunks(CHUNK).chain(line.as_bytes().chunks(CHUNK)).enumerate();
+        let text = format!("{end}{line}");
+        let mut chunks = text.as_bytes().chunks(CHUNK).enumerate();
         // Other threads wait for this write, so only the first line waits for the stream.
         let timeout = if self.dropped == 0 { WRITE_TIMEOUT } else { Duration::ZERO };
         let stuck = chunks.find(|(_, chunk)| !self.out.is_writable(timeout) || self.out.write_all(chunk).is_err());
@@ -204,13 +206,10 @@ pub(super) mod tests {
         drop(stream);
         let text = drained.join().unwrap().unwrap();
         assert!(text.ends_with(" dropped\nback\n"), "{:?}", text.get(text.len() - 100..));
-        let lines: Vec<_> = text.lines().collect();
-        let whole = lines.iter().filter(|line| line.len() == 9_999).count();
-        assert!(
-            lines.len() - whole <= 3,
-            "one partial line, the notice, and the line after it: {}",
-            lines.len() - whole
-        );
+        // A slow reader can block the line after a notice as well, which causes a second notice.
+        let is_whole = |line: &&str| line.len() == 9_999 || line.ends_with(" dropped") || *line == "back";
+        let partial = text.lines().filter(|line| !is_whole(line)).count();
+        assert!(partial <= 1, "only the line that met the full pipe is partial: {partial}");
     }
 
     #[test]
