@@ -49,7 +49,7 @@ mod service_routing;
 mod start;
 mod sync_metrics;
 
-pub use calls::{Call, CallPolicy, Calls, Effect};
+pub use calls::{Call, CallBudget, CallPolicy, Calls, Effect};
 pub use capabilities::{
     Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
 };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_runtime::{Buckets, Metric, metrics};
-use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge};
+use prometheus::{Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::Call;
 use crate::Error;
@@ -29,6 +29,9 @@ metrics! {
     THROTTLE_WAIT = Metric::histogram(
         "bowline_cloud_throttle_wait_seconds", "Time that a call waited for the client-side rate limit.", SECONDS,
     ).const_label("provider");
+    BUDGET = Metric::gauge(
+        "bowline_cloud_call_budget_remaining", "HTTP calls that the cloud still accepts in this period, as it reports it.",
+    ).const_label("provider").labels(&["service"]);
 }
 
 /// Measurements of the calls to one cloud.
@@ -46,6 +49,7 @@ struct Named {
     in_progress: IntGauge,
     throttle_wait: Histogram,
     pauses: Histogram,
+    budget: IntGaugeVec,
 }
 
 /// Counts a call as in progress until it is dropped.
@@ -68,12 +72,14 @@ impl Measurements {
             in_progress: create(&CALLS_UNDER_WAY, cloud),
             throttle_wait: create(&THROTTLE_WAIT, cloud),
             pauses: create(&PAUSES, cloud),
+            budget: create(&BUDGET, cloud),
         });
         let registered = register_or_replace(registry, &named.calls)
             .and_then(|()| register_or_replace(registry, &named.durations))
             .and_then(|()| register_or_replace(registry, &named.in_progress))
             .and_then(|()| register_or_replace(registry, &named.throttle_wait))
-            .and_then(|()| register_or_replace(registry, &named.pauses));
+            .and_then(|()| register_or_replace(registry, &named.pauses))
+            .and_then(|()| register_or_replace(registry, &named.budget));
         if let Err(error) = registered {
             tracing::warn!(cloud, %error, "cannot register some metrics of cloud calls");
         }
@@ -107,6 +113,12 @@ impl Measurements {
     /// Records a pause that the cloud requested.
     pub(super) fn record_pause(&self, pause: Duration) {
         self.named.get().iter().for_each(|named| named.pauses.observe(pause.as_secs_f64()));
+    }
+
+    /// Records the number of calls that remain.
+    pub(super) fn record_budget(&self, service: &str, remaining: u64) {
+        let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
+        self.named.get().iter().for_each(|named| named.budget.with_label_values(&[service]).set(remaining));
     }
 
     /// Returns the number of calls in progress.

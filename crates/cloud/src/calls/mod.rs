@@ -1,9 +1,9 @@
 //! The call layer: limits, retries, times and measures every HTTP call to one cloud.
 //!
 //! ```text
-//!  call ──► attempt: permit, if limited ──► pause of the service ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
-//!             ▲                                                                                         │
-//!             └──────────── back-off ◄── transient error of a call that may be repeated ◄───────────────┘
+//!  call ──► attempt: permit, if limited ──► pause, budget ──► token ──► dry run, fence (writes) ──► timeout ──► the cloud
+//!             ▲                                                                                       │
+//!             └──────────── back-off ◄── transient error of a call that may be repeated ◄─────────────┘
 //! ```
 //!
 //! A [limited](Call::limited) call has an adaptive concurrency limit: four concurrent calls at first, fewer after a response that
@@ -12,14 +12,18 @@
 //! A response with `Retry-After` pauses the service for all callers. They wait for the end of a short pause, and fail immediately
 //! during a long one, with the remaining time in the error. Reads and idempotent writes are retried. Any other write is retried
 //! only if the cloud certainly did not execute it ([`Error::is_outcome_unknown`] is false).
+//!
+//! If the responses of a service report how many calls remain ([`CallBudget`]), calls slow down before the cloud rejects any.
 
 mod attempts;
+mod budgets;
 mod limits;
 mod metrics;
 mod pauses;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +32,11 @@ use bowline_runtime::{Fence, TokenBucket};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use attempts::Attempts;
+pub use budgets::CallBudget;
 pub use metrics::METRICS;
 
 use crate::{Error, ErrorKind, Result, Retry};
+use budgets::Budgets;
 use limits::Limits;
 use metrics::Measurements;
 use pauses::Pauses;
@@ -106,12 +112,15 @@ pub struct Call {
 pub struct Calls {
     shared: Arc<Shared>,
     timeout: Duration,
+    /// Rate limit of the provider's configuration, in addition to that of the policy.
+    own_bucket: Option<Arc<TokenBucket>>,
 }
 
 struct Shared {
     policy: CallPolicy,
     bucket: Option<TokenBucket>,
     pauses: Pauses,
+    budgets: Budgets,
     limits: Limits,
     measurements: Measurements,
 }
@@ -133,14 +142,19 @@ impl Calls {
     pub fn new(policy: CallPolicy) -> Calls {
         let bucket = policy.rate.map(|rate| TokenBucket::new(rate, policy.burst));
         let timeout = policy.timeout;
-        let (pauses, limits, measurements) = Default::default();
-        let shared = Shared { policy, bucket, pauses, limits, measurements };
-        Calls { shared: Arc::new(shared), timeout }
+        let (pauses, budgets, limits, measurements) = Default::default();
+        let shared = Shared { policy, bucket, pauses, budgets, limits, measurements };
+        Calls { shared: Arc::new(shared), timeout, own_bucket: None }
     }
 
     /// Returns the same call layer with another timeout per attempt, for providers whose configuration has one.
     pub fn with_timeout(&self, timeout: Duration) -> Calls {
-        Calls { shared: Arc::clone(&self.shared), timeout }
+        Calls { timeout, ..self.clone() }
+    }
+
+    /// Returns the same call layer with another rate limit in addition, for providers whose configuration has one.
+    pub fn with_rate(&self, rate: f64, burst: u32) -> Calls {
+        Calls { own_bucket: Some(Arc::new(TokenBucket::new(rate, burst))), ..self.clone() }
     }
 
     /// Registers the metrics under the name of the cloud. Only the first name takes effect.
@@ -172,6 +186,17 @@ impl Calls {
         self.shared.pauses.longest()
     }
 
+    /// Records the budget that a response of the service reported.
+    pub fn record_budget(&self, service: &'static str, budget: CallBudget) {
+        self.shared.budgets.record(service, budget);
+        self.shared.measurements.record_budget(service, budget.remaining);
+    }
+
+    /// Returns the last reported budget of each service whose responses report one.
+    pub fn budgets(&self) -> BTreeMap<&'static str, CallBudget> {
+        self.shared.budgets.all()
+    }
+
     /// Returns the number of calls in progress.
     pub fn in_progress(&self) -> usize {
         self.shared.measurements.calls_in_progress()
@@ -181,13 +206,30 @@ impl Calls {
     async fn wait_for_rate_limit(&self, call: Call) -> Result<()> {
         let begun = Instant::now();
         self.wait_for_pause(call).await?;
-        if let Some(bucket) = &self.shared.bucket {
+        self.wait_for_budget(call).await?;
+        for bucket in self.own_bucket.as_deref().into_iter().chain(&self.shared.bucket) {
             bucket.take().await;
         }
         // The cloud may have requested a pause meanwhile.
         self.wait_for_pause(call).await?;
         self.shared.measurements.record_wait(begun.elapsed());
         Ok(())
+    }
+
+    /// Waits if few calls remain, and fails if the wait would be long.
+    async fn wait_for_budget(&self, call: Call) -> Result<()> {
+        match self.shared.budgets.reserve(call.service, self.shared.policy.max_backoff) {
+            Ok(wait) if wait.is_zero() => Ok(()),
+            Ok(wait) => {
+                sleep(wait).await;
+                Ok(())
+            }
+            Err(wait) => {
+                let message = "throttled: nearly all calls that the cloud allows in this period are used up";
+                let error = Error::new(ErrorKind::RateLimited, call.name, message);
+                Err(self.with_context(error.retry(Retry::After(wait)), call))
+            }
+        }
     }
 
     /// Fails during a long pause, with the remaining time.

@@ -172,6 +172,28 @@ async fn each_attempt_takes_a_token() {
     assert_eq!((outcome.is_ok(), begun.elapsed().as_secs(), made), (true, 3, 4));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_rate_limit_of_a_configuration_applies_in_addition() {
+    let calls = Calls::new(CallPolicy { rate: Some(10.0), burst: 10, ..CallPolicy::default() });
+    let (slow, begun) = (calls.with_rate(1.0, 1), Instant::now());
+    for calls in [&calls, &slow, &slow, &slow] {
+        assert!(fail_with(calls, LIST, &[]).await.0.is_ok());
+    }
+    assert_eq!(begun.elapsed().as_secs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_slow_down_and_then_fail_when_few_remain() {
+    let (calls, begun) = (Calls::default(), Instant::now());
+    calls.record_budget(LIST.service, CallBudget { limit: 100, remaining: 5, resets_in: Duration::from_secs(30) });
+    assert!(fail_with(&calls, LIST, &[]).await.0.is_ok() && fail_with(&calls, LIST, &[]).await.0.is_ok());
+    assert_eq!(begun.elapsed().as_secs(), 6);
+    calls.record_budget(LIST.service, CallBudget { limit: 100, remaining: 0, resets_in: Duration::from_secs(30) });
+    let error = fail_with(&calls, LIST, &[]).await.0.unwrap_err();
+    assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::RateLimited, Retry::After(Duration::from_secs(30))));
+    assert_eq!(calls.budgets()[LIST.service].remaining, 0);
+}
+
 // ---- fence
 
 #[tokio::test(start_paused = true)]

@@ -50,8 +50,9 @@ use crate::layers::read::Reader;
 use crate::layers::routes::RouteWriter;
 use crate::start::Starter;
 use crate::{
-    Applied, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness, LoadBalancerCapabilities,
-    LoadBalancers, Locks, ProviderInfo, Result, RouteCapabilities, Routes, SecretData, SecretRef, SyncPurpose,
+    Applied, CallBudget, Calls, Capabilities, CloudProvider, Error, ErrorKind, Facts, Freshness,
+    LoadBalancerCapabilities, LoadBalancers, Locks, ProviderInfo, Result, RouteCapabilities, Routes, SecretData,
+    SecretRef, SyncPurpose,
 };
 
 /// Options of the layers. Those of single calls are in [`CallPolicy`](crate::CallPolicy).
@@ -209,6 +210,11 @@ impl Component for Layered {
         status["callsUnderWay"] = json!(self.calls.in_progress());
         status["pausedForSeconds"] = json!(self.calls.paused_for().as_millis() as f64 / 1000.0);
         status["dryRun"] = json!(self.is_dry_run());
+        for (service, CallBudget { limit, remaining, resets_in }) in self.calls.budgets() {
+            status["callBudget"][service] = json!({
+                "limit": limit, "remaining": remaining, "resetsInSeconds": resets_in.as_secs(),
+            });
+        }
         if let (Value::Object(status), Value::Object(start)) = (&mut status, self.starter.status()) {
             status.extend(start);
         }

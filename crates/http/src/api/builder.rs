@@ -175,6 +175,9 @@ impl<'a> CallBuilder<'a> {
         let decoder = &self.api.decoder;
         let response = self.api.client.send(request).await;
         let response = response.map_err(|error| without_response(name, &method, &url, &error, decoder.tls_advice()))?;
+        if let Some(budget) = (self.api.budget)(response.headers()) {
+            self.api.calls.record_budget(self.call.service, budget);
+        }
         let status = response.status();
         if status.is_success() || self.accepted == Some(status) {
             return Ok(ApiResponse { name, method, url, response });

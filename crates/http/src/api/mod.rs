@@ -20,8 +20,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::Calls;
-use http::{HeaderName, HeaderValue, Method};
+use bowline_cloud::{CallBudget, Calls};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 pub use authorize::{Authorize, Bearer};
 pub use builder::CallBuilder;
@@ -45,6 +45,7 @@ pub struct Api {
     authorize: Option<Arc<dyn Authorize>>,
     decoder: Arc<dyn ErrorDecoder>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    budget: fn(&HeaderMap) -> Option<CallBudget>,
 }
 
 impl Api {
@@ -52,7 +53,7 @@ impl Api {
     pub fn new(client: Client, calls: &Calls, service: &'static str) -> Api {
         let calls = calls.with_timeout(client.timeout().saturating_add(MARGIN));
         let decoder = Arc::new(ByStatus);
-        Api { client, calls, service, base: "".into(), authorize: None, decoder, headers: Vec::new() }
+        Api { client, calls, service, base: "".into(), authorize: None, decoder, headers: Vec::new(), budget: |_| None }
     }
 
     /// Sets the base URL, to which paths are appended.
@@ -76,6 +77,12 @@ impl Api {
     /// Adds a header to every call.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Api {
         self.headers.push((name, value));
+        self
+    }
+
+    /// Sets the function that reads from the headers of a response how many calls the cloud still accepts.
+    pub fn budget(mut self, budget: fn(&HeaderMap) -> Option<CallBudget>) -> Api {
+        self.budget = budget;
         self
     }
 
