@@ -13,8 +13,9 @@ use super::decode::{ErrorResponse, without_response};
 use super::response::ApiResponse;
 use super::{Api, retry_after};
 
-/// Characters of a path segment that are percent-encoded.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Characters of a path segment that are percent-encoded. A colon is allowed in a segment (RFC 3986), and some clouds have it in
+/// their documented paths.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 /// A call that has not been sent.
 #[must_use = "a call is made only when it is sent"]

@@ -59,6 +59,16 @@ impl<'a> ErrorResponse<'a> {
         ErrorResponse { name, method, url, response, retry_after }
     }
 
+    /// Returns the method of the request.
+    pub fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// Returns the URL of the request for messages: without user and password, and truncated.
+    pub fn url(&self) -> &'a str {
+        self.url
+    }
+
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
@@ -72,6 +82,11 @@ impl<'a> ErrorResponse<'a> {
     /// Returns the delay of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// Returns the ID that the cloud gave to the request, from any of the usual headers.
+    pub fn request_id(&self) -> Option<&'a str> {
+        REQUEST_IDS.iter().find_map(|name| self.response.headers().get(*name)?.to_str().ok())
     }
 
     /// Returns the body as one line of text, truncated.
@@ -100,8 +115,14 @@ impl<'a> ErrorResponse<'a> {
     /// Returns an error of this kind with the usual message. The status determines whether the outcome is unknown. If the body
     /// shows that the cloud itself responded and not a gateway, add [`outcome_known`](Error::outcome_known).
     pub fn to_error_of(&self, kind: ErrorKind) -> Error {
-        let error = Error::new(kind, self.name, self.message());
-        self.with_context(if self.to_error().is_outcome_unknown() { error.outcome_unknown() } else { error })
+        self.with_context(self.to_error_with(kind, self.message()))
+    }
+
+    /// Returns an error like [`to_error_of`](ErrorResponse::to_error_of) with another message, which contains whatever it should of
+    /// the call, the status and the request ID: nothing is added to it.
+    pub fn to_error_with(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        let error = Error::new(kind, self.name, message).with_status(self.status());
+        if self.to_error().is_outcome_unknown() { error.outcome_unknown() } else { error }
     }
 
     /// Returns the message with call, status and body. Redirects are not followed: they would send the credentials to another host.
@@ -125,8 +146,7 @@ impl<'a> ErrorResponse<'a> {
 
     fn with_context(&self, error: Error) -> Error {
         let error = error.with_status(self.status());
-        let id = REQUEST_IDS.iter().find_map(|name| self.headers().get(*name)?.to_str().ok());
-        match id {
+        match self.request_id() {
             Some(id) => error.context("request", id),
             None => error,
         }

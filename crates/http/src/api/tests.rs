@@ -83,6 +83,13 @@ async fn paths_and_queries_are_escaped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_colon_in_a_path_segment_stays_literal() {
+    let cloud = Cloud::responding([]);
+    cloud.api().call("tag_get", Method::GET, &["tags", "k8s:a b", "resources"]).send().await.unwrap();
+    assert_eq!(cloud.urls(), ["http://cloud.example/v2/tags/k8s:a%20b/resources"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dot_segment_is_rejected() {
     let cloud = Cloud::responding([]);
     for bad in ["", ".", ".."] {
@@ -292,6 +299,28 @@ impl ErrorDecoder for Codes {
     fn tls_advice(&self) -> &'static str {
         "; see ca-file"
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decoder_can_write_the_whole_message() {
+    struct Own;
+    impl ErrorDecoder for Own {
+        fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+            let (method, url, status) = (response.method(), response.url(), response.status());
+            let id = response.request_id().unwrap_or("none");
+            response.to_error_with(ErrorKind::QuotaExceeded, format!("{method} {url}: {status} (request {id:?})"))
+        }
+    }
+    let cloud = Cloud::responding([with_header(422, "x-request-id", "req-7"), response(502, "")]);
+    let api = cloud.api().errors(Own);
+    let error = get(&api).await.unwrap_err();
+    assert_eq!(error.to_string(), "server_get: GET http://cloud.example/v2/servers: 422 (request \"req-7\")");
+    assert_eq!(
+        (error.kind(), error.status(), error.is_outcome_unknown()),
+        (ErrorKind::QuotaExceeded, Some(422), false)
+    );
+    let error = api.call("server_create", Method::POST, &["servers"]).send().await.unwrap_err();
+    assert!(error.message().ends_with("502 (request \"none\")") && error.is_outcome_unknown(), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
