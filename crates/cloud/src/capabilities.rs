@@ -100,6 +100,9 @@ group! {
         /// Preferred number of load balancers in one call of [`observe`](crate::LoadBalancers::observe); 0 and 1 both mean one by
         /// one.
         pub batch_observe: usize,
+        /// The kind of a load balancer is fixed at its creation. A Service that requests another kind later keeps the one that it has:
+        /// the load balancer is never replaced.
+        pub fixed_kind: bool,
         /// Kinds of load balancers, at least one. A Service that requests no other gets the first.
         pub kinds: Vec<LoadBalancerKind>,
     }
@@ -184,7 +187,7 @@ group! {
 impl LoadBalancerCapabilities {
     /// Load balancers of one kind, marked with the UID of their Service and observed one by one.
     pub fn of(kind: LoadBalancerKind) -> LoadBalancerCapabilities {
-        LoadBalancerCapabilities { marks_uid: true, batch_observe: 1, kinds: vec![kind] }
+        LoadBalancerCapabilities { marks_uid: true, batch_observe: 1, fixed_kind: false, kinds: vec![kind] }
     }
 
     /// Returns the kind of this name, or the first kind if no name is given; `None` if the name is not declared.

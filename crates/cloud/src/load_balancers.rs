@@ -138,7 +138,10 @@ pub enum Applied<S = Opaque> {
 /// - `share_group_ports_are_unique`: a port that another Service of the group already has is `AlreadyExists`.
 /// - `kind_is_as_declared`: a Service that requests a kind by its annotations gets that kind; one that requests none gets the
 ///   first.
-/// - `kind_changes`: if a Service requests another kind, its load balancer is changed to that kind.
+/// - `kind_changes`: without `fixed_kind`, if a Service requests another kind, its load balancer is changed to that kind.
+/// - `fixed_kind_is_kept`: with `fixed_kind`, if a Service requests another kind, its load balancer, the address and the kind stay.
+///   The sync succeeds, or fails with `InvalidConfig` or `Unsupported`. If the Service requests its kind again, there is nothing to
+///   do.
 /// - `unsupported_is_rejected_without_a_call`: a feature that is not claimed, or a number above a limit, is `Unsupported` without a
 ///   call.
 ///

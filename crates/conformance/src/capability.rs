@@ -80,6 +80,7 @@ capabilities! {
         UidMarks: "UID marks" = |all| all.marks_uid;
         BatchObserve: "batch observation" = |all| all.batch_observe > 1;
         Kinds: "multiple load balancer kinds" = |all| all.kinds.len() > 1;
+        FixedKind: "fixed load balancer kinds" = |all| all.fixed_kind;
     }
     LoadBalancers in LoadBalancerKind {
         Tcp: "TCP" = |kind| kind.tcp;

@@ -135,7 +135,7 @@ impl LoadBalancerConfig {
         let internal = self.internal.then(|| external.to_internal());
         let kinds = [external].into_iter().chain(internal).collect();
         let batch_observe = self.batch_observe.max(1);
-        self.enabled.then_some(LoadBalancerCapabilities { marks_uid: true, batch_observe, kinds })
+        self.enabled.then_some(LoadBalancerCapabilities { marks_uid: true, batch_observe, fixed_kind: false, kinds })
     }
 
     fn external(&self) -> LoadBalancerKind {

@@ -161,7 +161,7 @@ fn load_balancer_capabilities(config: &Config) -> LoadBalancerCapabilities {
         true => vec![LoadBalancerKind { requested_by: &[], ..internal }],
         false => vec![external, internal],
     };
-    LoadBalancerCapabilities { marks_uid: false, batch_observe: 100, kinds }
+    LoadBalancerCapabilities { marks_uid: false, batch_observe: 100, fixed_kind: false, kinds }
 }
 
 fn external_load_balancers() -> LoadBalancerKind {

@@ -61,7 +61,12 @@ mod tests {
         let kinds = vec![external, internal];
         Capabilities {
             instances: Some(InstanceCapabilities { list_page: Some(100), ..InstanceCapabilities::default() }),
-            load_balancers: Some(LoadBalancerCapabilities { marks_uid: true, batch_observe: 5, kinds }),
+            load_balancers: Some(LoadBalancerCapabilities {
+                marks_uid: true,
+                batch_observe: 5,
+                fixed_kind: false,
+                kinds,
+            }),
             routes: None,
         }
     }

@@ -16,10 +16,11 @@ use futures::future::BoxFuture;
 
 use crate::capability::Capability::{
     AdditionalAnnotations, AdditionalLabels, Adoption, AssignPodCidrs, BatchLookup, BatchObserve, BatchRoutes, Drain,
-    DualStack, FirstFamily, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Kinds, Listing,
-    LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols, Parallel,
-    ParallelRoutes, PodCidrs, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6, RouteUidMarks, Routes,
-    Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds, WithoutNodePorts, Zones,
+    DualStack, FirstFamily, FixedKind, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Kinds,
+    Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols,
+    Parallel, ParallelRoutes, PodCidrs, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6,
+    RouteUidMarks, Routes, Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds,
+    WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::context::{CaseContext, CaseResult};
@@ -133,7 +134,8 @@ static CASES: &[Case] = &[
     case!(load_balancers::lifecycle::half_deleted_is_rebuilt, [Has(LoadBalancers)]),
     case!(load_balancers::lifecycle::deleting_twice_succeeds, [Has(LoadBalancers)]),
     case!(load_balancers::kinds::kind_is_as_declared, [Has(LoadBalancers)]),
-    case!(load_balancers::kinds::kind_changes, [Has(Kinds)]),
+    case!(load_balancers::kinds::kind_changes, [Has(Kinds), Lacks(FixedKind)]),
+    case!(load_balancers::kinds::fixed_kind_is_kept, [Has(Kinds), Has(FixedKind)]),
     case!(load_balancers::ports::ports_follow_the_service, [Has(LoadBalancers)]),
     case!(load_balancers::ports::port_names_change_nothing, [Has(LoadBalancers)]),
     case!(load_balancers::ports::tcp_is_balanced, [Has(Tcp)]),

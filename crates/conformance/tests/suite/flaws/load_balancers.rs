@@ -68,6 +68,13 @@ async fn in_two_calls(it: &Broken, key: &LoadBalancerKey, step: &Step) -> Result
     Ok(applied)
 }
 
+/// A correct provider whose load balancers keep their kind.
+pub(crate) static FIXED_KIND: Flaw = Flaw {
+    name: "fixed kinds",
+    cases: &[],
+    breaks: &[Claims(|all| group(all).fixed_kind = true), Planned(|it, desired, _, plan| kept(it, desired, plan))],
+};
+
 flaws! {
     "observes in another order", [one_state_each],
         Observe(later!(|it, wanted| { it.balancers().observe(wanted).await.into_iter().rev().collect() }));
@@ -329,6 +336,7 @@ flaws! {
         }));
     "knows one kind", [kind_is_as_declared], Kind(|_| None);
     "keeps the kind", [kind_changes], Planned(|it, desired, _, plan| kept(it, desired, plan));
+    "changes a fixed kind", [fixed_kind_is_kept], Claims(|all| group(all).fixed_kind = true);
     "ignores internal", [internal_is_not_public], Settings(|_, settings| settings.internal = false);
     "ignores the idle timeout", [idle_timeout_is_applied], Settings(|_, settings| settings.idle_timeout = None);
     "ignores health check settings", [health_check_settings_are_applied],

@@ -98,6 +98,13 @@ async fn writes_of_a_whole_table_are_safe_with_one_lock() {
     }
 }
 
+#[tokio::test]
+async fn a_fixed_kind_passes_its_own_case_and_skips_the_other() {
+    let outcome = |case| run_one(case, || bench(&load_balancers::FIXED_KIND, full_config(), true));
+    assert_eq!(outcome("fixed_kind_is_kept").await, Some(Outcome::Passed));
+    assert_eq!(outcome("kind_changes").await, Some(Outcome::Skipped(Need::Lacks(Capability::FixedKind))));
+}
+
 /// The cases about loops, Secrets and locks are not applicable to a provider without them.
 #[tokio::test]
 async fn cases_that_are_not_applicable_are_skipped_and_counted() {

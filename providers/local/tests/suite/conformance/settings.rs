@@ -34,7 +34,8 @@ const SKIPPED_WITH_EVERYTHING: [&str; 5] = [
 ];
 
 /// Cases for load balancer capabilities and limits that this cloud does not have.
-const UNSUPPORTED: [&str; 7] = [
+const UNSUPPORTED: [&str; 8] = [
+    "fixed_kind_is_kept",
     "sctp_is_balanced",
     "node_ports_are_optional",
     "port_limit_is_reached",
