@@ -116,6 +116,9 @@ group! {
         pub name: &'static str,
         /// Annotations by which a Service requests this kind; none for the first kind.
         pub requested_by: &'static [(&'static str, &'static str)],
+        /// The provider itself checks the fields of a Service's spec, and reports each one that it does not support with an error of
+        /// [`plan`](crate::LoadBalancers::plan) or a warning. Limits and the common annotations are checked for it.
+        pub checks_spec: bool,
         /// TCP ports.
         pub tcp: bool,
         /// UDP ports.

@@ -143,7 +143,8 @@ pub enum Applied<S = Opaque> {
 ///   The sync succeeds, or fails with `InvalidConfig` or `Unsupported`. If the Service requests its kind again, there is nothing to
 ///   do.
 /// - `unsupported_is_rejected_without_a_call`: a feature that is not claimed, or a number above a limit, is `Unsupported` without a
-///   call.
+///   call. With `checks_spec`, an unsupported field of the spec reaches the provider instead: `plan` fails with `Unsupported` or
+///   `InvalidConfig`, or the plan has a warning.
 ///
 /// Ownership:
 /// - `foreign_is_untouched`: no plan contains a resource without this cluster's mark.

@@ -142,6 +142,7 @@ impl LoadBalancerConfig {
         LoadBalancerKind {
             name: "external",
             requested_by: &[],
+            checks_spec: false,
             tcp: self.tcp,
             udp: self.udp,
             sctp: false,

@@ -1,6 +1,7 @@
 //! Rejects unsupported requests before any call, and names all unsupported fields of a Service at once.
 //!
-//! A provider checks its own annotations by itself. Draining is not a request of the user: a cloud that cannot drain removes the
+//! A provider checks its own annotations by itself, and also the fields of the spec if it claims
+//! [`checks_spec`](LoadBalancerKind::checks_spec). Draining is not a request of the user: a cloud that cannot drain removes the
 //! target at once.
 
 use std::collections::BTreeSet;
@@ -62,8 +63,18 @@ pub fn check_route(provider: &str, route: &RouteSpec, caps: &RouteCapabilities) 
 
 /// Returns the unsupported fields and annotations of a load balancer.
 fn in_spec(spec: &LoadBalancerSpec, requested: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
-    let families = families(&spec.ip_families, caps);
-    [ports(spec, caps), families, limits(spec, caps), fields(spec, requested, caps), settings(requested, caps)].concat()
+    let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
+    // They come from the annotation or from the field.
+    let is_annotated = requested.source_ranges.as_ref() == Some(&spec.source_ranges);
+    let in_fields = |unsupported: Vec<String>| if caps.checks_spec { Vec::new() } else { unsupported };
+    [
+        in_fields(ports(spec, caps)),
+        in_fields(families(&spec.ip_families, caps)),
+        limits(spec, caps),
+        in_fields(fields(spec, ranges && !is_annotated, caps)),
+        settings(requested, ranges && is_annotated, caps),
+    ]
+    .concat()
 }
 
 fn ports(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
@@ -106,12 +117,9 @@ fn limits(spec: &LoadBalancerSpec, caps: &LoadBalancerKind) -> Vec<String> {
     unsupported
 }
 
-fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
+fn fields(spec: &LoadBalancerSpec, source_ranges: bool, caps: &LoadBalancerKind) -> Vec<String> {
     let mut unsupported = Vec::new();
-    let ranges = !spec.source_ranges.is_empty() && !caps.source_ranges;
-    let is_annotated = settings.source_ranges.as_ref() == Some(&spec.source_ranges);
-    let field = if is_annotated { SOURCE_RANGES.key } else { "spec.loadBalancerSourceRanges" };
-    check(&mut unsupported, ranges, || field.to_owned());
+    check(&mut unsupported, source_ranges, || "spec.loadBalancerSourceRanges".to_owned());
     let sticky = spec.session_affinity != SessionAffinity::None && !caps.session_affinity;
     check(&mut unsupported, sticky, || "spec.sessionAffinity: ClientIP".to_owned());
     let local = spec.traffic_policy == TrafficPolicy::Local && !caps.local_traffic_policy;
@@ -123,9 +131,10 @@ fn fields(spec: &LoadBalancerSpec, settings: &LoadBalancerSettings, caps: &LoadB
 }
 
 /// Returns the unsupported annotations.
-fn settings(settings: &LoadBalancerSettings, caps: &LoadBalancerKind) -> Vec<String> {
+fn settings(settings: &LoadBalancerSettings, source_ranges: bool, caps: &LoadBalancerKind) -> Vec<String> {
     let checks = caps.health_check_settings;
     let requests = [
+        (SOURCE_RANGES.key, source_ranges, false),
         (INTERNAL.key, settings.internal, caps.internal),
         (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), caps.proxy_protocol),
         (IDLE_TIMEOUT.key, settings.idle_timeout.is_some(), caps.idle_timeout),
@@ -244,5 +253,24 @@ mod tests {
         let all_sources = annotated(service("default/web"), &[(SOURCE_RANGES.key, "0.0.0.0/0")]);
         assert_eq!(error_of(&desired_of(&all_sources), &plain()), None);
         assert_eq!(error_of(&desired_of(&by_field), &LoadBalancerKind { source_ranges: true, ..plain() }), None);
+    }
+
+    #[test]
+    fn a_provider_that_checks_the_spec_gets_every_field_of_it() {
+        let mut all = desired("default/web", &[]);
+        let spec = Arc::make_mut(all.spec.as_mut().unwrap());
+        spec.ports.iter_mut().for_each(|port| (port.protocol, port.node_port) = (Protocol::Sctp, None));
+        spec.ip_families = vec![IpFamily::IPv6, IpFamily::IPv4];
+        spec.source_ranges = vec!["10.0.0.0/8".parse().unwrap()];
+        spec.session_affinity = SessionAffinity::ClientIp { timeout_seconds: 60 };
+        spec.traffic_policy = TrafficPolicy::Local;
+        spec.requested_address = Some("192.0.2.1".to_owned());
+        assert!(error_of(&all, &plain()).is_some_and(|error| error.matches("spec.").count() == 8));
+        let checks = LoadBalancerKind { checks_spec: true, ..plain() };
+        assert_eq!(error_of(&all, &checks), None);
+        let annotated = with(all.clone(), &[(SOURCE_RANGES.key, "10.0.0.0/8"), (INTERNAL.key, "true")]);
+        assert_eq!(error_of(&annotated, &checks), message("bowline.dev/source-ranges; bowline.dev/internal"));
+        let limited = LoadBalancerKind { max_ports: Some(0), ..checks };
+        assert_eq!(error_of(&all, &limited), message("spec.ports: 1, at most 0"));
     }
 }

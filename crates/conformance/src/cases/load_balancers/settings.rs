@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_cloud::ErrorKind;
+use bowline_cloud::{Error, ErrorKind};
 use bowline_core::annotations::{DeletionPolicy, ProxyProtocol};
 use bowline_core::{DesiredLoadBalancer, IpFamily, Protocol, SessionAffinity, TargetNode, TargetSet, TrafficPolicy};
 
@@ -216,38 +216,81 @@ pub(in crate::cases) async fn share_group_ports_are_unique(context: &CaseContext
 pub(in crate::cases) async fn unsupported_is_rejected_without_a_call(context: &CaseContext) -> CaseResult {
     let fixture = LoadBalancerFixture::new(context)?;
     let plain = plain(&fixture).await?;
-    let kind = fixture.kind()?;
+    let (fields, annotations) = (unclaimed_fields(&plain), unclaimed_annotations(&plain));
+    let (of_provider, of_layers) = match fixture.kind()?.checks_spec {
+        true => (fields, annotations),
+        false => (Vec::new(), [fields, annotations].concat()),
+    };
     let before = fixture.calls().await?;
-    for (capability, desired) in unclaimed(&fixture, &plain)? {
-        let is_served = match capability {
-            Some(Capability::DualStack) if fixture.claims(Capability::FirstFamily)? => true,
-            Some(capability) => fixture.claims(capability)?,
-            None => false,
-        };
-        if is_served || fixture.requested_kind(&desired)?.is_ok_and(|other| other.name != kind.name) {
-            continue;
-        }
-        let what = capability.map_or("more than the limit".to_owned(), |capability| capability.to_string());
-        match fixture.try_sync(&desired).await? {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {}
-            Err(error) => {
-                return fail(format!("{what} is not claimed: expected `Unsupported`, got {:?}: {error}", error.kind()));
-            }
-            Ok(_) => return fail(format!("{what} is not claimed: expected `Unsupported`, but the sync succeeded")),
-        }
+    for (capability, desired) in unsupported(&fixture, of_layers)? {
+        verify_unsupported(&capability.to_string(), fixture.try_sync(&desired).await?)?;
+    }
+    for desired in above_limits(&fixture, &plain)? {
+        verify_unsupported("more than the limit", fixture.try_sync(&desired).await?)?;
     }
     let calls = fixture.calls().await? - before;
-    require(calls == 0, || format!("{calls} calls for unsupported Services"))
+    require(calls == 0, || format!("{calls} calls for unsupported Services"))?;
+    for (capability, desired) in unsupported(&fixture, of_provider)? {
+        verify_reported(&fixture, capability, &desired).await?;
+    }
+    Ok(())
 }
 
-/// Services that each need one capability; `None` stands for a Service beyond a limit.
-fn unclaimed(
+/// Services that each need one capability, without those that the kind claims and those that request another kind.
+fn unsupported(
     fixture: &LoadBalancerFixture<'_>,
-    plain: &DesiredLoadBalancer,
-) -> CaseResult<Vec<(Option<Capability>, DesiredLoadBalancer)>> {
+    unclaimed: Vec<(Capability, DesiredLoadBalancer)>,
+) -> CaseResult<Vec<(Capability, DesiredLoadBalancer)>> {
+    let (kind, mut unsupported) = (fixture.kind()?, Vec::new());
+    for (capability, desired) in unclaimed {
+        let is_served = match capability {
+            Capability::DualStack if fixture.claims(Capability::FirstFamily)? => true,
+            capability => fixture.claims(capability)?,
+        };
+        let is_of_other = fixture.requested_kind(&desired)?.is_ok_and(|other| other.name != kind.name);
+        if !is_served && !is_of_other {
+            unsupported.push((capability, desired));
+        }
+    }
+    Ok(unsupported)
+}
+
+fn verify_unsupported<T>(what: &str, synced: Result<T, Error>) -> CaseResult {
+    match synced {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        Err(error) => fail(format!("{what} is not claimed: expected `Unsupported`, got {:?}: {error}", error.kind())),
+        Ok(_) => fail(format!("{what} is not claimed: expected `Unsupported`, but the sync succeeded")),
+    }
+}
+
+/// Verifies that the provider reports the field: planning fails without a write, or the plan has a warning.
+async fn verify_reported(
+    fixture: &LoadBalancerFixture<'_>,
+    capability: Capability,
+    desired: &DesiredLoadBalancer,
+) -> CaseResult {
+    let before = fixture.writes().await?;
+    let state = fixture.state(desired).await?;
+    match fixture.provider()?.plan(desired, state.as_ref()) {
+        Err(error) => require(matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidConfig), || {
+            format!("{capability} is not claimed: expected `Unsupported` or `InvalidConfig`, got {error}")
+        })?,
+        Ok(plan) => {
+            let is_reported = !plan.warnings.is_empty() || (plan.steps.is_empty() && !plan.errors.is_empty());
+            require(is_reported, || {
+                format!("{capability} is not claimed: expected an error or a warning, got the plan {plan}")
+            })?;
+        }
+    }
+    let written = fixture.writes().await? - before;
+    require(written == 0, || format!("{capability} is not claimed, and planning made {written} write calls"))
+}
+
+/// Services with a field of the spec that needs this capability.
+fn unclaimed_fields(plain: &DesiredLoadBalancer) -> Vec<(Capability, DesiredLoadBalancer)> {
     let with_protocol = |protocol| with_spec(plain, |spec| spec.ports = vec![port(0, protocol)]);
     let family = |families: &[IpFamily]| with_spec(plain, |spec| spec.ip_families = families.to_vec());
-    let mut wanted = vec![
+    vec![
         (Capability::Tcp, with_protocol(Protocol::Tcp)),
         (Capability::Udp, with_protocol(Protocol::Udp)),
         (Capability::Sctp, with_protocol(Protocol::Sctp)),
@@ -269,23 +312,29 @@ fn unclaimed(
         (Capability::Ipv4, family(&[IpFamily::IPv4])),
         (Capability::Ipv6, family(&[IpFamily::IPv6])),
         (Capability::DualStack, family(&[IpFamily::IPv4, IpFamily::IPv6])),
-    ];
-    wanted.extend(unclaimed_annotations(plain));
-    let mut wanted: Vec<_> = wanted.into_iter().map(|(capability, desired)| (Some(capability), desired)).collect();
-    let caps = fixture.kind()?;
+    ]
+}
+
+/// Services with more ports or targets than the kind supports.
+fn above_limits(
+    fixture: &LoadBalancerFixture<'_>,
+    plain: &DesiredLoadBalancer,
+) -> CaseResult<Vec<DesiredLoadBalancer>> {
+    let (caps, mut above) = (fixture.kind()?, Vec::new());
     if let Some(limit) = caps.max_ports {
         let ports = (0..).take(limit + 1).map(|number| port(number, Protocol::Tcp)).collect();
-        wanted.push((None, with_spec(plain, |spec| spec.ports = ports)));
+        above.push(with_spec(plain, |spec| spec.ports = ports));
     }
     if let Some(limit) = caps.max_targets {
         let node = plain.spec.iter().flat_map(|spec| &spec.targets).next().cloned();
         let named = |(number, node): (usize, TargetNode)| TargetNode { node: format!("node-{number}").into(), ..node };
         let targets: TargetSet = node.into_iter().cycle().take(limit + 1).enumerate().map(named).collect();
-        wanted.push((None, with_spec(plain, |spec| spec.targets = targets)));
+        above.push(with_spec(plain, |spec| spec.targets = targets));
     }
-    Ok(wanted)
+    Ok(above)
 }
 
+/// Services with an annotation that needs this capability.
 fn unclaimed_annotations(plain: &DesiredLoadBalancer) -> Vec<(Capability, DesiredLoadBalancer)> {
     vec![
         (Capability::ProxyProtocol, with_settings(plain, |all| all.proxy_protocol = Some(ProxyProtocol::V1))),

@@ -75,6 +75,27 @@ pub(crate) static FIXED_KIND: Flaw = Flaw {
     breaks: &[Claims(|all| group(all).fixed_kind = true), Planned(|it, desired, _, plan| kept(it, desired, plan))],
 };
 
+/// A correct provider that checks the spec itself: it warns of session affinity and rejects everything else.
+pub(crate) static CHECKS_SPEC: Flaw = Flaw {
+    name: "checks the spec",
+    cases: &[],
+    breaks: &[
+        Claims(|all| (claims(all).checks_spec, claims(all).session_affinity) = (true, false)),
+        Planned(|_, desired, _, plan| {
+            let Some(spec) = &desired.spec else { return plan };
+            if spec.ports.iter().any(|port| port.protocol == Protocol::Sctp || port.node_port.is_none()) {
+                return fails(ErrorKind::InvalidConfig);
+            }
+            let mut plan = plan?;
+            if spec.session_affinity != SessionAffinity::None {
+                let message = "session affinity is ignored".to_owned();
+                plan.warnings.push(Warning { reason: "SessionAffinityIgnored".to_owned(), message });
+            }
+            Ok(plan)
+        }),
+    ],
+};
+
 flaws! {
     "observes in another order", [one_state_each],
         Observe(later!(|it, wanted| { it.balancers().observe(wanted).await.into_iter().rev().collect() }));
@@ -337,6 +358,8 @@ flaws! {
     "knows one kind", [kind_is_as_declared], Kind(|_| None);
     "keeps the kind", [kind_changes], Planned(|it, desired, _, plan| kept(it, desired, plan));
     "changes a fixed kind", [fixed_kind_is_kept], Claims(|all| group(all).fixed_kind = true);
+    "ignores unsupported fields of the spec", [unsupported_is_rejected_without_a_call],
+        Claims(|all| (claims(all).checks_spec, claims(all).session_affinity) = (true, false));
     "ignores internal", [internal_is_not_public], Settings(|_, settings| settings.internal = false);
     "ignores the idle timeout", [idle_timeout_is_applied], Settings(|_, settings| settings.idle_timeout = None);
     "ignores health check settings", [health_check_settings_are_applied],
