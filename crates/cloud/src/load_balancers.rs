@@ -184,6 +184,11 @@ pub trait LoadBalancers: Send + Sync {
     /// Returns the common settings of a Service, with those replaced that this cloud's own annotations or configuration determine:
     /// whether the load balancer is internal, which Nodes are its targets. Pure. `common` are the settings from the common
     /// annotations; the cloud's own take precedence.
+    ///
+    /// If an annotation makes the load balancer [unmanaged](LoadBalancerSettings::unmanaged), no call is made for the Service, not
+    /// even for its deletion. Return the settings then whatever the other annotations contain: after an error the load balancer
+    /// would be deleted with its Service. An invalid value of that annotation itself must also be an error of
+    /// [`plan`](LoadBalancers::plan) without a spec, so that nothing is deleted until it is corrected.
     fn settings(
         &self,
         annotations: &BTreeMap<String, String>,

@@ -47,7 +47,7 @@ pub(super) async fn forecast(
     }
     let planned = cases.into_iter().map(|case| (case.service.key(), forecaster.to_item(case)));
     let items: BTreeMap<_, _> =
-        planned.chain(snapshot.services.iter().filter_map(|service| forecaster.paused(service))).collect();
+        planned.chain(snapshot.services.iter().filter_map(|service| forecaster.unchanged(service))).collect();
     Ok(items.into_values().collect())
 }
 
@@ -88,18 +88,30 @@ impl<'a> Forecaster<'a> {
             }
             Need::Cleanup => {
                 let clouds = plan::clouds_to_clean(service, self.routing, self.clouds);
-                (self.desired_cleanup(service), clouds, Vec::new())
+                let (unmanaged, clouds): (Vec<_>, _) =
+                    clouds.into_iter().partition(|cloud| plan::is_unmanaged(cloud, service));
+                let notes = unmanaged.iter().map(unmanaged_note).collect();
+                (self.desired_cleanup(service), clouds, notes)
             }
-            Need::Paused | Need::Nothing => return None,
+            Need::Unmanaged(_) | Need::Paused | Need::Nothing => return None,
         };
         Some(Case { service, desired, clouds, observations: Vec::new(), notes })
     }
 
-    /// Item of a paused Service.
-    fn paused(&self, service: &Service) -> Option<(ServiceKey, Item)> {
-        let is_paused = matches!(plan::need(service, self.routing, false), Need::Paused);
-        let mut item = is_paused.then(|| Item::of_service(service))?;
-        item.add_notice(NoticeKind::Note, pause::message(&service.annotations, service.deleting).1);
+    /// Item of a Service that is paused or has an unmanaged load balancer.
+    fn unchanged(&self, service: &Service) -> Option<(ServiceKey, Item)> {
+        let mut item = Item::of_service(service);
+        match plan::need(service, self.routing, false) {
+            Need::Paused => {
+                item.add_notice(NoticeKind::Note, pause::message(&service.annotations, service.deleting).1);
+            }
+            Need::Unmanaged(cloud) => {
+                item.cloud = Some(cloud.name().clone());
+                item.update(fields(service, &plan::unmanaged_change(service, self.now)));
+                item.add_notice(NoticeKind::Note, unmanaged_note(cloud));
+            }
+            _ => return None,
+        }
         Some((service.key(), item))
     }
 
@@ -130,6 +142,14 @@ impl<'a> Forecaster<'a> {
         let settings = plan::cleanup_settings(service)?;
         Ok(service::desired_cleanup(&self.options.cluster, service, &settings))
     }
+}
+
+/// Note on a load balancer that the annotations of its Service exclude from management.
+fn unmanaged_note(cloud: &Cloud) -> String {
+    format!(
+        "The load balancer is unmanaged, by an annotation of the Service: nothing is read or changed in {}.",
+        cloud.name()
+    )
 }
 
 /// Observes all load balancers of one cloud, and plans each.

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::plan::{self, Need};
+use super::state::OwnedLoadBalancer;
 use super::{NAME, REVISION_PERIOD, Shared};
 
 // ---- Services
@@ -120,10 +121,13 @@ impl Shared {
         let key = service.key();
         self.metrics.waiting.remove(&key);
         self.queue.forget(&key);
-        if service.is_paused() {
-            // Its finalizer was removed by force. The load balancer stays, and `bowline orphans` shows it.
-            self.states.existing(&key, |state| state.load_balancer_deleted(&service.uid));
-        }
+        // Its finalizer was removed by force. The load balancer stays, and `bowline orphans` shows it.
+        let stays = |owned: &OwnedLoadBalancer| service.is_paused() || plan::is_unmanaged(&owned.cloud, service);
+        self.states.existing(&key, |state| {
+            if state.owned.as_ref().is_some_and(stays) {
+                state.load_balancer_deleted(&service.uid);
+            }
+        });
         if self.states.service_deleted(&key, &service.uid) {
             self.queue.add(key, Priority::High);
         }

@@ -11,6 +11,7 @@
 //!  plan.rs       │ desired state ──► Plan, empty if nothing differs                  │   finalizer, if missing
 //!  apply.rs      │ steps of the plan in the cloud, changes of the Service            │   observe ──► plan ──► apply
 //!  report.rs     └ Events, condition, metrics, log                                   │   status and condition, in one patch
+//!  unmanaged.rs  Services whose load balancer is left alone                          │
 //!  error.rs    why a sync failed, and when it is retried                             │ clean up:
 //!  state.rs    what is kept of a Service between two syncs                           │   observe ──► plan ──► apply
 //!                                                                                    ▼   status and finalizer, in one patch
@@ -54,6 +55,7 @@ pub(crate) mod plan;
 mod report;
 mod state;
 mod sync;
+mod unmanaged;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

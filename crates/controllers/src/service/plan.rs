@@ -3,6 +3,7 @@
 //! ```text
 //!  Service ──need──┬─► LoadBalancer: select_targets ──► desired ──► (observe) ──► Planned ──► (apply) ──► ensured_change
 //!                  ├─► Cleanup: cleanup_settings, clouds_to_clean ──► (observe, apply) ──► deleted_change
+//!                  ├─► Unmanaged: unmanaged_change
 //!                  └─► Paused, Nothing
 //! ```
 //!
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, Clouds, Error, ErrorKind, Guard, Moment};
-use bowline_core::annotations::{DeletionPolicy, FieldError, LoadBalancerSettings};
+use bowline_core::annotations::{self, DeletionPolicy, FieldError, LoadBalancerSettings};
 use bowline_core::service::{self, Condition, ParsedAnnotations, Scope, ServiceChange, TargetRules, TargetSelection};
 use bowline_core::well_known::LOAD_BALANCER_READY;
 use bowline_core::{
@@ -22,6 +23,7 @@ use bowline_core::{
     Service, ServiceKey, ServiceType, Step, TargetSet, Verb, Warning,
 };
 use bowline_runtime::{Priority, Queue};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::error::{Action, Cause, SyncError};
@@ -34,6 +36,8 @@ const MAX_PLAN_AGE: Duration = Duration::from_secs(300);
 pub(crate) enum Need<'a> {
     /// A load balancer in this cloud.
     LoadBalancer(&'a Cloud),
+    /// The load balancer in this cloud, if there is one, stays as it is.
+    Unmanaged(&'a Cloud),
     /// Deletion of its load balancer.
     Cleanup,
     /// Nothing for now: an operator has paused it.
@@ -48,6 +52,7 @@ pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_owned: bool) 
     match cloud {
         Some(_) if service.is_paused() => Need::Paused,
         // No load balancer for a Service that is being deleted, with or without a finalizer (SVC-15).
+        Some(cloud) if !service.deleting && is_unmanaged(cloud, service) => Need::Unmanaged(cloud),
         Some(cloud) if !service.deleting => Need::LoadBalancer(cloud),
         None if !is_owned && !service::needs_cleanup(service, routing.scope()) => Need::Nothing,
         _ if service.is_paused() => Need::Paused,
@@ -108,6 +113,13 @@ pub(crate) fn settings(
     )
 }
 
+/// Whether the annotations of the Service exclude its load balancer in this cloud from management. Errors in the common annotations
+/// do not matter for it.
+pub(crate) fn is_unmanaged(cloud: &Cloud, service: &Service) -> bool {
+    let (common, _) = annotations::read_leniently(&service.annotations);
+    cloud.layers().load_balancer_settings(&service.annotations, common).is_ok_and(|settings| settings.unmanaged)
+}
+
 /// Desired state of the load balancer, if the Service is valid and the cloud supports all of it, as far as that is known without a
 /// call.
 pub(crate) fn desired(
@@ -136,6 +148,15 @@ pub(crate) fn ensured_change(service: &Service, status: &LoadBalancerStatus, rea
         return change;
     }
     change.with_condition(service, ready)
+}
+
+/// Change of a Service whose load balancer is not managed. The condition of an earlier sync would be outdated.
+pub(crate) fn unmanaged_change(service: &Service, now: Timestamp) -> ServiceChange {
+    let change = ServiceChange::add_finalizer(service);
+    if change.is_empty() && service.condition(LOAD_BALANCER_READY).is_none() {
+        return change;
+    }
+    change.with_condition(service, service::unmanaged_condition(now))
 }
 
 /// Status with the IP mode of the user, which precedes the provider's.

@@ -156,6 +156,7 @@ impl ServiceSync<'_> {
         let Some(service) = self.current() else { return Ok(Synced::Done) };
         let result = match self.need(&service) {
             Need::LoadBalancer(cloud) => self.ensure(cloud, &service).await,
+            Need::Unmanaged(cloud) => self.leave(cloud, &service).await,
             Need::Cleanup => self.clean_up(&service).await,
             Need::Paused => {
                 self.shared.report_pause(&service);
@@ -232,7 +233,7 @@ impl ServiceSync<'_> {
     }
 
     /// Records that there may be a load balancer for this Service in this cloud from now on.
-    fn own(&self, service: &Arc<Service>, cloud: &Cloud) {
+    pub(super) fn own(&self, service: &Arc<Service>, cloud: &Cloud) {
         let owned = OwnedLoadBalancer { service: service.clone(), cloud: cloud.clone() };
         self.shared.states.update(self.key, |state| state.owned = Some(owned));
     }
@@ -269,7 +270,7 @@ impl ServiceSync<'_> {
         let shared = self.shared;
         let state = plan::applied_state(outcome.state)?;
         // The user has changed it meanwhile: the next sync is queued, and the API server takes no address for another type.
-        let is_desired = |now: &Service| matches!(self.need(now), Need::LoadBalancer(_));
+        let is_desired = |now: &Service| matches!(self.need(now), Need::LoadBalancer(_) | Need::Unmanaged(_));
         if self.current().is_some_and(|now| now.uid == service.uid && !is_desired(&now)) {
             shared.clear_annotations(self.key);
             return Ok(Synced::Done);
@@ -362,7 +363,7 @@ impl ServiceSync<'_> {
         errors.into_result(clouds.len()).map(|()| synced)
     }
 
-    /// Deletes the load balancer in one cloud.
+    /// Deletes the load balancer in one cloud, unless it is not managed.
     async fn delete(
         &self,
         cloud: &Cloud,
@@ -370,6 +371,9 @@ impl ServiceSync<'_> {
         desired: &DesiredLoadBalancer,
     ) -> Result<Outcome, SyncError> {
         let earlier = self.shared.take_unfinished(self.key);
+        if plan::is_unmanaged(cloud, service) {
+            return Ok(Outcome::default());
+        }
         let mut execution = Execution::resume(earlier, cloud, desired, Trigger::UserChange);
         let result = self.observe_and_delete(cloud, service, desired, &mut execution).await;
         count_sync(&execution, SyncPurpose::Delete, result.as_ref().map_err(SyncError::kind));

@@ -37,4 +37,5 @@ mod services;
 mod slow_cloud;
 mod status;
 mod test_providers;
+mod unmanaged;
 mod world;

@@ -50,7 +50,8 @@ async fn run(world: &mut World) {
     world.stop().await;
 }
 
-async fn plan(world: &World) -> Forecast {
+/// Forecasts what a manager would change now.
+pub(crate) async fn plan(world: &World) -> Forecast {
     let cluster = Cluster::new(world.server.in_process_client());
     let nodes = cluster.list_nodes().await.unwrap();
     let snapshot =

@@ -68,6 +68,9 @@ pub struct LoadBalancerSettings {
     pub ip_mode: Option<IpMode>,
     /// `bowline.dev/adopt`: name or ID of an existing load balancer that the Service adopts.
     pub adopt: Option<String>,
+    /// The load balancer is not managed: neither it nor the status of the Service is changed as long as this is set. No common
+    /// annotation sets it, only the settings of a provider with an annotation for it.
+    pub unmanaged: bool,
 }
 
 /// A version of the PROXY protocol.
@@ -133,6 +136,7 @@ pub fn read_leniently(annotations: &BTreeMap<String, String>) -> (LoadBalancerSe
         share_group: reader.get(&SHARE_GROUP),
         ip_mode: reader.get(&IP_MODE),
         adopt: reader.get(&ADOPT),
+        unmanaged: false,
     };
     (settings, reader.into_errors())
 }

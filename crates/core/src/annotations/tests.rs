@@ -53,11 +53,13 @@ fn all_examples_together_set_every_setting() {
         share_group,
         ip_mode,
         adopt,
+        unmanaged,
     } = read(&all).unwrap();
     assert!(internal && source_ranges.is_some() && proxy_protocol.is_some() && idle_timeout.is_some());
     assert!(health_check_path.is_some() && health_check_port.is_some() && health_check_interval.is_some());
     assert!(target_nodes.is_some() && share_group.is_some() && ip_mode.is_some() && adopt.is_some());
     assert_ne!(policy, DeletionPolicy::default());
+    assert!(!unmanaged, "only a provider sets it");
 }
 
 #[test]

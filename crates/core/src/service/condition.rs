@@ -29,6 +29,11 @@ pub fn not_ready_condition(reason: &str, message: String, now: Timestamp) -> Con
     condition("False", reason, message, now)
 }
 
+/// Returns the condition of a Service whose load balancer is not managed.
+pub fn unmanaged_condition(now: Timestamp) -> Condition {
+    condition("Unknown", "Unmanaged", "The load balancer is not managed.".to_owned(), now)
+}
+
 /// Returns the message about failed ports.
 pub fn failed_ports_message(failed_ports: &[String]) -> String {
     format!("Not all ports work: {}.", failed_ports.join("; "))

@@ -32,7 +32,7 @@ use crate::{IpFamily, LoadBalancerStatus, Protocol, SessionAffinity, TrafficPoli
 pub use change::{ConditionChange, FinalizerChange, ServiceChange, status_equal};
 pub use condition::{
     FAILED_PORTS_PERIOD, PORTS_FAILED, failed_ports, failed_ports_message, format_timestamp, not_ready_condition,
-    ready_condition,
+    ready_condition, unmanaged_condition,
 };
 pub use desired::{
     ParsedAnnotations, default_load_balancer_name, desired, desired_cleanup, health_check, read,

@@ -21,7 +21,7 @@ pub(in crate::forecast) async fn explain(
     let is_wanted = matches!(plan::need(service, &routing, false), Need::LoadBalancer(_));
     let balancer = cases.first().map(|case| load_balancer(case, is_wanted));
     let choice = forecaster.choice(service);
-    let item = cases.pop().map(|case| forecaster.to_item(case)).or_else(|| Some(forecaster.paused(service)?.1));
+    let item = cases.pop().map(|case| forecaster.to_item(case)).or_else(|| Some(forecaster.unchanged(service)?.1));
     let item = item.unwrap_or_else(|| Item::of_service(service));
     let observed = |_: &Item| balancer.into_iter().chain(observed(service)).collect();
     let explanation = Explanation::new(item, ownership(service, &routing), observed);
