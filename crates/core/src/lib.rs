@@ -45,6 +45,7 @@ mod target_set;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod well_known;
+pub mod wire;
 
 pub use address_policy::AddressPolicy;
 pub use boolean::parse_bool;

@@ -68,6 +68,15 @@ pub fn desired(
     Ok(DesiredLoadBalancer { spec: Some(Arc::new(spec)), ..desired_cleanup(cluster, service, settings) })
 }
 
+/// Returns the desired load balancer of a Service without targets, with the settings from the common annotations; or the errors of
+/// these annotations and of the Service's own fields. For an admission webhook, which has no Nodes.
+pub fn desired_without_targets(
+    cluster: &ClusterName,
+    service: &Service,
+) -> Result<DesiredLoadBalancer, Vec<FieldError>> {
+    desired(cluster, service, &read(service).settings?, TargetSet::default())
+}
+
 fn port(port: &ServicePort) -> PortSpec {
     PortSpec {
         name: port.name.clone(),
@@ -236,6 +245,16 @@ mod tests {
             health_check: Some(HealthCheck { path: "/healthz".to_owned(), port: 30123 }),
         };
         assert_eq!(spec_of(&service), expected);
+    }
+
+    #[test]
+    fn a_desired_state_without_targets_has_the_settings_or_the_errors() {
+        let desired = desired_without_targets(&"c".into(), &annotated(web(), &[("bowline.dev/policy", "retain")]));
+        let desired = desired.unwrap();
+        assert_eq!(desired.settings.policy, DeletionPolicy::Retain);
+        assert_eq!(desired.spec.unwrap().targets, TargetSet::default());
+        let bad = annotated(web(), &[("bowline.dev/policy", "maybe")]);
+        assert_eq!(fields(&desired_without_targets(&"c".into(), &bad).unwrap_err()), ["bowline.dev/policy"]);
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub use condition::{
     ready_condition, unmanaged_condition,
 };
 pub use desired::{
-    ParsedAnnotations, default_load_balancer_name, desired, desired_cleanup, health_check, read,
-    wants_only_local_traffic,
+    ParsedAnnotations, default_load_balancer_name, desired, desired_cleanup, desired_without_targets, health_check,
+    read, wants_only_local_traffic,
 };
 pub use excluded::{ExcludedNodes, Exclusion};
 pub use node_changes::{NodeChanges, UpdateDue};

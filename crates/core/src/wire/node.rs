@@ -1,19 +1,16 @@
 //! Wire type of Nodes.
 
-use bowline_core::well_known::NETWORK_UNAVAILABLE;
-use bowline_core::{Address, AddressType, NetworkCondition, Node, NodeName, ProviderId, Ready, Taint};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::Wire;
 use super::shapes::{List, Record, Text, Texts};
+use crate::well_known::NETWORK_UNAVAILABLE;
+use crate::{Address, AddressType, NetworkCondition, Node, NodeName, ProviderId, Ready, Taint};
 
-/// Node, with the fields that the manager reads.
+/// Node as the API server sends it, with the fields that the manager reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct WireNode {
-    #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
+pub struct NodeObject {
+    metadata: Record<Metadata>,
     spec: Record<NodeSpec>,
     status: Record<NodeStatus>,
 }
@@ -74,9 +71,8 @@ struct NodeInfo {
 /// Metadata without the managed fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct SlimMetadata {
+struct Metadata {
     name: Text,
-    namespace: Text,
     uid: Text,
     resource_version: Text,
     creation_timestamp: Text,
@@ -85,37 +81,28 @@ struct SlimMetadata {
     annotations: Texts,
 }
 
-/// Parses an `ObjectMeta`, which kube requires, without managed fields.
-fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let Record(slim) = Record::<SlimMetadata>::deserialize(from)?;
-    Ok(ObjectMeta {
-        name: slim.name.0,
-        namespace: slim.namespace.0,
-        uid: slim.uid.0,
-        resource_version: slim.resource_version.0,
-        creation_timestamp: slim.creation_timestamp.time(),
-        deletion_timestamp: slim.deletion_timestamp.time(),
-        labels: Some(slim.labels.0),
-        annotations: Some(slim.annotations.0),
-        ..ObjectMeta::default()
-    })
-}
+impl NodeObject {
+    /// Returns `metadata.uid`.
+    pub fn uid(&self) -> Option<&str> {
+        self.metadata.0.uid.0.as_deref()
+    }
 
-core_resource!(WireNode, "Node", "nodes", k8s_openapi::ClusterResourceScope);
+    /// Returns `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.metadata.0.resource_version.0.as_deref()
+    }
 
-impl Wire for WireNode {
-    type Domain = Node;
-
-    fn into_domain(self) -> Option<Node> {
-        let WireNode { metadata, spec: Record(spec), status: Record(status) } = self;
+    /// Converts to the domain type; `None` if the object has no name, which no stored object lacks.
+    pub fn into_node(self) -> Option<Node> {
+        let NodeObject { metadata: Record(metadata), spec: Record(spec), status: Record(status) } = self;
         Some(Node {
-            name: NodeName::from(metadata.name?),
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            created: metadata.creation_timestamp.map(|time| time.0),
-            deleting: metadata.deletion_timestamp.is_some(),
-            labels: metadata.labels.unwrap_or_default(),
-            annotations: metadata.annotations.unwrap_or_default(),
+            created: metadata.creation_timestamp.time(),
+            deleting: metadata.deletion_timestamp.time().is_some(),
+            name: NodeName::from(metadata.name.0?),
+            uid: metadata.uid.0.unwrap_or_default(),
+            resource_version: metadata.resource_version.0.unwrap_or_default(),
+            labels: metadata.labels.0,
+            annotations: metadata.annotations.0,
             provider_id: spec.provider_id.0.as_deref().and_then(ProviderId::new),
             taints: spec.taints.0.into_iter().map(|Record(taint)| taint.into()).collect(),
             pod_cidrs: pod_cidrs(spec.pod_cidrs, spec.pod_cidr),
@@ -184,7 +171,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn read(object: Value) -> Option<Node> {
-        serde_json::from_str::<WireNode>(&object.to_string()).unwrap().into_domain()
+        serde_json::from_str::<NodeObject>(&object.to_string()).unwrap().into_node()
     }
 
     #[test]
@@ -241,13 +228,6 @@ mod tests {
             system_uuid: Some("uuid".into()),
         };
         assert_eq!(node, expected);
-    }
-
-    #[test]
-    fn managed_fields_are_never_kept() {
-        let text = r#"{"metadata": {"name": "n", "managedFields": [{"manager": "kubelet"}]}}"#;
-        let node: WireNode = serde_json::from_str(text).unwrap();
-        assert!(node.metadata.managed_fields.is_none());
     }
 
     #[test]
@@ -323,7 +303,7 @@ mod tests {
             metadata in any_json(KEYS), spec in any_json(KEYS), status in any_json(KEYS),
         ) {
             let text = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();
-            prop_assert!(serde_json::from_str::<WireNode>(&text).is_ok());
+            prop_assert!(serde_json::from_str::<NodeObject>(&text).is_ok());
         }
     }
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -50,8 +49,8 @@ impl Text {
     }
 
     /// Parses an RFC 3339 time.
-    pub(super) fn time(&self) -> Option<Time> {
-        self.0.as_deref()?.parse::<Timestamp>().ok().map(Time)
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        self.0.as_deref()?.parse().ok()
     }
 }
 

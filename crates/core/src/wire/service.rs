@@ -2,25 +2,22 @@
 
 use std::sync::Arc;
 
-use bowline_core::service::{Condition, ServicePort, ServiceType, TargetPort};
-use bowline_core::{
+use serde::Deserialize;
+
+use super::shapes::{List, Number, NumberOrText, Record, Text, Texts};
+use crate::service::{Condition, ServicePort, ServiceType, TargetPort};
+use crate::{
     Ingress, IpFamily, IpMode, LoadBalancerStatus, PortStatus, Protocol, Service, SessionAffinity, TrafficPolicy,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Deserializer};
-
-use super::Wire;
-use super::shapes::{List, Number, NumberOrText, Record, Text, Texts};
 
 /// Default session affinity timeout of the API server.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
-/// Service, with the fields that the manager reads.
+/// Service as the API server sends it, with the fields that the manager reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct WireService {
-    #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
+pub struct ServiceObject {
+    metadata: Record<Metadata>,
     spec: Record<ServiceSpec>,
     status: Record<ServiceStatus>,
 }
@@ -112,7 +109,7 @@ struct WireCondition {
 /// Metadata without labels and managed fields, which are not used.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct SlimMetadata {
+struct Metadata {
     name: Text,
     namespace: Text,
     uid: Text,
@@ -123,38 +120,37 @@ struct SlimMetadata {
     finalizers: List<Text>,
 }
 
-/// Parses an `ObjectMeta`, which kube requires, without managed fields.
-fn slim_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let Record(slim) = Record::<SlimMetadata>::deserialize(from)?;
-    Ok(ObjectMeta {
-        name: slim.name.0,
-        namespace: slim.namespace.0,
-        uid: slim.uid.0,
-        resource_version: slim.resource_version.0,
-        creation_timestamp: slim.creation_timestamp.time(),
-        deletion_timestamp: slim.deletion_timestamp.time(),
-        annotations: Some(slim.annotations.0),
-        finalizers: Some(slim.finalizers.texts()),
-        ..ObjectMeta::default()
-    })
-}
+impl ServiceObject {
+    /// Returns `metadata.uid`.
+    pub fn uid(&self) -> Option<&str> {
+        self.metadata.0.uid.0.as_deref()
+    }
 
-core_resource!(WireService, "Service", "services", k8s_openapi::NamespaceResourceScope);
+    /// Returns `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.metadata.0.resource_version.0.as_deref()
+    }
 
-impl Wire for WireService {
-    type Domain = Service;
+    /// Sets the namespace and the name, each if the object has none: a Service that is about to be created may lack them.
+    pub fn or_named(mut self, namespace: &str, name: &str) -> ServiceObject {
+        let metadata = &mut self.metadata.0;
+        metadata.namespace.0.get_or_insert_with(|| namespace.to_owned());
+        metadata.name.0.get_or_insert_with(|| name.to_owned());
+        self
+    }
 
-    fn into_domain(self) -> Option<Service> {
-        let WireService { metadata, spec: Record(spec), status: Record(status) } = self;
+    /// Converts to the domain type; `None` if the object has no name or no namespace, which no stored object lacks.
+    pub fn into_service(self) -> Option<Service> {
+        let ServiceObject { metadata: Record(metadata), spec: Record(spec), status: Record(status) } = self;
         Some(Service {
-            namespace: metadata.namespace?,
-            name: metadata.name?,
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            created: metadata.creation_timestamp.map(|time| time.0),
-            deleting: metadata.deletion_timestamp.is_some(),
-            annotations: Arc::new(metadata.annotations.unwrap_or_default()),
-            finalizers: metadata.finalizers.unwrap_or_default(),
+            created: metadata.creation_timestamp.time(),
+            deleting: metadata.deletion_timestamp.time().is_some(),
+            namespace: metadata.namespace.0?,
+            name: metadata.name.0?,
+            uid: metadata.uid.0.unwrap_or_default(),
+            resource_version: metadata.resource_version.0.unwrap_or_default(),
+            annotations: Arc::new(metadata.annotations.0),
+            finalizers: metadata.finalizers.texts(),
             kind: service_type(&spec.kind),
             class: spec.load_balancer_class.non_empty(),
             ports: spec.ports.0.into_iter().filter_map(|Record(port)| port.into_port()).collect(),
@@ -284,7 +280,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn read(object: &Value) -> Option<Service> {
-        serde_json::from_str::<WireService>(&object.to_string()).unwrap().into_domain()
+        serde_json::from_str::<ServiceObject>(&object.to_string()).unwrap().into_service()
     }
 
     #[test]
@@ -387,13 +383,6 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_managed_fields_are_never_kept() {
-        let text = r#"{"metadata": {"name": "n", "labels": {"a": "1"}, "managedFields": [{"manager": "kubectl"}]}}"#;
-        let service: WireService = serde_json::from_str(text).unwrap();
-        assert!(service.metadata.managed_fields.is_none() && service.metadata.labels.is_none());
-    }
-
-    #[test]
     fn invalid_ports_are_skipped() {
         let ports = json!([
             {"port": 0}, {"port": 65536}, {"port": -1}, {"port": "80"}, {"port": 80.5}, {"name": "none"}, 80,
@@ -434,6 +423,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_missing_name_or_namespace_is_filled_in() {
+        let named = |metadata: Value| {
+            let object: ServiceObject = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            object.or_named("ns", "n").into_service().unwrap().key().to_string()
+        };
+        assert_eq!(named(json!({})), "ns/n");
+        assert_eq!(named(json!({"name": "web"})), "ns/web");
+        assert_eq!(named(json!({"name": "web", "namespace": "default"})), "default/web");
+    }
+
     const KEYS: &str = "metadata|name|finalizers|spec|ports|port|targetPort|sessionAffinityConfig|clientIP|\
                         timeoutSeconds|status|loadBalancer|ingress|ip|conditions|type|ipFamilies";
 
@@ -443,7 +443,7 @@ mod tests {
             metadata in any_json(KEYS), spec in any_json(KEYS), status in any_json(KEYS),
         ) {
             let text = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();
-            prop_assert!(serde_json::from_str::<WireService>(&text).is_ok());
+            prop_assert!(serde_json::from_str::<ServiceObject>(&text).is_ok());
         }
     }
 }
