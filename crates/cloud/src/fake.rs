@@ -1,8 +1,8 @@
 //! A fake cloud for tests, with recorded calls and injected faults.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) lists_in_brief: AtomicBool,
     /// [`Routes::lock`].
     pub(crate) route_lock: Mutex<Option<String>>,
+    pub(crate) webhooks: Vec<Arc<dyn Webhook>>,
+    pub(crate) endpoints: Vec<Endpoint>,
     /// Required Secrets, and the tokens received from them.
     secrets: Vec<SecretRef>,
     tokens: Mutex<Vec<String>>,
@@ -107,6 +109,8 @@ impl Fake {
             unread: AtomicUsize::new(0),
             lists_in_brief: AtomicBool::new(false),
             route_lock: Mutex::default(),
+            webhooks: Vec::new(),
+            endpoints: Vec::new(),
             secrets: Vec::new(),
             tokens: Mutex::default(),
             facts: Facts::default(),
@@ -392,6 +396,14 @@ impl CloudProvider for Fake {
 
     fn routes(&self) -> Option<&dyn Routes> {
         self.capabilities.routes.is_some().then_some(self)
+    }
+
+    fn webhooks(&self) -> Vec<Arc<dyn Webhook>> {
+        self.webhooks.clone()
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        self.endpoints.clone()
     }
 
     fn secrets(&self) -> Vec<SecretRef> {

@@ -1,7 +1,8 @@
 //! The contract between Bowline and a cloud.
 //!
 //! A provider implements [`CloudProvider`]. It declares its name ([`ProviderInfo`]) and its limits ([`Capabilities`]), and
-//! returns [`Instances`], [`LoadBalancers`], [`Routes`] and [background loops](ProviderLoop) as far as the cloud has them. It has
+//! returns [`Instances`], [`LoadBalancers`], [`Routes`], [background loops](ProviderLoop), admission
+//! [webhooks](Webhook) and plain [endpoints](Endpoint) as far as the cloud has them. It has
 //! no access to a Kubernetes client, a work queue or a clock: it takes plain values of `bowline-core`, and returns plain values
 //! or an [`Error`].
 //!
@@ -28,9 +29,11 @@
 //!
 //! There is no global state: the program builds a [`Registry`] and passes it in.
 
+mod admission;
 pub mod calls;
 mod capabilities;
 mod clouds;
+mod endpoint;
 mod error;
 #[cfg(test)]
 mod fake;
@@ -49,11 +52,13 @@ mod service_routing;
 mod start;
 mod sync_metrics;
 
+pub use admission::{AdmissionOperation, AdmissionRequest, AdmissionResponse, DecodeError, Webhook};
 pub use calls::{Call, CallBudget, CallPolicy, Calls, Effect};
 pub use capabilities::{
     Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
 };
 pub use clouds::{Cloud, Clouds, Indexed, NoOwner, Ownership};
+pub use endpoint::{Endpoint, EndpointPurpose};
 pub use error::{Error, ErrorKind, KnownState, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken, SingleLookup};
 pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};

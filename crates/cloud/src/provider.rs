@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bowline_core::ProviderId;
 
 use crate::{
-    Calls, Capabilities, Facts, Instances, LoadBalancers, ProviderLoop, Result, Routes, SecretData, SecretRef,
-    SyncMetrics,
+    Calls, Capabilities, Endpoint, Facts, Instances, LoadBalancers, ProviderLoop, Result, Routes, SecretData,
+    SecretRef, SyncMetrics, Webhook,
 };
 
 /// Name and ID prefixes of a provider.
@@ -96,6 +96,17 @@ pub trait CloudProvider: Send + Sync {
     /// Returns the background loops that the configuration enables. Cheap and pure: it is called before every run, so a loop with
     /// state must return the same `Arc` each time.
     fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {
+        Vec::new()
+    }
+
+    /// Returns the admission webhooks. Cheap and pure: it is called for every request, so a webhook with state must return the same
+    /// `Arc` each time.
+    fn webhooks(&self) -> Vec<Arc<dyn Webhook>> {
+        Vec::new()
+    }
+
+    /// Returns the plain HTTP endpoints that the configuration adds to the process. Pure.
+    fn endpoints(&self) -> Vec<Endpoint> {
         Vec::new()
     }
 

@@ -20,6 +20,7 @@ mod read;
 mod routes;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -185,10 +186,9 @@ impl Layered {
         self.dry_run.0
     }
 
-    /// Verifies endpoint, credentials and permissions.
+    /// Verifies endpoint, credentials and permissions. Fails until the cloud has started.
     pub async fn check(&self) -> Result<()> {
-        let check = self.limits.run(Operation::Check, self.provider.check());
-        self.metrics.observe(Operation::Check, check, |result| result.as_ref().err()).await
+        self.run(Operation::Check, self.limits.run(Operation::Check, self.provider.check())).await
     }
 
     async fn run<T>(&self, operation: Operation, work: impl Future<Output = Result<T>>) -> Result<T> {
