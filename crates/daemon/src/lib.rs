@@ -11,6 +11,7 @@
 //! ```
 
 mod election;
+mod endpoints;
 mod metrics;
 mod servers;
 
@@ -23,13 +24,13 @@ use bowline_cloud::{Clouds, Registry};
 use bowline_config::ConfigErrors;
 use bowline_controllers::Gate;
 use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
-use bowline_kube::{Clients, NotReady, ObjectRef, RestMetrics};
+use bowline_kube::{Access, Clients, NotReady, ObjectRef, RestMetrics};
 use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
 use bowline_serving::webhook::Webhook;
-use bowline_settings::Settings;
 use bowline_settings::cli::ManagerArgs;
 use bowline_settings::reach::{self, Reached};
-use bowline_settings::{configuration, effective};
+use bowline_settings::{Credentials, Settings};
+use bowline_settings::{configuration, effective, webhooks};
 use bowline_telemetry::logging::{self, Handle};
 use bowline_telemetry::{process, statusz};
 use futures::future::join_all;
@@ -60,20 +61,19 @@ pub async fn run(args: &ManagerArgs, registry: &Arc<Registry>, logs: Handle) -> 
     // Installed before anything is started: from here on, a signal requests a clean shutdown.
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let options = ServerOptions::from(&prepared.settings);
-    let webhooks = prepared.settings.serving.webhooks.of(webhooks());
+    let webhooks = prepared.webhooks();
     let Some(servers) = shutdown.or(Servers::bind(&options, &webhooks)).await else { return Ok(()) };
     prepared.run(servers.map_err(CannotStart)?, logs, shutdown).await
-}
-
-/// Admission webhooks of the providers. No provider has one yet.
-fn webhooks() -> Vec<Arc<dyn Webhook>> {
-    Vec::new()
 }
 
 /// Everything that the manager needs. Nothing has been called yet.
 struct Prepared {
     settings: Settings,
-    reached: Reached,
+    /// Providers with their layers.
+    clouds: Clouds,
+    client: kube::Client,
+    access: Access,
+    credentials: Credentials,
     /// Providers in this program.
     registry: Arc<Registry>,
     metrics: prometheus::Registry,
@@ -86,28 +86,36 @@ impl Prepared {
         let mut settings = Settings::resolve(args, &mut errors);
         let metrics = prometheus::Registry::new();
         settings.reach.client.metrics = Some(RestMetrics::register(&metrics)?);
-        errors.extend(settings.serving.webhooks.errors(&webhooks()));
-        let check = |providers: &[_], errors: &mut _| {
+        let check = |providers: &[_], errors: &mut ConfigErrors| {
+            errors.extend(settings.serving.webhooks.errors(providers));
             reach::check(providers, &settings.reach, &settings.manager, &args.controllers.network, errors);
         };
         let reached = Reached::new(&settings.reach, &registry, &metrics, errors, check).await?;
-        reach::narrow(&mut settings.manager, &reached.providers);
-        Ok(Prepared { settings, reached, registry, metrics })
+        let Reached { providers, access, credentials, client } = reached;
+        reach::narrow(&mut settings.manager, &providers);
+        let clouds = Clouds::with_layers(providers, &settings.reach.layers, &metrics);
+        Ok(Prepared { settings, clouds, client, access, credentials, registry, metrics })
+    }
+
+    /// Selected webhooks of the clouds.
+    fn webhooks(&self) -> Vec<Webhook> {
+        let mut webhooks = webhooks::of(&self.clouds);
+        webhooks.retain(|webhook| self.settings.serving.webhooks.takes(&webhook.name));
+        webhooks
     }
 
     /// Runs until shutdown is requested.
     async fn run(self, servers: Servers, logs: Handle, shutdown: Shutdown) -> anyhow::Result<()> {
-        let Prepared { settings, reached, registry, metrics } = self;
-        let Reached { providers, access, credentials, client } = reached;
+        let Prepared { settings, clouds, client, access, credentials, registry, metrics } = self;
         let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
         metrics::register(&metrics, fence.clone(), &registry)?;
         let pages = pages(&settings, &board, &metrics, logs);
-        let clouds = Clouds::with_layers(providers, &settings.reach.layers, &metrics);
         clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.component()));
         let shutdown_timeout = settings.manager.shutdown_timeout + MARGIN;
         let mut tasks = Supervisor::new(shutdown.clone());
         let credentials = credentials.with(servers.reviewers());
         tasks.spawn("serving", servers.serve(pages, shutdown.clone()));
+        tasks.spawn("endpoints of clouds", endpoints::serve(clouds.clone(), metrics.clone(), shutdown.clone()));
         tracing::info!(version = env!("CARGO_PKG_VERSION"), clouds = ?names(&clouds), "starting");
         tasks.spawn("start of clouds", start(clouds.clone(), client.clone(), shutdown.clone()));
         #[cfg(feature = "test-panic")]

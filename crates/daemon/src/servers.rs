@@ -94,13 +94,13 @@ pub(crate) struct Servers {
     secure: Option<(Server, AccessControl)>,
     reviewers: Reviewers,
     plain: Option<Server>,
-    webhooks: Option<(Server, Vec<Arc<dyn Webhook>>)>,
+    webhooks: Option<(Server, Vec<Webhook>)>,
     profiling: bool,
 }
 
 impl Servers {
     /// Binds the addresses, loads or creates certificates, and sets up authentication. `webhooks` are the selected ones.
-    pub(crate) async fn bind(options: &ServerOptions, webhooks: &[Arc<dyn Webhook>]) -> anyhow::Result<Servers> {
+    pub(crate) async fn bind(options: &ServerOptions, webhooks: &[Webhook]) -> anyhow::Result<Servers> {
         let plain = options.plain.map(Server::bind_plain).transpose()?;
         let mut reviewers = Reviewers::default();
         let secure = match &options.secure {
@@ -218,7 +218,7 @@ async fn access_control(options: &ServerOptions, reviewers: &Reviewers) -> anyho
 }
 
 /// Router with `/metrics` only.
-fn metrics_router(metrics: &Registry) -> Router {
+pub(crate) fn metrics_router(metrics: &Registry) -> Router {
     let metrics = metrics.clone();
     Router::new().at("/metrics", READ_METHODS, move |_| std::future::ready(exposed(&metrics)))
 }

@@ -162,7 +162,7 @@ async fn respond(
     served.access.remove_credentials(&mut incoming.headers);
     // A connection whose client sends its body slowly counts as idle.
     drop(in_progress);
-    let body = read(body).await;
+    let body = read(body, &served.router).await;
     let _in_progress = permit.begin_request();
     match body {
         Ok(body) => served.router.answer(IncomingRequest { body, ..incoming }).await,
@@ -170,13 +170,11 @@ async fn respond(
     }
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Box<Answer>> {
+async fn read(body: Incoming, router: &Router) -> Result<Bytes, Box<Answer>> {
     let failure = |status, message| Err(Box::new(answer::failure(status, message)));
     match tokio::time::timeout(BODY_TIME, Limited::new(body, BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            failure(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large")
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Box::new(router.answer_oversized())),
         Ok(Err(_)) => failure(StatusCode::BAD_REQUEST, "the request body is incomplete"),
         Err(_) => failure(StatusCode::REQUEST_TIMEOUT, "timeout while reading the request body"),
     }

@@ -73,6 +73,7 @@ struct Route {
 pub struct Router {
     exact: BTreeMap<String, Route>,
     prefixes: BTreeMap<String, Route>,
+    oversized: Option<Arc<dyn Fn() -> Answer + Send + Sync>>,
 }
 
 /// Methods that only read.
@@ -113,6 +114,18 @@ impl Router {
     {
         self.prefixes.insert(prefix.to_owned(), Route::new(methods, handler));
         self
+    }
+
+    /// Sets the response to a request body that exceeds the server's limit. Default: 413.
+    pub fn oversized(mut self, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Router {
+        self.oversized = Some(Arc::new(answer));
+        self
+    }
+
+    /// Responds to a request whose body exceeds the server's limit.
+    pub(crate) fn answer_oversized(&self) -> Answer {
+        let default = || answer::failure(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
+        self.oversized.as_ref().map_or_else(default, |answer| answer())
     }
 
     /// Handles a request. A handler that panics results in a 500.

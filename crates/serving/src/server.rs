@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 1024;
 /// Pause after `accept` failed, usually because the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Grace period for requests in flight at shutdown.
+/// Default grace period for requests in flight at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// A failure to bind the server.
@@ -46,6 +46,7 @@ pub struct Server {
     /// `None` for plain HTTP.
     tls: Option<(TlsAcceptor, Arc<Certificates>)>,
     limits: Limits,
+    drain: Duration,
 }
 
 impl Server {
@@ -56,7 +57,7 @@ impl Server {
         Server::on(options, tls)
     }
 
-    /// Binds the address for plain HTTP, for loopback addresses and tests.
+    /// Binds the address for plain HTTP.
     pub fn bind_plain(address: SocketAddr) -> Result<Server, BindError> {
         let options = ServingOptions {
             bind_address: address.ip(),
@@ -73,7 +74,12 @@ impl Server {
         let failed = |error| BindError::Listen(ListenError::Other(address, error));
         let address = listener.local_addr().map_err(failed)?;
         let listener = TcpListener::from_std(listener).map_err(failed)?;
-        Ok(Server { listener, address, tls, limits: Limits::new(options.max_streams) })
+        Ok(Server { listener, address, tls, limits: Limits::new(options.max_streams), drain: DRAIN })
+    }
+
+    /// Sets the grace period for requests in flight at shutdown. Default: 2 s.
+    pub fn drain(self, drain: Duration) -> Server {
+        Server { drain, ..self }
     }
 
     /// Returns the address it listens on.
@@ -107,7 +113,7 @@ impl Server {
             });
         }
         drop(self.listener);
-        let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+        let _ = tokio::time::timeout(self.drain, graceful.shutdown()).await;
     }
 
     /// Accepts the next connection and acquires its permit.

@@ -1,14 +1,16 @@
 //! Serves the admission webhooks of clouds on a separate listener (HOOK-1 to HOOK-4).
 //!
 //! upstream: the listener does not authenticate clients. The API server calls it, and presents a client certificate only if it is
-//! configured to. Standbys serve webhooks, too.
+//! configured to. Standbys serve webhooks, too. [`standalone_router`] has the protocol of admission servers that run on their own.
+
+mod standalone;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
 use bowline_runtime::{Buckets, Metric, metrics};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
@@ -18,6 +20,8 @@ use crate::ServingOptions;
 use crate::answer::{self, Answer};
 use crate::router::{ANY, IncomingRequest, Router};
 use crate::server::{BindError, Server};
+
+pub use standalone::standalone_router;
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -36,21 +40,33 @@ metrics! {
 }
 
 /// An admission webhook of a cloud.
-#[async_trait]
-pub trait Webhook: Send + Sync {
+#[derive(Clone)]
+pub struct Webhook {
     /// Name in `--webhooks` and in metrics.
-    fn name(&self) -> &str;
-
+    pub name: String,
     /// URL path that the API server calls.
-    fn path(&self) -> &str;
+    pub path: String,
+    /// Decides about a request.
+    pub review: Review,
+}
 
-    /// Returns the `AdmissionResponse` to an `AdmissionRequest`, both as JSON. The caller sets `uid`. An error is returned to the API
-    /// server.
-    async fn review(&self, request: Value) -> Result<Value, String>;
+/// Returns the `AdmissionResponse` to an `AdmissionRequest`, both as JSON, or the reason why there is none. The caller sets `uid`.
+pub type Review = Arc<dyn Fn(Map<String, Value>) -> BoxFuture<'static, Result<Response, ReviewError>> + Send + Sync>;
+
+/// Fields of an `AdmissionResponse`.
+pub type Response = Map<String, Value>;
+
+/// The webhook could not review a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewError {
+    /// HTTP status of the cause.
+    pub code: u16,
+    /// Cause.
+    pub message: String,
 }
 
 /// Binds the listener for these webhooks; `None` if there are none, or if the port is 0.
-pub fn bind(options: &ServingOptions, webhooks: &[Arc<dyn Webhook>]) -> Result<Option<Server>, BindError> {
+pub fn bind(options: &ServingOptions, webhooks: &[Webhook]) -> Result<Option<Server>, BindError> {
     // upstream: the Go library crashes with webhooks and port 0.
     match options.port == 0 || webhooks.is_empty() {
         true => Ok(None),
@@ -79,24 +95,24 @@ impl WebhookMetrics {
 }
 
 /// Creates a router with the path of each webhook.
-pub fn router(webhooks: &[Arc<dyn Webhook>], metrics: &WebhookMetrics) -> Router {
+pub fn router(webhooks: &[Webhook], metrics: &WebhookMetrics) -> Router {
     webhooks.iter().fold(Router::new(), |router, webhook| {
-        let (path, metrics, webhook) = (webhook.path().to_owned(), metrics.clone(), webhook.clone());
-        router.at(&path, ANY, move |incoming| {
-            let (webhook, metrics) = (webhook.clone(), metrics.clone());
+        let (metrics, hook) = (metrics.clone(), webhook.clone());
+        router.at(&webhook.path, ANY, move |incoming| {
+            let (webhook, metrics) = (hook.clone(), metrics.clone());
             async move {
                 let start = Instant::now();
-                let answer = respond(&*webhook, incoming).await;
-                metrics.observe(answer.status(), webhook.name(), start);
+                let answer = respond(&webhook, incoming).await;
+                metrics.observe(answer.status(), &webhook.name, start);
                 answer
             }
         })
     })
 }
 
-async fn respond(webhook: &dyn Webhook, incoming: IncomingRequest) -> Answer {
+async fn respond(webhook: &Webhook, incoming: IncomingRequest) -> Answer {
     let failure = |status, message: String| {
-        tracing::warn!(webhook = webhook.name(), message, "an admission request failed");
+        tracing::warn!(webhook = webhook.name, message, "an admission request failed");
         answer::failure(status, &message)
     };
     let request = match request(&incoming.headers, &incoming.body) {
@@ -104,17 +120,18 @@ async fn respond(webhook: &dyn Webhook, incoming: IncomingRequest) -> Answer {
         Err(message) => return failure(StatusCode::BAD_REQUEST, message),
     };
     let uid = request.get("uid").cloned().unwrap_or_default();
-    let failed = |message| failure(StatusCode::INTERNAL_SERVER_ERROR, message);
-    match webhook.review(Value::Object(request)).await {
-        Ok(Value::Object(response)) => answer::json(StatusCode::OK, &review(response, uid)),
-        Ok(_) => failed("admission response cannot be nil".to_owned()),
-        Err(error) => failed(format!("error generating admission response: {error}")),
+    match (webhook.review)(request).await {
+        Ok(response) => answer::json(StatusCode::OK, &review(VERSION, response, uid)),
+        Err(error) => {
+            let message = format!("error generating admission response: {}", error.message);
+            failure(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
     }
 }
 
-fn review(mut response: Map<String, Value>, uid: Value) -> Value {
+fn review(version: &str, mut response: Response, uid: Value) -> Value {
     response.insert("uid".to_owned(), uid);
-    json!({ "kind": KIND, "apiVersion": VERSION, "response": response })
+    json!({ "kind": KIND, "apiVersion": version, "response": response })
 }
 
 /// Parses the request of an `AdmissionReview`.
@@ -142,36 +159,28 @@ fn request(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, Stri
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use http::{HeaderValue, Method, Uri};
     use http_body_util::BodyExt as _;
 
     use super::*;
 
-    /// Allows requests with a name, fails for `boat`, and returns null for `ship`.
-    struct Harbour;
-
-    #[async_trait]
-    impl Webhook for Harbour {
-        fn name(&self) -> &str {
-            "harbour"
-        }
-
-        fn path(&self) -> &str {
-            "/validate"
-        }
-
-        async fn review(&self, request: Value) -> Result<Value, String> {
-            match request["name"].as_str() {
-                Some("boat") => Err("no boats".to_owned()),
-                Some("ship") => Ok(Value::Null),
-                name => Ok(json!({ "allowed": name.is_some() })),
-            }
+    /// Allows requests with a name, and fails for `boat`.
+    fn harbour() -> Webhook {
+        let review = |request: Map<String, Value>| match request.get("name").and_then(Value::as_str) {
+            Some("boat") => Err(ReviewError { code: 500, message: "no boats".to_owned() }),
+            name => Ok(Map::from_iter([("allowed".to_owned(), name.is_some().into())])),
+        };
+        Webhook {
+            name: "harbour".to_owned(),
+            path: "/validate".to_owned(),
+            review: Arc::new(move |request| std::future::ready(review(request)).boxed()),
         }
     }
 
     async fn ask(content_type: &'static str, body: &str) -> (u16, String) {
         let metrics = WebhookMetrics::register(&Registry::new()).unwrap();
-        let router = router(&[Arc::new(Harbour)], &metrics);
+        let router = router(&[harbour()], &metrics);
         let mut incoming = IncomingRequest::new(Method::POST, &Uri::from_static("/validate"));
         incoming.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         incoming.body = body.to_owned().into();
@@ -206,7 +215,6 @@ mod tests {
             (JSON, other, 400, "could not deserialize"),
             (JSON, no_request, 400, "Request field is nil"),
             (JSON, about("boat"), 500, "error generating admission response: no boats"),
-            (JSON, about("ship"), 500, "admission response cannot be nil"),
         ];
         for (content_type, body, code, part) in cases {
             let (got, text) = ask(content_type, &body).await;
@@ -217,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn port_0_or_no_webhooks_means_no_listener() {
         let off = ServingOptions { port: 0, ..ServingOptions::default() };
-        assert!(bind(&off, &[Arc::new(Harbour)]).unwrap().is_none());
+        assert!(bind(&off, &[harbour()]).unwrap().is_none());
         assert!(bind(&ServingOptions::default(), &[]).unwrap().is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! Flags of the manager. The doc comment of a field is its `--help` text and, through `cargo xtask generate`, its entry in
 //! `docs/reference/cli.md`; write it for the user.
 
+mod admission_server;
 mod election;
 mod idle;
 mod logging;
@@ -9,13 +10,14 @@ mod network;
 mod serving;
 mod webhook;
 
+pub use admission_server::AdmissionServerArgs;
 pub use election::ElectionArgs;
 pub use logging::LoggingArgs;
 pub use manager::{ControllerArgs, GenericArgs, ManagerArgs};
 pub use network::{NetworkArgs, RouteArgs};
 
 pub(crate) use election::LEASES;
-pub(crate) use manager::{CloudCallArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
+pub(crate) use manager::{CloudArgs, CloudCallArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs};
 pub(crate) use network::NodeIpamArgs;
 pub(crate) use serving::{AuthenticationArgs, AuthorizationArgs, RequestHeaderArgs, SecureServingArgs};
 pub(crate) use webhook::WebhookArgs;

@@ -13,7 +13,13 @@ pub struct Credentials(Vec<(String, Arc<dyn Reloadable>)>);
 
 impl Credentials {
     pub(crate) fn new(access: &Access, providers: &[Arc<Reloading>]) -> Credentials {
-        let cluster: (String, Arc<dyn Reloadable>) = ("cluster".to_owned(), Arc::new(access.clone()));
+        let mut credentials = Credentials::of_clouds(providers);
+        credentials.0.insert(0, ("cluster".to_owned(), Arc::new(access.clone())));
+        credentials
+    }
+
+    /// Returns the credentials of these providers.
+    pub fn of_clouds(providers: &[Arc<Reloading>]) -> Credentials {
         let clouds = providers.iter().map(|provider| {
             let prefix = provider.info().id_prefixes.first().map_or("", String::as_str);
             // Two clouds of the same kind get the same names as elsewhere.
@@ -22,7 +28,7 @@ impl Credentials {
                 if kinds == 1 { provider.info().name.clone() } else { format!("{}-{prefix}", provider.info().name) };
             (name, provider.clone() as Arc<dyn Reloadable>)
         });
-        Credentials(std::iter::once(cluster).chain(clouds).collect())
+        Credentials(clouds.collect())
     }
 
     /// Adds credentials of further API server clients.

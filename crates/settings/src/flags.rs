@@ -98,6 +98,11 @@ pub fn integer(text: &str) -> Result<i64, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 10258")
 }
 
+/// Port to listen on.
+pub fn port(text: &str) -> Result<u16, &'static str> {
+    text.parse().map_err(|_| "expected a port from 0 to 65535, such as 9443")
+}
+
 /// Size in bytes, as a Kubernetes quantity.
 pub fn quantity(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "expected a size such as 512, 1Ki or 2M";

@@ -24,12 +24,16 @@ mod migration;
 pub mod providers;
 pub mod reach;
 mod settings;
+pub mod webhooks;
 
 use bowline_config::ConfigErrors;
 
 pub use credentials::Credentials;
 pub use migration::Migration;
-pub use settings::{CidrFlag, Election, Reach, Serving, Settings, Webhooks, early_logging, parse_cluster_cidr, valid};
+pub use settings::{
+    AdmissionServer, CidrFlag, Election, Reach, Serving, Settings, Webhooks, admission_server_logging, early_logging,
+    parse_cluster_cidr, valid,
+};
 
 /// Invalid input of the user. The message names the flag or file, the error and the fix.
 #[derive(Debug, thiserror::Error)]

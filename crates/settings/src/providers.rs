@@ -229,7 +229,7 @@ fn contested(prefix: &str, first: &str, second: &str) -> ConfigError {
 mod tests {
     use super::*;
     use crate::idle::Idle;
-    use bowline_cloud::{BuildContext, Capabilities, Factory, ProviderInfo};
+    use bowline_cloud::{BuildContext, Factory, ProviderInfo};
 
     fn parse(names: &[&str], configs: &[&str]) -> Result<Vec<(String, Option<String>)>, String> {
         let owned = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -279,7 +279,7 @@ mod tests {
         let id_prefixes = prefixes.iter().map(ToString::to_string).collect();
         let info = ProviderInfo { name: name.to_owned(), id_prefixes };
         let build = move |_: &BuildContext<'_>| -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
-            Ok(Arc::new(Idle(info.clone(), Capabilities::default())))
+            Ok(Arc::new(Idle { info: info.clone(), ..Idle::default() }))
         };
         Factory::new(name, "for tests", String::new, build)
     }

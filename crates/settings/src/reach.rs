@@ -166,7 +166,8 @@ mod tests {
         routes: Option<RouteCapabilities>,
     ) -> Arc<dyn CloudProvider> {
         let info = ProviderInfo { name: name.to_owned(), id_prefixes: Vec::new() };
-        Arc::new(Idle(info, Capabilities { instances, routes, ..Capabilities::default() }))
+        let capabilities = Capabilities { instances, routes, ..Capabilities::default() };
+        Arc::new(Idle { info, capabilities, ..Idle::default() })
     }
 
     /// Returns the errors of these flags with these clouds.

@@ -1,5 +1,6 @@
 //! Resolves and validates the manager's flags.
 
+mod admission_server;
 mod election;
 mod logging;
 mod network;
@@ -20,15 +21,17 @@ use bowline_core::{AddressPolicy, ClusterName};
 use bowline_kube::{ClientOptions, Probe};
 
 use crate::cli::{
-    CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs, ServiceArgs,
+    CloudArgs, CloudCallArgs, ControllerArgs, GenericArgs, ManagerArgs, NodeArgs, NodeLifecycleArgs, ReachArgs,
+    ServiceArgs,
 };
 use crate::controllers::Selection;
 use crate::effective::EffectiveFlags;
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
 use crate::providers::{self, ProviderSpec};
+pub use admission_server::AdmissionServer;
 pub use election::Election;
-pub use logging::early_logging;
+pub use logging::{admission_server_logging, early_logging};
 use network::Network;
 pub use network::{CidrFlag, parse_cluster_cidr};
 pub use serving::{Serving, Webhooks};
@@ -91,19 +94,23 @@ pub struct Settings {
 
 impl Reach {
     pub(crate) fn resolve(args: &ReachArgs, errors: &mut ConfigErrors) -> Reach {
+        let reach = Reach::of_clouds(&args.clouds, &args.calls, errors);
+        Reach { client: client_options(args, errors), ..reach }
+    }
+
+    /// Resolves the flags of the clouds. The API server client has no options.
+    pub(crate) fn of_clouds(args: &CloudArgs, calls: &CloudCallArgs, errors: &mut ConfigErrors) -> Reach {
         let cluster = valid(&args.cluster_name, errors).unwrap_or_default();
         Reach {
             providers: providers::specs(&list(&args.cloud_provider), &args.cloud_config, errors),
             cluster: ClusterName::from(cluster.as_str()),
-            client: client_options(args, errors),
+            client: ClientOptions::default(),
             layers: LayerOptions::default(),
-            calls: call_policy(&args.calls, errors),
-            user_agents: args.calls.user_agent.clone(),
+            calls: call_policy(calls, errors),
+            user_agents: calls.user_agent.clone(),
         }
     }
-}
 
-impl Reach {
     /// Inputs to build providers in this process, with this metrics registry.
     pub fn build_inputs(&self, metrics: &prometheus::Registry) -> BuildInputs {
         let (environment, user_agents) = (Environment::from_process(), self.user_agents.clone());

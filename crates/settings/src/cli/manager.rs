@@ -103,10 +103,10 @@ impl ManagerArgs {
     }
 }
 
-/// Flags for access to the cluster and its clouds, shared by the manager and the diagnostic commands.
+/// Flags that select the clouds.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster and clouds")]
-pub(crate) struct ReachArgs {
+pub(crate) struct CloudArgs {
     /// Comma-separated list of cloud providers; the flag may be repeated. A node without a provider ID is looked up in this order.
     /// List a provider twice to use two clouds of the same kind.
     #[arg(long, value_name = "NAMES")]
@@ -120,6 +120,14 @@ pub(crate) struct ReachArgs {
     /// Cluster name, recorded on every cloud resource that this cluster owns.
     #[arg(long, value_name = "NAME", default_value = "kubernetes", value_parser = given(flags::not_empty))]
     pub(crate) cluster_name: Given<String>,
+}
+
+/// Flags for access to the cluster and its clouds, shared by the manager and the diagnostic commands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster and clouds")]
+pub(crate) struct ReachArgs {
+    #[command(flatten)]
+    pub(crate) clouds: CloudArgs,
 
     /// Path of the kubeconfig file for the API server. Default: the in-cluster configuration, unless --master is set.
     #[arg(long, value_name = "FILE", value_parser = flags::path)]

@@ -4,7 +4,7 @@ use bowline_config::{ConfigError, ConfigErrors};
 use bowline_telemetry::logging::{Format, Options, VModule};
 
 use super::{list, valid};
-use crate::cli::{LoggingArgs, ManagerArgs};
+use crate::cli::{AdmissionServerArgs, LoggingArgs, ManagerArgs};
 use crate::feature_gates::FeatureGates;
 
 /// Resolves the logging options before the other flags. Errors are ignored here, because [`Settings`](crate::Settings) reports
@@ -12,6 +12,13 @@ use crate::feature_gates::FeatureGates;
 pub fn early_logging(args: &ManagerArgs) -> Options {
     let mut later = ConfigErrors::new();
     let gates = FeatureGates::new(&args.controllers.selection.feature_gates, &mut later);
+    resolve(&args.logging, &gates, &mut later)
+}
+
+/// Resolves the logging options of the admission server, as [`early_logging`] does.
+pub fn admission_server_logging(args: &AdmissionServerArgs) -> Options {
+    let mut later = ConfigErrors::new();
+    let gates = FeatureGates::new(&[], &mut later);
     resolve(&args.logging, &gates, &mut later)
 }
 

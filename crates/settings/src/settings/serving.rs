@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bowline_cloud::CloudProvider;
 use bowline_config::{ConfigError, ConfigErrors, nearest};
-use bowline_serving::webhook::Webhook;
 use bowline_serving::{
     AllowedPaths, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, TlsOptions,
     check_cipher_suites,
@@ -18,6 +18,7 @@ use crate::cli::{
 };
 use crate::feature_gates::FeatureGates;
 use crate::flags::Given;
+use crate::webhooks;
 
 /// Name of the webhooks' certificate pair.
 // upstream: the same name.
@@ -58,7 +59,7 @@ impl Serving {
         errors: &mut ConfigErrors,
     ) -> Serving {
         let https = listener(&Listener::from(&args.serving), warnings, errors);
-        let webhooks = webhooks(&args.webhook, gates, warnings, errors);
+        let webhooks = selected_webhooks(&args.webhook, gates, warnings, errors);
         check_ports(&args.serving, &args.webhook, errors);
         Serving {
             https,
@@ -71,29 +72,34 @@ impl Serving {
 }
 
 impl Webhooks {
-    /// Filters the providers' webhooks by the selection (HOOK-1).
-    pub fn of(&self, mut all: Vec<Arc<dyn Webhook>>) -> Vec<Arc<dyn Webhook>> {
-        all.retain(|webhook| choice::takes(&self.selection, webhook.name()));
-        all
+    /// Whether the webhook of this name is selected (HOOK-1).
+    pub fn takes(&self, name: &str) -> bool {
+        choice::takes(&self.selection, name)
     }
 
-    /// Reports selected names that are not webhooks of the providers.
-    pub fn errors(&self, all: &[Arc<dyn Webhook>]) -> ConfigErrors {
-        let known: Vec<_> = all.iter().map(|webhook| webhook.name()).collect();
+    /// Reports selected names that are not webhooks of the providers, and selected webhooks with the same name or path.
+    pub fn errors(&self, providers: &[Arc<dyn CloudProvider>]) -> ConfigErrors {
+        let mut declared = webhooks::declarations(providers);
+        let known: Vec<_> = declared.iter().map(|(name, _)| name.clone()).collect();
         let mut errors = ConfigErrors::new();
-        for name in choice::names(&self.selection).filter(|name| !known.contains(name)) {
+        for name in choice::names(&self.selection).filter(|name| !known.iter().any(|known| known == name)) {
             // upstream: this message.
             let error = ConfigError::flag("webhooks", format!("{name:?} is not in the list of known webhooks"));
-            errors.push(match nearest(name, known.iter().copied()) {
+            errors.push(match nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
                 None => error,
             });
+        }
+        declared.retain(|(name, _)| self.takes(name));
+        if let Some(message) = webhooks::conflict(&declared) {
+            let hint = "disable one of them, or run `bowline admission-server` for each cloud";
+            errors.push(ConfigError::flag("webhooks", message).hint(hint));
         }
         errors
     }
 }
 
-fn webhooks(
+fn selected_webhooks(
     args: &WebhookArgs,
     gates: &FeatureGates,
     warnings: &mut Vec<String>,

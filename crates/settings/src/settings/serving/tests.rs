@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bowline_cloud::{AdmissionRequest, AdmissionResponse, Webhook};
 use clap::Parser as _;
-use serde_json::Value;
 
 use super::*;
+use crate::idle::Idle;
 use crate::settings::Settings;
 
 /// Resolves these flags into serving options and warnings, or returns all errors.
@@ -143,8 +144,8 @@ fn c15_c16_webhooks_are_served_if_selected_and_the_gate_is_on() {
     let chosen = serving(&[gate, "--webhooks=foo,bar,-baz", "--webhook-cert-dir=/certs"]).webhooks;
     let https = chosen.https.clone().unwrap();
     assert_eq!((https.port, https.tls.pair_name.as_str()), (10260, "cloud-controller-manager-webhook"));
-    assert_eq!(names(&chosen.of(hooks(&["foo", "bar", "baz"]))), ["foo", "bar"], "C16");
-    assert_eq!(chosen.errors(&hooks(&["foo", "bar", "baz"])).iter().count(), 0);
+    assert_eq!(taken(&chosen, &["foo", "bar", "baz"]), ["foo", "bar"], "C16");
+    assert!(chosen.errors(&[cloud(&["foo", "bar", "baz"])]).is_empty());
     // HOOK-2: upstream would crash.
     assert_eq!(serving(&[gate, "--webhooks=*", "--webhook-secure-port=0"]).webhooks.https, None);
     let (closed, warnings) = resolve(&["--webhooks=*"]).unwrap();
@@ -162,13 +163,34 @@ fn c17_the_first_entry_that_names_a_webhook_wins_and_the_star_comes_last() {
         ("--webhooks=*,-b", &["a"]),
     ];
     for (flag, expected) in cases {
-        assert_eq!(names(&serving(&[flag]).webhooks.of(hooks(&["a", "b"]))), expected, "{flag}");
+        assert_eq!(taken(&serving(&[flag]).webhooks, &["a", "b"]), expected, "{flag}");
     }
-    let unknown = serving(&["--webhooks=a,-c,*"]).webhooks.errors(&hooks(&["a", "b"]));
+    let unknown = serving(&["--webhooks=a,-c,*"]).webhooks.errors(&[cloud(&["a", "b"])]);
     assert_eq!(unknown.to_string(), "--webhooks: \"c\" is not in the list of known webhooks; did you mean a?");
 }
 
-/// A webhook with a name only.
+#[test]
+fn two_selected_webhooks_must_not_share_their_name() {
+    let clouds = [cloud(&["a", "b"]), cloud(&["a", "c"])];
+    for flag in ["--webhooks=*", "--webhooks=a"] {
+        let errors = serving(&[flag]).webhooks.errors(&clouds).to_string();
+        assert!(errors.starts_with("--webhooks: two webhooks have the name \"a\"; disable one of them"), "{errors}");
+    }
+    for flag in ["--webhooks=b,c", "--webhooks=*,-a", "--webhooks="] {
+        assert!(serving(&[flag]).webhooks.errors(&clouds).is_empty(), "{flag}");
+    }
+    let same_path = ("x".to_owned(), "/p".to_owned());
+    assert_eq!(
+        webhooks::conflict(&[same_path, ("y".to_owned(), "/p".to_owned())]).as_deref(),
+        Some("two webhooks have the path \"/p\"")
+    );
+}
+
+fn taken<'a>(webhooks: &Webhooks, names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().copied().filter(|name| webhooks.takes(name)).collect()
+}
+
+/// A webhook with a name, which is also its path.
 struct Named(&'static str);
 
 #[async_trait]
@@ -178,20 +200,18 @@ impl Webhook for Named {
     }
 
     fn path(&self) -> &str {
-        "/"
+        self.0
     }
 
-    async fn review(&self, _: Value) -> Result<Value, String> {
-        Err("not implemented".to_owned())
+    async fn review(&self, _: AdmissionRequest) -> AdmissionResponse {
+        AdmissionResponse::deny("not implemented")
     }
 }
 
-fn hooks(names: &[&'static str]) -> Vec<Arc<dyn Webhook>> {
-    names.iter().map(|name| Arc::new(Named(name)) as _).collect()
-}
-
-fn names(hooks: &[Arc<dyn Webhook>]) -> Vec<&str> {
-    hooks.iter().map(|hook| hook.name()).collect()
+/// A cloud with these webhooks.
+fn cloud(webhooks: &[&'static str]) -> Arc<dyn CloudProvider> {
+    let webhooks = webhooks.iter().map(|name| Arc::new(Named(name)) as _).collect();
+    Arc::new(Idle { webhooks, ..Idle::default() })
 }
 
 #[test]
