@@ -108,7 +108,11 @@ fn run_manager(
 
 /// Runs a command to completion.
 fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
-    start_command_logging()?;
+    match task.logging() {
+        Some(options) => logging::start(&options, None).map(drop),
+        None => logging::start_plain(),
+    }
+    .map_err(|error| BadInput(error.to_string()))?;
     task.run(registry, &runtime(None)?)
 }
 
@@ -137,11 +141,6 @@ fn runtime(threads: Option<usize>) -> anyhow::Result<tokio::runtime::Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     threads.map(|threads| runtime.worker_threads(threads));
     runtime.enable_all().build().context("cannot start the runtime's threads")
-}
-
-/// Starts plain logging for commands.
-fn start_command_logging() -> anyhow::Result<()> {
-    logging::start_plain().map_err(|error| BadInput(error.to_string()).into())
 }
 
 /// Starts the manager's structured logging. Invalid logging flags are reported later with all other errors; until then the defaults

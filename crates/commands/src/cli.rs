@@ -14,7 +14,7 @@ mod manifests;
 mod playground;
 
 use bowline_cloud::Registry;
-use bowline_settings::cli::ManagerArgs;
+use bowline_settings::cli::{AdmissionServerArgs, ManagerArgs};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[cfg(not(feature = "playground"))]
@@ -101,6 +101,14 @@ pub(crate) enum Command {
     /// each with its fix. Exit codes: 0 if there are no errors, 2 if there are errors, including invalid flags, 1 if the check
     /// could not run.
     Check(Box<CheckArgs>),
+
+    /// Serve the admission webhooks of the clouds, as a program of its own beside the manager.
+    ///
+    /// The API server calls a webhook before it stores an object, so that users see what the cloud would reject at once. Needs no
+    /// access to the API server; a ValidatingWebhookConfiguration names the server's address and the path of the webhook. The
+    /// manager itself serves webhooks with --webhooks. Shuts down on SIGINT or SIGTERM after open requests, at most one minute. Exit
+    /// codes: 0 after a signal, 1 if the server cannot start, 2 for invalid flags or files.
+    AdmissionServer(Box<AdmissionServerArgs>),
 
     /// Print the manifests for running the manager: service account, RBAC roles, configuration and workload.
     ///

@@ -3,6 +3,8 @@
 //! ```text
 //!  argv ──► kind ──┬─ bowline COMMAND …                              ──► clap ──► Command
 //!                   ├─ bowline plan|explain|orphans|check --FLAGS     ──► tidy ──► --config ──► clap ──► Command
+//!                   ├─ bowline admission-server --FLAGS               ──► tidy ──► clap ──► Command
+//!                   ├─ …/cloud-controller-manager-admission-server    ──► the same
 //!                   ├─ bowline --FLAGS                                ──┐
 //!                   ├─ …/cloud-controller-manager --FLAGS             ──┼─► tidy ──► --config ──► clap ──► Manager
 //!                   └─ bowline /bin/…-cloud-controller-manager --FLAGS ─┘
@@ -33,6 +35,9 @@ const MANAGER: &str = "cloud-controller-manager";
 /// Groups of flags that are accepted and have no effect.
 const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudSpecificArgs"];
 
+/// Command that serves admission webhooks. Program names of the Go managers' admission servers end with it.
+const ADMISSION_SERVER: &str = "admission-server";
+
 /// Commands that accept all flags of the manager, in the same spellings.
 const WITH_MANAGER_FLAGS: [&str; 4] = ["plan", "explain", "orphans", "check"];
 
@@ -60,6 +65,7 @@ pub struct Manager {
 impl Invocation {
     /// Parses the command line, or exits with an error message, the help or the version.
     pub fn read(arguments: Vec<OsString>, registry: &Registry) -> Invocation {
+        let arguments = admission_server_arguments(&arguments).unwrap_or(arguments);
         match manager_invocation(&arguments) {
             Some((name, skip)) => {
                 let manager = Manager::read(name, arguments.into_iter().skip(skip).collect(), registry);
@@ -86,17 +92,24 @@ fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, 
     let argv = normalized(arguments, &mut definition, registry);
     let matches = definition.try_get_matches_from_mut(argv.arguments)?;
     let mut cli = cli::Cli::from_arg_matches(&matches)?;
-    if let Some(args) = cli.command.as_mut().and_then(cli::Command::manager_args) {
-        (args.errors, args.election.migration) = (argv.errors, argv.migration);
+    match &mut cli.command {
+        Some(cli::Command::AdmissionServer(args)) => args.errors = argv.errors,
+        Some(command) => {
+            if let Some(args) = command.manager_args() {
+                (args.errors, args.election.migration) = (argv.errors, argv.migration);
+            }
+        }
+        None => {}
     }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "missing command");
     cli.command.map(|command| Invocation::Command(Task(command))).ok_or_else(missing)
 }
 
-/// Normalizes the command line of a command with the manager's flags as the manager does; leaves any other command line unchanged.
+/// Normalizes the command line of a command with flags of the manager as the manager does; leaves any other command line unchanged.
 fn normalized(arguments: Vec<OsString>, definition: &mut clap::Command, registry: &Registry) -> Argv {
     definition.build();
-    let name = arguments.get(1).and_then(|name| name.to_str()).filter(|name| WITH_MANAGER_FLAGS.contains(name));
+    let is_normalized = |name: &&str| WITH_MANAGER_FLAGS.contains(name) || *name == ADMISSION_SERVER;
+    let name = arguments.get(1).and_then(|name| name.to_str()).filter(is_normalized);
     let Some(command) = name.and_then(|name| definition.find_subcommand_mut(name)) else {
         return Argv { arguments, ..Argv::default() };
     };
@@ -120,6 +133,18 @@ fn manager_invocation(arguments: &[OsString]) -> Option<(String, usize)> {
         Some(name) => Some((name, 1)),
         None => first.to_str().is_some_and(|first| first.starts_with('-')).then(|| ("bowline".to_owned(), 0)),
     }
+}
+
+/// Rewrites the command line of a Go manager's admission server to that of the command, with the name of the manager as its first
+/// argument.
+fn admission_server_arguments(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let manager = |argument: &OsString| {
+        let manager = Path::new(argument).file_name()?.to_str()?.strip_suffix(ADMISSION_SERVER)?.strip_suffix('-')?;
+        manager_name(&manager.into())
+    };
+    let (index, manager) = arguments.iter().take(2).enumerate().find_map(|(i, word)| Some((i, manager(word)?)))?;
+    let command = ["bowline", ADMISSION_SERVER, &manager].map(OsString::from);
+    Some(command.into_iter().chain(arguments.iter().skip(index + 1).cloned()).collect())
 }
 
 /// Returns the file name, if it is that of a Go manager.

@@ -3,11 +3,13 @@
 //! ```text
 //! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
+//!              │            ├─ admission-server                the same, with the manager's logging
 //!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
 //!              │            └─ manifests                       read flags and local files only
 //!              └─ flags only, or another program name: the manager, which the daemon runs
 //! ```
 
+mod admission_server;
 mod check;
 mod cli;
 #[cfg(feature = "playground")]
@@ -34,6 +36,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bowline_cloud::Registry;
+use bowline_telemetry::logging;
 use tokio::runtime::Runtime;
 
 use cli::Command;
@@ -45,6 +48,14 @@ pub use invocation::{Invocation, Manager};
 pub struct Task(pub(crate) Command);
 
 impl Task {
+    /// Logging options of a command that logs like the manager; `None` for an interactive one.
+    pub fn logging(&self) -> Option<logging::Options> {
+        match &self.0 {
+            Command::AdmissionServer(args) => Some(bowline_settings::admission_server_logging(args)),
+            _ => None,
+        }
+    }
+
     /// Runs the command to completion.
     pub fn run(self, registry: &Arc<Registry>, runtime: &Runtime) -> anyhow::Result<ExitCode> {
         let success = |()| ExitCode::SUCCESS;
@@ -53,6 +64,7 @@ impl Task {
             Command::Explain(args) => runtime.block_on(explain::run(&args, registry)),
             Command::Check(args) => runtime.block_on(check::run(&args, registry)),
             Command::Manifests(args) => manifests::run(&args, registry).map(success),
+            Command::AdmissionServer(args) => runtime.block_on(admission_server::run(&args, registry)).map(success),
             Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
             #[cfg(feature = "playground")]
             Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),

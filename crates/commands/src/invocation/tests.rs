@@ -70,6 +70,26 @@ fn the_program_name_sets_the_default_cloud_provider() {
     }
 }
 
+#[test]
+fn the_program_name_of_an_admission_server_runs_it_for_that_cloud() {
+    let rewritten = |arguments: &[&str]| admission_server_arguments(&words(arguments));
+    let server = "openstack-cloud-controller-manager-admission-server";
+    let expected = words(&["bowline", "admission-server", "openstack-cloud-controller-manager", "-v=2"]);
+    assert_eq!(rewritten(&[&format!("/bin/{server}"), "-v=2"]), Some(expected.clone()));
+    assert_eq!(rewritten(&["bowline", &format!("/bin/{server}"), "-v=2"]), Some(expected.clone()));
+    for arguments in [&["bowline", "admission-server"][..], &["x-admission-server"], &["bowline", "--v=2", server], &[]]
+    {
+        assert_eq!(rewritten(arguments), None, "{arguments:?}");
+    }
+    let Ok(Invocation::Command(Task(cli::Command::AdmissionServer(args)))) = command(expected, &registry()) else {
+        panic!("another command")
+    };
+    let mut errors = ConfigErrors::new();
+    let settings = bowline_settings::AdmissionServer::resolve(&args, &mut errors);
+    let names: Vec<_> = settings.reach.providers.iter().map(|provider| provider.name.as_str()).collect();
+    assert!(errors.is_empty() && names == ["openstack"], "{names:?} {errors}");
+}
+
 /// Returns program and arguments of the manifest's first container.
 fn container(path: &Path) -> Vec<String> {
     let manifest: Value = ConfigFile::read(path).unwrap().yaml().unwrap();
