@@ -8,7 +8,7 @@
 mod bound;
 
 use bowline_core::IpFamily;
-use bowline_core::annotations::INTERNAL;
+use bowline_core::annotations::{INTERNAL, ProxyProtocol};
 use serde::Serialize;
 
 /// Declares a group. Its fields and their descriptions become the rows of the reference page.
@@ -133,8 +133,8 @@ group! {
         pub session_affinity: bool,
         /// `externalTrafficPolicy: Local`: only Nodes with a ready Pod of the Service get traffic.
         pub local_traffic_policy: bool,
-        /// The PROXY protocol passes the client's address to the backend.
-        pub proxy_protocol: bool,
+        /// Versions of the PROXY protocol, which passes the client's address to the backend.
+        pub proxy_protocol: Vec<ProxyProtocol>,
         /// The user may choose the address.
         pub requested_address: bool,
         /// Connections of a target that is removed are drained.
@@ -153,6 +153,8 @@ group! {
         pub retention: bool,
         /// Services without node ports.
         pub without_node_ports: bool,
+        /// A load balancer needs a target. Without one, nothing is created or changed, and the Service waits for a Node.
+        pub needs_targets: bool,
         /// IP families.
         pub ip_families: Vec<IpFamily>,
         /// Two IP families on one load balancer.

@@ -115,7 +115,8 @@ pub enum Applied<S = Opaque> {
 ///   Nodes in another way.
 /// - `port_limit_is_reached`: a load balancer accepts the claimed maximum number of ports.
 /// - `target_limit_is_reached`: a load balancer accepts the claimed maximum number of targets.
-/// - `targets_follow_the_nodes`: targets can be added and removed, even all of them.
+/// - `targets_follow_the_nodes`: targets can be added and removed, even all of them; with `needs_targets`, a load balancer keeps its
+///   last targets instead, and the sync fails until there is a target.
 /// - `target_change_is_small`: adding or removing a Node takes at most one write per port, and one for its machine.
 /// - `a_leaving_node_is_drained`: a draining target gets no new connections, and can become active again.
 /// - `a_leaving_node_is_not_added`: a draining target is kept if the load balancer has it, and is not added otherwise.

@@ -90,7 +90,7 @@ capabilities! {
         SourceRanges: "source ranges" = |kind| kind.source_ranges;
         SessionAffinity: "session affinity" = |kind| kind.session_affinity;
         LocalTrafficPolicy: "local traffic policy" = |kind| kind.local_traffic_policy;
-        ProxyProtocol: "PROXY protocol" = |kind| kind.proxy_protocol;
+        ProxyProtocol: "PROXY protocol" = |kind| !kind.proxy_protocol.is_empty();
         RequestedAddress: "requested address" = |kind| kind.requested_address;
         Drain: "draining" = |kind| kind.drain;
         Shared: "sharing" = |kind| kind.shared;

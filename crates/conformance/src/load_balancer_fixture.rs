@@ -131,6 +131,11 @@ impl<'a> LoadBalancerFixture<'a> {
         kind.map_or_else(|| fail(format!("the provider no longer has load balancers of kind {:?}", self.kind)), Ok)
     }
 
+    /// Kind that a load balancer must have from its creation on; `None` if it can change.
+    pub(crate) fn fixed_kind(&self) -> CaseResult<Option<&'static str>> {
+        Ok(if self.capabilities()?.fixed_kind { Some(self.kind()?.name) } else { None })
+    }
+
     /// Whether load balancers of this kind have the capability.
     pub(crate) fn claims(&self, capability: Capability) -> CaseResult<bool> {
         Ok(capability.is_claimed_with(self.provider.capabilities(), Some(self.kind()?)))

@@ -6,6 +6,7 @@ use bowline_cloud::{LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilitie
 use bowline_config::table::{Example, Format, Key, Section, Table, UnknownKeys, keys};
 use bowline_config::{ConfigErrors, ConfigFile, Environment, Secret};
 use bowline_core::IpFamily;
+use bowline_core::annotations::ProxyProtocol;
 use serde::Serialize;
 
 use crate::client::Endpoint;
@@ -150,7 +151,7 @@ impl LoadBalancerConfig {
             source_ranges: self.source_ranges,
             session_affinity: self.session_affinity,
             local_traffic_policy: self.local_traffic_policy,
-            proxy_protocol: self.proxy_protocol,
+            proxy_protocol: if self.proxy_protocol { vec![ProxyProtocol::V1, ProxyProtocol::V2] } else { Vec::new() },
             requested_address: self.requested_address,
             drain: self.drain,
             shared: self.shared,
@@ -161,6 +162,7 @@ impl LoadBalancerConfig {
             retention: self.retention,
             // Load balancers of this cloud connect to node ports.
             without_node_ports: false,
+            needs_targets: false,
             ip_families: self.ip_families.clone(),
             dual_stack: self.dual_stack && self.ip_families.len() > 1,
             first_family: false,

@@ -10,6 +10,7 @@ use bowline_cloud::{
     Reference, Result, RouteCapabilities, Routes, SyncMetrics,
 };
 use bowline_config::{ConfigError, ConfigErrors};
+use bowline_core::annotations::ProxyProtocol;
 use bowline_core::{IpFamily, ProviderId};
 use bowline_http::Client;
 use http::HeaderValue;
@@ -174,7 +175,7 @@ fn external_load_balancers() -> LoadBalancerKind {
         source_ranges: true,
         session_affinity: true,
         local_traffic_policy: true,
-        proxy_protocol: true,
+        proxy_protocol: vec![ProxyProtocol::V1, ProxyProtocol::V2],
         requested_address: true,
         idle_timeout: true,
         health_check_settings: true,

@@ -133,10 +133,11 @@ fn fields(spec: &LoadBalancerSpec, source_ranges: bool, caps: &LoadBalancerKind)
 /// Returns the unsupported annotations.
 fn settings(settings: &LoadBalancerSettings, source_ranges: bool, caps: &LoadBalancerKind) -> Vec<String> {
     let checks = caps.health_check_settings;
+    let has_proxy_protocol = settings.proxy_protocol.is_some_and(|version| caps.proxy_protocol.contains(&version));
     let requests = [
         (SOURCE_RANGES.key, source_ranges, false),
         (INTERNAL.key, settings.internal, caps.internal),
-        (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), caps.proxy_protocol),
+        (PROXY_PROTOCOL.key, settings.proxy_protocol.is_some(), has_proxy_protocol),
         (IDLE_TIMEOUT.key, settings.idle_timeout.is_some(), caps.idle_timeout),
         (HEALTH_CHECK_PATH.key, settings.health_check_path.is_some(), checks),
         (HEALTH_CHECK_PORT.key, settings.health_check_port.is_some(), checks),
@@ -157,7 +158,7 @@ fn check(unsupported: &mut Vec<String>, is_unsupported: bool, field: impl FnOnce
 mod tests {
     use std::sync::Arc;
 
-    use bowline_core::annotations;
+    use bowline_core::annotations::{self, ProxyProtocol};
     use bowline_core::testing::{annotated, desired, desired_cleanup, service};
     use bowline_core::{ClusterName, Service};
 
@@ -189,7 +190,7 @@ mod tests {
     fn an_unsupported_annotation_is_rejected_by_name() {
         let cases: [(&str, &str, &str, Grant); 9] = [
             (INTERNAL.key, "true", INTERNAL.key, |caps| caps.internal = true),
-            (PROXY_PROTOCOL.key, "v1", PROXY_PROTOCOL.key, |caps| caps.proxy_protocol = true),
+            (PROXY_PROTOCOL.key, "v1", PROXY_PROTOCOL.key, |caps| caps.proxy_protocol = vec![ProxyProtocol::V1]),
             (IDLE_TIMEOUT.key, "1m", IDLE_TIMEOUT.key, |caps| caps.idle_timeout = true),
             (HEALTH_CHECK_PATH.key, "/a", HEALTH_CHECK_PATH.key, |caps| caps.health_check_settings = true),
             (HEALTH_CHECK_PORT.key, "80", HEALTH_CHECK_PORT.key, |caps| caps.health_check_settings = true),

@@ -96,6 +96,8 @@ pub struct ForeignLoadBalancer {
     pub owner: Option<LoadBalancerKey>,
     /// Requested address, if any.
     pub address: Option<IpAddr>,
+    /// Kind of load balancer, where the kind is fixed at creation; otherwise any kind will do.
+    pub kind: Option<&'static str>,
 }
 
 /// Controls for load balancers. By default the cloud shows its resources at once. It need not be fast: whenever the provider returns
@@ -123,6 +125,19 @@ pub trait LoadBalancerBench: Send + Sync {
     async fn free_address(&self, kind: Option<&str>) -> Option<IpAddr> {
         let _ = kind;
         None
+    }
+
+    /// Whether load balancers of this kind forward to node ports. Otherwise packets keep the port of the Service, and
+    /// [`SeenListener::node_port`] is `None`.
+    fn uses_node_ports(&self, kind: Option<&str>) -> bool {
+        let _ = kind;
+        true
+    }
+
+    /// Whether the name of a Service's load balancer is its mark: one with that name, and without the mark of a cluster, belongs
+    /// to the Service, whoever created it.
+    fn names_are_marks(&self) -> bool {
+        false
     }
 
     /// Whether the cloud supports a timeout of session affinity. If it does not, the suite checks only whether affinity is on.

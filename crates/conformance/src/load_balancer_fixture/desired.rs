@@ -27,14 +27,15 @@ pub(crate) fn key(service: &str) -> LoadBalancerKey {
         cluster: CLUSTER.into(),
         namespace: "default".to_owned(),
         service: service.to_owned(),
-        uid: format!("4f7a2b6c-0000-4000-8000-{:0>12}", hex(service)),
+        // Names in some clouds have no room for the last digit, which is therefore always the same.
+        uid: format!("4f7a2b6c-0000-4000-8000-{:0>11}0", hex(service)),
     }
 }
 
 /// Hexadecimal digits for a UID, derived from the name.
 fn hex(name: &str) -> String {
     let hex: String = name.bytes().map(|byte| format!("{byte:x}")).collect();
-    hex.chars().rev().take(12).collect()
+    hex.chars().rev().take(11).collect()
 }
 
 /// The same Service with a changed spec.

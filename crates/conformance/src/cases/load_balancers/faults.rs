@@ -112,7 +112,8 @@ pub(in crate::cases) async fn adoption_survives_every_crash(context: &CaseContex
     let before = fixture.resources().await;
     let desired = fixture.desired("adopter", &nodes)?;
     for calls in 1..MAX_CALLS {
-        let unowned = ForeignLoadBalancer { name: format!("unowned-{calls}"), ..ForeignLoadBalancer::default() };
+        let kind = fixture.fixed_kind()?;
+        let unowned = ForeignLoadBalancer { name: format!("unowned-{calls}"), kind, ..ForeignLoadBalancer::default() };
         let Some(unowned) = fixture.controls().put_foreign(&unowned).await else {
             return Err(CaseFailure::BenchCannot("create a load balancer of another owner".to_owned()));
         };

@@ -1,7 +1,7 @@
 //! Rules about creating, updating and deleting a load balancer.
 
 use bowline_cloud::{Applied, ErrorKind};
-use bowline_core::DesiredLoadBalancer;
+use bowline_core::{DesiredLoadBalancer, LoadBalancerState};
 
 use super::operations::slow;
 use crate::context::{CaseContext, CaseResult, fail, require};
@@ -18,7 +18,11 @@ pub(in crate::cases) async fn load_balancer_matches_desired_state(context: &Case
     let desired = fixture.full_featured("rich", &nodes)?;
     fixture.sync_and_verify(&desired).await?;
     // Without the first Node, without any Node, and with both again.
+    let needs_targets = fixture.kind()?.needs_targets;
     for targets in [nodes.get(1..).unwrap_or_default(), &[], &nodes] {
+        if targets.is_empty() && needs_targets {
+            continue;
+        }
         fixture.sync_and_verify(&with_spec(&desired, |spec| spec.targets = targets.to_vec().into())).await?;
     }
     fixture.delete_and_verify(&desired).await?;
@@ -136,6 +140,11 @@ pub(in crate::cases) async fn applied_state_matches_observe(context: &CaseContex
         for step in &fixture.plan(wanted).await?.steps {
             let Ok(Applied::Observed(seen)) = fixture.apply(wanted, step).await? else { continue };
             let observed = fixture.state(wanted).await?;
+            let is_pending = |state: &Option<LoadBalancerState>| state.as_ref().is_some_and(|it| it.pending.is_some());
+            // The operation has ended meanwhile.
+            if is_pending(&seen) && !is_pending(&observed) {
+                continue;
+            }
             require(seen == observed, || format!("{step}\nreturned {seen:?}\n`observe` returns {observed:?}"))?;
         }
     }

@@ -22,7 +22,7 @@ async fn put_foreign(
     name: &str,
     owner: Option<LoadBalancerKey>,
 ) -> CaseResult<SeenResource> {
-    let foreign = ForeignLoadBalancer { name: name.to_owned(), owner, address: None };
+    let foreign = ForeignLoadBalancer { name: name.to_owned(), owner, kind: fixture.fixed_kind()?, address: None };
     let put = fixture.controls().put_foreign(&foreign).await;
     put.ok_or_else(|| CaseFailure::BenchCannot("create a load balancer of another owner".to_owned()))
 }
@@ -58,6 +58,9 @@ pub(in crate::cases) async fn clash_names_the_owner(context: &CaseContext) -> Ca
     let fixture = LoadBalancerFixture::new(context)?;
     let nodes = [fixture.node("node-1").await];
     verify_clash(&fixture, &fixture.desired("web", &nodes)?, Some(in_other_cluster(&key("another")))).await?;
+    if fixture.controls().names_are_marks() {
+        return Ok(());
+    }
     verify_clash(&fixture, &fixture.desired("web-2", &nodes)?, None).await
 }
 

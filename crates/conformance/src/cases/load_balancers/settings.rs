@@ -55,8 +55,11 @@ pub(in crate::cases) async fn local_policy_uses_the_health_check_port(context: &
 pub(in crate::cases) async fn proxy_protocol_is_applied(context: &CaseContext) -> CaseResult {
     let fixture = LoadBalancerFixture::new(context)?;
     let plain = plain(&fixture).await?;
-    let enabled = with_settings(&plain, |settings| settings.proxy_protocol = Some(ProxyProtocol::V2));
-    sync_in_order(&fixture, &[enabled.clone(), plain, enabled]).await
+    for version in fixture.kind()?.proxy_protocol.clone() {
+        let enabled = with_settings(&plain, |settings| settings.proxy_protocol = Some(version));
+        sync_in_order(&fixture, &[enabled.clone(), plain.clone(), enabled]).await?;
+    }
+    Ok(())
 }
 
 pub(in crate::cases) async fn internal_is_not_public(context: &CaseContext) -> CaseResult {
@@ -134,7 +137,8 @@ async fn verify_taken_address(
     desired: &DesiredLoadBalancer,
     address: std::net::IpAddr,
 ) -> CaseResult {
-    let foreign = ForeignLoadBalancer { name: "foreign".to_owned(), owner: None, address: Some(address) };
+    let foreign =
+        ForeignLoadBalancer { name: "foreign".to_owned(), address: Some(address), ..ForeignLoadBalancer::default() };
     if fixture.controls().put_foreign(&foreign).await.is_none() {
         return Err(CaseFailure::BenchCannot("create a load balancer of another owner".to_owned()));
     }

@@ -1,8 +1,9 @@
 //! Rules about targets.
 
+use bowline_cloud::Retry;
 use bowline_core::{DesiredLoadBalancer, TargetNode};
 
-use crate::context::{CaseContext, CaseResult, require};
+use crate::context::{CaseContext, CaseResult, fail, require};
 use crate::load_balancer_fixture::{LoadBalancerFixture, with_spec};
 
 fn with_targets(desired: &DesiredLoadBalancer, targets: &[&TargetNode]) -> DesiredLoadBalancer {
@@ -20,10 +21,26 @@ pub(in crate::cases) async fn targets_follow_the_nodes(context: &CaseContext) ->
     let steps: [&[&TargetNode]; 6] = [&[&a], &[&a, &b, &c], &[&a, &c], &[&b], &[], &[&c, &a]];
     for targets in steps {
         let desired = with_targets(&desired, targets);
+        if targets.is_empty() && fixture.kind()?.needs_targets {
+            verify_waits(&fixture, &desired).await?;
+            continue;
+        }
         fixture.sync_and_verify(&desired).await?;
         fixture.verify_no_changes(&desired).await?;
     }
     Ok(())
+}
+
+/// Verifies that nothing changes without a target, and that the error is not permanent.
+async fn verify_waits(fixture: &LoadBalancerFixture<'_>, desired: &DesiredLoadBalancer) -> CaseResult {
+    let before = fixture.resources().await;
+    match fixture.try_sync(desired).await? {
+        Ok(_) => return fail("a sync without targets succeeded, although the provider needs a target"),
+        Err(error) => require(error.retry_advice() != Retry::Never, || {
+            format!("a Node may come, but the error is final: {error}")
+        })?,
+    }
+    fixture.verify_unchanged(&before).await
 }
 
 pub(in crate::cases) async fn target_change_is_small(context: &CaseContext) -> CaseResult {

@@ -377,6 +377,8 @@ flaws! {
                 |ip: &String| it.cloud.addresses().iter().any(|one| one.ip.to_string() == *ip && !one.is_owned_by(key));
             spec.requested_address = spec.requested_address.take().filter(|ip| !taken(ip));
         });
+    "claims to need a target and needs none", [targets_follow_the_nodes],
+        Claims(|all| claims(all).needs_targets = true);
     "shares nothing", [share_group_has_one_address], Settings(|_, settings| settings.share_group = None);
     "deletes all load balancers of the share group", [share_group_has_one_address],
         Apply(later!(|it, key, step| {
