@@ -21,6 +21,8 @@ pub struct Options {
     pub region: String,
     /// Requests per hour.
     pub hourly_limit: u64,
+    /// Maximum number of items on a page.
+    pub max_page: usize,
     /// Maximum number of load balancers of the account. Default: unlimited.
     pub load_balancer_limit: Option<usize>,
     /// Time until a new load balancer is `active`, or a changed firewall `succeeded`.
@@ -34,6 +36,7 @@ impl Default for Options {
             withheld_scopes: BTreeSet::new(),
             region: REGION.to_owned(),
             hourly_limit: 5000,
+            max_page: 200,
             load_balancer_limit: None,
             work: Work::Instantly,
         }

@@ -160,7 +160,7 @@ impl State {
             "certificates" => filter(call, "name").is_none_or(|name| row.record.text("name") == name),
             _ => true,
         });
-        page(call, kind, &rows, |row| self.view(kind, &row.record))
+        page(call, kind, &rows, self.options.max_page, |row| self.view(kind, &row.record))
     }
 
     /// Response with a single record.

@@ -60,10 +60,10 @@ pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.len() <= 255 && text.chars().all(is_legal)
 }
 
-/// One page of a list: 20 records by default, and at most 200.
-pub(crate) fn page<T>(call: &Call, kind: &str, items: &[T], render: impl Fn(&T) -> Record) -> Outcome {
+/// One page of a list: 20 records by default, and at most `max`.
+pub(crate) fn page<T>(call: &Call, kind: &str, items: &[T], max: usize, render: impl Fn(&T) -> Record) -> Outcome {
     let page = parameter(call, "page", 1)?.max(1);
-    let size = parameter(call, "per_page", 20)?.clamp(1, 200);
+    let size = parameter(call, "per_page", 20)?.clamp(1, max);
     let last = items.len().div_ceil(size).max(1);
     let before = [("first", 1), ("prev", page - 1)].into_iter().filter(|_| page > 1);
     let after = [("next", page + 1), ("last", last)].into_iter().filter(|_| page < last);
