@@ -68,6 +68,8 @@ pub enum Applied<S = Opaque> {
 /// - `observing_many_saves_calls`: with `batch_observe` above 1, observing several load balancers takes fewer calls than observing
 ///   each alone.
 /// - `list_returns_every_owner`: `list` returns each key of this cluster for which the cloud has a resource, complete or not, once.
+///   `is_owner` is true for its Service and for no other.
+/// - `listed_key_is_enough_to_delete`: a listed key, without annotations, identifies the load balancer to be deleted.
 /// - `list_reads_every_page`: `list` returns all load balancers, however many there are.
 /// - `failed_observation_is_no_answer`: an unavailable cloud or an invalid response is an error, never `None`.
 ///
@@ -214,8 +216,19 @@ pub trait LoadBalancers: Send + Sync {
     /// or flavour that an annotation names, the subnets of the machines.
     async fn observe(&self, desired: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>>;
 
-    /// Returns the keys of this cluster for which the cloud has a resource with the cluster's mark.
+    /// Returns the keys of this cluster for which the cloud has a resource with the cluster's mark. Where a mark is only the name of
+    /// the load balancer, the key has this name as its `service`, and an empty namespace and UID.
+    ///
+    /// A listed key may come back without annotations and without a spec, in [`observe`](LoadBalancers::observe), `plan` and
+    /// `apply`: `bowline orphans` deletes by it.
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
+
+    /// Returns whether a listed key is that of this Service's load balancer. Pure. The desired load balancer has no spec, and its
+    /// annotations may be invalid. Override it if marks are only names: compare the name that the Service's load balancer has, and
+    /// what its annotations refer to.
+    fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        listed.matches(&desired.key)
+    }
 
     /// Returns the steps from `state` to the desired state. Pure.
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan>;

@@ -327,6 +327,11 @@ impl LoadBalancers for Reloading {
         self.current().load_balancers().ok_or_else(|| not_implemented("list load balancers"))?.list(cluster).await
     }
 
+    fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        let is_owner = |current: &dyn LoadBalancers| current.is_owner(listed, desired);
+        self.current().load_balancers().map_or_else(|| listed.matches(&desired.key), is_owner)
+    }
+
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {
         self.current().load_balancers().ok_or_else(|| not_implemented("plan load balancer"))?.plan(desired, state)
     }

@@ -11,10 +11,11 @@
 //! every listed load balancer, if the owner exists. If either list fails, nothing counts as an orphan.
 
 mod delete;
+mod owners;
 mod print;
 mod routes;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,8 +23,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error, Registry};
 use bowline_config::{ConfigError, ConfigErrors};
-use bowline_core::service::ServiceType;
-use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan, Service};
+use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan};
 use bowline_kube::Cluster;
 use bowline_settings::BadInput;
 use bowline_settings::Settings;
@@ -34,6 +34,7 @@ use ipnet::IpNet;
 use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
+use owners::Owners;
 use routes::{OrphanedRoute, OrphanedRoutes};
 
 /// A load balancer without a Service, or its remaining resources.
@@ -142,45 +143,19 @@ async fn find(
     let (mut marked, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
         match cloud.layers().list_load_balancers(name).await {
-            Ok(keys) => marked.extend(keys.into_iter().map(|key| (cloud.clone(), key))),
+            Ok(keys) => marked.push((cloud.clone(), keys)),
             Err(error) => failed.push((cloud.name().clone(), error)),
         }
     }
     let services = cluster.list_services().await.context("cannot list Services, so no orphans can be determined")?;
-    let owners = Owners::of(&services);
-    marked.retain(|(_, key)| key.cluster == *name && !owners.contain(key));
     let mut orphans = Vec::new();
-    for (cloud, key) in marked {
-        orphans.extend(Orphan::observed(cloud, key).await);
-    }
-    Ok(Orphans { cluster: name.clone(), orphans, routes, failed })
-}
-
-/// Services that have, or may have, a load balancer: by UID, and by name for clouds whose marks have no UID.
-struct Owners<'a> {
-    uids: BTreeSet<&'a str>,
-    names: BTreeSet<(&'a str, &'a str)>,
-}
-
-impl<'a> Owners<'a> {
-    fn of(services: &'a [Arc<Service>]) -> Owners<'a> {
-        let owners = || services.iter().filter(|service| is_owner(service));
-        Owners {
-            uids: owners().map(|service| service.uid.as_str()).collect(),
-            names: owners().map(|service| (service.namespace.as_str(), service.name.as_str())).collect(),
+    for (cloud, keys) in marked {
+        let owners = Owners::of(&cloud, name, &services);
+        for key in keys.into_iter().filter(|key| key.cluster == *name && !owners.contain(key)) {
+            orphans.extend(Orphan::observed(cloud.clone(), key).await);
         }
     }
-
-    /// Whether a Service owns this key, as defined by [`LoadBalancerKey::belongs_to`].
-    fn contain(&self, key: &LoadBalancerKey) -> bool {
-        let is_named = || self.names.contains(&(key.namespace.as_str(), key.service.as_str()));
-        if key.uid.is_empty() { is_named() } else { self.uids.contains(key.uid.as_str()) }
-    }
-}
-
-/// Whether a Service may own a load balancer. Its class is ignored: after a change of a flag, a manager may be responsible for it.
-fn is_owner(service: &Service) -> bool {
-    service.kind == ServiceType::LoadBalancer || service.has_finalizer()
+    Ok(Orphans { cluster: name.clone(), orphans, routes, failed })
 }
 
 impl Orphan {
@@ -251,26 +226,5 @@ impl Orphan {
     /// Whether its resources could not be read, and it was not deleted.
     fn is_unreadable(&self) -> bool {
         self.plan.is_err() && self.outcome == Outcome::Listed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bowline_core::testing::service;
-
-    #[test]
-    fn a_mark_matches_the_service_by_uid_or_without_uid_by_name() {
-        let web = Service { uid: "u1".to_owned(), ..service("default/web") };
-        let plain = Service { uid: "u2".to_owned(), kind: ServiceType::ClusterIP, ..service("default/plain") };
-        let services = [Arc::new(web), Arc::new(plain)];
-        let owners = Owners::of(&services);
-        let is_owned = |name: &str, uid: &str| {
-            let (cluster, namespace) = ("kubernetes".into(), "default".to_owned());
-            owners.contain(&LoadBalancerKey { cluster, namespace, service: name.to_owned(), uid: uid.to_owned() })
-        };
-        assert!(is_owned("web", "u1") && is_owned("web", ""));
-        assert!(!is_owned("web", "u0"), "an earlier Service with this name");
-        assert!(!is_owned("gone", "") && !is_owned("plain", ""), "no Service that has, or may have, a load balancer");
     }
 }

@@ -22,7 +22,9 @@ use crate::bench::{BenchResult, LoadBalancerBench, WantedMachine};
 use crate::capability::Capability;
 use crate::context::{CaseContext, CaseFailure, CaseResult, fail, require};
 
-pub(crate) use desired::{cidr, key, port, set_local_policy, with_annotations, with_settings, with_spec, without_spec};
+pub(crate) use desired::{
+    by_key, cidr, key, port, set_local_policy, with_annotations, with_settings, with_spec, without_spec,
+};
 pub(crate) use verify::ResourceCounts;
 
 /// Maximum number of plans for one change.

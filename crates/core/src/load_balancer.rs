@@ -13,14 +13,17 @@ use crate::{Address, AddressType, ClusterName, NodeName, Opaque, Operation, Prov
 
 /// Identity of a load balancer: its cluster and its Service. Providers mark every cloud resource of the load balancer with this
 /// key and find the resources by it.
+///
+/// In listings of a cloud whose marks are only names, a key has the name of the load balancer as its `service`, and an empty
+/// namespace and UID.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerKey {
     /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Namespace of the Service.
+    /// Namespace of the Service; empty if only the name of the load balancer is known.
     pub namespace: String,
-    /// Name of the Service.
+    /// Name of the Service, or of the load balancer if the namespace is empty.
     pub service: String,
     /// UID of the Service: a new Service of the same name gets another load balancer. Empty in listings of a cloud whose marks do
     /// not contain the UID.
@@ -38,6 +41,11 @@ impl LoadBalancerKey {
     /// [the same Service](LoadBalancerKey::belongs_to).
     pub fn matches(&self, key: &LoadBalancerKey) -> bool {
         self.cluster == key.cluster && self.belongs_to(&key.namespace, &key.service, &key.uid)
+    }
+
+    /// Returns the name of the load balancer if the key contains nothing else.
+    pub fn name_only(&self) -> Option<&str> {
+        (self.namespace.is_empty() && self.uid.is_empty()).then_some(&self.service)
     }
 }
 

@@ -291,6 +291,12 @@ impl Layered {
         self.run(OPERATION, work).await
     }
 
+    /// Returns whether a listed key is that of this Service's load balancer. Makes no call.
+    pub fn is_load_balancer_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        let load_balancers = self.provider.load_balancers();
+        load_balancers.is_some_and(|load_balancers| load_balancers.is_owner(listed, desired))
+    }
+
     /// Returns the common settings of a Service with these annotations, including those that the cloud's own annotations determine.
     /// `common` are the settings from the common annotations. Makes no call.
     pub fn load_balancer_settings(

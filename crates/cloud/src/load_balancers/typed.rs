@@ -49,6 +49,11 @@ pub trait TypedLoadBalancers: Send + Sync {
     /// See [`LoadBalancers::list`].
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>>;
 
+    /// See [`LoadBalancers::is_owner`].
+    fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        listed.matches(&desired.key)
+    }
+
     /// See [`LoadBalancers::plan`].
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&Self::State>) -> Result<Plan<Self::Change>>;
 
@@ -88,6 +93,10 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         TypedLoadBalancers::list(self, cluster).await
+    }
+
+    fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        TypedLoadBalancers::is_owner(self, listed, desired)
     }
 
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {

@@ -1,13 +1,14 @@
 //! Deletes one orphan: observe, plan and apply, repeated until nothing is left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
-use bowline_core::{Service, ServiceKey};
-use bowline_kube::Cluster;
+use bowline_core::{LoadBalancerKey, Service, ServiceKey};
+use bowline_kube::{Cluster, WriteError};
 use tokio::time::Instant;
 
-use super::{Orphan, Outcome, is_owner, plan};
+use super::{Orphan, Outcome, Owners, plan};
 
 /// Deadline for the deletion of one load balancer.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -29,12 +30,18 @@ pub(super) async fn delete(orphan: &Orphan, cluster: &Cluster) -> Outcome {
 
 /// Whether the Service exists now, whatever the earlier list contained.
 async fn has_owner(orphan: &Orphan, cluster: &Cluster) -> Result<bool, String> {
-    let key = &orphan.key;
+    let services = possible_owners(&orphan.key, cluster).await;
+    let services = services.map_err(|error| format!("cannot read its Service: {error}"))?;
+    Ok(Owners::of(&orphan.cloud, &orphan.key.cluster, &services).contain(&orphan.key))
+}
+
+/// Reads the Service that the key names, or all Services if it names none.
+async fn possible_owners(key: &LoadBalancerKey, cluster: &Cluster) -> Result<Vec<Arc<Service>>, WriteError> {
+    if key.namespace.is_empty() {
+        return cluster.list_services().await;
+    }
     let service = ServiceKey { namespace: key.namespace.as_str().into(), name: key.service.as_str().into() };
-    let found = cluster.service(&service).await;
-    let found = found.map_err(|error| format!("cannot read its Service: {error}"))?;
-    let owns = |service: &Service| key.belongs_to(&service.namespace, &service.name, &service.uid) && is_owner(service);
-    Ok(found.as_ref().is_some_and(owns))
+    Ok(cluster.service(&service).await?.map(Arc::new).into_iter().collect())
 }
 
 async fn delete_resources(orphan: &Orphan) -> Outcome {

@@ -83,8 +83,11 @@ fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
     format!("route {destination} ({id}) {target} in {}", cloud.name())
 }
 
-/// Service and cloud of an orphan.
+/// Service and cloud of an orphan, or the name of the load balancer if the Service is unknown.
 fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
+    if let Some(name) = key.name_only() {
+        return format!("load balancer {name} in {}", cloud.name());
+    }
     let uid = if key.uid.is_empty() { String::new() } else { format!(" (UID {})", key.uid) };
     format!("{}/{}{uid} in {}", key.namespace, key.service, cloud.name())
 }
@@ -149,11 +152,13 @@ fn orphan_json(orphan: &Orphan) -> Value {
     let (outcome, message) = outcome_json(&orphan.outcome);
     let unreadable = orphan.plan.as_ref().err().filter(|_| orphan.outcome == Outcome::Listed).map(ToString::to_string);
     let message = message.map(str::to_owned).or(unreadable);
+    let name = orphan.key.name_only();
     json!({
         "cloud": **orphan.cloud.name(),
         "namespace": orphan.key.namespace,
-        "service": orphan.key.service,
+        "service": if name.is_some() { "" } else { &orphan.key.service },
         "uid": orphan.key.uid,
+        "loadBalancer": name,
         "steps": orphan.plan.as_ref().map(steps_json).unwrap_or_default(),
         "outcome": outcome,
         "message": message,

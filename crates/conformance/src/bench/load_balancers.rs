@@ -22,8 +22,8 @@ pub struct SeenResource {
     pub id: String,
     /// Name; may be empty.
     pub name: String,
-    /// Owners that the marks on the resource name: none, one, or all that share it. Without UID if marks do not contain it. A
-    /// resource that cannot be marked has the owners of the resource that it belongs to.
+    /// Owners that the marks on the resource name, as [`list`](bowline_cloud::LoadBalancers::list) returns them: none, one, or all
+    /// that share it. Without UID if marks do not contain it, and with nothing but a name if marks are names. A resource that cannot be marked has the owners of the resource that it belongs to.
     pub owners: Vec<LoadBalancerKey>,
     /// Everything else about the resource as text, without the marks. It changes whenever the resource changes.
     pub summary: String,

@@ -114,6 +114,7 @@ static CASES: &[Case] = &[
     case!(load_balancers::observation::observing_many_saves_calls, [Has(BatchObserve)]),
     case!(load_balancers::observation::list_returns_every_owner, [Has(LoadBalancers)]),
     case!(load_balancers::observation::list_reads_every_page, [Has(LoadBalancers)]),
+    case!(load_balancers::observation::listed_key_is_enough_to_delete, [Has(LoadBalancers)]),
     case!(load_balancers::lifecycle::load_balancer_matches_desired_state, [Has(LoadBalancers)]),
     case!(load_balancers::lifecycle::plan_is_pure, [Has(LoadBalancers)]),
     case!(load_balancers::lifecycle::applied_plan_is_empty, [Has(LoadBalancers)]),

@@ -75,6 +75,11 @@ pub(crate) fn without_spec(desired: &DesiredLoadBalancer) -> DesiredLoadBalancer
     DesiredLoadBalancer { spec: None, ..desired.clone() }
 }
 
+/// Desired state of a Service whose key alone is known: its load balancer is to be deleted.
+pub(crate) fn by_key(key: &LoadBalancerKey) -> DesiredLoadBalancer {
+    DesiredLoadBalancer { key: key.clone(), annotations: Arc::default(), settings: Arc::default(), spec: None }
+}
+
 impl LoadBalancerFixture<'_> {
     /// Minimal Service: one port, the first IP family, default settings.
     pub(crate) fn desired(&self, service: &str, targets: &[TargetNode]) -> CaseResult<DesiredLoadBalancer> {

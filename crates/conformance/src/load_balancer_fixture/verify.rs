@@ -9,6 +9,7 @@ use bowline_core::{
 };
 
 use super::LoadBalancerFixture;
+use super::desired::by_key;
 use crate::bench::{SeenListener, SeenLoadBalancer, SeenResource, SeenTarget};
 use crate::context::{CaseResult, fail, require};
 
@@ -26,8 +27,16 @@ impl LoadBalancerFixture<'_> {
     /// Resources with the mark of this Service.
     pub(crate) async fn owned_by(&self, key: &LoadBalancerKey) -> Vec<SeenResource> {
         let mut all = self.resources().await;
-        all.retain(|resource| resource.owners.iter().any(|mark| mark.matches(key)));
+        all.retain(|resource| resource.owners.iter().any(|mark| self.is_mark_of(mark, key)));
         all
+    }
+
+    /// Whether the mark on a resource is that of this Service. What a name means is up to the provider.
+    pub(crate) fn is_mark_of(&self, mark: &LoadBalancerKey, key: &LoadBalancerKey) -> bool {
+        match (mark.name_only(), self.provider.load_balancers()) {
+            (Some(_), Some(provider)) => provider.is_owner(mark, &by_key(key)),
+            _ => mark.matches(key),
+        }
     }
 
     /// Number of resources by kind with the mark of this Service.

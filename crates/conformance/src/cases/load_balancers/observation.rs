@@ -3,7 +3,7 @@
 use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState};
 
 use crate::context::{CaseContext, CaseFailure, CaseResult, fail, require};
-use crate::load_balancer_fixture::{LoadBalancerFixture, key, without_spec};
+use crate::load_balancer_fixture::{LoadBalancerFixture, by_key, key, without_spec};
 
 /// Maximum number of load balancers of a case; more would only take time.
 const MAX_LOAD_BALANCERS: usize = 20;
@@ -74,13 +74,13 @@ pub(in crate::cases) async fn list_returns_every_owner(context: &CaseContext) ->
     let fixture = LoadBalancerFixture::new(context)?;
     let nodes = [fixture.node("node-1").await];
     verify_listed(&fixture, &[]).await?;
-    let mut keys = Vec::new();
+    let mut owners = Vec::new();
     for name in ["a", "b", "c"] {
         let desired = fixture.full_featured(name, &nodes)?;
         fixture.sync_and_verify(&desired).await?;
-        keys.push(desired.key);
+        owners.push(desired);
     }
-    verify_listed(&fixture, &keys).await?;
+    verify_listed(&fixture, &owners).await?;
     // A half-built load balancer is listed, a deleted one is not.
     let half = fixture.full_featured("half", &nodes)?;
     let plan = fixture.plan(&half).await?;
@@ -89,9 +89,9 @@ pub(in crate::cases) async fn list_returns_every_owner(context: &CaseContext) ->
         return fail(format!("a healthy cloud returned an error: {error}"));
     }
     fixture.delete_and_verify(&fixture.desired("b", &nodes)?).await?;
-    let mut expected = vec![key("a"), key("c")];
-    expected.extend((!fixture.owned_by(&half.key).await.is_empty()).then(|| half.key.clone()));
-    verify_listed(&fixture, &expected).await
+    owners.retain(|desired| desired.key != key("b"));
+    owners.extend((!fixture.owned_by(&half.key).await.is_empty()).then_some(half));
+    verify_listed(&fixture, &owners).await
 }
 
 pub(in crate::cases) async fn list_reads_every_page(context: &CaseContext) -> CaseResult {
@@ -101,20 +101,40 @@ pub(in crate::cases) async fn list_reads_every_page(context: &CaseContext) -> Ca
     if page > MAX_LOAD_BALANCERS {
         return Err(CaseFailure::BenchCannot(format!("list load balancers in pages of at most {MAX_LOAD_BALANCERS}")));
     }
-    let (nodes, mut keys) = ([fixture.node("node-1").await], Vec::new());
+    let (nodes, mut owners) = ([fixture.node("node-1").await], Vec::new());
     for number in 0..2 * page + 1 {
         let desired = fixture.desired(&format!("web-{number}"), &nodes)?;
         fixture.sync(&desired).await?;
-        keys.push(desired.key);
+        owners.push(desired);
     }
-    verify_listed(&fixture, &keys).await
+    verify_listed(&fixture, &owners).await
 }
 
-/// Verifies that exactly these keys are listed, each once, in any order.
-async fn verify_listed(fixture: &LoadBalancerFixture<'_>, expected: &[LoadBalancerKey]) -> CaseResult {
-    let cluster = key("").cluster;
-    let found = fixture.provider()?.list(&cluster).await;
-    let found = found.or_else(|error| fail(format!("a healthy cloud returned an error: {error}")))?;
-    let same = found.len() == expected.len() && expected.iter().all(|key| found.iter().any(|mark| mark.matches(key)));
-    require(same, || format!("expected the keys {expected:?}, got {found:?}"))
+pub(in crate::cases) async fn listed_key_is_enough_to_delete(context: &CaseContext) -> CaseResult {
+    let fixture = LoadBalancerFixture::new(context)?;
+    let nodes = [fixture.node("node-1").await];
+    let before = fixture.resources().await;
+    let desired = fixture.full_featured("web", &nodes)?;
+    fixture.sync_and_verify(&desired).await?;
+    for listed in list(&fixture).await? {
+        fixture.delete_and_verify(&by_key(&listed)).await?;
+    }
+    fixture.verify_unchanged(&before).await
+}
+
+async fn list(fixture: &LoadBalancerFixture<'_>) -> CaseResult<Vec<LoadBalancerKey>> {
+    let listed = fixture.provider()?.list(&key("").cluster).await;
+    listed.or_else(|error| fail(format!("a healthy cloud returned an error: {error}")))
+}
+
+/// Verifies that one key is listed for each of these Services, in any order, and that no other Service is its owner.
+async fn verify_listed(fixture: &LoadBalancerFixture<'_>, owners: &[DesiredLoadBalancer]) -> CaseResult {
+    let (provider, listed) = (fixture.provider()?, list(fixture).await?);
+    let owners: Vec<_> = owners.iter().map(without_spec).collect();
+    let count = |owner| listed.iter().filter(|key| provider.is_owner(key, owner)).count();
+    let same = listed.len() == owners.len() && owners.iter().all(|owner| count(owner) == 1);
+    require(same, || {
+        let expected: Vec<_> = owners.iter().map(|owner| &owner.key).collect();
+        format!("expected the keys {expected:?}, got {listed:?}")
+    })
 }

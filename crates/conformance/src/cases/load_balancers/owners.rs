@@ -155,7 +155,8 @@ async fn verify_both_clusters(
     require(one != other, || format!("two clusters have the same addresses: {addresses:?}"))?;
     for desired in [here, there] {
         let listed = list_keys(fixture, &desired.key.cluster).await?;
-        let is_alone = matches!(listed.as_slice(), [mark] if mark.matches(&desired.key));
+        let provider = fixture.provider()?;
+        let is_alone = matches!(listed.as_slice(), [mark] if provider.is_owner(mark, &without_spec(desired)));
         require(is_alone, || format!("the listing of {} has {listed:?}", desired.key.cluster))?;
     }
     Ok(())
@@ -247,7 +248,8 @@ pub(in crate::cases) async fn only_adoption_takes_over(context: &CaseContext) ->
     require(id == unowned.id, || format!("the Service should have adopted {}, but has {id}", unowned.id))?;
     let owners: Vec<_> =
         fixture.resources().await.into_iter().filter(|one| one.id == id && one.kind == unowned.kind).collect();
-    let is_marked = |one: &SeenResource| matches!(one.owners.as_slice(), [mark] if mark.matches(&adopting.key));
+    let is_marked =
+        |one: &SeenResource| matches!(one.owners.as_slice(), [mark] if fixture.is_mark_of(mark, &adopting.key));
     require(owners.iter().all(is_marked), || format!("the adopted load balancer is not marked: {owners:?}"))?;
     fixture.delete_and_verify(&adopting).await
 }
@@ -326,7 +328,7 @@ pub(in crate::cases) async fn retained_is_released(context: &CaseContext) -> Cas
     let (mut before, name) = (fixture.resources().await, fixture.load_balancer(&kept.key).await?.name);
     let state = fixture.sync(&without_spec(&kept)).await?;
     require(state.is_none(), || format!("the released load balancer is still observed: {state:?}"))?;
-    before.iter_mut().for_each(|resource| resource.owners.retain(|mark| !mark.matches(&kept.key)));
+    before.iter_mut().for_each(|resource| resource.owners.retain(|mark| !fixture.is_mark_of(mark, &kept.key)));
     fixture.verify_unchanged(&before).await?;
     let listed = list_keys(&fixture, &kept.key.cluster).await?;
     require(listed.is_empty(), || format!("the released load balancer is still listed: {listed:?}"))?;

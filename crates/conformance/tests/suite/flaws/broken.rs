@@ -74,6 +74,7 @@ pub(crate) enum Break {
     Kind(fn(Option<&'static str>) -> Option<&'static str>),
     Observe(for<'a> fn(&'a Broken, &'a [DesiredLoadBalancer]) -> BoxFuture<'a, States>),
     Keys(for<'a> fn(&'a Broken, &'a ClusterName) -> BoxFuture<'a, Result<Vec<LoadBalancerKey>>>),
+    Owner(fn(&LoadBalancerKey, &DesiredLoadBalancer) -> bool),
     Plan(fn(&Broken, &DesiredLoadBalancer, Option<&LoadBalancerState>, Result<Plan>) -> Result<Plan>),
     Apply(for<'a> fn(&'a Broken, &'a LoadBalancerKey, &'a Step) -> BoxFuture<'a, Result<Applied>>),
     Poll(fn(Result<Progress>) -> Result<Progress>),
@@ -395,6 +396,11 @@ impl LoadBalancers for Broken {
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<LoadBalancerKey>> {
         self.error(call!(self, Keys(cluster), self.balancers().list(cluster)))
+    }
+
+    fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
+        hook!(self.flaw, Owner)
+            .map_or_else(|| self.balancers().is_owner(listed, desired), |is_owner| is_owner(listed, desired))
     }
 
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancerState>) -> Result<Plan> {

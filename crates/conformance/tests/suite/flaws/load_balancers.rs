@@ -11,7 +11,7 @@ use bowline_core::{
 use futures::FutureExt;
 
 use crate::flaws::broken::Break::{
-    Apply, Claims, Error as Failure, Key, Keys, Kind, Observe, Plan as Planned, Poll, Settings, Spec,
+    Apply, Claims, Error as Failure, Key, Keys, Kind, Observe, Owner, Plan as Planned, Poll, Settings, Spec,
 };
 use crate::flaws::broken::{Broken, Flaw, fails, flaws, later};
 
@@ -68,6 +68,29 @@ async fn in_two_calls(it: &Broken, key: &LoadBalancerKey, step: &Step) -> Result
     Ok(applied)
 }
 
+/// Key with only a name, which is derived from the UID.
+fn named(key: &LoadBalancerKey) -> LoadBalancerKey {
+    let (namespace, uid) = (String::new(), String::new());
+    LoadBalancerKey { cluster: key.cluster.clone(), namespace, service: format!("lb-{}", key.uid), uid }
+}
+
+/// Replaces a key with only a name by the key that the name was derived from.
+fn unnamed(it: &Broken, key: &mut LoadBalancerKey) {
+    let owner = it.memory().wanted.values().map(|desired| &desired.key).find(|owner| named(owner) == *key).cloned();
+    *key = owner.unwrap_or_else(|| key.clone());
+}
+
+/// A correct provider whose marks are only names.
+pub(crate) static NAMES: Flaw = Flaw {
+    name: "marks with names",
+    cases: &[],
+    breaks: &[
+        Key(unnamed),
+        Keys(later!(|it, cluster| { Ok(it.balancers().list(cluster).await?.iter().map(named).collect()) })),
+        Owner(|listed, desired| *listed == named(&desired.key)),
+    ],
+};
+
 /// A correct provider whose load balancers keep their kind.
 pub(crate) static FIXED_KIND: Flaw = Flaw {
     name: "fixed kinds",
@@ -115,6 +138,10 @@ flaws! {
         }));
     "lists only the first page of load balancers", [list_reads_every_page],
         Keys(later!(|it, cluster| { Ok(it.balancers().list(cluster).await?.into_iter().take(7).collect()) }));
+    "takes every Service for the owner", [list_returns_every_owner], Owner(|_, _| true);
+    "lists keys that it does not find", [listed_key_is_enough_to_delete],
+        Keys(later!(|it, cluster| { Ok(it.balancers().list(cluster).await?.iter().map(named).collect()) })),
+        Owner(|listed, desired| *listed == named(&desired.key));
     "lists all clusters", [clusters_are_isolated],
         Keys(later!(|it, _asked| { Ok(it.cloud.balancers().into_iter().filter_map(|one| one.owner).collect()) }));
     "ignores the failure of its second call", [deletion_survives_every_crash],

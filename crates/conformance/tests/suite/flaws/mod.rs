@@ -96,6 +96,16 @@ async fn writes_of_a_whole_table_are_safe_with_one_lock() {
 }
 
 #[tokio::test]
+async fn marks_may_be_only_names() {
+    for case in
+        ["list_returns_every_owner", "list_reads_every_page", "listed_key_is_enough_to_delete", "clusters_are_isolated"]
+    {
+        let outcome = run_one(case, || bench(&load_balancers::NAMES, full_config(), true)).await;
+        assert_eq!(outcome, Some(Outcome::Passed), "{case}");
+    }
+}
+
+#[tokio::test]
 async fn a_fixed_kind_passes_its_own_case_and_skips_the_other() {
     let outcome = |case| run_one(case, || bench(&load_balancers::FIXED_KIND, full_config(), true));
     assert_eq!(outcome("fixed_kind_is_kept").await, Some(Outcome::Passed));
