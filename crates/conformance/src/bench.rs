@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::CloudProvider;
-use bowline_core::{Address, Instance, ProviderId};
+use bowline_core::{Address, ClusterName, Instance, ProviderId};
 use ipnet::IpNet;
 
 pub use load_balancers::{
@@ -77,6 +77,13 @@ pub trait Bench: Send + Sync {
 
     /// A new provider with the same configuration on the same cloud, as after a restart of the manager.
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        self.provider()
+    }
+
+    /// A provider on the same cloud that is configured for this cluster. [`provider`](Bench::provider) is the one for the cluster
+    /// `conformance`. By default it serves every cluster: it reads the cluster from the keys alone.
+    fn of_cluster(&self, cluster: &ClusterName) -> Arc<dyn CloudProvider> {
+        let _ = cluster;
         self.provider()
     }
 

@@ -14,7 +14,8 @@ use bowline_cloud::{
     Result as Answer,
 };
 use bowline_core::{
-    Address, AddressType, DesiredLoadBalancer, Instance, LoadBalancerState, NodeName, Plan, Step, TargetNode,
+    Address, AddressType, ClusterName, DesiredLoadBalancer, Instance, LoadBalancerState, NodeName, Plan, Step,
+    TargetNode,
 };
 use bowline_simulator::drive::{Desired, Driver, Pause};
 
@@ -112,6 +113,13 @@ impl<'a> LoadBalancerFixture<'a> {
             provider: context.bench().provider(),
             machines: Mutex::default(),
         })
+    }
+
+    /// The same fixture for another cluster in the same cloud.
+    pub(crate) fn of_cluster(&self, cluster: &ClusterName) -> LoadBalancerFixture<'a> {
+        let &LoadBalancerFixture { context, kind, controls, .. } = self;
+        let (provider, machines) = (context.bench().of_cluster(cluster), Mutex::new(self.lock().clone()));
+        LoadBalancerFixture { context, kind, controls, provider, machines }
     }
 
     pub(crate) fn controls(&self) -> &dyn LoadBalancerBench {

@@ -128,38 +128,35 @@ pub(in crate::cases) async fn clusters_are_isolated(context: &CaseContext) -> Ca
     let nodes = [fixture.node("node-1").await];
     let here = fixture.desired("web", &nodes)?;
     let there = DesiredLoadBalancer { key: in_other_cluster(&here.key), ..here.clone() };
+    let elsewhere = fixture.of_cluster(&there.key.cluster);
     fixture.sync_and_verify(&here).await?;
     let ours = fixture.resources().await;
-    verify_owns_nothing(&fixture, &there, "another cluster's Service with the same UID").await?;
+    verify_owns_nothing(&elsewhere, &there, "another cluster's Service with the same UID").await?;
     // After a restore of a cluster under another name the UIDs are the same.
-    match fixture.try_sync(&there).await? {
-        Ok(_) => verify_both_clusters(&fixture, &here, &there).await?,
+    match elsewhere.try_sync(&there).await? {
+        Ok(_) => verify_both_clusters((&fixture, &here), (&elsewhere, &there)).await?,
         // The name is taken if the cloud names load balancers by the UID alone.
         Err(error) => verify_names_owner(&error, here.key.cluster.as_str())?,
     }
     verify_untouched(&fixture, &ours).await?;
-    fixture.delete_and_verify(&there).await?;
+    elsewhere.delete_and_verify(&there).await?;
     fixture.verify_unchanged(&ours).await?;
-    let listed = list_keys(&fixture, &there.key.cluster).await?;
+    let listed = list_keys(&elsewhere, &there.key.cluster).await?;
     require(listed.is_empty(), || format!("the other cluster has no load balancers, but these are listed: {listed:?}"))
 }
 
-async fn verify_both_clusters(
-    fixture: &LoadBalancerFixture<'_>,
-    here: &DesiredLoadBalancer,
-    there: &DesiredLoadBalancer,
-) -> CaseResult {
-    let addresses =
-        [fixture.load_balancer(&here.key).await?.addresses, fixture.load_balancer(&there.key).await?.addresses];
-    let [one, other] = &addresses;
-    require(one != other, || format!("two clusters have the same addresses: {addresses:?}"))?;
-    for desired in [here, there] {
-        let listed = list_keys(fixture, &desired.key.cluster).await?;
-        let provider = fixture.provider()?;
+/// Fixture of a cluster, and its Service.
+type InCluster<'a> = (&'a LoadBalancerFixture<'a>, &'a DesiredLoadBalancer);
+
+async fn verify_both_clusters(here: InCluster<'_>, there: InCluster<'_>) -> CaseResult {
+    let mut addresses = Vec::new();
+    for (fixture, desired) in [here, there] {
+        addresses.push(fixture.load_balancer(&desired.key).await?.addresses);
+        let (provider, listed) = (fixture.provider()?, list_keys(fixture, &desired.key.cluster).await?);
         let is_alone = matches!(listed.as_slice(), [mark] if provider.is_owner(mark, &without_spec(desired)));
         require(is_alone, || format!("the listing of {} has {listed:?}", desired.key.cluster))?;
     }
-    Ok(())
+    require(addresses.first() != addresses.last(), || format!("two clusters have the same addresses: {addresses:?}"))
 }
 
 /// Verifies that no load balancer is reported for this Service. A state, if there is one, is only about the clash.

@@ -91,6 +91,16 @@ pub(crate) static NAMES: Flaw = Flaw {
     ],
 };
 
+/// A correct provider for one cluster, the first one that it sees.
+pub(crate) static ONE_CLUSTER: Flaw = Flaw {
+    name: "one cluster",
+    cases: &[],
+    breaks: &[Key(|it, key| {
+        let first = it.memory().wanted.values().next().map(|desired| desired.key.cluster.clone());
+        key.cluster = first.unwrap_or_else(|| key.cluster.clone());
+    })],
+};
+
 /// A correct provider whose load balancers keep their kind.
 pub(crate) static FIXED_KIND: Flaw = Flaw {
     name: "fixed kinds",

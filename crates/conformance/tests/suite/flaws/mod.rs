@@ -96,6 +96,14 @@ async fn writes_of_a_whole_table_are_safe_with_one_lock() {
 }
 
 #[tokio::test]
+async fn the_cluster_may_be_configured() {
+    for case in ["clusters_are_isolated", "foreign_is_untouched"] {
+        let outcome = run_one(case, || bench(&load_balancers::ONE_CLUSTER, full_config(), true)).await;
+        assert_eq!(outcome, Some(Outcome::Passed), "{case}");
+    }
+}
+
+#[tokio::test]
 async fn marks_may_be_only_names() {
     for case in
         ["list_returns_every_owner", "list_reads_every_page", "listed_key_is_enough_to_delete", "clusters_are_isolated"]

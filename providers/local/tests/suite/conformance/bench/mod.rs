@@ -15,7 +15,7 @@ use bowline_cloud::CloudProvider;
 use bowline_conformance::{
     Bench, BenchResult, InducedFault, LoadBalancerBench, LoopBench, RouteBench, SecretBench, WantedMachine,
 };
-use bowline_core::{Address, AddressType, Instance, ProviderId};
+use bowline_core::{Address, AddressType, ClusterName, Instance, ProviderId};
 use bowline_local::{
     CloudOptions, Config, Fault, FaultSpec, LocalCloud, LocalProvider, Machine, NewMachine, Server, serve,
 };
@@ -152,6 +152,10 @@ impl Bench for LocalBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
+        self.new_provider()
+    }
+
+    fn of_cluster(&self, _: &ClusterName) -> Arc<dyn CloudProvider> {
         self.new_provider()
     }
 
