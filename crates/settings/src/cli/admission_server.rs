@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use bowline_config::ConfigErrors;
 use bowline_serving::ServingOptions;
+use bowline_telemetry::logging::Format;
 use clap::Args;
 
-use super::logging::LoggingArgs;
 use super::manager::{CloudArgs, CloudCallArgs};
 use crate::flags::{self, Given, given};
 
@@ -49,8 +49,26 @@ pub struct AdmissionServerArgs {
     #[command(flatten)]
     pub(crate) calls: CloudCallArgs,
 
-    #[command(flatten)]
-    pub(crate) logging: LoggingArgs,
+    /// Log level verbosity: 0 logs rejected requests, 4 adds allowed ones. The environment variable BOWLINE_LOG overrides it.
+    #[arg(
+        short = 'v',
+        long,
+        value_name = "LEVEL",
+        default_value = "0",
+        value_parser = given(flags::int32),
+        help_heading = "Logging",
+    )]
+    pub(crate) v: Given<i32>,
+
+    /// Log format: text for the format of klog, or json for one JSON object per line.
+    #[arg(
+        long,
+        value_name = "text|json",
+        default_value = "text",
+        value_parser = given(|text: &str| text.parse::<Format>()),
+        help_heading = "Logging",
+    )]
+    pub(crate) logging_format: Given<Format>,
 
     /// Errors in the command line itself, reported with all other errors. Not a flag itself.
     #[arg(skip)]

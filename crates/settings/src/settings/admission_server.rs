@@ -7,7 +7,6 @@ use bowline_serving::{ServingOptions, TlsOptions};
 
 use super::{Reach, logging, valid};
 use crate::cli::AdmissionServerArgs;
-use crate::feature_gates::FeatureGates;
 
 /// Directory of the certificates in that of temporary files.
 // upstream: the default of controller-runtime.
@@ -26,8 +25,7 @@ impl AdmissionServer {
     /// Resolves and validates the flags.
     pub fn resolve(args: &AdmissionServerArgs, errors: &mut ConfigErrors) -> AdmissionServer {
         errors.extend(args.errors.clone());
-        let gates = FeatureGates::new(&[], errors);
-        logging::resolve(&args.logging, &gates, errors);
+        logging::resolve_admission_server(args, errors);
         let directory = args.cert_dir.clone().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or_else(|| std::env::temp_dir().join(CERTIFICATES));
         let defaults = ServingOptions::default();

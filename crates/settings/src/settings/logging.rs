@@ -6,6 +6,7 @@ use bowline_telemetry::logging::{Format, Options, VModule};
 use super::{list, valid};
 use crate::cli::{AdmissionServerArgs, LoggingArgs, ManagerArgs};
 use crate::feature_gates::FeatureGates;
+use crate::flags::Given;
 
 /// Resolves the logging options before the other flags. Errors are ignored here, because [`Settings`](crate::Settings) reports
 /// them.
@@ -15,11 +16,22 @@ pub fn early_logging(args: &ManagerArgs) -> Options {
     resolve(&args.logging, &gates, &mut later)
 }
 
-/// Resolves the logging options of the admission server, as [`early_logging`] does.
+/// Resolves the logging options of the admission server, as [`early_logging`] does for the manager.
 pub fn admission_server_logging(args: &AdmissionServerArgs) -> Options {
-    let mut later = ConfigErrors::new();
-    let gates = FeatureGates::new(&[], &mut later);
-    resolve(&args.logging, &gates, &mut later)
+    resolve_admission_server(args, &mut ConfigErrors::new())
+}
+
+pub(super) fn resolve_admission_server(args: &AdmissionServerArgs, errors: &mut ConfigErrors) -> Options {
+    let format = valid(&args.logging_format, errors).unwrap_or_default();
+    Options { format, verbosity: verbosity(&args.v, errors), vmodule: VModule::default(), split_stream: false }
+}
+
+fn verbosity(given: &Given<i32>, errors: &mut ConfigErrors) -> i32 {
+    let verbosity = valid(given, errors).unwrap_or(0);
+    if verbosity < 0 {
+        errors.push(ConfigError::flag("v", format!("invalid verbosity {verbosity}")).hint("the minimum is 0"));
+    }
+    verbosity
 }
 
 /// Resolves the logging options. `gates` enable the alpha flags.
@@ -31,10 +43,7 @@ pub(super) fn resolve(args: &LoggingArgs, gates: &FeatureGates, errors: &mut Con
         errors.push(ConfigError::flag("vmodule", "Forbidden: Only supported for text log format"));
     }
     valid(&args.log_flush_frequency, errors);
-    let verbosity = valid(&args.v, errors).unwrap_or(0);
-    if verbosity < 0 {
-        errors.push(ConfigError::flag("v", format!("invalid verbosity {verbosity}")).hint("the minimum is 0"));
-    }
+    let verbosity = verbosity(&args.v, errors);
     let split_stream = split_stream(args, format, gates, errors);
     Options { format, verbosity, vmodule: patterns(&vmodule, errors), split_stream }
 }
