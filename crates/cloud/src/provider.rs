@@ -62,6 +62,11 @@ pub struct CheckResult {
 /// - `bad_secret_is_refused`: [`on_secret`](CloudProvider::on_secret) fails for a Secret that lacks the expected keys or has
 ///   invalid values. The error contains none of the values, and the last valid values stay in use.
 /// - `rotated_secret_is_used`: calls after [`on_secret`](CloudProvider::on_secret) use the new values.
+/// - `webhooks_are_declared`: the names of [`webhooks`](CloudProvider::webhooks) consist of lower-case letters, digits, `-` and `.`,
+///   their paths start with `/`, both are unique, and neither changes.
+/// - `empty_review_is_not_allowed`: a request without an object gets a denial or an error, with a message.
+/// - `endpoints_are_declared`: the addresses of [`endpoints`](CloudProvider::endpoints) have the form `HOST:PORT`, are unique, and do
+///   not change.
 /// - `no_call_blocks_the_thread`: a waiting call does not block its thread.
 #[async_trait]
 pub trait CloudProvider: Send + Sync {

@@ -10,6 +10,7 @@ mod pod_cidrs;
 mod provider;
 mod routes;
 mod secrets;
+mod webhooks;
 
 use bowline_cloud::Capabilities;
 use futures::future::BoxFuture;
@@ -70,6 +71,9 @@ static CASES: &[Case] = &[
     case!(secrets::secrets_are_declared, []),
     case!(secrets::bad_secret_is_refused, []),
     case!(secrets::rotated_secret_is_used, []),
+    case!(webhooks::webhooks_are_declared, []),
+    case!(webhooks::empty_review_is_not_allowed, []),
+    case!(webhooks::endpoints_are_declared, []),
     case!(loops::loops_are_declared, []),
     case!(loops::loops_follow_the_cluster, []),
     case!(loops::loops_are_repeatable, []),

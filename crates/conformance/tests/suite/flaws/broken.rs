@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use async_trait::async_trait;
 use bowline_cloud::{
-    Applied, Capabilities, CloudProvider, ClusterSnapshot, Error, ErrorKind, Facts, Identity, InstancePage, Instances,
-    LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes, SecretData,
-    SecretRef,
+    Applied, Capabilities, CloudProvider, ClusterSnapshot, Endpoint, Error, ErrorKind, Facts, Identity, InstancePage,
+    Instances, LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
+    SecretData, SecretRef, Webhook,
 };
 use bowline_core::annotations::{FieldError, LoadBalancerSettings};
 use bowline_core::{
@@ -24,6 +24,7 @@ use futures::future::BoxFuture;
 use ipnet::IpNet;
 
 use crate::flaws::loops::BrokenLoop;
+use crate::flaws::webhooks::{Hook, endpoint};
 
 /// A planted flaw, and the cases that must catch it.
 pub(crate) struct Flaw {
@@ -63,6 +64,8 @@ pub(crate) enum Break {
     Assign(for<'a> fn(&'a Broken, &'a InstanceRef, IpNet) -> BoxFuture<'a, Result<()>>),
     Secrets(fn(&mut Vec<SecretRef>)),
     OnSecret(for<'a> fn(&'a Broken, &'a SecretRef, Option<&'a SecretData>) -> BoxFuture<'a, Result<()>>),
+    Webhooks(fn(&Broken, &mut Vec<Arc<dyn Webhook>>)),
+    Endpoints(fn(&mut Vec<Endpoint>)),
     /// Changes the declared loops.
     Declared(fn(&Broken, &mut Vec<Arc<dyn ProviderLoop>>)),
     Sync(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopOutcome>>),
@@ -318,6 +321,18 @@ impl CloudProvider for Broken {
 
     async fn on_secret(&self, secret: &SecretRef, data: Option<&SecretData>) -> Result<()> {
         call!(self, OnSecret(secret, data), self.deliver(secret, data))
+    }
+
+    fn webhooks(&self) -> Vec<Arc<dyn Webhook>> {
+        let mut webhooks = vec![Hook::correct()];
+        hook!(self.flaw, Webhooks).inspect(|edit| edit(self, &mut webhooks));
+        webhooks
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        let mut endpoints = vec![endpoint()];
+        hook!(self.flaw, Endpoints).inspect(|edit| edit(&mut endpoints));
+        endpoints
     }
 
     fn loops(&self) -> Vec<Arc<dyn ProviderLoop>> {

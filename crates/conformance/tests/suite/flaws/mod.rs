@@ -7,6 +7,7 @@ mod load_balancers;
 mod loops;
 mod routes;
 mod secrets;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use broken::{Broken, Flaw};
 use instances::CORRECT;
 
 fn flaws() -> impl Iterator<Item = &'static Flaw> {
-    instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS).chain(loops::FLAWS).chain(secrets::FLAWS)
+    let first = instances::FLAWS.iter().chain(load_balancers::FLAWS).chain(routes::FLAWS);
+    first.chain(loops::FLAWS).chain(secrets::FLAWS).chain(webhooks::FLAWS)
 }
 
 /// Configuration with every feature enabled.
@@ -86,6 +88,11 @@ async fn each_flaw_in_secrets_is_caught_by_its_case() {
     assert_eq!(uncaught(secrets::FLAWS).await, [""; 0]);
 }
 
+#[tokio::test]
+async fn each_flaw_in_webhooks_and_endpoints_is_caught_by_its_case() {
+    assert_eq!(uncaught(webhooks::FLAWS).await, [""; 0]);
+}
+
 /// With a correct lock, read-modify-write of a whole table is safe.
 #[tokio::test]
 async fn writes_of_a_whole_table_are_safe_with_one_lock() {
@@ -127,7 +134,7 @@ async fn a_provider_may_check_the_spec_itself() {
     assert_eq!(outcome, Some(Outcome::Passed));
 }
 
-/// The cases about loops, Secrets and locks are not applicable to a provider without them.
+/// The cases about loops, Secrets, webhooks, endpoints and locks are not applicable to a provider without them.
 #[tokio::test]
 async fn cases_that_are_not_applicable_are_skipped_and_counted() {
     let config = Config { tag_machines: false, ..full_config() };
@@ -139,7 +146,7 @@ async fn cases_that_are_not_applicable_are_skipped_and_counted() {
     let skipped = report.not_applicable();
     let count = |subject: &str| skipped.iter().filter(|case| case.contains(subject)).count();
     assert_eq!((count("secret"), count("loop"), count("locked")), (3, 6, 1), "{skipped:?}");
-    assert_eq!(skipped.len(), 10, "{skipped:?}");
+    assert_eq!(skipped.len(), 13, "{skipped:?}");
     let text = report.to_string();
     assert!(text.contains("skipped: no background loops") && text.contains("skipped: no Secrets"), "{text}");
     let skips = skipped.len() + report.skipped().len();
