@@ -17,6 +17,14 @@ fn invalid_flags_exit_with_2_and_name_a_valid_value() {
 }
 
 #[test]
+fn an_admission_server_needs_a_cloud_with_webhooks() {
+    let start = "failed to start admission server: ";
+    refused(&["admission-server"], 2, &[start, "--cloud-provider cannot be empty"]);
+    refused(&["admission-server", "--cloud-provider=local", "--knots=8"], 2, &[start, "--knots: unknown flag"]);
+    refused(&["admission-server", "--cloud-provider", "local", "-v=2"], 2, &[start, "local has no admission webhooks"]);
+}
+
+#[test]
 fn non_loopback_addresses_need_rbac_or_an_explicit_flag() {
     let scratch = Scratch::new("remote");
     let kubeconfig = format!("--kubeconfig={}", scratch.path("kc").display());
@@ -104,6 +112,19 @@ fn under_the_name_of_a_go_manager_it_is_only_the_manager() {
         let (code, stdout, stderr) = called(name, arguments);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{name} {arguments:?}: {stderr}");
         assert!(stderr.contains(expected), "{name} {arguments:?}: {stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn under_the_name_of_a_go_admission_server_it_serves_the_webhooks_of_that_cloud() {
+    for (name, arguments) in [
+        ("openstack-cloud-controller-manager-admission-server", &["-v", "2"][..]),
+        ("bowline", &["/bin/openstack-cloud-controller-manager-admission-server", "-v=2"]),
+    ] {
+        let (code, _, stderr) = called(name, arguments);
+        let is_expected = stderr.contains("failed to start admission server: ") && stderr.contains("OpenStack needs");
+        assert!(code == Some(2) && is_expected, "{name} {arguments:?}: {code:?} {stderr}");
     }
 }
 
