@@ -103,6 +103,12 @@ impl<C> Plan<C> {
         Plan { steps, ..Plan::default() }
     }
 
+    /// Converts the payloads to another type and keeps everything else.
+    pub fn map<D>(self, into: impl Fn(C) -> D) -> Plan<D> {
+        let Plan { steps, warnings, errors, locks } = self;
+        Plan { steps: steps.into_iter().map(|step| step.map(&into)).collect(), warnings, errors, locks }
+    }
+
     /// Returns whether the plan has neither steps nor errors.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.errors.is_empty()
@@ -132,6 +138,15 @@ impl<C> Step<C> {
     pub fn map<D>(self, into: impl FnOnce(C) -> D) -> Step<D> {
         let Step { verb, kind, name, changes, best_effort, independent, repeatable, payload } = self;
         Step { verb, kind, name, changes, best_effort, independent, repeatable, payload: into(payload) }
+    }
+
+    /// Returns the part of the step that removes something: a deletion, or an update with its removed fields alone. `None` if the
+    /// step removes nothing.
+    pub fn into_removal(mut self) -> Option<Step<C>> {
+        if self.verb != Verb::Delete {
+            self.changes.retain(|change| change.from.is_some() && change.to.is_none());
+        }
+        (self.verb == Verb::Delete || !self.changes.is_empty()).then_some(self)
     }
 }
 
@@ -225,6 +240,18 @@ floating IP: not possible: no network";
         let plan: Plan = Plan { errors: vec![error], ..Plan::default() };
         assert!(!plan.is_empty());
         assert_eq!(plan.to_string(), "floating IP: not possible: no network");
+    }
+
+    #[test]
+    fn a_removal_is_a_deletion_or_the_removed_fields_of_an_update() {
+        let removed = || change(Some("2"), None);
+        let kept = [change(None, Some("1")), change(Some("1"), Some("2"))];
+        assert_eq!(step(Verb::Update, "a", kept.to_vec()).into_removal(), None);
+        assert_eq!(step(Verb::Create, "a", vec![]).into_removal(), None);
+        let mixed = step(Verb::Update, "a", [kept.to_vec(), vec![removed()]].concat());
+        assert_eq!(mixed.into_removal(), Some(step(Verb::Update, "a", vec![removed()])));
+        let deletion = step(Verb::Delete, "a", kept.to_vec());
+        assert_eq!(deletion.clone().into_removal(), Some(deletion));
     }
 
     #[test]

@@ -104,9 +104,7 @@ impl<T: TypedLoadBalancers> LoadBalancers for T {
             return Err(Error::pending(operation, PLAN));
         }
         let state = state.map(|state| downcast(PLAN, &state.resources)).transpose()?;
-        let Plan { steps, warnings, errors, locks } = TypedLoadBalancers::plan(self, desired, state)?;
-        let steps = steps.into_iter().map(|step| step.map(Opaque::new)).collect();
-        Ok(Plan { steps, warnings, errors, locks })
+        Ok(TypedLoadBalancers::plan(self, desired, state)?.map(Opaque::new))
     }
 
     async fn apply(&self, key: &LoadBalancerKey, step: &Step, polled: Option<&Opaque>) -> Result<Applied> {
