@@ -13,6 +13,7 @@ use bowline_core::{
 use crate::Result;
 
 pub use typed::TypedLoadBalancers;
+pub(crate) use typed::downcast;
 
 /// Outcome of a step that the cloud accepted.
 #[derive(Debug, Clone, PartialEq)]

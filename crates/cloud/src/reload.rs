@@ -29,8 +29,8 @@ use ipnet::IpNet;
 
 use crate::{
     Applied, Calls, Capabilities, CheckResult, CloudProvider, Endpoint, Error, ErrorKind, Facts, Identity,
-    InstancePage, Instances, LoadBalancers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes, SecretData,
-    SecretRef, SyncMetrics, Webhook,
+    InstancePage, Instances, LoadBalancers, LoopTriggers, PageToken, ProviderInfo, ProviderLoop, Quota, Result, Routes,
+    SecretData, SecretRef, SyncMetrics, Webhook,
 };
 
 /// Timeout for starting and checking a provider with a new configuration.
@@ -136,9 +136,9 @@ impl Reloading {
     }
 }
 
-/// Names and periods of the background loops.
-fn loop_declarations(provider: &dyn CloudProvider) -> Vec<(String, Duration)> {
-    provider.loops().iter().map(|one| (one.name().to_owned(), one.period())).collect()
+/// Names, periods and triggers of the background loops.
+fn loop_declarations(provider: &dyn CloudProvider) -> Vec<(String, Duration, LoopTriggers)> {
+    provider.loops().iter().map(|one| (one.name().to_owned(), one.period(), one.triggers())).collect()
 }
 
 /// Names and paths of the webhooks.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{ClusterSnapshot, LoopOutcome, ProviderLoop, Result};
+use bowline_cloud::{ClusterSnapshot, LoopPlan, LoopTriggers, Result, TypedProviderLoop};
+use bowline_core::{FieldChange, Step, Verb};
 use bowline_http::{Page, all_pages};
 
 use crate::api::{Key, TagRequest};
@@ -30,7 +31,9 @@ impl Tags {
 }
 
 #[async_trait]
-impl ProviderLoop for Tags {
+impl TypedProviderLoop for Tags {
+    type Change = TagRequest;
+
     fn name(&self) -> &str {
         "tags"
     }
@@ -39,19 +42,30 @@ impl ProviderLoop for Tags {
         Duration::from_secs(300)
     }
 
-    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+    fn triggers(&self) -> LoopTriggers {
+        LoopTriggers { nodes: true, services: false }
+    }
+
+    async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<TagRequest>> {
         let tag = format!("cluster:{}", cluster.name);
         let ids = cluster.nodes.iter().filter_map(|node| node.provider_id.as_ref());
         let ours = ids.filter(|id| id.prefix() == Some(&self.id_prefix)).filter_map(|id| id.rest());
         let ours: BTreeSet<&str> = ours.collect();
-        let mut changed = 0;
-        for machine in self.machines().await? {
-            let (id, present) = (machine.spec.id.clone(), ours.contains(machine.spec.id.as_str()));
-            if machine.spec.tags.contains(&tag) != present {
-                self.client.change_tag(&TagRequest { machine: Key::Id(id), tag: tag.clone(), present }).await?;
-                changed += 1;
-            }
-        }
-        Ok(LoopOutcome::new(format!("{} machines have the tag {tag}; {changed} changed", ours.len())))
+        let steps = self.machines().await?.into_iter().filter_map(|machine| {
+            let present = ours.contains(machine.spec.id.as_str());
+            (machine.spec.tags.contains(&tag) != present).then(|| step(&machine.spec.id, &tag, present))
+        });
+        Ok(LoopPlan::new(format!("{} machines have the tag {tag}", ours.len()), steps.collect()))
     }
+
+    async fn apply(&self, change: &TagRequest) -> Result<()> {
+        self.client.change_tag(change).await
+    }
+}
+
+fn step(id: &str, tag: &str, present: bool) -> Step<TagRequest> {
+    let value = |shown: bool| shown.then(|| tag.to_owned());
+    let change = FieldChange { field: "tag".to_owned(), from: value(!present), to: value(present) };
+    let request = TagRequest { machine: Key::Id(id.to_owned()), tag: tag.to_owned(), present };
+    Step::new(Verb::Update, "machine", id, vec![change], request)
 }

@@ -61,7 +61,7 @@ pub struct CallPolicy {
     /// Fence that must be open for a write, so that a process that is no longer the leader changes nothing.
     pub fence: Fence,
     /// Writes are logged and fail with [`Cancelled`](ErrorKind::Cancelled). The layers skip the writes of the contract; this stops
-    /// all others, in particular those of background loops.
+    /// all others.
     pub dry_run: bool,
 }
 

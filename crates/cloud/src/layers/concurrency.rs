@@ -81,7 +81,7 @@ impl ConcurrencyLimits {
         let semaphore = match operation.family() {
             Family::Machines => self.instances.as_ref(),
             Family::Routes => self.routes.as_ref(),
-            Family::Access | Family::LoadBalancers => None,
+            Family::Access | Family::LoadBalancers | Family::Loops => None,
         };
         let permit = match semaphore {
             Some(semaphore) => semaphore.acquire().await.ok(),

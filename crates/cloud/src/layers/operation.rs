@@ -17,6 +17,8 @@ pub(crate) enum Operation {
     ListRoutes,
     CreateRoute,
     DeleteRoute,
+    PlanLoop,
+    ApplyLoop,
 }
 
 /// Group of operations. In many clouds each group is a service of its own, with its own limits and outages.
@@ -27,6 +29,7 @@ pub(crate) enum Family {
     Machines,
     LoadBalancers,
     Routes,
+    Loops,
 }
 
 impl Operation {
@@ -41,6 +44,7 @@ impl Operation {
             | Operation::ApplyLoadBalancer
             | Operation::PollLoadBalancer => Family::LoadBalancers,
             Operation::ListRoutes | Operation::CreateRoute | Operation::DeleteRoute => Family::Routes,
+            Operation::PlanLoop | Operation::ApplyLoop => Family::Loops,
         }
     }
 
@@ -59,6 +63,8 @@ impl Operation {
             Operation::ListRoutes => "list_routes",
             Operation::CreateRoute => "create_route",
             Operation::DeleteRoute => "delete_route",
+            Operation::PlanLoop => "plan_loop",
+            Operation::ApplyLoop => "apply_loop",
         }
     }
 }

@@ -132,7 +132,7 @@ fn erase<S: Any + Debug + PartialEq + Send + Sync>(state: Option<LoadBalancerSta
 
 /// Returns the provider's own value. A state or step of another provider is an error, not a panic: it may come from a test, or from
 /// a provider that a reload replaced by one of another kind.
-fn downcast<'a, T: Any>(operation: &str, value: &'a Opaque) -> Result<&'a T> {
+pub(crate) fn downcast<'a, T: Any>(operation: &str, value: &'a Opaque) -> Result<&'a T> {
     let foreign =
         || Error::new(ErrorKind::Unexpected, operation, format!("the value is not of this provider: {value:?}"));
     value.get().ok_or_else(foreign)

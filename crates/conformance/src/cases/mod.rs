@@ -76,6 +76,8 @@ static CASES: &[Case] = &[
     case!(webhooks::endpoints_are_declared, []),
     case!(loops::loops_are_declared, []),
     case!(loops::loops_follow_the_cluster, []),
+    case!(loops::loop_plans_write_nothing, []),
+    case!(loops::applied_loop_plan_is_empty, []),
     case!(loops::loops_are_repeatable, []),
     case!(loops::loops_write_nothing_foreign, []),
     case!(loops::loop_errors_have_a_kind, []),

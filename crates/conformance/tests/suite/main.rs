@@ -3,3 +3,4 @@
 
 mod flaws;
 mod rules;
+mod service_loops;

@@ -1,23 +1,27 @@
 //! The provider-loop-controller: runs the background loops of providers ([`ProviderLoop`](bowline_cloud::ProviderLoop)).
 //!
 //! ```text
-//!  cloud ready, stores filled ──► snapshot ──► sync ──► annotations of Nodes ──► status, metrics, Event
-//!                                    ▲                                                  │
-//!                                    ├── period, or a change and DEBOUNCE after it ◄── Ok
-//!                                    └── BACKOFF ◄───────────────────────────────── Err, or a panic
+//!  cloud ready, stores filled ──► snapshot ──► plan, apply ──► annotations of Nodes ──► status, metrics, Event
+//!                                    ▲                                                         │
+//!                                    ├── period, or a change and DEBOUNCE after it ◄────────── Ok
+//!                                    └── BACKOFF ◄──────────────────────────────────────── Err, or a panic
 //! ```
+//!
+//! The layers plan and apply ([`Layered::run_loop`](bowline_cloud::layers::Layered::run_loop)). A change of a Node or Service
+//! counts only for loops with that [trigger](bowline_cloud::LoopTriggers).
 //!
 //! Loops run concurrently: one that is slow or fails blocks no other. Each is a component of the controller on the status board,
 //! named `CLOUD/LOOP`.
 
 mod metrics;
 mod run;
+mod snapshot;
 mod status;
 
 use std::sync::Arc;
 
-use bowline_cloud::{Cloud, ClusterSnapshot};
-use bowline_core::{ClusterName, Node, ProviderId, Service, ServiceType};
+use bowline_cloud::{Cloud, ClusterSnapshot, LoopTriggers};
+use bowline_core::{ClusterName, Node, Service};
 use bowline_kube::{Change, Cluster, EventSink, EventSource, ObjectRef, Permission};
 use bowline_runtime::{Component, Kind, Shutdown};
 use futures::future::join_all;
@@ -30,6 +34,7 @@ use metrics::Metrics;
 use status::LoopStatus;
 
 pub(crate) use metrics::METRICS;
+pub(crate) use snapshot::{annotation_change, node_of, snapshot};
 
 /// Canonical name, in flags, health checks and Events.
 pub const NAME: &str = "provider-loop-controller";
@@ -50,11 +55,11 @@ pub struct Options {
 /// The controller.
 pub struct ProviderLoopController {
     shared: Arc<Shared>,
-    loops: Vec<Loop>,
 }
 
 /// State that all loops share.
 struct Shared {
+    loops: Vec<Loop>,
     context: Context,
     options: Options,
     routing: Routing,
@@ -62,8 +67,6 @@ struct Shared {
     /// Involved object of Events.
     lease: ObjectRef,
     metrics: Metrics,
-    /// Notified of every change of a Node or Service that a loop could act on.
-    changes: watch::Sender<()>,
     activity: Activity,
 }
 
@@ -71,6 +74,9 @@ struct Shared {
 struct Loop {
     cloud: Cloud,
     name: String,
+    triggers: LoopTriggers,
+    /// Notified of every change that triggers a run.
+    changes: watch::Sender<()>,
     status: Arc<LoopStatus>,
 }
 
@@ -99,7 +105,7 @@ impl ProviderLoopController {
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             activity: Activity::new(&context, NAME, "provider-loops", loops.iter().map(part)),
-            changes: watch::channel(()).0,
+            loops,
             context,
             options,
             routing,
@@ -107,13 +113,13 @@ impl ProviderLoopController {
         });
         shared.context.nodes.listen_for(&shared, Shared::on_node);
         shared.context.services.listen_for(&shared, Shared::on_service);
-        Ok(Some(ProviderLoopController { shared, loops }))
+        Ok(Some(ProviderLoopController { shared }))
     }
 
     /// Runs until shutdown is requested. A run in progress is then cancelled, as any call to a provider may be.
     pub async fn run(self, shutdown: Shutdown) {
         let _running = self.shared.activity.runs();
-        shutdown.or(join_all(self.loops.iter().map(|one| run::run(&self.shared, one)))).await;
+        shutdown.or(join_all(self.shared.loops.iter().map(|one| run::run(&self.shared, one)))).await;
     }
 }
 
@@ -122,6 +128,8 @@ fn loops_of(cloud: &Cloud) -> impl Iterator<Item = Loop> {
     declared.into_iter().map(|declared| Loop {
         cloud: cloud.clone(),
         name: declared.name().to_owned(),
+        triggers: declared.triggers(),
+        changes: watch::channel(()).0,
         status: Arc::new(LoopStatus::new(declared.period())),
     })
 }
@@ -132,27 +140,23 @@ impl Shared {
         let is_same =
             |old: &Node, new: &Node| Node { resource_version: new.resource_version.clone(), ..old.clone() } == *new;
         if !matches!(change, Change::Updated { old, new } if is_same(old, new)) {
-            self.changes.send_replace(());
+            self.trigger(|triggers| triggers.nodes);
         }
     }
 
     fn on_service(&self, _: &Change<Service>) {
-        self.changes.send_replace(());
+        self.trigger(|triggers| triggers.services);
+    }
+
+    fn trigger(&self, is_trigger: impl Fn(LoopTriggers) -> bool) {
+        for one in self.loops.iter().filter(|one| is_trigger(one.triggers)) {
+            one.changes.send_replace(());
+        }
     }
 
     /// State of the cluster as a loop of this cloud sees it.
     fn snapshot(&self, cloud: &Cloud) -> ClusterSnapshot {
-        let (context, options) = (&self.context, &self.options);
-        let is_ours = |id: &ProviderId| context.clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name());
-        let mut nodes = context.nodes.all();
-        nodes.retain(|node| !node.is_paused() && node.provider_id.as_ref().is_some_and(is_ours));
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut services = context.services.all();
-        services.retain(|service| {
-            let provider = self.routing.cloud(service).filter(|_| service.kind == ServiceType::LoadBalancer);
-            provider.is_none_or(|provider| provider.name() == cloud.name())
-        });
-        services.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        ClusterSnapshot { name: options.cluster.clone(), nodes, services, dry_run: false }
+        let Context { clouds, nodes, services, .. } = &self.context;
+        snapshot(cloud, clouds, &self.routing, &self.options.cluster, nodes.all(), services.all())
     }
 }

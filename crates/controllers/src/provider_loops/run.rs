@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopOutcome, Readiness, Retry};
-use bowline_core::node_annotations::{self, AnnotationValues};
+use bowline_core::node_annotations::AnnotationValues;
 use bowline_core::{Node, NodeName};
 use bowline_kube::{EventType, WriteError};
 use bowline_runtime::Backoff;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use super::{Loop, NAME, Shared};
+use super::{Loop, NAME, Shared, annotation_change, node_of};
 use crate::spans;
 
 /// Debounce period between a change and the run that follows it.
@@ -39,7 +39,7 @@ pub(super) async fn run(shared: &Shared, one: &Loop) {
     // The sender lives as long as the cloud.
     let _ = readiness.wait_for(|state| matches!(state, Readiness::Ready)).await.is_ok();
     tokio::join!(shared.context.nodes.synced(), shared.context.services.synced());
-    let (mut changes, mut failures) = (shared.changes.subscribe(), Failures::default());
+    let (mut changes, mut failures) = (one.changes.subscribe(), Failures::default());
     loop {
         changes.mark_unchanged();
         one.status.begins();
@@ -54,7 +54,7 @@ pub(super) async fn run(shared: &Shared, one: &Loop) {
 
 async fn sync(shared: &Shared, one: &Loop) -> Result<LoopOutcome, Error> {
     let snapshot = shared.snapshot(&one.cloud);
-    let outcome = one.cloud.layers().sync_loop(&one.name, &snapshot).await?;
+    let outcome = one.cloud.layers().run_loop(&one.name, &snapshot).await?;
     let annotations = outcome.annotations.iter();
     let writes: Vec<_> = annotations.map(|(name, values)| annotate(shared, &snapshot, name, values)).collect();
     let written = stream::iter(writes).buffer_unordered(MAX_WRITES).try_collect::<()>();
@@ -71,15 +71,14 @@ async fn annotate(
     name: &NodeName,
     values: &AnnotationValues,
 ) -> Result<(), WriteError> {
-    let in_snapshot = snapshot.nodes.binary_search_by(|node| node.name.cmp(name)).ok();
-    let Some(node) = in_snapshot.and_then(|index| snapshot.nodes.get(index)) else {
+    let Some(node) = node_of(snapshot, name) else {
         tracing::warn!(node = %name, "the provider returned annotations for a Node of another cloud; they are not written");
         return Ok(());
     };
     // The Node may have changed during the run.
     let now = shared.context.nodes.get(name.as_str());
     let Some(now) = now.filter(|now: &std::sync::Arc<Node>| now.uid == node.uid) else { return Ok(()) };
-    let change = node_annotations::decide(&now, values.iter().map(|(key, value)| (key, value.as_ref())));
+    let change = annotation_change(&now, values);
     for warning in &change.warnings {
         tracing::warn!(%warning, "some annotations of the provider are not written");
     }

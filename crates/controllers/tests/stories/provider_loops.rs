@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopOutcome, ProviderLoop, Result};
+use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopPlan, LoopTriggers, Result, TypedProviderLoop};
 use bowline_controllers::provider_loops;
 use bowline_core::NodeName;
 use bowline_runtime::Kind;
@@ -22,7 +22,9 @@ pub(crate) const VISITED: &str = "example.com/visited";
 pub(crate) struct Visits;
 
 #[async_trait]
-impl ProviderLoop for Visits {
+impl TypedProviderLoop for Visits {
+    type Change = ();
+
     fn name(&self) -> &str {
         "visits"
     }
@@ -31,47 +33,61 @@ impl ProviderLoop for Visits {
         Duration::from_secs(600)
     }
 
-    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+    async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<()>> {
         if cluster.nodes.iter().any(|node| node.labels.contains_key("fail")) {
             return Err(Error::new(ErrorKind::Unavailable, "visit", "the cloud is down"));
         }
-        let mut outcome = LoopOutcome::new("visited");
+        let mut planned = LoopPlan::new("visited", Vec::new());
         for name in cluster.nodes.iter().map(|node| &node.name).chain([&NodeName::from("elsewhere")]) {
             let values = [(VISITED, "yes"), ("kubernetes.io/visited", "yes")];
             let values = values.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into();
-            outcome.annotations.insert(name.clone(), values);
+            planned.annotations.insert(name.clone(), values);
         }
-        Ok(outcome)
+        Ok(planned)
+    }
+
+    async fn apply(&self, _: &()) -> Result<()> {
+        Ok(())
     }
 }
 
-/// Result of a run by its number; `None` panics.
-type Script = Arc<dyn Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync>;
+/// Plan of a run by its number; `None` panics.
+type Script = Arc<dyn Fn(usize) -> Option<Result<LoopPlan<()>>> + Send + Sync>;
 
 /// Records the snapshot of every run.
 struct Recorded {
-    name: &'static str,
+    triggers: LoopTriggers,
     script: Script,
     runs: Arc<Mutex<Vec<ClusterSnapshot>>>,
 }
 
 #[async_trait]
-impl ProviderLoop for Recorded {
+impl TypedProviderLoop for Recorded {
+    type Change = ();
+
     fn name(&self) -> &str {
-        self.name
+        "recorded"
+    }
+
+    fn triggers(&self) -> LoopTriggers {
+        self.triggers
     }
 
     fn period(&self) -> Duration {
         Duration::from_secs(600)
     }
 
-    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+    async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<()>> {
         let run = {
             let mut runs = self.runs.lock().unwrap();
             runs.push(cluster.clone());
             runs.len()
         };
         (self.script)(run).expect("the loop panics on purpose")
+    }
+
+    async fn apply(&self, _: &()) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -88,7 +104,15 @@ impl World {
     }
 
     /// Adds one loop with this script to each cloud, and returns their runs.
-    fn record(&mut self, script: impl Fn(usize) -> Option<Result<LoopOutcome>> + Send + Sync + 'static) -> Vec<Runs> {
+    fn record(&mut self, script: impl Fn(usize) -> Option<Result<LoopPlan<()>>> + Send + Sync + 'static) -> Vec<Runs> {
+        self.record_with(LoopTriggers::default(), script)
+    }
+
+    fn record_with(
+        &mut self,
+        triggers: LoopTriggers,
+        script: impl Fn(usize) -> Option<Result<LoopPlan<()>>> + Send + Sync + 'static,
+    ) -> Vec<Runs> {
         self.with_loops();
         let runs: Vec<Runs> = self.clouds.iter().map(|_| Runs::default()).collect();
         let (script, handed): (Script, _) = (Arc::new(script), runs.clone());
@@ -96,7 +120,7 @@ impl World {
         self.wrap = Box::new(move |inner| {
             let place = prefixes.iter().position(|prefix| *prefix == inner.info().id_prefixes[0]).unwrap();
             let (script, runs) = (script.clone(), handed[place].clone());
-            Wrapped::loops(inner, vec![Arc::new(Recorded { name: "recorded", script, runs })])
+            Wrapped::loops(inner, vec![Arc::new(Recorded { triggers, script, runs })])
         });
         runs
     }
@@ -143,7 +167,7 @@ async fn machines_with_a_node_are_tagged_and_the_loop_is_on_the_board() {
     assert_eq!(world.tagged(), BTreeSet::from(["b".to_owned()]));
     let status = world.loop_status("local/tags");
     assert_eq!((&status["outcome"], &status["state"]), (&json!("success"), &json!("resting")), "{status}");
-    assert_eq!(status["summary"], "1 machines have the tag cluster:harbour; 1 changed");
+    assert_eq!(status["summary"], "1 machines have the tag cluster:harbour; 1 step applied");
     assert!(status["nextRunInSeconds"].as_f64().unwrap() <= 300.0, "{status}");
     let runs = world.metric("bowline_provider_loop_runs_total");
     assert_eq!(runs.keys().collect::<Vec<_>>(), ["local tags success"], "{runs:?}");
@@ -162,7 +186,7 @@ async fn a_dry_run_reads_but_writes_nothing() {
     world.sleep(Duration::from_secs(5)).await;
     let ran = async || world.loop_status("local/tags")["summary"].as_str().map(str::to_owned);
     let summary = world.eventually("the loop has run", ran).await;
-    assert!(summary.contains("dry run") && summary.contains("tags_change"), "{summary}");
+    assert_eq!(summary, "1 machines have the tag cluster:harbour; dry run: 1 step not applied");
     assert_eq!((world.cloud().writes(), world.tagged().len()), (0, 0));
     assert_eq!(world.loop_status("local/tags")["outcome"], "success");
 }
@@ -191,7 +215,7 @@ async fn only_allowed_annotations_on_nodes_of_this_cloud_are_written() {
 #[tokio::test(start_paused = true)]
 async fn each_cloud_sees_its_own_nodes_and_no_load_balancer_services_of_other_clouds() {
     let mut world = World::with_prefixes(&["east", "west"]).await;
-    let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
+    let runs = world.record(|_| Some(Ok(LoopPlan::default())));
     world.join("e", "east://i-e", "True").await;
     world.join("w", "west://i-w", "True").await;
     world.join("foreign", "moon://i-m", "True").await;
@@ -207,18 +231,47 @@ async fn each_cloud_sees_its_own_nodes_and_no_load_balancer_services_of_other_cl
         let nodes: Vec<_> = last.nodes.iter().map(|node| node.name.to_string()).collect();
         let services: Vec<_> =
             last.services.iter().filter(|one| one.namespace == "default").map(|one| one.name.clone()).collect();
-        assert_eq!((last.name.as_str(), last.dry_run), ("harbour", false));
+        assert_eq!(last.name.as_str(), "harbour");
         (nodes, services)
     };
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(seen(0), (names(&["e"]), names(&["internal", "kubernetes", "plain"])));
-    assert_eq!(seen(1), (names(&["w"]), names(&["classed", "internal", "kubernetes"])));
+    let expected = [
+        (names(&["e"]), names(&["internal", "kubernetes", "plain"])),
+        (names(&["w"]), names(&["classed", "internal", "kubernetes"])),
+    ];
+    assert_eq!([seen(0), seen(1)], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_declared_triggers_cause_a_run() {
+    for (triggers, after_node, after_service) in [
+        (LoopTriggers::SERVICES, 1, 2),
+        (LoopTriggers { nodes: true, services: false }, 2, 2),
+        (LoopTriggers::NONE, 1, 1),
+    ] {
+        let mut world = World::new().await;
+        let runs = world.record_with(triggers, |_| Some(Ok(LoopPlan::default())));
+        (world.options.node, world.options.node_lifecycle, world.options.service) = (None, None, None);
+        world.start();
+        let count = || runs[0].lock().unwrap().len();
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(count(), 1, "{triggers:?}: at the start");
+        world.join("a", "local://i-a", "True").await;
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(count(), after_node, "{triggers:?}: after a new Node");
+        world.create_service("web").await;
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(count(), after_service, "{triggers:?}: after a new Service");
+        world.sleep(Duration::from_secs(600)).await;
+        assert_eq!(count(), after_service + 1, "{triggers:?}: after a period");
+        world.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn several_changes_trigger_one_run_and_heartbeats_none() {
     let mut world = World::new().await;
-    let runs = world.record(|_| Some(Ok(LoopOutcome::default())));
+    let runs = world.record(|_| Some(Ok(LoopPlan::default())));
     world.join("a", "local://i-a", "True").await;
     (world.options.node, world.options.node_lifecycle, world.options.service) = (None, None, None);
     world.start();
@@ -247,7 +300,7 @@ async fn a_loop_that_fails_or_panics_backs_off_and_recovers_without_affecting_ot
     let runs = world.record(|run| match run {
         1..=3 => Some(Err(Error::new(ErrorKind::PermissionDenied, "tag", format!("request {run} is forbidden")))),
         4 => None,
-        _ => Some(Ok(LoopOutcome::new("fine"))),
+        _ => Some(Ok(LoopPlan::new("fine", Vec::new()))),
     });
     world.cloud().add(machine("a", "i-a", &["I10.0.0.1"])).unwrap();
     world.register("a").await;
@@ -258,7 +311,7 @@ async fn a_loop_that_fails_or_panics_backs_off_and_recovers_without_affecting_ot
     assert_eq!(status["outcome"], "failure", "{status}");
     assert!(status["lastError"].as_str().unwrap().contains("is forbidden"), "{status}");
     world.sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.loop_status("local/recorded")["summary"], "fine");
+    assert_eq!(world.loop_status("local/recorded")["summary"], "fine; nothing to do");
     assert!(runs[0].lock().unwrap().len() >= 5);
     let events = world.events().await;
     let about_loop = |reason: &str| events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();

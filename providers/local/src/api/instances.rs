@@ -72,7 +72,7 @@ pub(crate) struct AssignRequest {
 }
 
 /// Tag to add to a machine or to remove.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TagRequest {
     pub(crate) machine: Key,

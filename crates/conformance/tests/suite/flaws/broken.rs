@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use async_trait::async_trait;
 use bowline_cloud::{
     Applied, Capabilities, CloudProvider, ClusterSnapshot, Endpoint, Error, ErrorKind, Facts, Identity, InstancePage,
-    Instances, LoadBalancers, LoopOutcome, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
+    Instances, LoadBalancers, LoopPlan, OneRoutePerCall, PageToken, ProviderInfo, ProviderLoop, Result, Routes,
     SecretData, SecretRef, Webhook,
 };
 use bowline_core::annotations::{FieldError, LoadBalancerSettings};
@@ -68,7 +68,8 @@ pub(crate) enum Break {
     Endpoints(fn(&mut Vec<Endpoint>)),
     /// Changes the declared loops.
     Declared(fn(&Broken, &mut Vec<Arc<dyn ProviderLoop>>)),
-    Sync(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopOutcome>>),
+    PlanLoop(for<'a> fn(&'a Broken, &'a ClusterSnapshot) -> BoxFuture<'a, Result<LoopPlan>>),
+    ApplyLoop(for<'a> fn(&'a Broken, &'a Step) -> BoxFuture<'a, Result<()>>),
     /// Changes the key of every load balancer.
     Key(fn(&Broken, &mut LoadBalancerKey)),
     Settings(fn(&Broken, &mut LoadBalancerSettings)),

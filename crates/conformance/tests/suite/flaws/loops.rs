@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_cloud::{ClusterSnapshot, ErrorKind, LoopOutcome, ProviderLoop, Result};
-use bowline_core::NodeName;
+use bowline_cloud::{ClusterSnapshot, ErrorKind, LoopPlan, LoopTriggers, ProviderLoop, Result};
+use bowline_core::{NodeName, Opaque, Step, Verb};
 
-use crate::flaws::broken::Break::{Declared, Error, Sync};
+use crate::flaws::broken::Break::{ApplyLoop, Declared, Error, PlanLoop};
 use crate::flaws::broken::{Break, Broken, Flaw, call, flaws, hook, later};
 
 /// A loop of the broken provider.
@@ -26,24 +26,35 @@ impl ProviderLoop for BrokenLoop {
         self.real.period()
     }
 
-    async fn sync(&self, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
+    fn triggers(&self) -> LoopTriggers {
+        self.real.triggers()
+    }
+
+    async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan> {
         let broken = &*self.broken;
-        broken.error(call!(broken, Sync(cluster), self.real.sync(cluster)))
+        broken.error(call!(broken, PlanLoop(cluster), self.real.plan(cluster)))
+    }
+
+    async fn apply(&self, step: &Step) -> Result<()> {
+        let broken = &*self.broken;
+        broken.error(call!(broken, ApplyLoop(step), self.real.apply(step)))
     }
 }
 
 /// Tag of the machines of the suite's cluster.
 const TAG: &str = "cluster:conformance";
 
-/// IDs of machines with the tag.
-fn tagged(it: &Broken) -> Vec<String> {
-    let machines = it.cloud.machines().into_iter();
-    machines.filter(|machine| machine.spec.tags.contains(TAG)).map(|machine| machine.spec.id).collect()
+fn is_anything_tagged(it: &Broken) -> bool {
+    it.cloud.machines().iter().any(|machine| machine.spec.tags.contains(TAG))
 }
 
-/// Snapshot without Nodes.
-fn empty(cluster: &ClusterSnapshot) -> ClusterSnapshot {
-    ClusterSnapshot { nodes: Vec::new(), ..cluster.clone() }
+fn is_removal(step: &Step) -> bool {
+    step.clone().into_removal().is_some()
+}
+
+/// Step that has no payload of the real loop.
+fn empty_step() -> Step {
+    Step::new(Verb::Update, "nothing", "at all", Vec::new(), Opaque::default())
 }
 
 flaws! {
@@ -57,48 +68,59 @@ flaws! {
             }
         });
     "never removes a tag", [loops_follow_the_cluster loops_survive_every_crash],
-        Sync(later!(|it, cluster| {
-            let before = tagged(it);
-            let outcome = it.tags().sync(cluster).await?;
-            for id in before {
-                it.cloud.change(&id, |spec| spec.tags.extend([TAG.to_owned()])).unwrap();
+        PlanLoop(later!(|it, cluster| {
+            let mut planned = it.tags().plan(cluster).await?;
+            planned.plan.steps.retain(|step| !is_removal(step));
+            Ok(planned)
+        }));
+    "applies its steps while it plans", [loop_plans_write_nothing],
+        PlanLoop(later!(|it, cluster| {
+            let planned = it.tags().plan(cluster).await?;
+            for step in &planned.plan.steps {
+                it.tags().apply(step).await?;
             }
-            Ok(outcome)
+            Ok(planned)
         }));
-    "removes all tags before it adds some", [loops_are_repeatable],
-        Sync(later!(|it, cluster| {
-            it.tags().sync(&empty(cluster)).await?;
-            it.tags().sync(cluster).await
+    "plans a step that changes nothing", [applied_loop_plan_is_empty],
+        PlanLoop(later!(|it, cluster| {
+            let mut planned = it.tags().plan(cluster).await?;
+            planned.plan.steps.push(empty_step());
+            Ok(planned)
+        })),
+        ApplyLoop(later!(|it, step| { if *step == empty_step() { Ok(()) } else { it.tags().apply(step).await } }));
+    "removes in every second run what the first has added", [loops_are_repeatable applied_loop_plan_is_empty],
+        PlanLoop(later!(|it, cluster| {
+            let nodes = if is_anything_tagged(it) { Vec::new() } else { cluster.nodes.clone() };
+            it.tags().plan(&ClusterSnapshot { nodes, ..cluster.clone() }).await
         }));
-    "returns other annotations each time", [loops_are_repeatable],
-        Sync(later!(|it, cluster| {
-            let mut outcome: LoopOutcome = it.tags().sync(cluster).await?;
+    "returns other annotations each time", [loops_are_repeatable loop_plans_write_nothing],
+        PlanLoop(later!(|it, cluster| {
+            let mut planned = it.tags().plan(cluster).await?;
             it.memory().starts += 1;
             let values = [("example.com/run".to_owned(), Some(it.memory().starts.to_string()))];
-            outcome.annotations.insert(NodeName::from("a"), values.into());
-            Ok(outcome)
+            planned.annotations.insert(NodeName::from("a"), values.into());
+            Ok(planned)
         }));
     "removes tags of other owners", [loops_write_nothing_foreign],
-        Sync(later!(|it, cluster| {
+        ApplyLoop(later!(|it, step| {
             for machine in it.cloud.machines() {
                 it.cloud.change(&machine.spec.id, |spec| spec.tags.retain(|tag| tag == TAG)).unwrap();
             }
-            it.tags().sync(cluster).await
+            it.tags().apply(step).await
         }));
-    "reports an error as a success", [loop_errors_have_a_kind],
-        Sync(later!(|it, cluster| { it.tags().sync(cluster).await.or(Ok(LoopOutcome::default())) }));
+    "reports a failed plan as an empty one", [loop_errors_have_a_kind],
+        PlanLoop(later!(|it, cluster| { it.tags().plan(cluster).await.or(Ok(LoopPlan::default())) }));
+    "reports a failed step as a success", [loop_errors_have_a_kind],
+        ApplyLoop(later!(|it, step| { it.tags().apply(step).await.or(Ok(())) }));
     "returns every error of a loop as unexpected", [loop_errors_have_a_kind],
         Error(|error| bowline_cloud::Error::new(ErrorKind::Unexpected, "flaw", error.to_string()));
     "removes only the tags that this process has added", [loops_survive_every_crash],
-        Sync(later!(|it, cluster| {
-            let before = tagged(it);
-            let outcome = it.tags().sync(cluster).await?;
-            it.memory().created.extend(tagged(it));
-            for id in before {
-                if !it.memory().created.contains(&id) {
-                    it.cloud.change(&id, |spec| spec.tags.extend([TAG.to_owned()])).unwrap();
-                }
-            }
-            Ok(outcome)
+        PlanLoop(later!(|it, cluster| {
+            let mut planned = it.tags().plan(cluster).await?;
+            let mut memory = it.memory();
+            let added = planned.plan.steps.iter().filter(|step| !is_removal(step)).map(|step| step.name.clone());
+            memory.created.extend(added);
+            planned.plan.steps.retain(|step| !is_removal(step) || memory.created.contains(&step.name));
+            Ok(planned)
         }));
 }

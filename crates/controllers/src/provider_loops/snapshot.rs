@@ -1,0 +1,40 @@
+//! Input of a run, for the controller and for forecasts.
+
+use std::sync::Arc;
+
+use bowline_cloud::{Cloud, Clouds, ClusterSnapshot};
+use bowline_core::node_annotations::{self, AnnotationChange, AnnotationValues};
+use bowline_core::{ClusterName, Node, NodeName, ProviderId, Service, ServiceType};
+
+use crate::service::Routing;
+
+/// Selects the Nodes and Services for the loops of this cloud, from all of the cluster.
+pub(crate) fn snapshot(
+    cloud: &Cloud,
+    clouds: &Clouds,
+    routing: &Routing,
+    cluster: &ClusterName,
+    mut nodes: Vec<Arc<Node>>,
+    mut services: Vec<Arc<Service>>,
+) -> ClusterSnapshot {
+    let is_ours = |id: &ProviderId| clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name());
+    nodes.retain(|node| !node.is_paused() && node.provider_id.as_ref().is_some_and(is_ours));
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    services.retain(|service| {
+        let provider = routing.cloud(service).filter(|_| service.kind == ServiceType::LoadBalancer);
+        provider.is_none_or(|provider| provider.name() == cloud.name())
+    });
+    services.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    ClusterSnapshot { name: cluster.clone(), nodes, services }
+}
+
+/// Finds a Node of the snapshot.
+pub(crate) fn node_of<'a>(cluster: &'a ClusterSnapshot, name: &NodeName) -> Option<&'a Arc<Node>> {
+    let index = cluster.nodes.binary_search_by(|node| node.name.cmp(name)).ok()?;
+    cluster.nodes.get(index)
+}
+
+/// Compares the annotations of a Node with those that a loop returned.
+pub(crate) fn annotation_change(node: &Node, values: &AnnotationValues) -> AnnotationChange {
+    node_annotations::decide(node, values.iter().map(|(key, value)| (key, value.as_ref())))
+}
