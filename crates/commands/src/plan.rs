@@ -69,13 +69,14 @@ impl ObservedCluster {
     /// Reads the cluster and starts the clouds in dry-run mode.
     pub(crate) async fn read(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<ObservedCluster> {
         let mut errors = ConfigErrors::new();
-        let Settings { mut reach, manager: options, .. } = Settings::resolve(args, &mut errors);
+        let Settings { mut reach, manager: mut options, .. } = Settings::resolve(args, &mut errors);
         reach.calls.dry_run = true;
         let check = |providers: &[_], errors: &mut _| {
             reach::check(providers, &reach, &options, &args.controllers.network, errors);
         };
         let metrics = prometheus::Registry::new();
         let Reached { providers, client, .. } = Reached::new(&reach, registry, &metrics, errors, check).await?;
+        reach::narrow(&mut options, &providers);
         // A plan applies no steps; dry-run layers and the write gate guarantee it.
         let layers = LayerOptions { dry_run: true, ..reach.layers };
         let clouds = Clouds::with_layers(providers, &layers, &prometheus::Registry::new());
@@ -91,9 +92,9 @@ impl ObservedCluster {
 
 async fn snapshot(cluster: &Cluster, options: &ManagerOptions) -> anyhow::Result<Snapshot> {
     let nodes = cluster.list_nodes().await.context("cannot list Nodes")?;
-    let services = match options.service {
-        Some(_) => cluster.list_services().await.context("cannot list Services")?,
-        None => Vec::new(),
+    let services = match options.watches_services() {
+        true => cluster.list_services().await.context("cannot list Services")?,
+        false => Vec::new(),
     };
     let cluster_uid = match options.route {
         Some(_) => reach::cluster_uid(cluster).await?,

@@ -62,12 +62,12 @@ impl Default for ManagerOptions {
 
 impl ManagerOptions {
     /// Whether an enabled controller watches Services.
-    pub(crate) fn watches_services(&self) -> bool {
+    pub fn watches_services(&self) -> bool {
         self.service.is_some() || self.provider_loops.is_some()
     }
 
     /// Returns the assignment of Services to clouds.
-    fn routing(&self, clouds: &Clouds) -> Result<Routing, service::RoutingError> {
+    pub(crate) fn routing(&self, clouds: &Clouds) -> Result<Routing, service::RoutingError> {
         let service = self.service.clone().unwrap_or_default();
         Routing::new(clouds, &service.default_cloud, service.classes)
     }

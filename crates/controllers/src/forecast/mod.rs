@@ -13,6 +13,7 @@
 //! initialised, the address of a new load balancer) appear in the next forecast.
 
 mod explain;
+mod loops;
 mod network;
 mod nodes;
 mod services;
@@ -21,9 +22,10 @@ use std::sync::Arc;
 
 use bowline_cloud::Clouds;
 use bowline_core::lifecycle::Moment;
-use bowline_core::{FieldChange, Node, Opaque, Plan, Service, Step, Verb};
+use bowline_core::{FieldChange, Node, Opaque, Plan, Service, Step, Verb, Warning};
 
 pub use explain::{Comparison, Explanation, explain_node, explain_service};
+pub use loops::{PlannedLoop, plan_loops};
 
 use crate::manager::ManagerOptions;
 use crate::service::RoutingError;
@@ -42,7 +44,8 @@ pub struct Snapshot {
 /// Changes that the controllers would make.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Forecast {
-    /// One item for each object with a step or notice: Nodes by name, routes without a Node, then Services by namespace and name.
+    /// One item for each object with a step or notice: Nodes by name, routes without a Node, Services by namespace and name, then
+    /// background loops by cloud.
     pub items: Vec<Item>,
 }
 
@@ -64,7 +67,8 @@ pub struct Item {
 /// Identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `Node` or `Service`; `Route` for a route without a Node, and `Routes` for all routes of a cloud.
+    /// `Node` or `Service`; `Route` for a route without a Node, `Routes` for all routes of a cloud, and `Loop` for a background
+    /// loop of a cloud.
     pub kind: &'static str,
     /// Namespace, for a namespaced kind.
     pub namespace: Option<String>,
@@ -122,6 +126,7 @@ pub async fn forecast(
     if let Some(options) = &options.service {
         items.extend(services::forecast(snapshot, clouds, options, now.wall).await?);
     }
+    items.extend(loops::forecast(snapshot, clouds, options).await?);
     items.retain(|item| !item.is_silent());
     Ok(Forecast { items })
 }
@@ -190,6 +195,13 @@ impl Object {
     pub fn title(&self) -> String {
         let Object { kind, namespace, name } = self;
         namespace.as_ref().map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
+    }
+}
+
+/// Adds the warnings of a plan.
+fn add_warnings(item: &mut Item, warnings: &[Warning]) {
+    for Warning { reason, message } in warnings {
+        item.add_notice(NoticeKind::Note, format!("{reason}: {message}"));
     }
 }
 

@@ -16,11 +16,11 @@ use bowline_core::service::{self, ConditionChange, FinalizerChange, ServiceChang
 use bowline_core::well_known::{LOAD_BALANCER_CLEANUP, LOAD_BALANCER_READY};
 use bowline_core::{
     DesiredLoadBalancer, FieldChange, Ingress, IpMode, LoadBalancerState, LoadBalancerStatus, Opaque, Plan, PlanError,
-    PortStatus, Protocol, Service, ServiceKey, Warning,
+    PortStatus, Protocol, Service, ServiceKey,
 };
 use jiff::Timestamp;
 
-use super::{Item, NoticeKind, Snapshot, changed};
+use super::{Item, NoticeKind, Snapshot, add_warnings, changed};
 use crate::pause;
 use crate::service::error::{Action, Cause, CloudErrors, Requeue, SyncError};
 use crate::service::observe::TargetSets;
@@ -273,13 +273,6 @@ impl Forecaster<'_> {
             let condition = error.condition(None, self.now);
             item.update(fields(service, &ServiceChange::default().with_condition(service, condition)));
         }
-    }
-}
-
-/// Adds the warnings that a sync emits as Events.
-fn add_warnings(item: &mut Item, warnings: &[Warning]) {
-    for Warning { reason, message } in warnings {
-        item.add_notice(NoticeKind::Note, format!("{reason}: {message}"));
     }
 }
 

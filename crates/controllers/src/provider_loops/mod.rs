@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The layers plan and apply ([`Layered::run_loop`](bowline_cloud::layers::Layered::run_loop)). A change of a Node or Service
-//! counts only for loops with that [trigger](bowline_cloud::LoopTriggers).
+//! counts only for loops with that [trigger](bowline_cloud::LoopTriggers). `bowline plan` forecasts a run from the same snapshot.
 //!
 //! Loops run concurrently: one that is slow or fails blocks no other. Each is a component of the controller on the status board,
 //! named `CLOUD/LOOP`.

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopPlan, LoopTriggers, Result, TypedProviderLoop};
+use bowline_controllers::forecast::{Notice, NoticeKind};
 use bowline_controllers::provider_loops;
 use bowline_core::NodeName;
 use bowline_runtime::Kind;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
+use crate::plans::plan;
 use crate::test_providers::Wrapped;
 use crate::world::{World, machine};
 
@@ -240,6 +242,53 @@ async fn each_cloud_sees_its_own_nodes_and_no_load_balancer_services_of_other_cl
         (names(&["w"]), names(&["classed", "internal", "kubernetes"])),
     ];
     assert_eq!([seen(0), seen(1)], expected);
+    world.stop().await;
+    runs.iter().for_each(|runs| runs.lock().unwrap().clear());
+    plan(&world).await;
+    assert_eq!([seen(0), seen(1)], expected, "a forecast plans with the same snapshot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_has_the_steps_that_a_run_applies() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.clouds[0].0.tag_machines = true;
+    for name in ["a", "spare"] {
+        world.cloud().add(machine(name, &format!("i-{name}"), &[])).unwrap();
+    }
+    world.cloud().change("i-spare", |spec| spec.tags.extend(["cluster:harbour".to_owned()])).unwrap();
+    world.join("a", "local://i-a", "True").await;
+    (world.options.node, world.options.node_lifecycle) = (None, None);
+    let forecast = plan(&world).await;
+    let [item] = forecast.items.as_slice() else { panic!("{forecast:#?}") };
+    assert_eq!((item.object.title(), item.cloud.as_deref()), ("Loop tags".to_owned(), Some("local")));
+    let added = "update machine i-a\n    tag: cluster:harbour\n";
+    let removed = "update machine i-spare\n    tag: cluster:harbour (removed)";
+    assert_eq!(item.in_cloud.to_string(), format!("{added}{removed}"));
+    assert_eq!((world.cloud().writes(), item.notices.len()), (0, 0), "{item:#?}");
+    world.start();
+    world.tagged_are(&["a"]).await;
+    world.stop().await;
+    assert_eq!(world.cloud().writes(), 2);
+    assert_eq!(plan(&world).await.items, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forecast_shows_annotations_of_nodes_and_a_failed_plan_is_a_notice() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
+    world.join("a", "local://i-a", "True").await;
+    (world.options.node, world.options.node_lifecycle) = (None, None);
+    let forecast = plan(&world).await;
+    let [item] = forecast.items.as_slice() else { panic!("{forecast:#?}") };
+    assert_eq!(item.in_cluster.to_string(), format!("update Node a\n    annotation {VISITED}: yes"));
+    assert_eq!(item.notices.iter().map(|notice| notice.kind).collect::<Vec<_>>(), [NoticeKind::Note], "a reserved key");
+    world.patch("a", json!({"metadata": {"labels": {"fail": "true"}}})).await;
+    let forecast = plan(&world).await;
+    let [item] = forecast.items.as_slice() else { panic!("{forecast:#?}") };
+    let failed = Notice { kind: NoticeKind::Failed, message: "visit: the cloud is down".to_owned() };
+    assert_eq!((item.object.title(), &item.notices), ("Loop visits".to_owned(), &vec![failed]));
 }
 
 #[tokio::test(start_paused = true)]
