@@ -92,7 +92,8 @@ pub(crate) enum Command {
     /// Lists every remaining resource of each deleted Service. With --delete the orphans are deleted after confirmation. Accepts
     /// every flag of the manager: with --cluster-cidr, routes to these CIDRs count as this cluster's in a cloud whose routes have
     /// no mark. If the cluster has no Nodes at all, routes are kept, because it is often the wrong cluster;
-    /// --route-deletion-max-share=1 deletes them. Exit code 1 on errors.
+    /// --route-deletion-max-share=1 deletes them. Also lists what background loops of the cloud would remove, which --delete leaves
+    /// to the manager. Exit code 1 on errors.
     Orphans(Box<OrphansArgs>),
 
     /// Check that the manager can run with these flags, inside or outside of a cluster.

@@ -1,5 +1,5 @@
 //! `bowline orphans`: lists or deletes cloud resources with this cluster's mark whose Service does not exist, and routes whose Node
-//! does not exist.
+//! does not exist. Also lists what background loops would remove.
 //!
 //! ```text
 //!  clouds: list load balancers ──► cluster: list Services ──► load balancers without a Service are orphans
@@ -11,6 +11,7 @@
 //! every listed load balancer, if the owner exists. If either list fails, nothing counts as an orphan.
 
 mod delete;
+mod loops;
 mod owners;
 mod print;
 mod routes;
@@ -23,17 +24,19 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bowline_cloud::{Cloud, Clouds, Error, Registry};
 use bowline_config::{ConfigError, ConfigErrors};
+use bowline_controllers::manager::ManagerOptions;
 use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, Plan};
 use bowline_kube::Cluster;
 use bowline_settings::BadInput;
 use bowline_settings::Settings;
 use bowline_settings::cli::NetworkArgs;
-use bowline_settings::reach::Reached;
+use bowline_settings::reach::{self, Reached};
 use ipnet::IpNet;
 
 use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
+use loops::Leftovers;
 use owners::Owners;
 use routes::{OrphanedRoute, OrphanedRoutes};
 
@@ -65,6 +68,8 @@ struct Orphans {
     orphans: Vec<Orphan>,
     /// `None` if no cloud supports routes.
     routes: Option<OrphanedRoutes>,
+    /// `None` if no cloud has background loops.
+    leftovers: Option<Leftovers>,
     /// Clouds whose load balancers could not be listed.
     failed: Vec<(Arc<str>, Error)>,
 }
@@ -72,18 +77,20 @@ struct Orphans {
 /// Lists orphans, and deletes them with `--delete`.
 pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     let mut errors = ConfigErrors::new();
-    let Settings { reach, .. } = Settings::resolve(&args.manager, &mut errors);
+    let Settings { reach, manager: mut options, .. } = Settings::resolve(&args.manager, &mut errors);
     if args.delete && reach.layers.dry_run {
         errors.push(ConfigError::flag("delete", "a dry run deletes nothing").hint("remove --dry-run or --delete"));
     }
     let (cluster_cidrs, max_share) = route_flags(&args.manager.controllers.network);
     let Reached { providers, client, .. } =
         Reached::new(&reach, registry, &prometheus::Registry::new(), errors, |_, _| ()).await?;
+    reach::narrow(&mut options, &providers);
     let clouds = Clouds::with_layers(providers, &reach.layers, &prometheus::Registry::new());
     bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
     let cluster = Cluster::new(client);
-    let mut found = find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
+    let routes = routes::find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
+    let mut found = find(&clouds, &cluster, &reach.cluster, &options, routes).await?;
     let is_text = args.output.output == Output::Text;
     if is_text {
         output::print(format_args!("{}", plain(&print::list(&found))))?;
@@ -136,10 +143,9 @@ async fn find(
     clouds: &Clouds,
     cluster: &Cluster,
     name: &ClusterName,
-    cluster_cidrs: &[IpNet],
-    max_share: f64,
+    options: &ManagerOptions,
+    routes: Option<OrphanedRoutes>,
 ) -> anyhow::Result<Orphans> {
-    let routes = routes::find(clouds, cluster, name, cluster_cidrs, max_share).await?;
     let (mut marked, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
         match cloud.layers().list_load_balancers(name).await {
@@ -155,7 +161,8 @@ async fn find(
             orphans.extend(Orphan::observed(cloud.clone(), key).await);
         }
     }
-    Ok(Orphans { cluster: name.clone(), orphans, routes, failed })
+    let leftovers = loops::find(clouds, cluster, options, &services).await?;
+    Ok(Orphans { cluster: name.clone(), orphans, routes, leftovers, failed })
 }
 
 impl Orphan {
@@ -184,7 +191,8 @@ impl Orphans {
 
     /// Clouds whose resources could not be listed, with the error.
     fn failed(&self) -> impl Iterator<Item = &(Arc<str>, Error)> {
-        self.failed.iter().chain(self.routes.iter().flat_map(|routes| &routes.failed))
+        let routes = self.routes.iter().flat_map(|routes| &routes.failed);
+        self.failed.iter().chain(routes).chain(self.leftovers.iter().flat_map(|leftovers| &leftovers.failed))
     }
 
     fn is_empty(&self) -> bool {

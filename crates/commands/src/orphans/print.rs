@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bowline_core::{ClusterName, Route};
 use serde_json::{Value, json};
 
+use super::loops::LoopLeftovers;
 use super::routes::OrphanedRoute;
 use super::{Orphan, Orphans, Outcome};
 use crate::plan::{indented, steps_json};
@@ -25,10 +26,13 @@ pub(super) fn list(orphans: &Orphans) -> String {
     for orphan in orphans.orphaned_routes() {
         let _ = writeln!(text, "{}", route_title(orphan));
     }
+    for LoopLeftovers { cloud, name, removals } in orphans.leftovers.iter().flat_map(|leftovers| &leftovers.loops) {
+        let _ = write!(text, "loop {name} in {cloud}\n{}", indented(removals));
+    }
     for (cloud, error) in orphans.failed() {
         let _ = writeln!(text, "Cannot list the resources of cloud {cloud}: {error}");
     }
-    text + &services_summary(orphans) + &routes_summary(orphans)
+    text + &services_summary(orphans) + &routes_summary(orphans) + &leftovers_summary(orphans)
 }
 
 /// Counts Services, because the remaining resource may also be an address or a security group alone.
@@ -70,6 +74,22 @@ fn routes_summary(orphans: &Orphans) -> String {
         (count, _) => format!("{count} orphaned routes in cluster {cluster}.\n"),
     };
     count + &held
+}
+
+/// Summary of leftovers; empty if no cloud has background loops.
+fn leftovers_summary(orphans: &Orphans) -> String {
+    let Some(leftovers) = &orphans.leftovers else { return String::new() };
+    let cluster = &orphans.cluster;
+    match (leftovers.count(), leftovers.failed.is_empty()) {
+        (0, true) => format!("No leftovers of background loops in cluster {cluster}.\n"),
+        (0, false) => String::new(),
+        (count, _) => {
+            let leftovers = counted(count, "leftover");
+            format!(
+                "{leftovers} of background loops in cluster {cluster}, removed by the manager and not by --delete.\n"
+            )
+        }
+    }
 }
 
 /// Destination, target if known, and cloud of a route.
@@ -119,6 +139,7 @@ pub(super) fn json(orphans: &Orphans) -> Value {
         "cluster": orphans.cluster.as_str(),
         "orphans": orphans.orphans.iter().map(orphan_json).collect::<Vec<_>>(),
         "routes": orphans.orphaned_routes().iter().map(route_json).collect::<Vec<_>>(),
+        "loops": orphans.leftovers.iter().flat_map(|leftovers| &leftovers.loops).map(loop_json).collect::<Vec<_>>(),
         "failures": orphans.failed().map(failure).collect::<Vec<_>>(),
     })
 }
@@ -146,6 +167,10 @@ fn route_json(OrphanedRoute { cloud, route, hold, outcome }: &OrphanedRoute) -> 
         "outcome": outcome,
         "message": message,
     })
+}
+
+fn loop_json(LoopLeftovers { cloud, name, removals }: &LoopLeftovers) -> Value {
+    json!({"cloud": **cloud, "loop": name, "steps": steps_json(removals)})
 }
 
 fn orphan_json(orphan: &Orphan) -> Value {

@@ -3,6 +3,7 @@
 mod check;
 mod credentials;
 mod explain;
+mod loops;
 mod orphans;
 mod plan;
 mod world;

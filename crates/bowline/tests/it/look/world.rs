@@ -40,6 +40,14 @@ impl World {
         World { server, _cloud: cloud, endpoint, reach, client: kube::Client::try_from(config).unwrap() }
     }
 
+    /// Enables the background loop of the local cloud that tags machines.
+    pub(crate) fn tag_machines(&mut self) {
+        let config = format!("endpoint: {}\ntagMachines: true\n", self.endpoint);
+        let config = self.server.scratch.file("tags.yaml", config);
+        let flag = self.reach.iter_mut().find(|flag| flag.starts_with("--cloud-config=")).unwrap();
+        *flag = format!("--cloud-config={}", config.display());
+    }
+
     pub(crate) fn run(&self, command: &str, flags: &[&str]) -> Output {
         let words = [command].into_iter().chain(self.reach.iter().map(String::as_str)).chain(flags.iter().copied());
         bowline(&words.collect::<Vec<_>>())
