@@ -53,6 +53,9 @@ group! {
         /// Cost of one page, in lookups of one machine. Default: `batch_lookup`, which is correct if `find` is one call. Lower if
         /// `find` makes a call for each machine and saves only the calls that the machines share.
         pub page_cost: Option<usize>,
+        /// Pages are numbered: a machine that is created or deleted during a listing moves others to another page, so that a listing
+        /// may miss a machine. Only with [`Absence::Question`].
+        pub numbered_pages: bool,
         /// Meaning of a machine's absence from a complete listing.
         pub absence: Absence,
         /// Maximum number of concurrent calls.
@@ -227,6 +230,7 @@ impl Default for InstanceCapabilities {
             batch_lookup: 1,
             list_page: None,
             page_cost: None,
+            numbered_pages: false,
             absence: Absence::default(),
             max_parallel: 8,
             lookup_by_name: false,

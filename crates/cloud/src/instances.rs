@@ -63,7 +63,8 @@ use crate::{Error, ErrorKind, Result};
 ///
 /// Listings:
 /// - `listing_agrees_with_find`: `list` and `find` return the same state of a machine. Stopped machines are listed.
-/// - `pages_are_complete`: every machine that exists during the whole listing is on exactly one page.
+/// - `pages_are_complete`: every machine that exists during the whole listing is on exactly one page. With `numbered_pages`, this
+///   holds while no machine is created or deleted.
 /// - `absence_is_as_declared`: with [`Absence::Proof`](crate::Absence::Proof), every machine that exists is listed. Otherwise
 ///   `find` finds, by its ID, a machine that no listing shows; with [`ProofForNames`](crate::Absence::ProofForNames) it does not
 ///   find it by its name.

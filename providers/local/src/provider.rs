@@ -98,6 +98,7 @@ fn capabilities(config: &Config) -> Capabilities {
         batch_lookup: config.batch_lookup.max(1),
         list_page: config.listing.then_some(config.page_size.max(1)),
         page_cost: None,
+        numbered_pages: false,
         absence: Absence::Proof,
         max_parallel: config.max_parallel.max(1),
         lookup_by_name: config.lookup_by_name,

@@ -121,6 +121,8 @@ flaws! {
         Claims(|claims| claims.instances.as_mut().unwrap().lookup_by_name = false);
     "lists without claiming it", [without_listing_it_is_unsupported],
         Claims(|claims| claims.instances.as_mut().unwrap().list_page = None);
+    "numbers its pages and takes absence for proof", [pages_are_complete],
+        Claims(|claims| claims.instances.as_mut().unwrap().numbered_pages = true);
     "assigns without claiming it", [without_assignment_it_is_unsupported],
         Claims(|claims| claims.instances.as_mut().unwrap().assign_pod_cidrs = false);
     "lists only running machines", [listing_agrees_with_find],
