@@ -1,0 +1,104 @@
+//! Account, regions, VPCs and tags.
+
+use bowline_cloud::{Effect, Result};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Client, done, listing, nullable};
+
+/// The account of the token.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Account {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) droplet_limit: u64,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) status: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub(crate) status_message: String,
+}
+
+/// A region.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(crate) struct Region {
+    pub(crate) slug: String,
+}
+
+/// A VPC.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Vpc {
+    pub(crate) name: String,
+    pub(crate) region: String,
+}
+
+/// A resource that gets a tag.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct TaggedResource {
+    pub(crate) resource_id: String,
+    pub(crate) resource_type: &'static str,
+}
+
+#[derive(Deserialize)]
+struct FoundAccount {
+    account: Account,
+}
+
+#[derive(Deserialize)]
+struct FoundVpc {
+    vpc: Vpc,
+}
+
+listing!(Regions, regions: Region);
+
+impl TaggedResource {
+    /// Returns the load balancer with this ID as a resource.
+    pub(crate) fn load_balancer(id: &str) -> TaggedResource {
+        TaggedResource { resource_id: id.to_owned(), resource_type: "load_balancer" }
+    }
+}
+
+impl Client {
+    /// Returns the account.
+    pub(crate) async fn account(&self) -> Result<Account> {
+        let response = self.api.call("account_get", Method::GET, &["v2", "account"]).send().await?;
+        Ok(response.json::<FoundAccount>()?.account)
+    }
+
+    /// Returns all regions.
+    pub(crate) async fn regions(&self) -> Result<Vec<Region>> {
+        self.all::<Regions>("region_list", &["v2", "regions"], &[]).await
+    }
+
+    /// Returns the VPC with this ID; `None` if there is none.
+    pub(crate) async fn vpc(&self, id: &str) -> Result<Option<Vpc>> {
+        let found: Option<FoundVpc> = self.find("vpc_get", &["v2", "vpcs", id]).await?;
+        Ok(found.map(|found| found.vpc))
+    }
+
+    /// Reads one item of a list, to check that the token may read it.
+    pub(crate) async fn probe(&self, name: &'static str, resource: &str) -> Result<()> {
+        let query = [("page", "1"), ("per_page", "1")];
+        done(&self.api.call(name, Method::GET, &["v2", resource]).query(&query).send().await?)
+    }
+
+    /// Creates a tag. The API returns a tag that exists.
+    pub(crate) async fn create_tag(&self, tag: &str) -> Result<()> {
+        let call = self.api.call("tag_create", Method::POST, &["v2", "tags"]).effect(Effect::IdempotentWrite);
+        done(&call.json(&json!({ "name": tag })).send().await?)
+    }
+
+    /// Adds a tag to resources. Fails with `NotFound` if the tag does not exist.
+    pub(crate) async fn tag(&self, tag: &str, resources: &[TaggedResource]) -> Result<()> {
+        let call = self.api.call("tag_resources", Method::POST, &["v2", "tags", tag, "resources"]);
+        done(&call.effect(Effect::IdempotentWrite).json(&json!({ "resources": resources })).send().await?)
+    }
+
+    /// Removes a tag from resources. Succeeds if the tag does not exist.
+    pub(crate) async fn untag(&self, tag: &str, resources: &[TaggedResource]) -> Result<()> {
+        let call = self.api.call("untag_resources", Method::DELETE, &["v2", "tags", tag, "resources"]);
+        match call.json(&json!({ "resources": resources })).send().await {
+            Err(error) if error.is_not_found() => Ok(()),
+            response => done(&response?),
+        }
+    }
+}

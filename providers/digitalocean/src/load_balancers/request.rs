@@ -1,0 +1,360 @@
+//! Builds the request for a load balancer from a Service: a pure function of the Service, its Nodes, and what was looked up.
+//!
+//! ```text
+//!  network, type ──► Nodes ──► network stack ──► rules ──► health check ──► everything else ──► Droplets
+//! ```
+//!
+//! The order decides which error users see first, and is that of the Go manager, as are the texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode};
+
+use super::annotations::{self as keys, Values};
+use super::health_check;
+use super::nodes::{EligibleNodes, NodeInfo};
+use super::rules;
+use crate::api::{LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest, StickySessions};
+use crate::config::Config;
+use crate::instances::droplet_id;
+
+/// Type of a load balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoadBalancerType {
+    /// A proxy, which terminates connections.
+    Regional,
+    /// Passes packets through to the Nodes.
+    RegionalNetwork,
+}
+
+/// Network in which the address of a load balancer is reachable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Network {
+    External,
+    Internal,
+}
+
+/// IP families of a load balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NetworkStack {
+    Ipv4,
+    DualStack,
+}
+
+/// Reason why no request can be built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BuildError {
+    pub(crate) message: String,
+    /// Whether a warning Event names it, in addition to the Event of the failed sync.
+    pub(crate) has_event: bool,
+}
+
+/// What the cloud was asked for before the request can be built.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Lookups {
+    pub(crate) certificate: CertificateLookup,
+    /// Droplets of Nodes without a provider ID.
+    pub(crate) droplets: BTreeMap<NodeName, u64>,
+}
+
+/// Certificate of a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum CertificateLookup {
+    /// The Service names none.
+    #[default]
+    None,
+    /// ID of the certificate.
+    Found(String),
+    /// DigitalOcean has renewed the certificate of the load balancer; the Service still names the old one.
+    Renewed(String),
+    /// There is no certificate of this name.
+    Missing(String),
+}
+
+/// Everything that a request is built from.
+pub(crate) struct Inputs<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) region: &'a str,
+    pub(crate) desired: &'a DesiredLoadBalancer,
+    pub(crate) spec: &'a LoadBalancerSpec,
+    /// Existing load balancer, whose type, network and network stack cannot change.
+    pub(crate) existing: Option<&'a LoadBalancer>,
+    pub(crate) lookups: &'a Lookups,
+    /// Whether the Nodes are known. An admission review does not know them.
+    pub(crate) has_nodes: bool,
+}
+
+type Built<T> = Result<T, BuildError>;
+
+impl From<String> for BuildError {
+    fn from(message: String) -> BuildError {
+        BuildError { message, has_event: false }
+    }
+}
+
+impl From<&str> for BuildError {
+    fn from(message: &str) -> BuildError {
+        message.to_owned().into()
+    }
+}
+
+impl LoadBalancerType {
+    pub(crate) fn parse(text: &str) -> Option<LoadBalancerType> {
+        [LoadBalancerType::Regional, LoadBalancerType::RegionalNetwork].into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            LoadBalancerType::Regional => "REGIONAL",
+            LoadBalancerType::RegionalNetwork => "REGIONAL_NETWORK",
+        }
+    }
+
+    /// Returns the type that a Service requests.
+    pub(crate) fn requested(values: Values<'_>, default: LoadBalancerType) -> Result<LoadBalancerType, String> {
+        let error = || "only LB types supported are (REGIONAL, REGIONAL_NETWORK)".to_owned();
+        values.text(&keys::TYPE).map_or(Ok(default), |text| LoadBalancerType::parse(text).ok_or_else(error))
+    }
+}
+
+impl Network {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Network::External => "EXTERNAL",
+            Network::Internal => "INTERNAL",
+        }
+    }
+
+    /// Returns the network that a Service requests. `is_internal` is the common setting.
+    pub(crate) fn requested(values: Values<'_>, is_internal: bool) -> Result<Network, String> {
+        match values.text(&keys::NETWORK) {
+            None if is_internal => Ok(Network::Internal),
+            None | Some("EXTERNAL") => Ok(Network::External),
+            Some("INTERNAL") => Ok(Network::Internal),
+            Some(_) => Err("only LB networks supported are (EXTERNAL, INTERNAL)".to_owned()),
+        }
+    }
+}
+
+impl NetworkStack {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            NetworkStack::Ipv4 => "IPV4",
+            NetworkStack::DualStack => "DUALSTACK",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<NetworkStack> {
+        [NetworkStack::Ipv4, NetworkStack::DualStack].into_iter().find(|stack| stack.as_str() == text)
+    }
+}
+
+impl CertificateLookup {
+    /// Returns the ID of the certificate, if the Service names one.
+    pub(crate) fn id(&self) -> Result<Option<&str>, String> {
+        match self {
+            CertificateLookup::None => Ok(None),
+            CertificateLookup::Found(id) | CertificateLookup::Renewed(id) => Ok(Some(id)),
+            CertificateLookup::Missing(name) => Err(format!("certificate with name: {name:?} not found")),
+        }
+    }
+}
+
+/// Returns the name of a Service's load balancer that has no name of its own: `a` and the UID without dashes, 32 characters.
+pub(crate) fn legacy_name(uid: &str) -> String {
+    format!("a{}", uid.replace('-', "")).chars().take(32).collect()
+}
+
+impl Inputs<'_> {
+    fn values(&self) -> Values<'_> {
+        Values(&self.desired.annotations)
+    }
+
+    /// Builds the request.
+    pub(crate) fn build(&self) -> Built<LoadBalancerRequest> {
+        let (values, settings) = (self.values(), &*self.desired.settings);
+        let requested_network = Network::requested(values, settings.internal)?;
+        let (kind, network) = (self.kind()?, self.existing_network().unwrap_or(requested_network));
+        let nodes = EligibleNodes::of(self.targets(), kind, network)?;
+        let stack = self.network_stack(&nodes, kind, network)?;
+        let certificate = || self.lookups.certificate.id();
+        let forwarding_rules = rules::build(values, kind, &self.spec.ports, &certificate)?;
+        let health_check = health_check::build(values, settings, self.spec, &self.service_name())?;
+        let sticky_sessions = sticky_sessions(values)?;
+        let (size, size_unit) = size(values)?;
+        Ok(LoadBalancerRequest {
+            name: self.name(),
+            algorithm: algorithm(values),
+            region: self.region.to_owned(),
+            size,
+            size_unit,
+            kind: kind.as_str(),
+            forwarding_rules,
+            health_check,
+            sticky_sessions,
+            redirect_http_to_https: values.flag(&keys::REDIRECT_HTTP_TO_HTTPS, "HTTP-to-HTTPS")?,
+            enable_proxy_protocol: self.proxy_protocol()?,
+            enable_backend_keepalive: values.flag(&keys::ENABLE_BACKEND_KEEPALIVE, "backend keepalive")?,
+            disable_lets_encrypt_dns_records: values
+                .flag(&keys::DISABLE_LETS_ENCRYPT_DNS_RECORDS, "disable lets encrypt dns records")?,
+            http_idle_timeout_seconds: self.idle_timeout()?,
+            firewall: firewall(values, self.spec),
+            droplet_ids: self.droplet_ids(&nodes.nodes)?,
+            tags: self.config.cluster_tag().into_iter().collect(),
+            vpc_uuid: self.config.vpc_id.clone(),
+            subnet_uuid: values.text(&keys::SUBNET_UUID).unwrap_or_default().trim().to_owned(),
+            network: network.as_str(),
+            network_stack: stack.as_str(),
+            ip: self.address(),
+            validate_only: false,
+        })
+    }
+
+    /// Returns the name that the load balancer should have.
+    pub(crate) fn name(&self) -> String {
+        names(self.desired).swap_remove(0)
+    }
+
+    fn service_name(&self) -> String {
+        format!("{}/{}", self.desired.key.namespace, self.desired.key.service)
+    }
+
+    /// An existing load balancer keeps its type, whatever the Service requests.
+    fn kind(&self) -> Result<LoadBalancerType, String> {
+        let kind = self.existing.map(|existing| existing.kind.as_str()).filter(|kind| !kind.is_empty());
+        let annotations = kind.map(|kind| BTreeMap::from([(keys::TYPE.key.to_owned(), kind.to_owned())]));
+        let values = annotations.as_ref().map_or(self.values(), Values);
+        LoadBalancerType::requested(values, self.config.default_type)
+    }
+
+    fn existing_network(&self) -> Option<Network> {
+        let network = self.existing.map(|existing| existing.network.as_str())?;
+        [Network::External, Network::Internal].into_iter().find(|known| known.as_str() == network)
+    }
+
+    /// Targets of the load balancer. A draining target is omitted, because load balancers cannot drain.
+    fn targets(&self) -> Option<Vec<NodeInfo<'_>>> {
+        let targets = self.spec.targets.iter().filter(|target| !target.draining);
+        self.has_nodes.then(|| targets.map(NodeInfo::of).collect())
+    }
+
+    /// An existing load balancer keeps its network stack, unless the Service requests another one, which is an error of the plan.
+    fn network_stack(
+        &self,
+        nodes: &EligibleNodes<'_>,
+        kind: LoadBalancerType,
+        network: Network,
+    ) -> Built<NetworkStack> {
+        let requested = nodes.network_stack(self.values().text(&keys::NETWORK_STACK), kind, network)?;
+        let existing = self.existing.and_then(|existing| NetworkStack::parse(&existing.network_stack));
+        Ok(existing.unwrap_or(requested))
+    }
+
+    fn proxy_protocol(&self) -> Result<bool, String> {
+        let own = self.values().flag(&keys::ENABLE_PROXY_PROTOCOL, "proxy protocol")?;
+        let is_annotated = self.desired.annotations.contains_key(keys::ENABLE_PROXY_PROTOCOL.key);
+        Ok(if is_annotated { own } else { self.desired.settings.proxy_protocol.is_some() })
+    }
+
+    fn idle_timeout(&self) -> Result<Option<u64>, String> {
+        let own = self.values().get(&keys::HTTP_IDLE_TIMEOUT_SECONDS).map_err(|why| {
+            let text = self.desired.annotations.get(keys::HTTP_IDLE_TIMEOUT_SECONDS.key).cloned().unwrap_or_default();
+            format!("failed to parse provided LB HTTP idle timeout seconds value '{text}': {why}")
+        })?;
+        Ok(own.or(self.desired.settings.idle_timeout.map(|timeout| timeout.as_secs())))
+    }
+
+    /// Address of a new load balancer. It cannot be changed later.
+    fn address(&self) -> String {
+        let address =
+            self.values().text(&keys::IP).map(str::trim).filter(|_| self.existing.is_none() && self.has_nodes);
+        address.unwrap_or_default().to_owned()
+    }
+
+    fn droplet_ids(&self, nodes: &[&TargetNode]) -> Result<Vec<u64>, String> {
+        let parsed = |id: &ProviderId| {
+            droplet_id(id)
+                .map_err(|error| format!("failed to parse provider ID {:?}: {}", id.as_str(), error.message()))
+        };
+        let ids = nodes.iter().filter_map(|node| node.provider_id.as_ref()).map(parsed);
+        let looked_up = nodes.iter().filter(|node| node.provider_id.is_none());
+        let looked_up = looked_up.filter_map(|node| self.lookups.droplets.get(&node.node)).copied();
+        ids.chain(looked_up.map(Ok)).collect()
+    }
+}
+
+/// Returns the names that a Service's load balancer may have, first the one that it should have. A key without a namespace, which
+/// comes from a listing, has the name of the load balancer itself.
+pub(crate) fn names(desired: &DesiredLoadBalancer) -> Vec<String> {
+    let key = &desired.key;
+    if key.namespace.is_empty() {
+        return vec![key.service.clone()];
+    }
+    names_of(&desired.annotations, &key.uid)
+}
+
+/// Returns the names that the load balancer of a Service may have.
+pub(crate) fn service_names(service: &Service) -> Vec<String> {
+    names_of(&service.annotations, &service.uid)
+}
+
+fn names_of(annotations: &BTreeMap<String, String>, uid: &str) -> Vec<String> {
+    let own = Values(annotations).text(&keys::NAME).map(str::to_owned);
+    own.into_iter().chain([legacy_name(uid)]).collect()
+}
+
+// upstream: any other value is round_robin.
+fn algorithm(values: Values<'_>) -> &'static str {
+    match values.text(&keys::ALGORITHM) {
+        Some("least_connections") => "least_connections",
+        _ => "round_robin",
+    }
+}
+
+/// Sizes by name, with their number of nodes.
+pub(super) const SIZES: [(&str, u64); 3] = [("lb-small", 1), ("lb-medium", 3), ("lb-large", 6)];
+
+fn size(values: Values<'_>) -> Result<(String, u64), String> {
+    let slug = values.text(&keys::SIZE_SLUG).unwrap_or_default();
+    if !slug.is_empty() && !SIZES.iter().any(|(known, _)| *known == slug) {
+        return Err(format!("invalid LB size slug provided: {slug}"));
+    }
+    let unit = values.get(&keys::SIZE_UNIT).map_err(|why| {
+        format!(
+            "invalid LB size unit {:?} provided: {why}",
+            values.0.get(keys::SIZE_UNIT.key).cloned().unwrap_or_default()
+        )
+    })?;
+    let unit = match unit.unwrap_or_default() {
+        unit @ ..0 => return Err(format!("LB size unit must be non-negative. {unit} provided")),
+        // upstream: larger values wrap.
+        unit => {
+            u32::try_from(unit).map_err(|_| format!("invalid LB size unit \"{unit}\" provided: value out of range"))?
+        }
+    };
+    if !slug.is_empty() && unit > 0 {
+        return Err("only one of LB size slug and size unit can be provided".to_owned());
+    }
+    Ok((slug.to_owned(), unit.into()))
+}
+
+fn sticky_sessions(values: Values<'_>) -> Result<StickySessions, String> {
+    if values.text(&keys::STICKY_SESSIONS_TYPE) != Some("cookies") {
+        return Ok(StickySessions { kind: "none".to_owned(), ..StickySessions::default() });
+    }
+    let missing = |what: &str| format!("sticky session cookie {what} not specified, but required");
+    let name = values.text(&keys::STICKY_SESSIONS_COOKIE_NAME).ok_or_else(|| missing("name"))?;
+    let ttl = values.get(&keys::STICKY_SESSIONS_COOKIE_TTL)?.ok_or_else(|| missing("ttl"))?;
+    Ok(StickySessions { kind: "cookies".to_owned(), cookie_name: name.to_owned(), cookie_ttl_seconds: ttl })
+}
+
+fn firewall(values: Values<'_>, spec: &LoadBalancerSpec) -> LoadBalancerFirewall {
+    let rules = |text: Option<&str>| -> Vec<String> {
+        text.map(|text| text.split(',').map(|rule| rule.trim().to_owned()).collect()).unwrap_or_default()
+    };
+    let mut seen = BTreeSet::new();
+    let ranges = spec.source_ranges.iter().map(|range| format!("cidr:{}", range.trunc()));
+    let ranges: Vec<String> = ranges.filter(|range| seen.insert(range.clone())).collect();
+    let allow = if ranges.is_empty() { rules(values.text(&keys::ALLOW_RULES)) } else { ranges };
+    LoadBalancerFirewall { allow, deny: rules(values.text(&keys::DENY_RULES)) }
+}
