@@ -66,7 +66,9 @@ pub use locks::{Guard, Locks, Moment};
 pub use loops::{ClusterSnapshot, LoopOutcome, LoopPlan, LoopTriggers, ProviderLoop, TypedProviderLoop};
 pub use paging::PageGuard;
 pub use provider::{CheckResult, CloudProvider, ProviderInfo, Quota};
-pub use registry::{Build, BuildContext, BuildInputs, ConfigLocation, Factory, Reference, Registry};
+pub use registry::{
+    Build, BuildContext, BuildInputs, ConfigLocation, EnvironmentVariable, Factory, Reference, Registry, SecretKey,
+};
 pub use reload::Reloading;
 pub use routes::{OneRoutePerCall, Routes};
 pub use secrets::{SecretData, SecretRef};

@@ -59,6 +59,12 @@ pub struct Factory {
     pub template: fn() -> String,
     /// Location of the configuration in existing installations; `None` for the default location, beside the manager's own files.
     pub config_location: Option<ConfigLocation>,
+    /// Environment variables of the manager, for the manifests. With one from a Secret, the manifests contain no configuration file
+    /// unless one is given.
+    pub environment: &'static [EnvironmentVariable],
+    /// Flags that the Go manager of this cloud sets by default, each as `NAME=VALUE` without dashes. They apply if the program is
+    /// called `PROVIDER-cloud-controller-manager`, and in the manifests.
+    pub default_flags: &'static [&'static str],
     /// Returns the capabilities with a configuration that allows everything, for the reference page of the capabilities.
     pub capabilities: fn() -> Capabilities,
     /// Metrics that only this kind of provider has, for the reference page of the metrics.
@@ -79,7 +85,8 @@ pub struct Reference {
 }
 
 impl Factory {
-    /// Creates a factory with the default configuration location, and without metrics and reference pages.
+    /// Creates a factory with the default configuration location, and without environment variables, default flags, metrics and
+    /// reference pages.
     pub fn new(
         name: &'static str,
         summary: &'static str,
@@ -91,6 +98,8 @@ impl Factory {
             summary,
             template,
             config_location: None,
+            environment: &[],
+            default_flags: &[],
             capabilities: Capabilities::default,
             metrics: &[],
             references: &[],
@@ -113,6 +122,33 @@ pub struct ConfigLocation {
     pub folder: &'static str,
     /// File name, which is the key in the Secret.
     pub file: &'static str,
+}
+
+/// An environment variable of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnvironmentVariable {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// One line for the manifests.
+    pub summary: &'static str,
+    /// Secret with the value; `None` for an optional variable, which the manifests contain as a comment.
+    pub secret: Option<SecretKey>,
+}
+
+/// A value in a Secret in the namespace of the manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretKey {
+    /// Name of the Secret.
+    pub name: &'static str,
+    /// Key in the Secret.
+    pub key: &'static str,
+}
+
+impl Factory {
+    /// Returns the environment variables whose values are in Secrets.
+    pub fn secret_variables(&self) -> impl Iterator<Item = (&'static str, SecretKey)> {
+        self.environment.iter().filter_map(|variable| Some((variable.name, variable.secret?)))
+    }
 }
 
 /// Provider factories of this program.

@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use bowline_cloud::Registry;
+use bowline_cloud::{Factory, Registry};
 use bowline_config::ConfigError;
 use bowline_settings::argv::{self, Argv};
 use bowline_settings::cli::ManagerArgs;
@@ -161,6 +161,7 @@ impl Manager {
         let mut argv = argv::normalize(arguments, &mut definition);
         configuration::prepend(&mut argv);
         default_cloud_provider(&name, &mut argv, registry);
+        default_flags(&name, &mut argv, registry);
         let mut args = ManagerArgs::read(&mut definition, argv)?;
         let mut warnings = no_effect_warnings(&definition, &args.effective);
         match version_request(args.generic.version.as_deref()) {
@@ -187,11 +188,20 @@ fn definition(name: &str, registry: &Registry) -> clap::Command {
 
 /// Sets `--cloud-provider` to NAME if the program is called `NAME-cloud-controller-manager` and the flag is not given.
 fn default_cloud_provider(name: &str, argv: &mut Argv, registry: &Registry) {
-    let cloud = name.strip_suffix(MANAGER).and_then(|cloud| cloud.strip_suffix('-'));
-    let Some(cloud) = cloud.filter(|cloud| registry.get(cloud).is_some()) else { return };
-    if !argv.has("cloud-provider") {
-        argv.arguments.insert(1.min(argv.arguments.len()), format!("--cloud-provider={cloud}").into());
+    if let Some(factory) = factory_of(name, registry) {
+        argv.add_default(&format!("cloud-provider={}", factory.name));
     }
+}
+
+/// Sets the flags that the Go manager of this name sets by default, and that are not given.
+fn default_flags(name: &str, argv: &mut Argv, registry: &Registry) {
+    let flags = factory_of(name, registry).map(|factory| factory.default_flags);
+    flags.iter().copied().flatten().for_each(|flag| argv.add_default(flag));
+}
+
+/// Returns the provider NAME of a program called `NAME-cloud-controller-manager`.
+fn factory_of<'a>(name: &str, registry: &'a Registry) -> Option<&'a Factory> {
+    registry.get(name.strip_suffix(MANAGER)?.strip_suffix('-')?)
 }
 
 /// Returns a warning for each given flag without effect, with the reason from its help.

@@ -35,6 +35,14 @@ impl Argv {
         self.values(flag).next().is_some()
     }
 
+    /// Adds a flag, as `NAME=VALUE`, unless it is set.
+    pub fn add_default(&mut self, flag: &str) {
+        let name = flag.split('=').next().unwrap_or_default();
+        if !self.has(name) {
+            self.arguments.insert(1.min(self.arguments.len()), format!("--{flag}").into());
+        }
+    }
+
     /// Returns all values of a flag, in order; empty for an occurrence without a value.
     pub fn values<'a>(&'a self, flag: &'a str) -> impl Iterator<Item = &'a str> {
         let behind = move |argument: &'a OsString| argument.to_str()?.strip_prefix("--")?.strip_prefix(flag);

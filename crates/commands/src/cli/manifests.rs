@@ -12,7 +12,7 @@ pub(crate) struct ManifestsArgs {
 
     /// Local configuration file of the provider, in the syntax of the manager's flag; its content is put into a Secret. Without it,
     /// the Secret contains a template to fill in; if the provider has a conventional Secret (OpenStack: cloud-config), that Secret
-    /// is used and not printed.
+    /// is used and not printed; if its credentials are environment variables (DigitalOcean), there is no file.
     #[arg(long, value_name = "FILE")]
     pub(crate) cloud_config: Vec<String>,
 

@@ -9,11 +9,13 @@ use serde_json::Value;
 
 use super::*;
 
-/// A registry with two providers that are never built.
+/// A registry with providers that are never built.
 fn registry() -> Registry {
     let none = |_: &bowline_cloud::BuildContext<'_>| Err(ConfigErrors::new());
     let kinds = ["local", "openstack"].map(|name| bowline_cloud::Factory::new(name, "for tests", String::new, none));
-    kinds.into_iter().fold(Registry::default(), Registry::with)
+    let default_flags = &["authentication-skip-lookup=true"];
+    let sea = Factory { default_flags, ..Factory::new("sea", "for tests", String::new, none) };
+    kinds.into_iter().fold(Registry::default(), Registry::with).with(sea)
 }
 
 fn words(arguments: &[&str]) -> Vec<OsString> {
@@ -50,6 +52,14 @@ fn a_program_name_or_a_leading_flag_runs_the_manager() {
         let expected = expected.map(|(name, skip)| (name.to_owned(), skip));
         assert_eq!(manager_invocation(&words(arguments)), expected, "{arguments:?}");
     }
+}
+
+#[test]
+fn the_program_name_sets_the_default_flags_of_its_provider() {
+    let skips = |name: &str, flag: &str| resolved(name, &[flag.to_owned()]).0.serving.authentication.skip_lookup;
+    let sea = "sea-cloud-controller-manager";
+    assert!(skips(sea, "--v=1") && !skips(sea, "--authentication-skip-lookup=false"));
+    assert!(!skips("bowline", "--cloud-provider=sea") && !skips("openstack-cloud-controller-manager", "--v=1"));
 }
 
 #[test]

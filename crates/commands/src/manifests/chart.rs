@@ -1,6 +1,6 @@
 //! Helm chart, rendered from the same templates, with Helm expressions in place of values.
 //!
-//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `quote` and `toJson` are used, so that the templates stay readable.
+//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `index`, `quote` and `toJson` are used, so that the templates stay readable.
 
 use bowline_cloud::Registry;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
@@ -9,6 +9,7 @@ use bowline_kube::{
     secret_permission,
 };
 
+use super::environment;
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
 use crate::permissions::{self, SYSTEM};
@@ -68,6 +69,7 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
 fn values(registry: &Registry) -> String {
     let names: Vec<_> = registry.iter().map(|factory| factory.name).collect();
     let fillings = Fillings::default().with("image", image()).with("providers", names.join(" or "));
+    let fillings = fillings.with("environment_secrets", environment::chart_value(registry));
     fillings.fill(include_str!("templates/chart/values.yaml"))
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use bowline_cloud::{ConfigLocation, Registry};
+use bowline_cloud::{ConfigLocation, EnvironmentVariable, Registry};
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_settings::Settings;
@@ -15,6 +15,7 @@ use bowline_settings::providers::{self, ProviderSpec};
 use bowline_settings::{argv, reach};
 use clap::{CommandFactory as _, Parser as _};
 
+use super::environment;
 use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
 use crate::invocation::Manager;
 use crate::permissions::{BuildInputs, SYSTEM};
@@ -38,6 +39,8 @@ pub(super) struct Installation {
     pub(super) flags: Vec<String>,
     /// Secrets mounted by the Pods: provider configuration, and files that flags name.
     pub(super) secrets: Vec<Secret>,
+    /// Environment variables of the providers.
+    pub(super) environment: Vec<EnvironmentVariable>,
     /// HTTPS endpoint; `None` if it is disabled.
     pub(super) serving: Option<Serving>,
     pub(super) manager: ManagerOptions,
@@ -73,7 +76,7 @@ pub(super) struct Serving {
 impl Installation {
     /// Derives the contents, or returns all errors.
     pub(super) fn new(args: &ManifestsArgs, registry: &Registry) -> Result<Installation, ConfigErrors> {
-        let Argv { arguments, mut errors, .. } = arguments(args);
+        let Argv { arguments, mut errors, .. } = arguments(args, registry);
         let Manager { args: manager_args, mut warnings, .. } =
             Manager::read("bowline".to_owned(), arguments.clone(), registry)
                 .map_err(|error| ConfigError::new(error.to_string()))?;
@@ -94,6 +97,8 @@ impl Installation {
         warnings.extend(settings.warnings.iter().cloned());
         warnings.extend(own_warnings(args, &settings));
         warnings.extend(files.iter().filter_map(|file| file.missing(&args.namespace)));
+        let environment = environment::of_providers(&settings.reach.providers, registry);
+        warnings.extend(environment::warnings(&environment, &args.namespace));
         Ok(Installation {
             namespace: args.namespace.clone(),
             image: args.image.clone(),
@@ -103,6 +108,7 @@ impl Installation {
             api_server: args.api_server.clone(),
             flags: flags(&arguments, &files),
             secrets: secrets(files),
+            environment,
             serving: serving(&settings),
             build_inputs: BuildInputs::of(&settings, &providers),
             manager: settings.manager,
@@ -132,7 +138,7 @@ impl Workload {
 }
 
 /// Command line of the manager with the local paths of files.
-fn arguments(args: &ManifestsArgs) -> Argv {
+fn arguments(args: &ManifestsArgs, registry: &Registry) -> Argv {
     let providers = args.cloud_provider.iter().map(|name| format!("--cloud-provider={name}"));
     let configs = args.cloud_config.iter().map(|file| format!("--cloud-config={file}"));
     let program = std::iter::once("bowline".to_owned());
@@ -140,8 +146,9 @@ fn arguments(args: &ManifestsArgs) -> Argv {
     let mut argv = argv::normalize(all.map(OsString::from).collect(), &mut Cli::command());
     // Routes need a cluster CIDR; without one they are disabled.
     if !["cluster-cidr", "configure-cloud-routes", "config"].iter().any(|flag| argv.has(flag)) {
-        argv.arguments.insert(1.min(argv.arguments.len()), "--configure-cloud-routes=false".into());
+        argv.add_default("configure-cloud-routes=false");
     }
+    environment::add_default_flags(&mut argv, registry);
     argv
 }
 
@@ -337,6 +344,7 @@ fn files(wanted: &[ProviderSpec], registry: &Registry, errors: &mut ConfigErrors
         let conventional = registry.get(&wanted.name).and_then(|factory| factory.config_location);
         let location = conventional.unwrap_or(DEFAULT_LOCATION);
         match read(wanted, registry) {
+            Ok(_) if wanted.config.is_none() && environment::has_credentials(&wanted.name, registry) => {}
             Ok(Some(config)) => {
                 // A template would overwrite an existing configuration in the cluster.
                 let is_printed = conventional.is_none() || wanted.config.is_some();

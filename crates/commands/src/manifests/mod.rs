@@ -8,6 +8,7 @@
 //! ```
 
 mod chart;
+mod environment;
 mod fill;
 mod installation;
 mod objects;

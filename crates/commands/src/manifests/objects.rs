@@ -2,6 +2,7 @@
 
 use bowline_kube::{Permission, Role, Rule, roles};
 
+use super::environment;
 use super::fill::{Fillings, block, scalar};
 use super::installation::{Installation, Secret, Workload};
 use crate::permissions::{self, SYSTEM};
@@ -98,7 +99,7 @@ fn workload(installation: &Installation, fillings: &Fillings) -> String {
         .with("args", args.join("\n"))
         .with("pull_secrets", pull_secrets(&installation.pull_secrets))
         .with("nodes", selector(&installation.node_selector))
-        .with("environment", environment(installation))
+        .with("environment", environment::render(installation))
         .with("serving", serving(installation))
         .with("resources", include_str!("templates/resources.yaml"));
     let fillings = fillings
@@ -157,15 +158,6 @@ fn volume_name(secret: &Secret) -> &str {
 
 fn selector((key, value): &(String, String)) -> String {
     format!("{}: {}", scalar(key), scalar(value))
-}
-
-fn environment(installation: &Installation) -> String {
-    let Some((host, port)) = &installation.api_server else { return String::new() };
-    format!(
-        "# The cluster IP of the Service kubernetes needs kube-proxy, which may wait for the manager.\nenv:\n  \
-         - name: KUBERNETES_SERVICE_HOST\n    value: {}\n  - name: KUBERNETES_SERVICE_PORT\n    value: \"{port}\"",
-        scalar(host)
-    )
 }
 
 fn serving(installation: &Installation) -> String {

@@ -1,5 +1,5 @@
 //! The Helm chart, rendered by a minimal implementation of Helm's language: `if`, `else`, `end`, `range`, `not`, `or`, `eq`,
-//! `quote`, `toJson`. It does not replace a test with Helm itself.
+//! `index`, `quote`, `toJson`. It does not replace a test with Helm itself.
 
 use serde_json::{Value, json};
 
@@ -12,15 +12,18 @@ struct Renderer {
 }
 
 impl Renderer {
-    /// Evaluates a path, a string, or a call of `not`, `or`, `eq`, `quote`, `toJson`.
+    /// Evaluates a path, a string, or a call of `not`, `or`, `eq`, `index`, `quote`, `toJson`, which may be in parentheses.
     fn value(&self, expression: &str, dot: &Value) -> Value {
         let expression = expression.trim();
+        let inner = expression.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+        let expression = inner.unwrap_or(expression);
         let (head, rest) = expression.split_once(' ').unwrap_or((expression, ""));
-        let arguments = || rest.split(' ').filter(|word| !word.is_empty()).map(|word| self.value(word, dot));
+        let arguments = || words(rest).into_iter().map(|word| self.value(&word, dot));
         match head {
             "not" => json!(!is_true(&arguments().next().unwrap())),
             "or" => arguments().find(is_true).unwrap_or(Value::Null),
             "eq" => json!(arguments().next() == arguments().nth(1)),
+            "index" => arguments().nth(1).map_or(Value::Null, |key| arguments().next().unwrap()[plain(&key)].clone()),
             "quote" => json!(Value::from(plain(&arguments().next().unwrap())).to_string()),
             "toJson" => json!(arguments().next().unwrap().to_string()),
             "." => dot.clone(),
@@ -56,7 +59,8 @@ impl Renderer {
                     lines = after;
                 }
                 Some(text) => {
-                    let items = items(&self.value(text.rsplit(' ').next().unwrap(), dot));
+                    let list = text.trim_start_matches("range ");
+                    let items = items(&self.value(list.split_once(":= ").map_or(list, |(_, list)| list), dot));
                     let (_, after) = self.block(rest, &Value::Null, false);
                     for item in items.iter().filter(|_| is_shown) {
                         rendered.push_str(&self.block(rest, item, true).0);
@@ -103,9 +107,20 @@ impl Renderer {
     }
 }
 
+/// Splits arguments at blanks outside of parentheses.
+fn words(text: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let is_blank = |letter: char| {
+        depth = if letter == '(' { depth + 1 } else { depth.saturating_sub(usize::from(letter == ')')) };
+        letter == ' ' && depth == 0
+    };
+    text.split(is_blank).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
 /// Items of a `range`, each as its dot.
 fn items(value: &Value) -> Vec<Value> {
     match value {
+        Value::Null => Vec::new(),
         Value::Array(items) => items.clone(),
         Value::Object(map) => map.iter().map(|(key, value)| json!({"key": key, "value": value})).collect(),
         other => panic!("{other} is not a list"),
@@ -195,6 +210,19 @@ async fn the_secret_of_the_openstack_go_manager_can_be_used() {
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/config");
     assert_eq!(container["env"], json!([{"name": "OS_CCM_REGIONAL", "value": "true"}]));
     assert!(container["args"].to_string().contains("--cloud-config=/etc/config/cloud.conf"), "{container}");
+}
+
+#[tokio::test]
+async fn a_variable_comes_from_the_secret_of_its_provider() {
+    let token = json!({"name": "TOKEN", "secret": "sea", "key": "access-token"});
+    let of = async |provider: &str| {
+        let values = json!({"cloudProvider": provider, "environmentSecrets": {"sea": [token]}});
+        let objects = create(&server().await, &rendered(values, "kube-system")).await;
+        objects.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["env"].clone()
+    };
+    let expected = json!({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "sea", "key": "access-token"}}});
+    assert_eq!(of("sea").await, json!([expected]));
+    assert_eq!(of("local").await, Value::Null);
 }
 
 /// The same role as `bowline manifests` prints for a configuration that references the Secret.
