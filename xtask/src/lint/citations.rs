@@ -27,8 +27,11 @@ const WITH_CASES: [&str; 8] = [
 /// First letters of cases.
 const CASES: &str = "ABCFGHILMNPQRSUVWY";
 
-/// A prefix with its separator and a number: `SVC-`, 11.
-type Id = (String, u32);
+/// Prefixes of rules that names of tests cite with an underscore: `do_15a_…`.
+const IN_NAMES: [&str; 1] = ["DO"];
+
+/// A prefix with its separator, a number, and the letter of a rule between two others: `SVC-`, 11, or `DO-`, 15, `a`.
+type Id = (String, u32, String);
 
 /// Every cited ID that the page lacks, and every ID of the page that is not cited.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
@@ -40,8 +43,8 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     missing.chain(unused.map(|id| format!("{PAGE}: {} is cited nowhere; remove it", name(id)))).collect()
 }
 
-fn name((prefix, number): &Id) -> String {
-    format!("{prefix}{number}")
+fn name((prefix, number, letter): &Id) -> String {
+    format!("{prefix}{number}{letter}")
 }
 
 /// The IDs of the page: those of anchors at the beginning of a row.
@@ -73,8 +76,7 @@ fn in_file(path: &str, text: &str, has_cases: bool) -> Vec<(usize, Id)> {
     for piece in scan::pieces(text) {
         match piece.kind {
             Kind::Comment | Kind::Literal => add(piece.line, ids(piece.text, has_cases)),
-            Kind::Code if has_cases => add(piece.line, ids(&of_test(piece.text), has_cases)),
-            Kind::Code => {}
+            Kind::Code => add(piece.line, ids(&of_test(piece.text), has_cases)),
         }
     }
     found
@@ -84,9 +86,23 @@ fn in_file(path: &str, text: &str, has_cases: bool) -> Vec<(usize, Id)> {
 fn of_test(code: &str) -> String {
     let Some((_, name)) = code.split_once("fn ") else { return String::new() };
     let name = name.split('(').next().unwrap_or_default();
-    let spaced = name.to_uppercase().replace('_', " ").replace(" TO ", " to ").replace(" AND ", " ");
-    let words: Vec<&str> = spaced.split(' ').take_while(|word| *word == "to" || id(word, true).is_some()).collect();
-    words.join(" ")
+    let (mut cited, mut rule) = (Vec::new(), None);
+    for word in name.split('_').filter(|word| *word != "and") {
+        if let Some(prefix) = IN_NAMES.iter().find(|prefix| prefix.eq_ignore_ascii_case(word)) {
+            rule = Some(prefix);
+            continue;
+        }
+        let word = match rule.filter(|_| word.starts_with(|letter: char| letter.is_ascii_digit())) {
+            Some(prefix) => format!("{prefix}-{word}"),
+            None if word == "to" => word.to_owned(),
+            None => word.to_uppercase(),
+        };
+        if word != "to" && id(&word, true).is_none() {
+            break;
+        }
+        cited.push(word);
+    }
+    cited.join(" ")
 }
 
 /// The IDs in a text, with all between the ends of `SVC-1 to SVC-28`.
@@ -98,14 +114,14 @@ fn ids(text: &str, has_cases: bool) -> Vec<Id> {
         if word.is_empty() {
             continue;
         }
-        if let Some((prefix, number)) = id(word, has_cases) {
+        if let Some((prefix, number, letter)) = id(word, has_cases) {
             match ids.last().cloned() {
-                Some((from, first)) if is_range && from == prefix => {
-                    ids.extend((first + 1..number).map(|between| (prefix.clone(), between)));
+                Some((from, first, _)) if is_range && from == prefix => {
+                    ids.extend((first + 1..number).map(|between| (prefix.clone(), between, String::new())));
                 }
                 _ => {}
             }
-            ids.push((prefix, number));
+            ids.push((prefix, number, letter));
         }
         is_range = word == "to";
     }
@@ -117,15 +133,19 @@ fn id(word: &str, has_cases: bool) -> Option<Id> {
     let word = word.trim_matches(|letter: char| matches!(letter, '.' | ':' | '`' | '*' | '[' | ']' | '\''));
     let letters = word.find(|letter: char| !letter.is_ascii_uppercase()).filter(|letters| *letters > 0)?;
     let (prefix, rest) = word.split_at(letters);
-    if let Some(number) = rest.strip_prefix('-') {
-        let is_rule = (2..=6).contains(&letters) && !OTHERS.contains(&prefix) || prefix == "W";
-        return is_rule.then(|| number.parse().ok()).flatten().map(|number| (format!("{prefix}-"), number));
-    }
     let number = rest.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
-    let is_case = has_cases && letters == 1 && CASES.contains(prefix) && rest.len() - number.len() <= 1;
+    let letter = rest.get(number.len()..).filter(|letter| letter.len() <= 1)?;
+    if let Some(number) = number.strip_prefix('-') {
+        let is_rule = (2..=6).contains(&letters) && !OTHERS.contains(&prefix) || prefix == "W";
+        return is_rule
+            .then(|| number.parse().ok())
+            .flatten()
+            .map(|number| (format!("{prefix}-"), number, letter.to_owned()));
+    }
+    let is_case = has_cases && letters == 1 && CASES.contains(prefix) && number.len() <= 2;
     // Writes are `W-1` in comments and `w1_` in names.
     let prefix = if prefix == "W" { "W-" } else { prefix };
-    (is_case && number.len() <= 2).then(|| number.parse().ok()).flatten().map(|number| (prefix.to_owned(), number))
+    is_case.then(|| number.parse().ok()).flatten().map(|number| (prefix.to_owned(), number, String::new()))
 }
 
 #[cfg(test)]
@@ -149,6 +169,7 @@ mod tests {
             ("\"S20, S29\"", vec!["S20", "S29"]),
             ("Y1 to Y3", vec!["Y1", "Y2", "Y3"]),
             ("\"P12a\"", vec!["P12"]),
+            ("\"DO-15a\", DO-38 to DO-40", vec!["DO-15a", "DO-38", "DO-39", "DO-40"]),
             ("taints (W-4)", vec!["W-4"]),
             ("UTF-8, SHA-256, P-256, PHX-AD-1, I10.0.0.1, E1.1.1.1, S3x, IPv4, X-1", vec!["S3"]),
         ] {
@@ -173,6 +194,12 @@ mod tests {
             ("fn y1_to_y3_changes() {", vec!["Y1", "Y2", "Y3"]),
             ("fn b1_and_b2_labels() {", vec!["B1", "B2"]),
             ("fn w7_finalizers() {", vec!["W-7"]),
+            ("fn do_15a_do_16_a_service() {", vec!["DO-15a", "DO-16"]),
+            ("fn do_1_to_do_3_names() {", vec!["DO-1", "DO-2", "DO-3"]),
+            ("fn do_6_15c_and_43b_a_service() {", vec!["DO-6", "DO-15c", "DO-43b"]),
+            ("fn do_44_to_46_ports() {", vec!["DO-44", "DO-45", "DO-46"]),
+            ("fn undo_5_steps() {", vec![]),
+            ("fn do_nothing() {", vec![]),
             ("fn a_service() {", vec![]),
             ("s1_service()", vec![]),
         ] {
@@ -184,6 +211,8 @@ mod tests {
     fn cases_count_in_the_crates_that_cite_them() {
         let file = "// R1";
         assert!(cited(&tree(&[("providers/x/src/lib.rs", file)])).is_empty());
+        let test = "fn do_2_names() {}\nfn s3_bucket() {}\n";
+        assert_eq!(cited(&tree(&[("providers/x/src/lib.rs", test)])).len(), 1, "names of rules count everywhere");
         assert_eq!(cited(&tree(&[("crates/core/src/lib.rs", file)])).len(), 1);
     }
 }
