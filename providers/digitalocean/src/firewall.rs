@@ -19,7 +19,7 @@ use bowline_core::service::{ServicePort, ServiceType};
 use bowline_core::{FieldChange, Protocol, Service, Step, TrafficPolicy, Verb};
 use tokio::time::Instant;
 
-use crate::api::{Client, Firewall, FirewallRequest, InboundRule, OutboundRule, Peers};
+use crate::api::{Client, Firewall, FirewallSettings, Peers, Rule};
 use crate::config::ManagedFirewall;
 use crate::load_balancers::{
     Annotations, FIREWALL_MANAGED, KUBE_PROXY_PORT, LOAD_BALANCER_ID, LoadBalancerType, Network,
@@ -50,7 +50,7 @@ struct Known {
 pub(crate) struct Write {
     /// ID of the existing firewall.
     id: Option<String>,
-    request: FirewallRequest,
+    request: FirewallSettings,
 }
 
 impl FirewallLoop {
@@ -87,23 +87,26 @@ impl FirewallLoop {
 
     async fn read(&self, id: Option<&str>) -> Result<Option<Firewall>> {
         if let Some(id) = id {
-            let found = self.metrics.measure(Operation::GetById, self.client.firewall(id)).await;
+            let found = self.metrics.measure(Operation::GET_BY_ID, self.client.firewall(id), Option::is_some).await;
             if let Some(found) = found.map_err(|error| error.during("could not get firewall"))? {
                 return Ok(Some(found));
             }
         }
-        let found = self.metrics.measure(Operation::GetByList, self.client.firewall_of_name(&self.managed.name)).await;
+        let listed = self.client.firewall_of_name(&self.managed.name);
+        let found = self.metrics.measure(Operation::GET_BY_LIST, listed, |_| true).await;
         found.map_err(|error| error.during("failed to retrieve list of firewalls from DO API"))
     }
 
-    async fn write(&self, write: &Write) -> Result<Firewall> {
-        if let Some(id) = &write.id {
-            match self.metrics.measure(Operation::Update, self.client.update_firewall(id, &write.request)).await {
+    async fn write(&self, Write { id, request }: &Write) -> Result<Firewall> {
+        if let Some(id) = id {
+            let updated = self.client.write_firewall(Some(id), request);
+            match self.metrics.measure(Operation::UPDATE, updated, |_| true).await {
                 Err(error) if error.is_not_found() => {}
                 updated => return updated.map_err(|error| error.during("failed to update firewall")),
             }
         }
-        let created = self.metrics.measure(Operation::Create, self.client.create_firewall(&write.request)).await;
+        let created = self.client.write_firewall(None, request);
+        let created = self.metrics.measure(Operation::CREATE, created, |_| true).await;
         created.map_err(|error| error.during("failed to create firewall"))
     }
 
@@ -111,17 +114,15 @@ impl FirewallLoop {
         let request = desired(&cluster.services, &self.managed, self.default_type)?;
         let summary = format!("{} inbound rules", request.inbound_rules.iter().flatten().count());
         let current = self.current().await?;
-        let Some(current) = current else {
-            let changes = vec![inbound_change(&FirewallRequest::default(), &request)];
-            let step = Step::new(Verb::Create, "firewall", &self.managed.name, changes, Write { id: None, request });
-            return Ok(LoopPlan::new(summary, vec![step]));
+        let (verb, id) = match &current {
+            Some(current) => (Verb::Update, Some(current.id.clone())),
+            None => (Verb::Create, None),
         };
-        if comparable(&current.settings) == comparable(&request) {
+        let changes = changes(&current.map(|current| current.settings).unwrap_or_default(), &request);
+        if verb == Verb::Update && changes.is_empty() {
             return Ok(LoopPlan::new(summary, Vec::new()));
         }
-        let changes = changes(&current.settings, &request);
-        let step =
-            Step::new(Verb::Update, "firewall", &self.managed.name, changes, Write { id: Some(current.id), request });
+        let step = Step::new(verb, "firewall", &self.managed.name, changes, Write { id, request });
         Ok(LoopPlan::new(summary, vec![step]))
     }
 }
@@ -185,7 +186,7 @@ fn desired(
     services: &[std::sync::Arc<Service>],
     managed: &ManagedFirewall,
     default_type: LoadBalancerType,
-) -> Result<FirewallRequest> {
+) -> Result<FirewallSettings> {
     let mut rules = Vec::new();
     let mut open = BTreeSet::new();
     for service in services {
@@ -195,7 +196,7 @@ fn desired(
             }
             ServiceType::LoadBalancer if passes_through(service, default_type)? => {
                 rules.extend(load_balancer_rules(service).into_iter().filter(|rule| {
-                    let is_open = rule.sources.load_balancer_uids.is_empty();
+                    let is_open = rule.sources.as_ref().is_some_and(|sources| sources.load_balancer_uids.is_empty());
                     !is_open || open.insert((rule.protocol.clone(), rule.ports.clone()))
                 }));
             }
@@ -203,12 +204,11 @@ fn desired(
         }
     }
     rules.sort_by(|a, b| (&a.protocol, &a.ports).cmp(&(&b.protocol, &b.ports)));
-    let outbound = [("tcp", "all"), ("udp", "all"), ("icmp", "")].map(|(protocol, ports)| OutboundRule {
-        protocol: protocol.to_owned(),
-        ports: ports.to_owned(),
-        destinations: anywhere(),
+    let outbound = [("tcp", "all"), ("udp", "all"), ("icmp", "")].map(|(protocol, ports)| {
+        let destinations = Some(anywhere());
+        Rule { protocol: protocol.to_owned(), ports: ports.to_owned(), destinations, sources: None }
     });
-    Ok(FirewallRequest {
+    Ok(FirewallSettings {
         name: managed.name.clone(),
         inbound_rules: Some(rules).filter(|rules| !rules.is_empty()),
         outbound_rules: Some(outbound.to_vec()),
@@ -251,19 +251,18 @@ fn protocol(port: &ServicePort) -> Option<&'static str> {
     }
 }
 
-fn inbound(protocol: &str, port: u16, sources: Peers) -> InboundRule {
-    InboundRule { protocol: protocol.to_owned(), ports: port.to_string(), sources }
+fn inbound(protocol: &str, port: u16, sources: Peers) -> Rule {
+    Rule { protocol: protocol.to_owned(), ports: port.to_string(), sources: Some(sources), destinations: None }
 }
 
-fn node_port_rule(port: &ServicePort) -> Option<InboundRule> {
+fn node_port_rule(port: &ServicePort) -> Option<Rule> {
     let number = port.node_port.filter(|port| *port > 0)?;
     protocol(port).map(|protocol| inbound(protocol, number, anywhere()))
 }
 
 /// Returns the rule for the health check, and those for the ports of the Service.
-fn load_balancer_rules(service: &Service) -> Vec<InboundRule> {
-    let id = Annotations(&service.annotations).text(&LOAD_BALANCER_ID);
-    let sources = match id {
+fn load_balancer_rules(service: &Service) -> Vec<Rule> {
+    let sources = match Annotations(&service.annotations).text(&LOAD_BALANCER_ID) {
         Some(id) => Peers { load_balancer_uids: vec![id.to_owned()], ..Peers::default() },
         None => anywhere(),
     };
@@ -275,59 +274,39 @@ fn load_balancer_rules(service: &Service) -> Vec<InboundRule> {
 
 // ---- comparison
 
-/// A rule without what does not matter: order, and other kinds of peers.
-type Rule = (String, String, BTreeSet<String>, BTreeSet<String>);
-
-fn rule(protocol: &str, ports: &str, peers: &Peers) -> Rule {
-    let ports = if matches!(ports, "all" | "0") { "" } else { ports };
-    let (addresses, load_balancers) = (peers.addresses.iter().cloned(), peers.load_balancer_uids.iter().cloned());
-    (protocol.to_owned(), ports.to_owned(), addresses.collect(), load_balancers.collect())
+/// Returns the rules and tags that are removed and added. Their order does not matter, nor do other kinds of peers.
+fn changes(old: &FirewallSettings, new: &FirewallSettings) -> Vec<FieldChange> {
+    let rules = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(described).collect::<BTreeSet<_>>();
+    let tags = |settings: &FirewallSettings| settings.tags.iter().flatten().cloned().collect::<BTreeSet<_>>();
+    let fields = [
+        ("inbound rule", rules(&old.inbound_rules), rules(&new.inbound_rules)),
+        ("outbound rule", rules(&old.outbound_rules), rules(&new.outbound_rules)),
+        ("tag", tags(old), tags(new)),
+    ];
+    let mut changes = Vec::new();
+    for (field, old, new) in fields {
+        let change = |from: Option<&String>, to: Option<&String>| FieldChange {
+            field: field.to_owned(),
+            from: from.cloned(),
+            to: to.cloned(),
+        };
+        changes.extend(old.difference(&new).map(|removed| change(Some(removed), None)));
+        changes.extend(new.difference(&old).map(|added| change(None, Some(added))));
+    }
+    changes
 }
 
-fn inbound_rules(firewall: &FirewallRequest) -> BTreeSet<Rule> {
-    firewall.inbound_rules.iter().flatten().map(|it| rule(&it.protocol, &it.ports, &it.sources)).collect()
-}
-
-fn outbound_rules(firewall: &FirewallRequest) -> BTreeSet<Rule> {
-    firewall.outbound_rules.iter().flatten().map(|it| rule(&it.protocol, &it.ports, &it.destinations)).collect()
-}
-
-fn tags(firewall: &FirewallRequest) -> BTreeSet<&String> {
-    firewall.tags.iter().flatten().collect()
-}
-
-fn comparable(firewall: &FirewallRequest) -> (&str, BTreeSet<Rule>, BTreeSet<Rule>, BTreeSet<&String>) {
-    (&firewall.name, inbound_rules(firewall), outbound_rules(firewall), tags(firewall))
-}
-
-fn changes(old: &FirewallRequest, new: &FirewallRequest) -> Vec<FieldChange> {
-    let outbound = (outbound_rules(old) != outbound_rules(new))
-        .then(|| change("outbound rules", &outbound_rules(old), &outbound_rules(new)));
-    let tags = (tags(old) != tags(new)).then(|| FieldChange {
-        field: "tags".to_owned(),
-        from: old.tags.as_ref().map(|tags| tags.join(", ")),
-        to: new.tags.as_ref().map(|tags| tags.join(", ")),
-    });
-    let inbound = (inbound_rules(old) != inbound_rules(new)).then(|| inbound_change(old, new));
-    inbound.into_iter().chain(outbound).chain(tags).collect()
-}
-
-fn inbound_change(old: &FirewallRequest, new: &FirewallRequest) -> FieldChange {
-    change("inbound rules", &inbound_rules(old), &inbound_rules(new))
-}
-
-/// Shows the rules that are removed and added.
-fn change(field: &str, old: &BTreeSet<Rule>, new: &BTreeSet<Rule>) -> FieldChange {
-    let text = |rules: BTreeSet<&Rule>| rules.into_iter().map(described).collect::<Vec<_>>().join(", ");
-    let (removed, added) = (text(old.difference(new).collect()), text(new.difference(old).collect()));
-    let value = |text: String| Some(text).filter(|text| !text.is_empty());
-    FieldChange { field: field.to_owned(), from: value(removed), to: value(added) }
-}
-
-fn described((protocol, ports, addresses, load_balancers): &Rule) -> String {
-    let peers = addresses.iter().cloned().chain(load_balancers.iter().map(|id| format!("load balancer {id}")));
-    let ports = if ports.is_empty() { "all" } else { ports };
-    format!("{protocol} {ports} ({})", peers.collect::<Vec<_>>().join(" "))
+/// Describes everything that matters about a rule. All ports are written as `all` and read as `0`.
+fn described(rule: &Rule) -> String {
+    let ports = if matches!(rule.ports.as_str(), "" | "0") { "all" } else { &rule.ports };
+    let peers = rule.sources.iter().chain(&rule.destinations);
+    let peers: BTreeSet<String> = peers
+        .flat_map(|peers| {
+            let load_balancers = peers.load_balancer_uids.iter().map(|id| format!("load balancer {id}"));
+            peers.addresses.iter().cloned().chain(load_balancers)
+        })
+        .collect();
+    format!("{} {ports} ({})", rule.protocol, peers.into_iter().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -39,96 +39,85 @@ metrics! {
         .labels(&["result", "error_type"]);
 }
 
-/// An API operation on the firewall.
+/// An API operation on the firewall: its name, and the status of a successful response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
-    GetById,
-    GetByList,
-    Create,
-    Update,
-}
+pub(crate) struct Operation(&'static str, &'static str);
 
 impl Operation {
-    fn label(self) -> &'static str {
-        match self {
-            Operation::GetById => "get_by_id",
-            Operation::GetByList => "get_by_list",
-            Operation::Create => "create",
-            Operation::Update => "update",
-        }
-    }
-
-    /// Returns the status of a successful response.
-    fn success(self) -> &'static str {
-        match self {
-            Operation::Create => "202",
-            _ => "200",
-        }
-    }
+    pub(crate) const GET_BY_ID: Operation = Operation("get_by_id", "200");
+    pub(crate) const GET_BY_LIST: Operation = Operation("get_by_list", "200");
+    pub(crate) const CREATE: Operation = Operation("create", "202");
+    pub(crate) const UPDATE: Operation = Operation("update", "200");
 }
 
 /// Metrics of all providers of one factory. Clones share their counters.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    call_durations: HistogramVec,
-    calls: IntCounterVec,
-    refresh_durations: HistogramVec,
-    refreshes: IntCounterVec,
-    reconcile_durations: HistogramVec,
-    reconciles: IntCounterVec,
+    calls: Measured,
+    refreshes: Measured,
+    reconciles: Measured,
+}
+
+/// Number and duration of something that happens.
+#[derive(Clone)]
+struct Measured {
+    total: IntCounterVec,
+    durations: HistogramVec,
+}
+
+impl Measured {
+    fn new(total: &Metric, durations: &Metric) -> Measured {
+        Measured { total: create(total), durations: create(durations) }
+    }
+
+    fn observe(&self, labels: &[&str], took: Duration) {
+        self.total.with_label_values(labels).inc();
+        self.durations.with_label_values(labels).observe(took.as_secs_f64());
+    }
 }
 
 impl Metrics {
     /// Creates unregistered metrics.
     pub(crate) fn new() -> Metrics {
         Metrics {
-            call_durations: create(&CALL_DURATIONS),
-            calls: create(&CALLS),
-            refresh_durations: create(&REFRESH_DURATIONS),
-            refreshes: create(&REFRESHES),
-            reconcile_durations: create(&RECONCILE_DURATIONS),
-            reconciles: create(&RECONCILES),
+            calls: Measured::new(&CALLS, &CALL_DURATIONS),
+            refreshes: Measured::new(&REFRESHES, &REFRESH_DURATIONS),
+            reconciles: Measured::new(&RECONCILES, &RECONCILE_DURATIONS),
         }
     }
 
     /// Registers them; repeated calls have no effect.
     pub(crate) fn register(&self, registry: &Registry) {
-        let histograms = [&self.call_durations, &self.refresh_durations, &self.reconcile_durations];
-        let counters = [&self.calls, &self.refreshes, &self.reconciles];
-        let registered = histograms.into_iter().try_for_each(|histogram| register_or_replace(registry, histogram));
-        let registered = registered
-            .and_then(|()| counters.into_iter().try_for_each(|counter| register_or_replace(registry, counter)));
-        if let Err(error) = registered {
-            tracing::warn!(%error, "some metrics of the firewall loop will be missing");
+        for Measured { total, durations } in [&self.calls, &self.refreshes, &self.reconciles] {
+            let registered =
+                register_or_replace(registry, total).and_then(|()| register_or_replace(registry, durations));
+            if let Err(error) = registered {
+                tracing::warn!(%error, "some metrics of the firewall loop will be missing");
+            }
         }
     }
 
-    /// Makes a call and records it. A firewall that is not found by its ID counts as a failure.
-    pub(crate) async fn measure<T: IsFound>(
+    /// Makes a call and records it. `is_found` decides whether a response counts as a success.
+    pub(crate) async fn measure<T>(
         &self,
-        operation: Operation,
+        Operation(operation, status): Operation,
         call: impl Future<Output = Result<T>>,
+        is_found: impl FnOnce(&T) -> bool,
     ) -> Result<T> {
         let begun = Instant::now();
         let outcome = call.await;
         let (result, code) = match &outcome {
-            Ok(found) if found.is_found() || matches!(operation, Operation::GetByList) => {
-                ("succeeded", operation.success().to_owned())
-            }
+            Ok(found) if is_found(found) => ("succeeded", status.to_owned()),
             Ok(_) => ("failed", "404".to_owned()),
             Err(error) => ("failed", error.status().map(|status| status.to_string()).unwrap_or_default()),
         };
-        let labels = [operation.label(), result, code.as_str()];
-        self.calls.with_label_values(&labels).inc();
-        self.call_durations.with_label_values(&labels).observe(begun.elapsed().as_secs_f64());
+        self.calls.observe(&[operation, result, &code], begun.elapsed());
         outcome
     }
 
     /// Records a read of the firewall.
     pub(crate) fn refreshed(&self, took: Duration, succeeded: bool) {
-        let result = if succeeded { "updated" } else { "failed" };
-        self.refreshes.with_label_values(&[result]).inc();
-        self.refresh_durations.with_label_values(&[result]).observe(took.as_secs_f64());
+        self.refreshes.observe(&[if succeeded { "updated" } else { "failed" }], took);
     }
 
     /// Records a reconciliation.
@@ -138,25 +127,7 @@ impl Metrics {
             Some(error) if error.status().is_none() && error.message().contains("no response within") => "timeout",
             Some(_) => "generic",
         };
-        self.reconciles.with_label_values(&[result, error_type]).inc();
-        self.reconcile_durations.with_label_values(&[result, error_type]).observe(took.as_secs_f64());
-    }
-}
-
-/// Whether the response to a call has what was looked for.
-pub(crate) trait IsFound {
-    fn is_found(&self) -> bool;
-}
-
-impl<T> IsFound for Option<T> {
-    fn is_found(&self) -> bool {
-        self.is_some()
-    }
-}
-
-impl IsFound for crate::api::Firewall {
-    fn is_found(&self) -> bool {
-        true
+        self.reconciles.observe(&[result, error_type], took);
     }
 }
 

@@ -163,23 +163,19 @@ pub(crate) fn kind_name(kind: LoadBalancerType, network: Network) -> &'static st
     }
 }
 
-const REGIONAL: (&str, &str) = ("service.beta.kubernetes.io/do-loadbalancer-type", "REGIONAL");
-const REGIONAL_NETWORK: (&str, &str) = ("service.beta.kubernetes.io/do-loadbalancer-type", "REGIONAL_NETWORK");
-const IN_VPC: (&str, &str) = (INTERNAL.key, "true");
+const TYPE: &str = "service.beta.kubernetes.io/do-loadbalancer-type";
+const REGIONAL: &[(&str, &str)] = &[(TYPE, "REGIONAL"), (INTERNAL.key, "true")];
+const REGIONAL_NETWORK: &[(&str, &str)] = &[(TYPE, "REGIONAL_NETWORK"), (INTERNAL.key, "true")];
 
+/// Returns the annotations that request a kind: the type unless it is the default, and the network unless it is external.
 fn requested_by(
     kind: LoadBalancerType,
     network: Network,
     default: LoadBalancerType,
 ) -> &'static [(&'static str, &'static str)] {
-    match (kind, network) {
-        (_, Network::External) if kind == default => &[],
-        (_, Network::Internal) if kind == default => &[IN_VPC],
-        (LoadBalancerType::Regional, Network::External) => &[REGIONAL],
-        (LoadBalancerType::Regional, Network::Internal) => &[REGIONAL, IN_VPC],
-        (LoadBalancerType::RegionalNetwork, Network::External) => &[REGIONAL_NETWORK],
-        (LoadBalancerType::RegionalNetwork, Network::Internal) => &[REGIONAL_NETWORK, IN_VPC],
-    }
+    let both = if kind == LoadBalancerType::Regional { REGIONAL } else { REGIONAL_NETWORK };
+    let range = usize::from(kind == default)..1 + usize::from(network == Network::Internal);
+    both.get(range).unwrap_or_default()
 }
 
 fn kind(kind: LoadBalancerType, network: Network, config: &Config) -> LoadBalancerKind {

@@ -27,7 +27,7 @@ impl TagLoop {
     }
 
     fn is_tagged(&self, one: &LoadBalancer) -> bool {
-        one.tags.iter().flatten().any(|tag| *tag == self.tag)
+        one.settings.tags.contains(&self.tag)
     }
 }
 
@@ -67,7 +67,7 @@ impl TypedProviderLoop for TagLoop {
             return Ok(LoopPlan::new(summary, Vec::new()));
         }
         let tagged = |one: &&LoadBalancer| FieldChange {
-            field: format!("load balancer {}", one.name),
+            field: format!("load balancer {}", one.settings.name),
             from: None,
             to: Some(self.tag.clone()),
         };
@@ -97,7 +97,7 @@ fn of_service<'a>(service: &Service, all: &'a [LoadBalancer]) -> Option<&'a Load
         Some(id) => all.iter().find(|one| one.id == id),
         None => {
             let names = service_names(service);
-            all.iter().find(|one| names.contains(&one.name))
+            all.iter().find(|one| names.contains(&one.settings.name))
         }
     }
 }

@@ -6,6 +6,7 @@ use bowline_cloud::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Successful response to a call.
 #[derive(Debug)]
@@ -42,6 +43,11 @@ impl ApiResponse {
         self.decoded(serde_json::from_slice(self.body()))
     }
 
+    /// Decodes the body as JSON; a field that is null counts as missing.
+    pub fn json_without_nulls<T: DeserializeOwned>(&self) -> Result<T> {
+        self.decoded(serde_json::from_value(without_nulls(self.json()?)))
+    }
+
     /// Decodes the body as XML.
     pub fn xml<T: DeserializeOwned>(&self) -> Result<T> {
         self.decoded(quick_xml::de::from_str(self.text()?))
@@ -53,5 +59,16 @@ impl ApiResponse {
             let message = format!("{} {}: invalid response: {error}", self.method, self.url);
             Error::new(ErrorKind::Unexpected, self.name, message).outcome_unknown()
         })
+    }
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
     }
 }

@@ -5,16 +5,16 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Client, done, listing, nullable};
+use super::{Client, done, listing};
 
 /// The account of the token.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Account {
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) droplet_limit: u64,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) status: String,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) status_message: String,
 }
 

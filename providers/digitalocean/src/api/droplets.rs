@@ -4,7 +4,7 @@ use bowline_cloud::Result;
 use bowline_http::Page;
 use serde::Deserialize;
 
-use super::{Client, Meta, listing, nullable};
+use super::{Client, Meta, listing};
 
 /// A Droplet.
 #[derive(Debug, Clone, Deserialize)]
@@ -12,9 +12,9 @@ pub(crate) struct Droplet {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) status: DropletStatus,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) size_slug: String,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) region: super::Region,
     pub(crate) networks: Option<Networks>,
 }
@@ -31,9 +31,9 @@ pub(crate) enum DropletStatus {
 /// Networks of a Droplet, by IP family.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Networks {
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) v4: Vec<Network>,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) v6: Vec<Network>,
 }
 

@@ -4,56 +4,47 @@ use bowline_cloud::Result;
 use http::Method;
 use serde::{Deserialize, Serialize};
 
-use super::{Client, listing, nullable};
+use super::{Client, listing};
 
 /// A firewall, as the API returns it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Firewall {
     pub(crate) id: String,
     #[serde(flatten)]
-    pub(crate) settings: FirewallRequest,
+    pub(crate) settings: FirewallSettings,
 }
 
 /// Body of a request that creates or replaces a firewall. All five fields are always sent; lists without items are null.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FirewallRequest {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FirewallSettings {
     pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) inbound_rules: Option<Vec<InboundRule>>,
-    #[serde(default)]
-    pub(crate) outbound_rules: Option<Vec<OutboundRule>>,
-    #[serde(default)]
+    pub(crate) inbound_rules: Option<Vec<Rule>>,
+    pub(crate) outbound_rules: Option<Vec<Rule>>,
     pub(crate) droplet_ids: Option<Vec<u64>>,
-    #[serde(default)]
     pub(crate) tags: Option<Vec<String>>,
 }
 
-/// Traffic that may enter.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InboundRule {
+/// Traffic that may enter or leave.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rule {
     pub(crate) protocol: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) ports: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) sources: Peers,
-}
-
-/// Traffic that may leave.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OutboundRule {
-    pub(crate) protocol: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
-    pub(crate) ports: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) destinations: Peers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sources: Option<Peers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) destinations: Option<Peers>,
 }
 
 /// Sources or destinations. The API knows more kinds of peers; the manager sets and compares these alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Peers {
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) addresses: Vec<String>,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) load_balancer_uids: Vec<String>,
 }
 
@@ -79,15 +70,12 @@ impl Client {
         Ok(all.into_iter().find(|firewall| firewall.settings.name == name))
     }
 
-    /// Creates a firewall.
-    pub(crate) async fn create_firewall(&self, request: &FirewallRequest) -> Result<Firewall> {
-        let call = self.api.call("firewall_create", Method::POST, PATH);
-        Ok(call.json(request).send().await?.json::<Found>()?.firewall)
-    }
-
-    /// Replaces a firewall.
-    pub(crate) async fn update_firewall(&self, id: &str, request: &FirewallRequest) -> Result<Firewall> {
-        let call = self.api.call("firewall_update", Method::PUT, &["v2", "firewalls", id]);
-        Ok(call.json(request).send().await?.json::<Found>()?.firewall)
+    /// Creates a firewall, or replaces that with this ID.
+    pub(crate) async fn write_firewall(&self, id: Option<&str>, settings: &FirewallSettings) -> Result<Firewall> {
+        let call = match id {
+            Some(id) => self.api.call("firewall_update", Method::PUT, &["v2", "firewalls", id]),
+            None => self.api.call("firewall_create", Method::POST, PATH),
+        };
+        Ok(call.json(settings).send().await?.json_without_nulls::<Found>()?.firewall)
     }
 }

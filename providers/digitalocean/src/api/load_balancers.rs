@@ -3,175 +3,139 @@
 use bowline_cloud::{Effect, Result};
 use http::{HeaderValue, Method, header};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{Client, Region, done, listing, nullable};
+use super::{Client, done, listing};
 
-/// A load balancer, as the API returns it. Fields that the manager does not set are left out.
+/// A load balancer, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct LoadBalancer {
     pub(crate) id: String,
-    pub(crate) name: String,
     pub(crate) status: String,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) ip: String,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) ipv6: String,
-    #[serde(default, rename = "type", deserialize_with = "nullable")]
-    pub(crate) kind: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) network: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) network_stack: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) size: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) size_unit: u64,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) forwarding_rules: Vec<ForwardingRule>,
-    pub(crate) health_check: Option<HealthCheck>,
-    pub(crate) sticky_sessions: Option<StickySessions>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) region: Region,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) droplet_ids: Vec<u64>,
-    /// `None` if the API does not report tags.
-    pub(crate) tags: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) redirect_http_to_https: bool,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) enable_proxy_protocol: bool,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) enable_backend_keepalive: bool,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) vpc_uuid: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) subnet_uuid: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) disable_lets_encrypt_dns_records: bool,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) http_idle_timeout_seconds: u64,
-    #[serde(default, deserialize_with = "nullable")]
-    pub(crate) firewall: LoadBalancerFirewall,
+    #[serde(flatten)]
+    pub(crate) settings: LoadBalancerSettings,
 }
 
 /// Body of a request that creates or replaces a load balancer. A replacement sets everything that it leaves out to its default.
-// upstream: which fields are left out, and the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct LoadBalancerRequest {
-    pub(crate) name: String,
-    pub(crate) algorithm: &'static str,
     pub(crate) region: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) size: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(crate) size_unit: u64,
+    /// Address of a new load balancer.
+    pub(crate) ip: String,
+    pub(crate) validate_only: bool,
+    #[serde(flatten)]
+    pub(crate) settings: LoadBalancerSettings,
+}
+
+/// Settings of a load balancer, without those that the manager does not set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LoadBalancerSettings {
+    pub(crate) name: String,
+    pub(crate) algorithm: String,
     #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
+    pub(crate) network: String,
+    pub(crate) network_stack: String,
+    pub(crate) size: String,
+    pub(crate) size_unit: u64,
     pub(crate) forwarding_rules: Vec<ForwardingRule>,
     pub(crate) health_check: HealthCheck,
     pub(crate) sticky_sessions: StickySessions,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) droplet_ids: Vec<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
-    #[serde(skip_serializing_if = "is_false")]
     pub(crate) redirect_http_to_https: bool,
-    #[serde(skip_serializing_if = "is_false")]
     pub(crate) enable_proxy_protocol: bool,
-    #[serde(skip_serializing_if = "is_false")]
     pub(crate) enable_backend_keepalive: bool,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) vpc_uuid: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) subnet_uuid: String,
     pub(crate) disable_lets_encrypt_dns_records: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    pub(crate) validate_only: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) http_idle_timeout_seconds: Option<u64>,
     pub(crate) firewall: LoadBalancerFirewall,
-    pub(crate) network: &'static str,
-    pub(crate) network_stack: &'static str,
-    /// Address of a new load balancer.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) ip: String,
 }
 
 /// A forwarding rule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ForwardingRule {
     pub(crate) entry_protocol: String,
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) entry_port: u64,
     pub(crate) target_protocol: String,
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) target_port: u64,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
     pub(crate) certificate_id: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_false")]
     pub(crate) tls_passthrough: bool,
 }
 
 /// Health check of the Droplets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct HealthCheck {
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
     pub(crate) protocol: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) port: i64,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
     pub(crate) path: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) check_interval_seconds: i64,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) response_timeout_seconds: i64,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) healthy_threshold: i64,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) unhealthy_threshold: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proxy_protocol: Option<bool>,
 }
 
 /// Session affinity by cookie.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct StickySessions {
-    #[serde(rename = "type", default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
+    #[serde(rename = "type")]
     pub(crate) kind: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
     pub(crate) cookie_name: String,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero_i64")]
     pub(crate) cookie_ttl_seconds: i64,
 }
 
 /// Firewall of a load balancer: entries such as `ip:192.0.2.1` and `cidr:192.0.2.0/24`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct LoadBalancerFirewall {
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub(crate) allow: Vec<String>,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub(crate) deny: Vec<String>,
 }
 
 /// A certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Certificate {
     pub(crate) id: String,
     pub(crate) name: String,
-    #[serde(rename = "type", default, deserialize_with = "nullable")]
+    #[serde(rename = "type", default)]
     pub(crate) kind: String,
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
+/// Fields that are sent although they are false or zero.
+const ALWAYS_SENT: [&str; 3] = ["disable_lets_encrypt_dns_records", "proxy_protocol", "http_idle_timeout_seconds"];
+
+impl LoadBalancerRequest {
+    /// Returns the body of the request.
+    // upstream: false, 0, an empty text and an empty list are left out, an empty object is not.
+    pub(crate) fn to_body(&self) -> Value {
+        sparse(serde_json::to_value(self).unwrap_or_default())
+    }
 }
 
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-fn is_zero_i64(value: &i64) -> bool {
-    *value == 0
+fn sparse(value: Value) -> Value {
+    let is_sent = |(key, value): &(String, Value)| match value {
+        Value::Null => false,
+        Value::Bool(false) => ALWAYS_SENT.contains(&key.as_str()),
+        Value::Number(number) => number.as_i64() != Some(0) || ALWAYS_SENT.contains(&key.as_str()),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match value {
+        Value::Object(fields) => fields.into_iter().filter(is_sent).map(|(key, value)| (key, sparse(value))).collect(),
+        Value::Array(items) => items.into_iter().map(sparse).collect(),
+        other => other,
+    }
 }
 
 #[derive(Deserialize)]
@@ -204,13 +168,13 @@ impl Client {
     /// Creates a load balancer.
     pub(crate) async fn create_load_balancer(&self, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
         let call = self.api.call("load_balancer_create", Method::POST, PATH).limited();
-        Ok(call.json(request).send().await?.json::<Found>()?.load_balancer)
+        Ok(call.json(&request.to_body()).send().await?.json_without_nulls::<Found>()?.load_balancer)
     }
 
     /// Replaces the settings of a load balancer.
     pub(crate) async fn update_load_balancer(&self, id: &str, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
         let call = self.api.call("load_balancer_update", Method::PUT, &["v2", "load_balancers", id]);
-        Ok(call.json(request).send().await?.json::<Found>()?.load_balancer)
+        Ok(call.json(&request.to_body()).send().await?.json_without_nulls::<Found>()?.load_balancer)
     }
 
     /// Deletes a load balancer. Succeeds if it does not exist.
@@ -228,7 +192,7 @@ impl Client {
             Some(id) => self.api.call("load_balancer_validate", Method::PUT, &["v2", "load_balancers", id]),
             None => self.api.call("load_balancer_validate", Method::POST, PATH),
         };
-        done(&call.effect(Effect::Read).json(request).send().await?)
+        done(&call.effect(Effect::Read).json(&request.to_body()).send().await?)
     }
 
     /// Returns the certificate with this ID; `None` if there is none.

@@ -16,15 +16,16 @@ use bowline_cloud::{Calls, Result};
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_http::{Api, ApiResponse, Authorize, Page, all_pages};
 use http::{HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 
 pub(crate) use account::{Account, Region, TaggedResource};
 pub(crate) use droplets::{Droplet, DropletStatus};
 pub(crate) use errors::Errors;
-pub(crate) use firewalls::{Firewall, FirewallRequest, InboundRule, OutboundRule, Peers};
+pub(crate) use firewalls::{Firewall, FirewallSettings, Peers, Rule};
 pub(crate) use load_balancers::{
-    Certificate, ForwardingRule, HealthCheck, LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest, StickySessions,
+    Certificate, ForwardingRule, HealthCheck, LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest,
+    LoadBalancerSettings, StickySessions,
 };
 
 /// Number of items per page, the API's maximum.
@@ -53,16 +54,15 @@ pub(crate) struct Client {
 
 /// Links of a page, all of them optional.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Links {
-    #[serde(default, deserialize_with = "nullable")]
     pages: Pages,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Pages {
-    #[serde(default, deserialize_with = "nullable")]
     prev: String,
-    #[serde(default, deserialize_with = "nullable")]
     next: String,
 }
 
@@ -86,7 +86,7 @@ macro_rules! listing {
         #[derive(serde::Deserialize)]
         struct $name {
             $field: Vec<$item>,
-            #[serde(default, deserialize_with = "crate::api::nullable")]
+            #[serde(default)]
             links: crate::api::Links,
         }
 
@@ -143,7 +143,7 @@ impl Client {
         let call = self.api.call(name, Method::GET, path).query(&query);
         async move {
             let response = call.send().await?;
-            let (items, links) = response.json::<L>()?.into_parts();
+            let (items, links) = response.json_without_nulls::<L>()?.into_parts();
             let next = response.decoded(links.next_page())?;
             Ok(Page { items, next: next.map(|page| page.to_string()) })
         }
@@ -153,7 +153,7 @@ impl Client {
     async fn find<T: DeserializeOwned>(&self, name: &'static str, path: &[&str]) -> Result<Option<T>> {
         match self.api.call(name, Method::GET, path).send().await {
             Err(error) if error.is_not_found() => Ok(None),
-            response => response?.json().map(Some),
+            response => response?.json_without_nulls().map(Some),
         }
     }
 }
@@ -183,11 +183,4 @@ fn page_of(link: &str) -> std::result::Result<u64, String> {
     let query = link.split_once('?').map_or("", |(_, query)| query);
     let page = query.split('&').find_map(|pair| pair.strip_prefix("page="));
     page.and_then(|page| page.parse().ok()).ok_or_else(|| format!("the link {link:?} has no page number"))
-}
-
-/// Reads a field that is null as its default.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> std::result::Result<T, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }

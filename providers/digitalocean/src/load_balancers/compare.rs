@@ -9,25 +9,21 @@ use std::fmt::Debug;
 use bowline_core::FieldChange;
 
 use super::request::SIZES;
-use crate::api::{ForwardingRule, HealthCheck, LoadBalancer, LoadBalancerRequest, StickySessions};
+use crate::api::{ForwardingRule, HealthCheck, LoadBalancerSettings, StickySessions};
 
 /// Default of the API for the idle timeout.
 const IDLE_TIMEOUT: u64 = 60;
 
 /// Returns the fields that a PUT would change.
-pub(super) fn changes(old: &LoadBalancer, new: &LoadBalancerRequest) -> Vec<FieldChange> {
+pub(super) fn changes(old: &LoadBalancerSettings, new: &LoadBalancerSettings) -> Vec<FieldChange> {
     let mut changes = Changes::default();
     changes.compare("name", &old.name, &new.name);
     changes.compare("forwarding rules", &rules(&old.forwarding_rules), &rules(&new.forwarding_rules));
-    if let Some(check) = &old.health_check {
-        changes.compare("health check", &described(check), &described(&reported(&new.health_check, check)));
+    if !old.health_check.protocol.is_empty() {
+        let check = reported(&new.health_check, &old.health_check);
+        changes.compare("health check", &described(&old.health_check), &described(&check));
     }
-    let none = StickySessions::default();
-    changes.compare(
-        "sticky sessions",
-        &sticky(old.sticky_sessions.as_ref().unwrap_or(&none)),
-        &sticky(&new.sticky_sessions),
-    );
+    changes.compare("sticky sessions", &sticky(&old.sticky_sessions), &sticky(&new.sticky_sessions));
     if let Some(units) = units(&old.size, old.size_unit) {
         changes.compare("size unit", &units, &self::units(&new.size, new.size_unit).unwrap_or(1));
     }
@@ -37,9 +33,8 @@ pub(super) fn changes(old: &LoadBalancer, new: &LoadBalancerRequest) -> Vec<Fiel
     changes.compare("backend keepalive", &old.enable_backend_keepalive, &new.enable_backend_keepalive);
     let (old_dns, new_dns) = (&old.disable_lets_encrypt_dns_records, &new.disable_lets_encrypt_dns_records);
     changes.compare("disable Let's Encrypt DNS records", old_dns, new_dns);
-    if old.http_idle_timeout_seconds > 0 {
-        let timeout = new.http_idle_timeout_seconds.unwrap_or(IDLE_TIMEOUT);
-        changes.compare("HTTP idle timeout", &old.http_idle_timeout_seconds, &timeout);
+    if let Some(old) = old.http_idle_timeout_seconds.filter(|seconds| *seconds > 0) {
+        changes.compare("HTTP idle timeout", &old, &new.http_idle_timeout_seconds.unwrap_or(IDLE_TIMEOUT));
     }
     changes.compare("allowed clients", &allowed(&old.firewall.allow), &allowed(&new.firewall.allow));
     changes.compare("denied clients", &set(&old.firewall.deny), &set(&new.firewall.deny));
@@ -52,11 +47,11 @@ pub(super) fn changes(old: &LoadBalancer, new: &LoadBalancerRequest) -> Vec<Fiel
 }
 
 /// Describes a new load balancer.
-pub(super) fn summary(new: &LoadBalancerRequest) -> Vec<FieldChange> {
+pub(super) fn summary(new: &LoadBalancerSettings) -> Vec<FieldChange> {
     let field = |field: &str, to: String| FieldChange { field: field.to_owned(), from: None, to: Some(to) };
     vec![
-        field("type", new.kind.to_owned()),
-        field("network", new.network.to_owned()),
+        field("type", new.kind.clone()),
+        field("network", new.network.clone()),
         field("forwarding rules", text(&rules(&new.forwarding_rules))),
         field("droplets", text(&set(&new.droplet_ids))),
     ]

@@ -105,7 +105,7 @@ struct Shown {
 
 impl Conflict {
     fn owned(one: &LoadBalancer, tag: &str) -> Conflict {
-        Conflict::Owned { name: one.name.clone(), id: one.id.clone(), tag: tag.to_owned() }
+        Conflict::Owned { name: one.settings.name.clone(), id: one.id.clone(), tag: tag.to_owned() }
     }
 }
 
@@ -163,13 +163,13 @@ impl TypedLoadBalancers for DigitalOcean {
             return Err(Error::new(ErrorKind::Unsupported, "list load balancers", message));
         };
         let all = self.client.load_balancers().await?.into_iter();
-        let own = all.filter(|one| one.tags.iter().flatten().any(|known| *known == tag));
+        let own = all.filter(|one| one.settings.tags.iter().any(|known| *known == tag));
         // The namespace is empty: name and ID are all that the cloud knows.
         Ok(own
             .map(|one| LoadBalancerKey {
                 cluster: cluster.clone(),
                 namespace: String::new(),
-                service: one.name,
+                service: one.settings.name,
                 uid: one.id,
             })
             .collect())
@@ -234,9 +234,10 @@ impl DigitalOcean {
     async fn create(&self, write: &Write) -> Result<LoadBalancer> {
         let tag = self.config.cluster_tag();
         let is_ours =
-            |one: &LoadBalancer| tag.as_ref().is_none_or(|tag| one.tags.iter().flatten().any(|known| known == tag));
+            |one: &LoadBalancer| tag.as_ref().is_none_or(|tag| one.settings.tags.iter().any(|known| known == tag));
         let all = self.client.load_balancers().await.map_err(Error::not_executed)?;
-        if let Some(own) = all.into_iter().find(|one| one.name == write.request.name && is_ours(one)) {
+        if let Some(own) = all.into_iter().find(|one| one.settings.name == write.request.settings.name && is_ours(one))
+        {
             return Ok(own);
         }
         let created = self.client.create_load_balancer(&write.request).await;
@@ -289,16 +290,16 @@ impl DigitalOcean {
 /// Returns the step that creates or changes the load balancer; `None` if it is as desired.
 fn write_step(existing: Option<&LoadBalancer>, write: Write) -> Option<Step<Change>> {
     let Some(existing) = existing else {
-        let (name, changes) = (write.request.name.clone(), compare::summary(&write.request));
+        let (name, changes) = (write.request.settings.name.clone(), compare::summary(&write.request.settings));
         return Some(Step::new(Verb::Create, "load balancer", name, changes, Change::Create(Box::new(write))));
     };
-    let changes = compare::changes(existing, &write.request);
+    let changes = compare::changes(&existing.settings, &write.request.settings);
     (!changes.is_empty())
         .then(|| step(Verb::Update, existing, changes, Change::Update(existing.id.clone(), Box::new(write))))
 }
 
 fn step(verb: Verb, own: &LoadBalancer, changes: Vec<FieldChange>, change: Change) -> Step<Change> {
-    Step::new(verb, "load balancer", own.name.clone(), changes, change)
+    Step::new(verb, "load balancer", own.settings.name.clone(), changes, change)
 }
 
 fn shown(desired: &DesiredLoadBalancer) -> Shown {
@@ -319,7 +320,7 @@ fn with_status(resources: State, shown: &Shown, is_desired: bool) -> LoadBalance
         CertificateLookup::Renewed(id) => Some((keys::CERTIFICATE_ID.key.to_owned(), id.clone())),
         _ => None,
     };
-    let kind = (!own.kind.is_empty()).then(|| (keys::TYPE.key.to_owned(), own.kind.clone()));
+    let kind = (!own.settings.kind.is_empty()).then(|| (keys::TYPE.key.to_owned(), own.settings.kind.clone()));
     LoadBalancerState {
         status: LoadBalancerStatus { ingress: ingress(own, shown) },
         annotations: [id].into_iter().chain(kind).chain(renewed).collect(),
@@ -344,7 +345,7 @@ fn creation(own: &LoadBalancer) -> Operation {
     Operation {
         id: own.id.clone(),
         description: "load-balancer is currently being created".to_owned(),
-        advice: format!("See the state of load balancer {} in DigitalOcean's control panel.", own.name),
+        advice: format!("See the state of load balancer {} in DigitalOcean's control panel.", own.settings.name),
         poll_interval: PollInterval::every(POLL),
         deadline: DEADLINE,
         observable: true,
@@ -400,8 +401,8 @@ fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<Pl
     let network = Network::requested(values, desired.settings.internal).map_or("", Network::as_str);
     let stack = values.text(&keys::NETWORK_STACK).unwrap_or_default();
     let fixed = [
-        ("network", &existing.network, network, &keys::NETWORK.key),
-        ("network stack", &existing.network_stack, stack, &keys::NETWORK_STACK.key),
+        ("network", &existing.settings.network, network, &keys::NETWORK.key),
+        ("network stack", &existing.settings.network_stack, stack, &keys::NETWORK_STACK.key),
     ];
     let fixed = fixed.into_iter().filter(|(_, old, new, _)| !old.is_empty() && !new.is_empty() && old != new);
     let fixed = fixed.map(|(what, old, new, key)| {
@@ -430,7 +431,7 @@ fn warnings(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec, request: &Lo
             keys::IP.key
         ))
     });
-    let has_v6 = request.network_stack == NetworkStack::DualStack.as_str();
+    let has_v6 = request.settings.network_stack == NetworkStack::DualStack.as_str();
     let families = (spec.ip_families.contains(&IpFamily::IPv6) && !has_v6).then(|| {
         let key = keys::NETWORK_STACK.key;
         warning(format!(

@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     fn kind(&self, desired: &DesiredLoadBalancer, existing: Option<&LoadBalancer>) -> Option<LoadBalancerType> {
-        match existing.map(|existing| existing.kind.as_str()).filter(|kind| !kind.is_empty()) {
+        match existing.map(|existing| existing.settings.kind.as_str()).filter(|kind| !kind.is_empty()) {
             Some(kind) => LoadBalancerType::parse(kind),
             None => LoadBalancerType::requested(Values(&desired.annotations), self.cloud.config.default_type).ok(),
         }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
             return Ok(State::default());
         }
         let (all, names) = (self.all().await?, names(desired));
-        let named = all.iter().find(|one| names.contains(&one.name));
+        let named = all.iter().find(|one| names.contains(&one.settings.name));
         Ok(match named.map(|one| (one, self.owner(one, desired))) {
             Some((one, None)) if self.is_released(one, desired) => State::default(),
             Some((one, None)) => own(one.clone()),
@@ -119,8 +119,8 @@ impl<'a> Reader<'a> {
     /// of its own is unique, so without a cluster ID it is proof enough.
     fn owner<'b>(&self, one: &'b LoadBalancer, desired: &DesiredLoadBalancer) -> Option<&'b str> {
         let own = self.cloud.config.cluster_tag();
-        let mut tags = one.tags.iter().flatten().filter(|tag| tag.starts_with(TAG_PREFIX));
-        let is_unique = own.is_none() && one.name == legacy_name(&desired.key.uid);
+        let mut tags = one.settings.tags.iter().filter(|tag| tag.starts_with(TAG_PREFIX));
+        let is_unique = own.is_none() && one.settings.name == legacy_name(&desired.key.uid);
         if is_unique || tags.clone().any(|tag| Some(tag) == own.as_ref()) {
             return None;
         }
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
     /// Whether the load balancer was released: it is to be retained, and has lost the tag of the cluster.
     fn is_released(&self, one: &LoadBalancer, desired: &DesiredLoadBalancer) -> bool {
         use bowline_core::annotations::DeletionPolicy::Retain;
-        let has_tag = |tag: &String| one.tags.iter().flatten().any(|known| known == tag);
+        let has_tag = |tag: &String| one.settings.tags.iter().any(|known| known == tag);
         let is_retained = desired.spec.is_none() && desired.settings.policy == Retain;
         is_retained && self.cloud.config.cluster_tag().is_some_and(|tag| !has_tag(&tag))
     }
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
 
 /// Returns the certificate of the first rule that has one.
 fn current_certificate(existing: &LoadBalancer) -> Option<&str> {
-    existing.forwarding_rules.iter().map(|rule| rule.certificate_id.as_str()).find(|id| !id.is_empty())
+    existing.settings.forwarding_rules.iter().map(|rule| rule.certificate_id.as_str()).find(|id| !id.is_empty())
 }
 
 fn droplet_of(node: &str, droplets: &[Droplet]) -> Option<u64> {
@@ -224,10 +224,10 @@ fn adoption(desired: &DesiredLoadBalancer, all: &[LoadBalancer]) -> State {
     let Some(wanted) = desired.settings.adopt.as_deref().filter(|_| desired.spec.is_some()) else {
         return State::default();
     };
-    let Some(found) = all.iter().find(|one| one.id == wanted || one.name == wanted) else {
+    let Some(found) = all.iter().find(|one| one.id == wanted || one.settings.name == wanted) else {
         return State { conflict: Some(Conflict::Missing(wanted.to_owned())), ..State::default() };
     };
-    match found.tags.iter().flatten().find(|tag| tag.starts_with(TAG_PREFIX)) {
+    match found.settings.tags.iter().find(|tag| tag.starts_with(TAG_PREFIX)) {
         Some(tag) => State { conflict: Some(Conflict::owned(found, tag)), ..State::default() },
         None => State { adoptable: Some(found.clone()), ..State::default() },
     }

@@ -14,31 +14,43 @@ use super::annotations::{self as keys, Values};
 use super::health_check;
 use super::nodes::{EligibleNodes, NodeInfo};
 use super::rules;
-use crate::api::{LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest, StickySessions};
+use crate::api::{LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest, LoadBalancerSettings, StickySessions};
 use crate::config::Config;
 use crate::instances::droplet_id;
 
-/// Type of a load balancer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LoadBalancerType {
-    /// A proxy, which terminates connections.
-    Regional,
-    /// Passes packets through to the Nodes.
-    RegionalNetwork,
+/// Declares an enumeration of the API's keywords.
+macro_rules! keywords {
+    ($($(#[$about:meta])* $name:ident { $($variant:ident = $text:literal),+ })+) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($variant,)+
+        }
+
+        impl $name {
+            pub(crate) fn parse(text: &str) -> Option<$name> {
+                match text {
+                    $($text => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)+
+                }
+            }
+        }
+    )+};
 }
 
-/// Network in which the address of a load balancer is reachable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Network {
-    External,
-    Internal,
-}
-
-/// IP families of a load balancer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NetworkStack {
-    Ipv4,
-    DualStack,
+keywords! {
+    /// Type of a load balancer: a proxy, or one that passes packets through to the Nodes.
+    LoadBalancerType { Regional = "REGIONAL", RegionalNetwork = "REGIONAL_NETWORK" }
+    /// Network in which the address of a load balancer is reachable.
+    Network { External = "EXTERNAL", Internal = "INTERNAL" }
+    /// IP families of a load balancer.
+    NetworkStack { Ipv4 = "IPV4", DualStack = "DUALSTACK" }
 }
 
 /// Reason why no request can be built.
@@ -99,53 +111,20 @@ impl From<&str> for BuildError {
 }
 
 impl LoadBalancerType {
-    pub(crate) fn parse(text: &str) -> Option<LoadBalancerType> {
-        [LoadBalancerType::Regional, LoadBalancerType::RegionalNetwork].into_iter().find(|kind| kind.as_str() == text)
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            LoadBalancerType::Regional => "REGIONAL",
-            LoadBalancerType::RegionalNetwork => "REGIONAL_NETWORK",
-        }
-    }
-
     /// Returns the type that a Service requests.
     pub(crate) fn requested(values: Values<'_>, default: LoadBalancerType) -> Result<LoadBalancerType, String> {
-        let error = || "only LB types supported are (REGIONAL, REGIONAL_NETWORK)".to_owned();
-        values.text(&keys::TYPE).map_or(Ok(default), |text| LoadBalancerType::parse(text).ok_or_else(error))
+        let kind = values.text(&keys::TYPE).map(LoadBalancerType::parse);
+        kind.unwrap_or(Some(default))
+            .ok_or_else(|| "only LB types supported are (REGIONAL, REGIONAL_NETWORK)".to_owned())
     }
 }
 
 impl Network {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Network::External => "EXTERNAL",
-            Network::Internal => "INTERNAL",
-        }
-    }
-
     /// Returns the network that a Service requests. `is_internal` is the common setting.
     pub(crate) fn requested(values: Values<'_>, is_internal: bool) -> Result<Network, String> {
-        match values.text(&keys::NETWORK) {
-            None if is_internal => Ok(Network::Internal),
-            None | Some("EXTERNAL") => Ok(Network::External),
-            Some("INTERNAL") => Ok(Network::Internal),
-            Some(_) => Err("only LB networks supported are (EXTERNAL, INTERNAL)".to_owned()),
-        }
-    }
-}
-
-impl NetworkStack {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            NetworkStack::Ipv4 => "IPV4",
-            NetworkStack::DualStack => "DUALSTACK",
-        }
-    }
-
-    pub(crate) fn parse(text: &str) -> Option<NetworkStack> {
-        [NetworkStack::Ipv4, NetworkStack::DualStack].into_iter().find(|stack| stack.as_str() == text)
+        let default = if is_internal { Network::Internal } else { Network::External };
+        let network = values.text(&keys::NETWORK).map(Network::parse);
+        network.unwrap_or(Some(default)).ok_or_else(|| "only LB networks supported are (EXTERNAL, INTERNAL)".to_owned())
     }
 }
 
@@ -182,13 +161,12 @@ impl Inputs<'_> {
         let health_check = health_check::build(values, settings, self.spec, &self.service_name())?;
         let sticky_sessions = sticky_sessions(values)?;
         let (size, size_unit) = size(values)?;
-        Ok(LoadBalancerRequest {
-            name: self.name(),
-            algorithm: algorithm(values),
-            region: self.region.to_owned(),
+        let settings = LoadBalancerSettings {
+            name: names(self.desired).swap_remove(0),
+            algorithm: algorithm(values).to_owned(),
             size,
             size_unit,
-            kind: kind.as_str(),
+            kind: kind.as_str().to_owned(),
             forwarding_rules,
             health_check,
             sticky_sessions,
@@ -203,16 +181,10 @@ impl Inputs<'_> {
             tags: self.config.cluster_tag().into_iter().collect(),
             vpc_uuid: self.config.vpc_id.clone(),
             subnet_uuid: values.text(&keys::SUBNET_UUID).unwrap_or_default().trim().to_owned(),
-            network: network.as_str(),
-            network_stack: stack.as_str(),
-            ip: self.address(),
-            validate_only: false,
-        })
-    }
-
-    /// Returns the name that the load balancer should have.
-    pub(crate) fn name(&self) -> String {
-        names(self.desired).swap_remove(0)
+            network: network.as_str().to_owned(),
+            network_stack: stack.as_str().to_owned(),
+        };
+        Ok(LoadBalancerRequest { region: self.region.to_owned(), ip: self.address(), validate_only: false, settings })
     }
 
     fn service_name(&self) -> String {
@@ -221,15 +193,17 @@ impl Inputs<'_> {
 
     /// An existing load balancer keeps its type, whatever the Service requests.
     fn kind(&self) -> Result<LoadBalancerType, String> {
-        let kind = self.existing.map(|existing| existing.kind.as_str()).filter(|kind| !kind.is_empty());
-        let annotations = kind.map(|kind| BTreeMap::from([(keys::TYPE.key.to_owned(), kind.to_owned())]));
-        let values = annotations.as_ref().map_or(self.values(), Values);
-        LoadBalancerType::requested(values, self.config.default_type)
+        match self.existing.map(|existing| existing.settings.kind.clone()).filter(|kind| !kind.is_empty()) {
+            Some(kind) => LoadBalancerType::requested(
+                Values(&[(keys::TYPE.key.to_owned(), kind)].into()),
+                self.config.default_type,
+            ),
+            None => LoadBalancerType::requested(self.values(), self.config.default_type),
+        }
     }
 
     fn existing_network(&self) -> Option<Network> {
-        let network = self.existing.map(|existing| existing.network.as_str())?;
-        [Network::External, Network::Internal].into_iter().find(|known| known.as_str() == network)
+        self.existing.and_then(|existing| Network::parse(&existing.settings.network))
     }
 
     /// Targets of the load balancer. A draining target is omitted, because load balancers cannot drain.
@@ -246,7 +220,7 @@ impl Inputs<'_> {
         network: Network,
     ) -> Built<NetworkStack> {
         let requested = nodes.network_stack(self.values().text(&keys::NETWORK_STACK), kind, network)?;
-        let existing = self.existing.and_then(|existing| NetworkStack::parse(&existing.network_stack));
+        let existing = self.existing.and_then(|existing| NetworkStack::parse(&existing.settings.network_stack));
         Ok(existing.unwrap_or(requested))
     }
 

@@ -57,7 +57,7 @@ fn build_with(
 ) -> Result<Value, BuildError> {
     let spec = desired.spec.as_deref().unwrap();
     let inputs = Inputs { config, region: "fra1", desired, spec, existing, lookups, has_nodes: true };
-    inputs.build().map(|request| serde_json::to_value(request).unwrap())
+    inputs.build().map(|request| request.to_body())
 }
 
 fn build(service: &Service, addresses: &[&str]) -> Result<Value, String> {
@@ -415,7 +415,10 @@ fn differences(old: &Service, new: &Service, addresses: &[&str]) -> Vec<String> 
         lookups: &lookups,
         has_nodes: true,
     };
-    compare::changes(&reported, &inputs.build().unwrap()).into_iter().map(|change| change.field).collect()
+    compare::changes(&reported.settings, &inputs.build().unwrap().settings)
+        .into_iter()
+        .map(|change| change.field)
+        .collect()
 }
 
 #[test]
