@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 9] = [
+const OF_OTHERS: [(&str, &[&str]); 10] = [
     ("cargo", &["bench", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["reuse-values", "set", "set-file"]),
-    ("kubectl", &["all", "as", "from-file", "raw", "server-side", "validate", "watch"]),
+    ("kubectl", &["all", "as", "from-file", "from-literal", "raw", "server-side", "validate", "watch"]),
+    ("kube-apiserver", &["kubelet-preferred-address-types"]),
     ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
     ("openstack", &["names", "role", "user"]),
     ("tests/openstack/down", &["purge"]),
