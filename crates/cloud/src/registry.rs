@@ -59,9 +59,9 @@ pub struct Factory {
     pub template: fn() -> String,
     /// Location of the configuration in existing installations; `None` for the default location, beside the manager's own files.
     pub config_location: Option<ConfigLocation>,
-    /// Environment variables of the manager, for the manifests. With one from a Secret, the manifests contain no configuration file
-    /// unless one is given.
-    pub environment: &'static [EnvironmentVariable],
+    /// Returns the environment variables of the manager, for the manifests. With one from a Secret, the manifests contain no
+    /// configuration file unless one is given.
+    pub environment: fn() -> Vec<EnvironmentVariable>,
     /// Flags that the Go manager of this cloud sets by default, each as `NAME=VALUE` without dashes. They apply if the program is
     /// called `PROVIDER-cloud-controller-manager`, and in the manifests.
     pub default_flags: &'static [&'static str],
@@ -98,7 +98,7 @@ impl Factory {
             summary,
             template,
             config_location: None,
-            environment: &[],
+            environment: Vec::new,
             default_flags: &[],
             capabilities: Capabilities::default,
             metrics: &[],
@@ -147,7 +147,7 @@ pub struct SecretKey {
 impl Factory {
     /// Returns the environment variables whose values are in Secrets.
     pub fn secret_variables(&self) -> impl Iterator<Item = (&'static str, SecretKey)> {
-        self.environment.iter().filter_map(|variable| Some((variable.name, variable.secret?)))
+        (self.environment)().into_iter().filter_map(|variable| Some((variable.name, variable.secret?)))
     }
 }
 

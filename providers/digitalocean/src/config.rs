@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use bowline_cloud::BuildContext;
-use bowline_config::table::{Example, Format, Key, Section, Table, UnknownKeys, View, keys};
+use bowline_cloud::{BuildContext, EnvironmentVariable, SecretKey};
+use bowline_config::table::{Example, Format, Key, Keys as _, Section, Table, UnknownKeys, View, keys};
 use bowline_config::{ConfigError, ConfigErrors, Secret};
 
 use crate::load_balancers::LoadBalancerType;
@@ -93,6 +93,14 @@ pub(crate) fn template() -> String {
             Optional(Keys::firewall_tags, "k8s:worker"),
         ],
     )])
+}
+
+/// Returns the environment variables. The Go manager's manifests have the token in this Secret.
+pub(crate) fn environment() -> Vec<EnvironmentVariable> {
+    let token = |name| (name == "DO_ACCESS_TOKEN").then_some(SecretKey { name: "digitalocean", key: "access-token" });
+    let keys = Keys::keys().into_iter();
+    let variables = keys.flat_map(|key| key.env.iter().map(move |name| (*name, key.doc)));
+    variables.map(|(name, summary)| EnvironmentVariable { name, summary, secret: token(name) }).collect()
 }
 
 /// Returns the reference page.

@@ -70,6 +70,8 @@ pub fn factory() -> Factory {
         Ok(Arc::new(DigitalOcean::new(config, http, context, &metrics)?))
     };
     Factory {
+        environment: crate::config::environment,
+        default_flags: &["authentication-skip-lookup=true"],
         capabilities: || capabilities(&Config { cluster_id: "id".to_owned(), ..Config::default() }),
         metrics: METRICS,
         references: REFERENCES,

@@ -13,11 +13,7 @@ use super::installation::Installation;
 pub(super) fn of_providers(wanted: &[ProviderSpec], registry: &Registry) -> Vec<EnvironmentVariable> {
     let without_file = wanted.iter().filter(|wanted| wanted.config.is_none());
     let names: BTreeSet<&str> = without_file.map(|wanted| wanted.name.as_str()).collect();
-    names
-        .into_iter()
-        .filter_map(|name| registry.get(name))
-        .flat_map(|factory| factory.environment.iter().copied())
-        .collect()
+    names.into_iter().filter_map(|name| registry.get(name)).flat_map(|factory| (factory.environment)()).collect()
 }
 
 /// Whether the credentials of a provider are in its environment, so that it needs no configuration file.
@@ -117,7 +113,11 @@ mod tests {
     /// A registry with a provider whose token is an environment variable.
     fn registry() -> Registry {
         let default_flags = &["authentication-skip-lookup=true"];
-        Registry::default().with(Factory { environment: VARIABLES, default_flags, ..bowline_local::factory() })
+        Registry::default().with(Factory {
+            environment: || VARIABLES.to_vec(),
+            default_flags,
+            ..bowline_local::factory()
+        })
     }
 
     fn rendered(flags: &[&str]) -> (String, Vec<String>) {

@@ -135,7 +135,7 @@ pub trait LoadBalancerBench: Send + Sync {
     }
 
     /// Whether the name of a Service's load balancer is its mark: one with that name, and without the mark of a cluster, belongs
-    /// to the Service, whoever created it.
+    /// to the Service, even if another client created it.
     fn names_are_marks(&self) -> bool {
         false
     }

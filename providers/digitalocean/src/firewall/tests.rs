@@ -57,7 +57,7 @@ fn the_request_is_that_of_the_go_manager() {
 }
 
 #[test]
-fn cases_44_to_46_equal_firewalls() {
+fn do_44_to_46_equal_firewalls() {
     let own = request(&[node_port(30080), node_port(30081)]).unwrap();
     let all = json!(["::/0", "0.0.0.0/0"]);
     let reported =
@@ -77,14 +77,14 @@ fn cases_44_to_46_equal_firewalls() {
 }
 
 #[test]
-fn case_47_without_ports_the_firewall_has_no_inbound_rules() {
+fn do_47_without_ports_the_firewall_has_no_inbound_rules() {
     let cluster_ip = Service { kind: ServiceType::ClusterIP, ..service("default/web") };
     let request = serde_json::to_value(request(&[cluster_ip]).unwrap()).unwrap();
     assert_eq!(request["inbound_rules"], Value::Null);
 }
 
 #[test]
-fn case_48_proxies_and_internal_load_balancers_need_no_rules() {
+fn do_48_proxies_and_internal_load_balancers_need_no_rules() {
     let services = [
         load_balancer("proxy", &[80], &[(TYPE, "REGIONAL")]),
         load_balancer("internal", &[81], &[(NETWORK, "INTERNAL")]),
@@ -94,11 +94,11 @@ fn case_48_proxies_and_internal_load_balancers_need_no_rules() {
 }
 
 #[test]
-fn cases_49_and_53_rules_of_load_balancers() {
+fn do_49_and_53_rules_of_load_balancers() {
     let services = [load_balancer("a", &[443], &[]), load_balancer("b", &[443, 80], &[])];
-    assert_eq!(inbound_of(&services), ["tcp 10256 from all", "tcp 443 from all", "tcp 80 from all"], "49");
+    assert_eq!(inbound_of(&services), ["tcp 10256 from all", "tcp 443 from all", "tcp 80 from all"], "DO-49");
     let services = [load_balancer("a", &[443], &[(ID, "lb-1")]), load_balancer("b", &[443], &[])];
-    assert_eq!(inbound_of(&services), ["tcp 10256 from lb-1", "tcp 10256 from all", "tcp 443 from all"], "53");
+    assert_eq!(inbound_of(&services), ["tcp 10256 from lb-1", "tcp 10256 from all", "tcp 443 from all"], "DO-53");
     let local = Service {
         traffic_policy: TrafficPolicy::Local,
         health_check_node_port: Some(31000),
@@ -108,7 +108,7 @@ fn cases_49_and_53_rules_of_load_balancers() {
 }
 
 #[test]
-fn case_52_an_invalid_type_fails_the_whole_firewall() {
+fn do_52_an_invalid_type_fails_the_whole_firewall() {
     for (key, value, message) in [
         (
             TYPE,

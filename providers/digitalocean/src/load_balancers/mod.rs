@@ -163,7 +163,7 @@ impl TypedLoadBalancers for DigitalOcean {
             return Err(Error::new(ErrorKind::Unsupported, "list load balancers", message));
         };
         let all = self.client.load_balancers().await?.into_iter();
-        let own = all.filter(|one| one.settings.tags.iter().any(|known| *known == tag));
+        let own = all.filter(|one| one.settings.tags.contains(&tag));
         // The namespace is empty: name and ID are all that the cloud knows.
         Ok(own
             .map(|one| LoadBalancerKey {

@@ -86,7 +86,7 @@ fn error(service: &Service) -> String {
 }
 
 #[test]
-fn case_1_and_2_the_name_is_the_uid_without_dashes_cut_to_32_characters() {
+fn do_1_and_2_the_name_is_the_uid_without_dashes_cut_to_32_characters() {
     assert_eq!(legacy_name("abc123"), "aabc123");
     assert_eq!(legacy_name("a0b1c2d3-e4f5-0617-2839-4a5b6c7d8e9f"), "aa0b1c2d3e4f5061728394a5b6c7d8e9");
 }
@@ -108,38 +108,38 @@ fn the_default_request_is_that_of_the_go_manager() {
 }
 
 #[test]
-fn case_15_no_nodes_at_all() {
+fn do_15_no_nodes_at_all() {
     assert_eq!(build(&web(&[]), &[]).unwrap_err(), "no ready nodes available for load balancer");
 }
 
 #[test]
-fn cases_16_to_20_tls_of_a_proxy() {
+fn do_16_to_20_tls_of_a_proxy() {
     let https = |annotations: &[(&str, &str)]| with_ports(regional(annotations), &[(Protocol::Tcp, 443)]);
     let tls = "failed to build TLS part(s) of forwarding rule: ";
     assert_eq!(
         error(&https(&[("tls-ports", "443")])),
         format!("{tls}must set certificate id or enable tls pass through"),
-        "16"
+        "DO-16"
     );
     assert_eq!(
         error(&https(&[("certificate-id", "c1"), ("tls-passthrough", "true")])),
         format!("{tls}either certificate id should be set or tls pass through enabled, not both"),
-        "17"
+        "DO-17"
     );
     assert_eq!(
         error(&regional(&[("http-ports", "80, 8080")])),
         "strconv.Atoi: parsing \" 8080\": invalid syntax",
-        "18"
+        "DO-18"
     );
-    assert_eq!(rules(&https(&[("tls-passthrough", "maybe")])), ["tcp 443 tcp 30443"], "19");
+    assert_eq!(rules(&https(&[("tls-passthrough", "maybe")])), ["tcp 443 tcp 30443"], "DO-19");
     let udp = with_ports(regional(&[("http-ports", "53")]), &[(Protocol::Udp, 53)]);
-    assert_eq!(rules(&udp), ["udp 53 udp 30053"], "20");
+    assert_eq!(rules(&udp), ["udp 53 udp 30053"], "DO-20");
     assert_eq!(rules(&https(&[("certificate-id", "c1")])), ["https 443 http 30443 c1"]);
     assert_eq!(rules(&https(&[("tls-passthrough", "true")])), ["https 443 https 30443 passthrough"]);
 }
 
 #[test]
-fn case_21_sctp() {
+fn do_21_sctp() {
     for service in [web(&[]), regional(&[])] {
         let service = with_ports(service, &[(Protocol::Sctp, 80)]);
         assert_eq!(error(&service), "only TCP or UDP protocol is supported, got: \"SCTP\"");
@@ -147,11 +147,11 @@ fn case_21_sctp() {
 }
 
 #[test]
-fn cases_22_and_23_sizes() {
+fn do_22_and_23_sizes() {
     let both = web(&[("size-slug", "lb-medium"), ("size-unit", "2")]);
-    assert_eq!(error(&both), "only one of LB size slug and size unit can be provided", "22");
+    assert_eq!(error(&both), "only one of LB size slug and size unit can be provided", "DO-22");
     let request = build(&web(&[("size-slug", "lb-small"), ("size-unit", "0")]), &[PUBLIC]).unwrap();
-    assert_eq!((&request["size"], request.get("size_unit")), (&json!("lb-small"), None), "23");
+    assert_eq!((&request["size"], request.get("size_unit")), (&json!("lb-small"), None), "DO-23");
     for (key, value, message) in [
         ("size-slug", "huge", "invalid LB size slug provided: huge"),
         ("size-unit", "x", "invalid LB size unit \"x\" provided: strconv.Atoi: parsing \"x\": invalid syntax"),
@@ -164,13 +164,13 @@ fn cases_22_and_23_sizes() {
 }
 
 #[test]
-fn cases_24_and_25_sticky_sessions() {
+fn do_24_and_25_sticky_sessions() {
     let cookies = ("sticky-sessions-type", "cookies");
     let name = ("sticky-sessions-cookie-name", "lb");
-    assert_eq!(error(&web(&[cookies, name])), "sticky session cookie ttl not specified, but required", "24");
+    assert_eq!(error(&web(&[cookies, name])), "sticky session cookie ttl not specified, but required", "DO-24");
     assert_eq!(error(&web(&[cookies])), "sticky session cookie name not specified, but required");
     let bogus = build(&web(&[("sticky-sessions-type", "bogus")]), &[PUBLIC]).unwrap();
-    assert_eq!(bogus["sticky_sessions"], json!({"type": "none"}), "25");
+    assert_eq!(bogus["sticky_sessions"], json!({"type": "none"}), "DO-25");
     let set = build(&web(&[cookies, name, ("sticky-sessions-cookie-ttl", "300")]), &[PUBLIC]).unwrap();
     assert_eq!(set["sticky_sessions"], json!({"type": "cookies", "cookie_name": "lb", "cookie_ttl_seconds": 300}));
     assert_eq!(
@@ -180,7 +180,7 @@ fn cases_24_and_25_sticky_sessions() {
 }
 
 #[test]
-fn cases_26_to_31_nodes_and_networks() {
+fn do_26_to_31_nodes_and_networks() {
     let try_build = |service: &Service, addresses: &[&str]| {
         build_with(&Config::default(), &Lookups::default(), None, &desired(service, nodes(addresses)))
     };
@@ -189,22 +189,22 @@ fn cases_26_to_31_nodes_and_networks() {
     let error = try_build(&dual_internal, &[DUAL]).unwrap_err();
     let message =
         "network stack configuration error: dual stack networking is not supported for internal load balancer";
-    assert_eq!(error, BuildError { message: message.to_owned(), has_event: true }, "26");
+    assert_eq!(error, BuildError { message: message.to_owned(), has_event: true }, "DO-26");
     let internal = try_build(&web(&[("network", "INTERNAL")]), &[PRIVATE, PRIVATE]).unwrap();
-    assert_eq!((stack(&internal).as_str(), &internal["droplet_ids"]), ("IPV4", &json!([1001, 1002])), "27");
-    assert_eq!(stack(&try_build(&regional(&[]), &[PRIVATE]).unwrap()), "DUALSTACK", "28");
+    assert_eq!((stack(&internal).as_str(), &internal["droplet_ids"]), ("IPV4", &json!([1001, 1002])), "DO-27");
+    assert_eq!(stack(&try_build(&regional(&[]), &[PRIVATE]).unwrap()), "DUALSTACK", "DO-28");
     let private = try_build(&web(&[]), &[PRIVATE]).unwrap_err();
     let message = "no eligible load balancer backends: REGIONAL_NETWORK EXTERNAL load balancers require at least one node with a \
                    public IPv4 address; no eligible backends found. For private-only nodes, set \
                    service.beta.kubernetes.io/do-loadbalancer-type to \"REGIONAL\" or \
                    service.beta.kubernetes.io/do-loadbalancer-network to \"INTERNAL\".";
-    assert_eq!(private, BuildError { message: message.to_owned(), has_event: true }, "29");
-    assert_eq!(try_build(&web(&[]), &[PRIVATE, PUBLIC]).unwrap()["droplet_ids"], json!([1002]), "30");
+    assert_eq!(private, BuildError { message: message.to_owned(), has_event: true }, "DO-29");
+    assert_eq!(try_build(&web(&[]), &[PRIVATE, PUBLIC]).unwrap()["droplet_ids"], json!([1002]), "DO-30");
     let v6 = try_build(&web(&[]), &[V6_ONLY]).unwrap_err();
     assert_eq!(
         v6,
         BuildError { message: "no ready nodes available for load balancer".to_owned(), has_event: false },
-        "31"
+        "DO-31"
     );
 }
 
@@ -229,16 +229,20 @@ fn the_network_stack_follows_the_nodes() {
 }
 
 #[test]
-fn cases_32_to_34_health_checks() {
+fn do_32_to_34_health_checks() {
     let local = Service { traffic_policy: TrafficPolicy::Local, health_check_node_port: Some(30000), ..web(&[]) };
     let check = |service: &Service| build(service, &[PUBLIC]).unwrap()["health_check"].clone();
-    assert_eq!((&check(&local)["port"], &check(&local)["path"]), (&json!(30000), &json!("/healthz")), "32");
+    assert_eq!((&check(&local)["port"], &check(&local)["path"]), (&json!(30000), &json!("/healthz")), "DO-32");
     let ports = [(Protocol::Udp, 53), (Protocol::Tcp, 80)];
     let overridden = check(&with_ports(web(&[("override-health-check", "")]), &ports));
     let expected = json!({"protocol": "tcp", "port": 30080, "check_interval_seconds": 3, "response_timeout_seconds": 5,
         "healthy_threshold": 5, "unhealthy_threshold": 3});
-    assert_eq!(overridden, expected, "33");
-    assert_eq!(check(&web(&[("healthcheck-protocol", "bogus"), ("healthcheck-path", "/x")])), check(&web(&[])), "34");
+    assert_eq!(overridden, expected, "DO-33");
+    assert_eq!(
+        check(&web(&[("healthcheck-protocol", "bogus"), ("healthcheck-path", "/x")])),
+        check(&web(&[])),
+        "DO-34"
+    );
 }
 
 #[test]
@@ -287,12 +291,16 @@ fn overridden_health_checks_are_validated() {
 }
 
 #[test]
-fn cases_35_to_38e_ports_and_certificates() {
+fn do_35_to_38e_ports_and_certificates() {
     let https = |annotations: &[(&str, &str)]| with_ports(regional(annotations), &[(Protocol::Tcp, 443)]);
     let http3 = "failed to construct http3 forwarding rule: ";
-    assert_eq!(error(&https(&[("http3-port", "443")])), format!("{http3}certificate ID is required for HTTP3"), "35");
+    assert_eq!(
+        error(&https(&[("http3-port", "443")])),
+        format!("{http3}certificate ID is required for HTTP3"),
+        "DO-35"
+    );
     let certificate = ("certificate-id", "c1");
-    assert_eq!(rules(&https(&[certificate, ("http3-port", "444")])), ["https 443 http 30443 c1"], "36");
+    assert_eq!(rules(&https(&[certificate, ("http3-port", "444")])), ["https 443 http 30443 c1"], "DO-36");
     assert_eq!(
         rules(&https(&[certificate, ("http3-port", "443")])),
         ["https 443 http 30443 c1", "http3 443 http 30443 c1"]
@@ -300,17 +308,21 @@ fn cases_35_to_38e_ports_and_certificates() {
     let missing = Lookups { certificate: CertificateLookup::Missing("n".to_owned()), ..Lookups::default() };
     let unknown = desired(&https(&[("certificate-name", "n")]), nodes(&[PUBLIC]));
     let error_of = build_with(&Config::default(), &missing, None, &unknown).unwrap_err();
-    assert_eq!(error_of.message, "certificate with name: \"n\" not found", "37");
-    assert!(build(&web(&[("protocol", "bogus"), ("tls-ports", "x")]), &[PUBLIC]).is_ok(), "38a");
-    assert_eq!(error(&regional(&[("http-ports", "")])), "strconv.Atoi: parsing \"\": invalid syntax", "38b");
-    assert_eq!(rules(&https(&[certificate, ("http-ports", "443")])), ["https 443 http 30443 c1"], "38c");
+    assert_eq!(error_of.message, "certificate with name: \"n\" not found", "DO-37");
+    assert!(build(&web(&[("protocol", "bogus"), ("tls-ports", "x")]), &[PUBLIC]).is_ok(), "DO-38a");
+    assert_eq!(error(&regional(&[("http-ports", "")])), "strconv.Atoi: parsing \"\": invalid syntax", "DO-38b");
+    assert_eq!(rules(&https(&[certificate, ("http-ports", "443")])), ["https 443 http 30443 c1"], "DO-38c");
     let timeout = error(&web(&[("http-idle-timeout-seconds", "+60")]));
     assert_eq!(
         timeout,
         "failed to parse provided LB HTTP idle timeout seconds value '+60': strconv.ParseUint: parsing \"+60\": invalid syntax",
-        "38d"
+        "DO-38d"
     );
-    assert_eq!(error(&web(&[("type", "regional")])), "only LB types supported are (REGIONAL, REGIONAL_NETWORK)", "38e");
+    assert_eq!(
+        error(&web(&[("type", "regional")])),
+        "only LB types supported are (REGIONAL, REGIONAL_NETWORK)",
+        "DO-38e"
+    );
 }
 
 #[test]
@@ -459,7 +471,7 @@ fn an_existing_load_balancer_keeps_its_type_and_network_stack() {
     assert_eq!(
         differences(&regional(&[]), &web(&[("type", "REGIONAL_NETWORK")]), &[PUBLIC]),
         Vec::<String>::new(),
-        "11"
+        "DO-11"
     );
     let request = build(&web(&[]), &[PUBLIC]).unwrap();
     let (config, lookups) =
