@@ -68,7 +68,7 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
 
 fn values(registry: &Registry) -> String {
     let names: Vec<_> = registry.iter().map(|factory| factory.name).collect();
-    let fillings = Fillings::default().with("image", image()).with("providers", names.join(" or "));
+    let fillings = Fillings::default().with("image", image()).with("providers", names.join(", "));
     let fillings = fillings.with("environment_secrets", environment::chart_value(registry));
     fillings.fill(include_str!("templates/chart/values.yaml"))
 }

@@ -4,6 +4,7 @@
 mod admission;
 mod check;
 mod conformance;
+mod description;
 mod faults;
 mod instances;
 mod load_balancers;

@@ -131,14 +131,18 @@ fn call(entry: &Entry) -> String {
     format!("{} {}", entry.method, entry.template)
 }
 
-/// Builds a provider in the region of the simulator.
-pub(crate) fn provider(cloud: &Simulator, variables: &[(&str, &str)]) -> DigitalOcean {
+/// Configuration from the environment, in the region of the simulator.
+pub(crate) fn config(variables: &[(&str, &str)]) -> Config {
     let defaults = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://do.test"), ("REGION", REGION)];
     let variables: BTreeMap<_, _> = defaults.into_iter().chain(variables.iter().copied()).collect();
     let inputs = BuildInputs { environment: Environment::from_iter(variables), ..BuildInputs::default() };
-    let cluster = ClusterName::from("kubernetes");
-    let config = Config::read(&inputs.context(None, &cluster)).unwrap();
-    DigitalOcean::over(config, cloud.client(Duration::from_secs(30)), &cluster).unwrap()
+    Config::read(&inputs.context(None, &ClusterName::from("kubernetes"))).unwrap()
+}
+
+/// Builds a provider that calls the simulator in process.
+pub(crate) fn provider(cloud: &Simulator, variables: &[(&str, &str)]) -> DigitalOcean {
+    let client = cloud.client(Duration::from_secs(30));
+    DigitalOcean::over(config(variables), client, &ClusterName::from("kubernetes")).unwrap()
 }
 
 /// Adds a Droplet, and returns its Node.

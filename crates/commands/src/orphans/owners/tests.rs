@@ -161,7 +161,10 @@ async fn load_balancers_with_only_a_name_are_matched_by_the_provider_and_deleted
     ])
     .await;
     clouds.start().await;
-    let mut found = find(&clouds, &cluster, &"kubernetes".into(), &ManagerOptions::default(), None).await.unwrap();
+    let mut found =
+        find(&clouds, &cluster, &"kubernetes".into(), &bowline_controllers::manager::ManagerOptions::default(), None)
+            .await
+            .unwrap();
     let text = print::list(&found);
     let listed = |name: &str| format!("load balancer {name} in named\n    delete load balancer {name}\n");
     assert!(text.starts_with(&(listed("lb-lost") + &listed("lb-late"))), "{text}");
