@@ -11,7 +11,10 @@ use std::path::Path;
 use crate::tree::{self, Tree};
 
 /// Limits by name of the figure.
-const LIMITS: [(&str, usize); 4] = [
+const LIMITS: [(&str, usize); 7] = [
+    ("digitalocean: lines of source", 3_500),
+    ("digitalocean: lines of simulator", 1_200),
+    ("digitalocean: files outside its folder", 2),
     ("openstack: lines of source", 10_500),
     ("openstack: lines of simulator", 4_200),
     ("openstack: files outside its folder", 2),
