@@ -91,7 +91,8 @@ pub(super) fn chart_value(registry: &Registry) -> String {
     if rendered.is_empty() { "environmentSecrets: {}".to_owned() } else { format!("environmentSecrets:{rendered}") }
 }
 
-#[cfg(all(test, feature = "playground"))]
+#[cfg(test)]
+#[cfg(feature = "playground")]
 mod tests {
     use bowline_cloud::Factory;
     use serde_json::{Value, json};
