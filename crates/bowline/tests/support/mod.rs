@@ -1,7 +1,9 @@
 //! Shared code of the black-box tests: running the binary, temporary directories, skipping.
 #![allow(dead_code, reason = "every test binary compiles this module and uses a part of it")]
 
+pub(crate) mod cluster;
 pub(crate) mod exposition;
+pub(crate) mod report;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use bowline_openstack_simulator::Options;
-use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
 
 use crate::openstack_trouble::scene::{Scene, taking};
 use crate::support::within;
@@ -91,9 +89,8 @@ async fn case_032_without_octavia_the_cloud_is_not_ready_unless_load_balancers_a
     let mut manager = scene.manager("no-octavia");
     scene.create("web").await;
     scene.uninitialised("node-3").await;
-    let nodes: Api<Node> = Api::all(scene.client.clone());
-    let ask = || async { nodes.get("node-3").await.unwrap().spec?.provider_id };
-    assert!(scene.eventually(&manager, "node-3 to be initialised", ask).await.starts_with("openstack:///"));
+    let node = scene.initialised(&manager, "node-3").await;
+    assert!(node.spec.unwrap().provider_id.unwrap().starts_with("openstack:///"));
     assert_eq!(scene.services().get("web").await.unwrap().metadata.finalizers, None, "Services are not managed");
     assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
 }

@@ -13,8 +13,7 @@ use crate::support::Program;
 /// Waits until these Services are deleted.
 async fn wait_for_deletion(scene: &Scene, manager: &Program, names: &[String]) {
     for name in names {
-        let ask = || async { scene.services().get_opt(name).await.unwrap().is_none().then_some(()) };
-        scene.eventually(manager, &format!("deletion of {name}"), ask).await;
+        scene.service_deleted(manager, name).await;
     }
 }
 

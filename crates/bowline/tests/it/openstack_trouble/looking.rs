@@ -1,16 +1,14 @@
 //! The read-only commands `plan`, `orphans` and `check` with OpenStack.
 
 use bowline_openstack_simulator::{Fault, FaultSpec, Kind, Options, Service as Part};
-use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::openstack_trouble::scene::{Scene, text};
+use crate::support::report::{self, printed};
 
 /// Runs a command; returns exit code and output.
 fn run(scene: &Scene, command: &str, flags: &[&str]) -> (Option<i32>, String) {
-    let output = scene.run(command, flags);
-    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (output.status.code(), printed.concat())
+    printed(scene.run(command, flags))
 }
 
 /// Creates the Service with its load balancer, and stops the manager.
@@ -54,13 +52,6 @@ async fn a_plan_prints_octavia_and_neutron_changes_and_writes_nothing() {
     assert_eq!(scene.cloud.writes(), []);
 }
 
-/// Removes the finalizer and deletes the Service, so that its load balancer is orphaned.
-async fn abandon(scene: &Scene, name: &str) {
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    scene.services().patch(name, &PatchParams::default(), &patch).await.unwrap();
-    scene.services().delete(name, &DeleteParams::default()).await.unwrap();
-}
-
 /// Plan step for the Service's security group.
 fn group(scene: &Scene) -> String {
     format!("delete security group {}\n", text(&scene.only(Kind::SecurityGroup)["name"]))
@@ -74,7 +65,7 @@ async fn orphaned_resources_of_a_service_are_listed_and_deleted_on_request() {
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("No orphaned resources of Services in cluster kubernetes."), "{printed}");
 
-    abandon(&scene, "web").await;
+    scene.abandon("web").await;
     let neighbour = json!({"name": "kube_service_another_default_web", "vip_subnet_id": scene.cloud.fixture().subnet});
     let neighbour = scene.cloud.add_balancer(neighbour).unwrap();
     let (code, printed) = run(&scene, "orphans", &[]);
@@ -97,7 +88,7 @@ async fn orphaned_resources_of_a_service_are_listed_and_deleted_on_request() {
 async fn a_floating_ip_and_a_security_group_alone_are_orphans_too() {
     let scene = Scene::new("leftovers").await;
     create_web(&scene, "leftovers").await;
-    abandon(&scene, "web").await;
+    scene.abandon("web").await;
     for kind in [Kind::Member, Kind::HealthMonitor, Kind::Pool, Kind::Listener, Kind::LoadBalancer] {
         for record in scene.cloud.records(kind) {
             scene.cloud.remove(kind, &text(&record["id"]));
@@ -119,21 +110,9 @@ async fn a_floating_ip_and_a_security_group_alone_are_orphans_too() {
     scene.is_clean();
 }
 
-/// Returns the exit code and the objects of a finding, each as `about: detail`.
-fn found(scene: &Scene, id: &str) -> (Option<i32>, Vec<String>) {
-    let output = scene.run("check", &["-o=json"]);
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-    let findings = document["findings"].as_array().unwrap().iter().filter(|finding| finding["id"] == id);
-    let line = |found: &Value| format!("{}: {}", text(&found["about"]), text(&found["detail"]));
-    let lines: Vec<_> = findings.flat_map(|finding| finding["found"].as_array().unwrap().iter().map(line)).collect();
-    (output.status.code(), lines)
-}
-
-/// Something is found, at this place of the cloud and with these words.
+/// Checks that `bowline check` fails with this finding and these words.
 fn expect_finding(scene: &Scene, id: &str, words: &[&str]) {
-    let (code, lines) = found(scene, id);
-    assert_eq!(code, Some(2), "{id}: {lines:#?}");
-    assert!(lines.iter().any(|line| words.iter().all(|word| line.contains(word))), "{id} {words:?}: {lines:#?}");
+    report::expect_finding(&scene.run("check", &["-o=json"]), id, words);
 }
 
 #[tokio::test(flavor = "multi_thread")]

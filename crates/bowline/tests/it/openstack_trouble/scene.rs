@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -9,15 +10,10 @@ use std::time::Duration;
 use bowline_openstack_simulator::{
     Detail, Golden, Kind, NewServer, Options, Record, Server as CloudServer, Simulator, Work,
 };
-use k8s_openapi::api::core::v1::{Event, Node, Service};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::support::{BOWLINE, Program, Server, bowline};
-
-/// Timeout of every wait: retries take seconds, and the machine may be busy.
-const TIMEOUT: Duration = Duration::from_secs(90);
+use crate::support::cluster::Cluster;
+use crate::support::{BOWLINE, Program, bowline};
 
 /// Kinds of writes of each test.
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/openstack_trouble/journals.txt");
@@ -38,18 +34,17 @@ pub(crate) struct Scene {
     /// `None` while the cloud is unreachable.
     served: Option<CloudServer>,
     address: SocketAddr,
-    pub(crate) server: Server,
-    pub(crate) client: kube::Client,
+    cluster: Cluster,
     before: BTreeMap<Kind, Vec<String>>,
     _golden: Golden,
 }
 
-/// A Service of type LoadBalancer with one port.
-pub(crate) fn service(name: &str) -> Value {
-    json!({
-        "metadata": {"name": name},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
-    })
+impl Deref for Scene {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
 }
 
 impl Scene {
@@ -61,13 +56,9 @@ impl Scene {
     pub(crate) async fn with(test: &str, options: Options) -> Scene {
         let cloud = Simulator::new(options);
         let served = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let server = Server::start(test, &[]);
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let client = kube::Client::try_from(config).unwrap();
-        let address = served.address();
+        let (cluster, address) = (Cluster::start(test).await, served.address());
         let (before, golden) = (existing(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
-        let scene = Scene { before, cloud, served: Some(served), address, server, client, _golden: golden };
+        let scene = Scene { before, cloud, served: Some(served), address, cluster, _golden: golden };
         scene.configure(&scene.lines());
         for name in ["node-1", "node-2"] {
             scene.node(name).await;
@@ -147,85 +138,22 @@ impl Scene {
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         });
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        nodes.create(&PostParams::default(), &serde_json::from_value(node.clone()).unwrap()).await.unwrap();
-        let patch = Patch::Merge(json!({"status": node["status"]}));
-        nodes.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        self.create_node(node).await;
     }
 
     /// Creates a server and its uninitialised Node.
     pub(crate) async fn uninitialised(&self, name: &str) {
         self.cloud.add_server(NewServer::named(name));
-        let taint = json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"});
-        let node = json!({"metadata": {"name": name}, "spec": {"taints": [taint]}});
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-    }
-
-    pub(crate) fn services(&self) -> Api<Service> {
-        Api::namespaced(self.client.clone(), "default")
-    }
-
-    pub(crate) async fn create(&self, name: &str) {
-        self.create_with(name, 80, &[]).await;
-    }
-
-    /// Creates a Service with this port and these annotations.
-    pub(crate) async fn create_with(&self, name: &str, port: u16, annotations: &[(&str, &str)]) {
-        let mut service = service(name);
-        service["spec"]["ports"][0]["port"] = json!(port);
-        service["metadata"]["annotations"] =
-            annotations.iter().copied().collect::<BTreeMap<_, _>>().into_iter().collect();
-        let service = serde_json::from_value(service).unwrap();
-        self.services().create(&PostParams::default(), &service).await.unwrap();
+        self.register(name).await;
     }
 
     /// Sets an annotation for the load balancer.
     pub(crate) async fn annotate(&self, name: &str, key: &str, value: &str) {
-        let patch = json!({"metadata": {"annotations": {format!("loadbalancer.openstack.org/{key}"): value}}});
-        self.services().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        self.set_annotation(name, &format!("loadbalancer.openstack.org/{key}"), value).await;
     }
 
     pub(crate) async fn annotation(&self, name: &str, key: &str) -> Option<String> {
-        let service = self.services().get(name).await.unwrap();
-        service.metadata.annotations?.get(&format!("loadbalancer.openstack.org/{key}")).cloned()
-    }
-
-    /// Waits for the address in the status.
-    pub(crate) async fn address(&self, manager: &Program, name: &str) -> String {
-        let ask = || async {
-            let status = self.services().get(name).await.unwrap().status?;
-            status.load_balancer?.ingress?.first()?.ip.clone()
-        };
-        self.eventually(manager, &format!("an address of {name}"), ask).await
-    }
-
-    /// Waits for a Warning Event of this Service that contains all these words, and returns its message.
-    pub(crate) async fn warned(&self, manager: &Program, name: &str, reason: &str, words: &[&str]) -> String {
-        let ask = || async {
-            let matches = |message: &&String| words.iter().all(|word| message.contains(word));
-            let warnings = self.warnings(name).await;
-            warnings.iter().filter(|(known, _)| known == reason).map(|(_, message)| message).find(matches).cloned()
-        };
-        self.eventually(manager, &format!("{reason} with {words:?}"), ask).await
-    }
-
-    /// Reason and message of all Warning Events of this Service.
-    pub(crate) async fn warnings(&self, name: &str) -> Vec<(String, String)> {
-        let events: Api<Event> = Api::all(self.client.clone());
-        let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
-        let is_warning = |event: &Event| {
-            event.involved_object.name.as_deref() == Some(name) && event.type_.as_deref() == Some("Warning")
-        };
-        let parts = |event: Event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
-        events.filter(is_warning).map(parts).collect()
-    }
-
-    /// Deletes the Service and waits until it does not exist.
-    pub(crate) async fn delete(&self, manager: &Program, name: &str) {
-        self.services().delete(name, &DeleteParams::default()).await.unwrap();
-        let ask = || async { self.services().get_opt(name).await.unwrap().is_none().then_some(()) };
-        self.eventually(manager, &format!("deletion of {name}"), ask).await;
+        self.get_annotation(name, &format!("loadbalancer.openstack.org/{key}")).await
     }
 
     /// Ends the test: deletes the Service, checks that nothing is left, and stops the manager.
@@ -233,25 +161,6 @@ impl Scene {
         self.delete(manager, name).await;
         self.is_clean();
         assert_eq!(manager.stop("-TERM").code(), Some(0), "{}", manager.output());
-    }
-
-    /// Polls until there is a result; on timeout, panics with log and Events.
-    pub(crate) async fn eventually<F: Future<Output = Option<T>>, T>(
-        &self,
-        manager: &Program,
-        what: &str,
-        poll: impl Fn() -> F,
-    ) -> T {
-        let end = tokio::time::Instant::now() + TIMEOUT;
-        loop {
-            if let Some(result) = poll().await {
-                return result;
-            }
-            if tokio::time::Instant::now() > end {
-                panic!("timed out waiting for {what}\n{}\n{:#?}", manager.output(), self.warnings("web").await);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
     }
 }
 
