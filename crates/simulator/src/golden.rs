@@ -159,13 +159,14 @@ fn kinds(entries: &[Entry]) -> Vec<String> {
     lines
 }
 
-/// `PUT network/ports/{id} port: security_groups`.
+/// `PUT network/ports/{id} port: security_groups`; a field without fields of its own is only its name.
 fn kind(entry: &Entry) -> String {
     let mut line = format!("{} {}", entry.method, Operation::place(entry.part, &entry.template));
     for (name, object) in entry.body.as_object().into_iter().flatten() {
         let mut fields: Vec<&str> = object.as_object().into_iter().flatten().map(|(field, _)| field.as_str()).collect();
         fields.sort_unstable();
-        let _ = write!(line, " {name}: {}", fields.join(", "));
+        let separator = if fields.is_empty() { "" } else { ": " };
+        let _ = write!(line, " {name}{separator}{}", fields.join(", "));
     }
     line
 }
