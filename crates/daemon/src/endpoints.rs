@@ -80,7 +80,8 @@ fn health_router(cloud: &Cloud) -> Router {
 async fn health(cloud: &Cloud) -> Answer {
     let failure = match tokio::time::timeout(CHECK_TIMEOUT, cloud.layers().check()).await {
         Ok(Ok(())) => return Response::default(),
-        Ok(Err(error)) => error.to_string(),
+        // upstream: the response of the API alone, without the name of our call.
+        Ok(Err(error)) => error.message().to_owned(),
         Err(_) => format!("the cloud did not answer within {} s", CHECK_TIMEOUT.as_secs()),
     };
     tracing::warn!(cloud = &**cloud.name(), "health check failed: {failure}");

@@ -125,7 +125,7 @@ async fn the_health_endpoint_checks_the_cloud() {
     *harbour.check.lock().unwrap() = Some(Err(Error::new(ErrorKind::Unauthenticated, "account_get", "unknown token")));
     let (head, body) = send(&address, "GET /healthz").await;
     assert!(head.starts_with("HTTP/1.1 500 ") && head.contains("content-type: text/plain; charset=utf-8"), "{head}");
-    assert_eq!(body, "health check failed: account_get: unknown token\n");
+    assert_eq!(body, "health check failed: unknown token\n");
     shutdown.request();
     serving.await.unwrap().unwrap();
 }
