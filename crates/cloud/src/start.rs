@@ -216,9 +216,9 @@ impl Starter {
                 Err(Error::new(ErrorKind::Unavailable, "start", message).retry(Retry::After(START_WAIT)))
             }
             Readiness::Failed { error, retry_at } => {
-                let message = not_ready(&format!("{error}. {}", error.kind().advice()));
+                let message = not_ready(&error.kind().with_advice(&error.to_string()));
                 let wait = retry_at.saturating_duration_since(Instant::now()) + START_WAIT;
-                Err(Error::new(ErrorKind::Unavailable, "start", message.trim_end()).retry(Retry::After(wait)))
+                Err(Error::new(ErrorKind::Unavailable, "start", message).retry(Retry::After(wait)))
             }
         }
     }

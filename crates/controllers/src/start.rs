@@ -37,9 +37,8 @@ async fn report(cloud: &Cloud, events: &EventSource, object: &ObjectRef) {
         match state {
             // The error kind identifies a cause: messages contain request IDs.
             Readiness::Failed { error, .. } if reported != Some(error.kind()) => {
-                let advice = error.kind().advice();
-                let message = format!("Cloud {} is not ready and is retried: {error}. {advice}", cloud.name());
-                events.emit(object, EventType::Warning, "CloudNotReady", message.trim_end());
+                let message = format!("Cloud {} is not ready and is retried: {error}", cloud.name());
+                events.emit(object, EventType::Warning, "CloudNotReady", error.kind().with_advice(&message));
                 reported = Some(error.kind());
             }
             Readiness::Ready => {

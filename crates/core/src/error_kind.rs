@@ -104,6 +104,12 @@ impl ErrorKind {
         }
     }
 
+    /// Returns the message as a sentence, followed by the [advice](ErrorKind::advice). The message may have its period already, as
+    /// those of many clouds do.
+    pub fn with_advice(self, message: &str) -> String {
+        format!("{}. {}", message.trim_end_matches('.'), self.advice()).trim_end().to_owned()
+    }
+
     /// Returns the retry advice for errors whose provider gives none.
     pub fn default_retry(self) -> Retry {
         match self {

@@ -304,9 +304,8 @@ fn report_cloud_error(shared: &Shared, node: &Node, error: &Error) -> Outcome {
     set_waiting_reason(shared, node, "CloudUnavailable");
     // The error kind identifies a cause: messages contain request IDs.
     if shared.reported.is_new(&node.name, &node.uid, error.kind().as_str()) {
-        let advice = error.kind().advice();
-        let message = format!("The node stays uninitialized until the cloud provider responds: {error}. {advice}");
-        let message = message.trim_end();
+        let message = format!("The node stays uninitialized until the cloud provider responds: {error}");
+        let message = error.kind().with_advice(&message);
         shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);

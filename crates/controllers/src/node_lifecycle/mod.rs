@@ -233,9 +233,9 @@ impl NodeLifecycleController {
         if error.kind() == ErrorKind::Cancelled || !self.reported.is_new(&node.name, &node.uid, error.kind().as_str()) {
             return;
         }
-        let advice = error.kind().advice();
-        let message = format!("The node is unchanged until the cloud provider responds: {error}. {advice}");
-        self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message.trim_end());
+        let message = format!("The node is unchanged until the cloud provider responds: {error}");
+        let message = error.kind().with_advice(&message);
+        self.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
     }
 
     /// Reports Nodes that are held back although their machines are gone. An Event is emitted for those that need an operator.

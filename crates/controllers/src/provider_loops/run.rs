@@ -108,8 +108,8 @@ fn report(shared: &Shared, one: &Loop, failures: &mut Failures, synced: &Result<
     failures.count = failures.count.saturating_add(1);
     if failures.kind.replace(error.kind()) != Some(error.kind()) {
         tracing::warn!(controller = NAME, key = one.key(), %error, "loop failed; it is retried");
-        let advice = error.kind().advice();
-        emit(EventType::Warning, "ProviderLoopFailed", format!("The {what} failed and is retried: {error}. {advice}"));
+        let message = error.kind().with_advice(&format!("The {what} failed and is retried: {error}"));
+        emit(EventType::Warning, "ProviderLoopFailed", message);
     }
     match error.retry_advice() {
         Retry::Never => Pause::UntilChange(one.status.period),

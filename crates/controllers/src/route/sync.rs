@@ -244,7 +244,7 @@ impl Shared {
         let mut message =
             format!("Could not create route {} {range} for node {} after {took}: {error}", spec.name_hint, node.name);
         if !kind.advice().is_empty() {
-            message = format!("{message}. {}", kind.advice());
+            message = kind.with_advice(&message);
         }
         self.events.emit(&ObjectRef::node(node), EventType::Warning, "FailedToCreateRoute", message);
     }

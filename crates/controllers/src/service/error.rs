@@ -136,8 +136,8 @@ impl SyncError {
 
     /// Message with the advice for the user.
     pub(crate) fn message(&self) -> String {
-        let advice = self.advice();
-        format!("{self}{}{advice}", if advice.is_empty() { "" } else { ". " })
+        let (message, advice) = (self.to_string(), self.advice());
+        if advice.is_empty() { message } else { format!("{}. {advice}", message.trim_end_matches('.')) }
     }
 
     /// Advice for the user.
