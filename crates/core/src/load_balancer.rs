@@ -14,8 +14,8 @@ use crate::{Address, AddressType, ClusterName, NodeName, Opaque, Operation, Prov
 /// Identity of a load balancer: its cluster and its Service. Providers mark every cloud resource of the load balancer with this
 /// key and find the resources by it.
 ///
-/// In listings of a cloud whose marks are only names, a key has the name of the load balancer as its `service`, and an empty
-/// namespace and UID.
+/// In listings of a cloud whose marks do not name the Service, a key has the name of the load balancer as its `service`, an empty
+/// namespace, and as its UID the cloud's ID of the load balancer or nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerKey {
@@ -43,9 +43,9 @@ impl LoadBalancerKey {
         self.cluster == key.cluster && self.belongs_to(&key.namespace, &key.service, &key.uid)
     }
 
-    /// Returns the name of the load balancer if the key contains nothing else.
+    /// Returns the name of the load balancer if the key does not name the Service.
     pub fn name_only(&self) -> Option<&str> {
-        (self.namespace.is_empty() && self.uid.is_empty()).then_some(&self.service)
+        self.namespace.is_empty().then_some(&self.service)
     }
 }
 

@@ -105,11 +105,11 @@ fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
 
 /// Service and cloud of an orphan, or the name of the load balancer if the Service is unknown.
 fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
-    if let Some(name) = key.name_only() {
-        return format!("load balancer {name} in {}", cloud.name());
+    let id = |name: &str| if key.uid.is_empty() { String::new() } else { format!(" ({name} {})", key.uid) };
+    match key.name_only() {
+        Some(name) => format!("load balancer {name}{} in {}", id("ID"), cloud.name()),
+        None => format!("{}/{}{} in {}", key.namespace, key.service, id("UID"), cloud.name()),
     }
-    let uid = if key.uid.is_empty() { String::new() } else { format!(" (UID {})", key.uid) };
-    format!("{}/{}{uid} in {}", key.namespace, key.service, cloud.name())
 }
 
 /// Formats the outcome for an orphan.
