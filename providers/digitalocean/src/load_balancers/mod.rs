@@ -384,9 +384,9 @@ fn conflict_error(conflict: &Conflict) -> Error {
 
 /// Returns what cannot be changed: a load balancer that failed, and settings that are fixed at creation.
 fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<PlanError> {
-    let error = |operation: &str, message: String| PlanError {
+    let error = |kind: ErrorKind, operation: &str, message: String| PlanError {
         subject: "load balancer".to_owned(),
-        kind: ErrorKind::InvalidConfig,
+        kind,
         retry: Retry::Backoff,
         operation: operation.to_owned(),
         message,
@@ -395,7 +395,8 @@ fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<Pl
         let status = &existing.status;
         let message =
             format!("load-balancer has unexpected status {status:?}; delete it, and the manager creates another one");
-        error("create load balancer", message)
+        // Not InvalidConfig: there is nothing to correct in the Service.
+        error(ErrorKind::Unexpected, "create load balancer", message)
     });
     let values = Values(&desired.annotations);
     let network = Network::requested(values, desired.settings.internal).map_or("", Network::as_str);
@@ -411,7 +412,7 @@ fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<Pl
              or create the Service again",
             existing.id
         );
-        error(BUILD, message)
+        error(ErrorKind::InvalidConfig, BUILD, message)
     });
     failed.into_iter().chain(fixed).collect()
 }
