@@ -187,6 +187,13 @@ impl fmt::Display for Verb {
     }
 }
 
+impl FieldChange {
+    /// Creates a change from the old value, if there is one, to the new one, if there is one.
+    pub fn new(field: impl Into<String>, from: Option<String>, to: Option<String>) -> FieldChange {
+        FieldChange { field: field.into(), from, to }
+    }
+}
+
 impl fmt::Display for FieldChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.from, &self.to) {
@@ -203,7 +210,7 @@ mod tests {
     use super::*;
 
     fn change(from: Option<&str>, to: Option<&str>) -> FieldChange {
-        FieldChange { field: "size".to_owned(), from: from.map(str::to_owned), to: to.map(str::to_owned) }
+        FieldChange::new("size", from.map(str::to_owned), to.map(str::to_owned))
     }
 
     fn step(verb: Verb, name: &str, changes: Vec<FieldChange>) -> Step {

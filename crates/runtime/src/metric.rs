@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, exponential_buckets,
+    IntGaugeVec, Opts, Registry, exponential_buckets, linear_buckets,
 };
 
 /// Stability level of a metric's name and labels, as Kubernetes defines it.
@@ -55,6 +55,15 @@ pub enum Shape {
 pub enum Buckets {
     /// These upper bounds.
     Listed(&'static [f64]),
+    /// Linear buckets, each `width` above the previous one.
+    Linear {
+        /// First upper bound.
+        first: f64,
+        /// Difference between two bounds.
+        width: f64,
+        /// Number of buckets.
+        count: usize,
+    },
     /// Exponential buckets, each `factor` times the previous one.
     Exponential {
         /// First upper bound.
@@ -196,7 +205,8 @@ impl Buckets {
     pub fn values(self) -> Vec<f64> {
         match self {
             Buckets::Listed(values) => values.to_vec(),
-            // Fails only for an invalid first bound or factor, and the tests create all declared metrics.
+            // Both fail only for invalid numbers, and the tests create all declared metrics.
+            Buckets::Linear { first, width, count } => linear_buckets(first, width, count).unwrap_or_default(),
             Buckets::Exponential { first, factor, count } => {
                 exponential_buckets(first, factor, count).unwrap_or_default()
             }
@@ -285,5 +295,10 @@ mod tests {
         assert_eq!((label.name(), label.value()), ("cloud", "local"));
         assert_eq!(family.get_metric()[0].get_histogram().get_bucket().len(), 2);
         assert_eq!(DELAY.sample_names(), ["delay_seconds_bucket", "delay_seconds_sum", "delay_seconds_count"]);
+    }
+
+    #[test]
+    fn linear_buckets_have_equal_distances() {
+        assert_eq!(Buckets::Linear { first: 1.0, width: 4.5, count: 3 }.values(), [1.0, 5.5, 10.0]);
     }
 }

@@ -15,6 +15,8 @@ use crate::DigitalOcean;
 use crate::api::LoadBalancerRequest;
 use crate::load_balancers::{Annotations, LOAD_BALANCER_ID};
 
+const BUILD: &str = "failed to build DO API request: failed to build base load balancer request";
+
 /// The webhook.
 pub(crate) struct LoadBalancerReview {
     cloud: DigitalOcean,
@@ -37,11 +39,7 @@ impl LoadBalancerReview {
     async fn review_new(&self, request: &AdmissionRequest, service: &Service) -> AdmissionResponse {
         let new = match self.request(service).await {
             Ok(new) => new,
-            Err(why) => {
-                let message =
-                    format!("failed to build DO API request: failed to build base load balancer request: {why}");
-                return AdmissionResponse::deny(message);
-            }
+            Err(why) => return AdmissionResponse::deny(format!("{BUILD}: {why}")),
         };
         let old = match request.old_service() {
             Ok(old) => old,

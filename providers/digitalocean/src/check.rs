@@ -1,7 +1,5 @@
 //! Start, and everything that `bowline check` verifies.
 
-use std::collections::BTreeMap;
-
 use bowline_cloud::{CallBudget, CheckResult, Error, ErrorKind, Facts, Quota, Result, Retry};
 use http::Method;
 
@@ -23,19 +21,16 @@ impl DigitalOcean {
         self.config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let region = self.find_region().await?;
         self.set_region(&region);
-        let details = [("vpc", &self.config.vpc_id), ("cluster ID", &self.config.cluster_id)];
-        let details: BTreeMap<_, _> = details
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name, value.clone()))
-            .collect();
+        let details = [("vpc", &self.config.keys.vpc_id), ("cluster ID", &self.config.keys.cluster_id)];
+        let details = details.into_iter().filter(|(_, value)| !value.is_empty());
+        let details = details.map(|(name, value)| (name, value.clone())).collect();
         // upstream: a cluster ID is never required.
         Ok(Facts { region: Some(region), cluster_id: Some(NAME.to_owned()), details, ..Facts::default() })
     }
 
     /// Returns the configured region, which must exist, or that of this Droplet.
     async fn find_region(&self) -> Result<String> {
-        let region = self.config.region.as_str();
+        let region = self.config.keys.region.as_str();
         if region.is_empty() {
             return self.metadata_region().await;
         }
@@ -43,26 +38,22 @@ impl DigitalOcean {
         let regions = regions.map_err(|error| {
             error.during(format!("{REGION}: failed to determine if region is valid: regions list request failed"))
         })?;
-        match regions.iter().any(|known| known.slug == region) {
-            true => Ok(region.to_owned()),
-            false => {
-                let known = regions.iter().map(|region| region.slug.as_str()).collect::<Vec<_>>().join(", ");
-                let message = format!("invalid region specified: {region}; set REGION to one of {known}");
-                Err(Error::new(ErrorKind::InvalidConfig, REGION, message).retry(Retry::Backoff))
-            }
+        let known: Vec<_> = regions.iter().map(|region| region.slug.as_str()).collect();
+        if known.contains(&region) {
+            return Ok(region.to_owned());
         }
+        let message = format!("invalid region specified: {region}; set REGION to one of {}", known.join(", "));
+        Err(Error::new(ErrorKind::InvalidConfig, REGION, message).retry(Retry::Backoff))
     }
 
     async fn metadata_region(&self) -> Result<String> {
         let call = self.metadata.call("region_get", Method::GET, &["metadata", "v1", "region"]);
-        let explained = |error: Error| match error.status() {
-            Some(status) => {
-                let message = format!("droplet metadata returned non-200 status code: {status}; set REGION");
-                Error::new(ErrorKind::Unavailable, REGION, message)
-            }
-            None => {
-                Error::new(ErrorKind::Unavailable, REGION, format!("{}; set REGION outside a Droplet", error.message()))
-            }
+        let explained = |error: Error| {
+            let message = match error.status() {
+                Some(status) => format!("droplet metadata returned non-200 status code: {status}; set REGION"),
+                None => format!("{}; set REGION outside a Droplet", error.message()),
+            };
+            Error::new(ErrorKind::Unavailable, REGION, message)
         };
         Ok(call.send().await.map_err(explained)?.text()?.to_owned())
     }
@@ -81,7 +72,7 @@ impl DigitalOcean {
             results.push(self.diagnose_scope(call, resource, scope).await);
         }
         results.push(result("region", self.find_region().await.map(|region| format!("it is {region}"))));
-        if !self.config.vpc_id.is_empty() {
+        if !self.config.keys.vpc_id.is_empty() {
             results.push(result("VPC", self.diagnose_vpc().await));
         }
         if let Some(firewall) = &self.config.firewall {
@@ -101,7 +92,7 @@ impl DigitalOcean {
     }
 
     async fn diagnose_vpc(&self) -> Result<String> {
-        let id = &self.config.vpc_id;
+        let id = &self.config.keys.vpc_id;
         let invalid = |message| Err(Error::new(ErrorKind::InvalidConfig, "read the VPC", message));
         let Some(vpc) = self.client.vpc(id).await? else {
             return invalid(format!("there is no VPC {id}; set DO_CLUSTER_VPC_ID"));
@@ -119,10 +110,10 @@ impl DigitalOcean {
     /// Returns the number of Droplets and its limit.
     pub(crate) async fn limits(&self) -> Result<Vec<Quota>> {
         let limit = self.client.account().await?.droplet_limit;
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        Ok(vec![Quota { resource: "droplets".to_owned(), used: self.client.count_droplets().await?, limit }])
+        Ok(match limit {
+            0 => Vec::new(),
+            _ => vec![Quota { resource: "droplets".to_owned(), used: self.client.count_droplets().await?, limit }],
+        })
     }
 }
 
@@ -147,14 +138,11 @@ fn described_firewall(name: &str, exists: bool) -> String {
 fn described_budget(budget: CallBudget) -> Result<String> {
     let CallBudget { limit, remaining, resets_in } = budget;
     let text = format!("{remaining} of {limit} calls remain for {} min", resets_in.as_secs().div_ceil(60));
-    match remaining.saturating_mul(10) <= limit {
-        true => Err(Error::new(
-            ErrorKind::RateLimited,
-            "read the rate limit",
-            format!("{text}; other clients use the token, too"),
-        )),
-        false => Ok(text),
+    if remaining.saturating_mul(10) > limit {
+        return Ok(text);
     }
+    let message = format!("{text}; other clients use the token, too");
+    Err(Error::new(ErrorKind::RateLimited, "read the rate limit", message))
 }
 
 fn result(subject: impl Into<String>, outcome: Result<String>) -> CheckResult {

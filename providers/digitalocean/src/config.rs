@@ -8,9 +8,6 @@ use bowline_config::{ConfigError, ConfigErrors, Secret};
 
 use crate::load_balancers::LoadBalancerType;
 
-/// Base URL of the public API.
-const PUBLIC_API: &str = "https://api.digitalocean.com";
-
 keys! {
     /// Settings, each with its environment variable.
     #[derive(Debug, Clone)]
@@ -38,28 +35,15 @@ keys! {
     }
 }
 
-/// Configuration of the provider.
-#[derive(Debug, Clone)]
+/// Configuration of the provider: the settings, and what follows from them.
+#[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Base URL of the API.
-    pub url: String,
-    /// API token.
-    pub token: Secret,
-    /// Cluster ID; empty if load balancers get no tag.
-    pub cluster_id: String,
-    /// VPC of the load balancers; empty for that of the region.
-    pub vpc_id: String,
-    /// Region; empty for that of this Droplet.
-    pub region: String,
-    /// URL of the metadata service, which has the region of this Droplet.
-    pub metadata_url: String,
+    /// Settings. The token is that of the file, if there is one.
+    pub(crate) keys: Keys,
     pub(crate) rate_limit: Option<f64>,
     pub(crate) default_type: LoadBalancerType,
     /// Cloud firewall to manage.
     pub firewall: Option<ManagedFirewall>,
-    pub(crate) debug_address: String,
-    pub(crate) metrics_address: String,
-    pub(crate) files: Vec<PathBuf>,
     pub(crate) warnings: Vec<ConfigError>,
 }
 
@@ -71,9 +55,6 @@ pub struct ManagedFirewall {
     /// Tags of the Droplets that it applies to.
     pub tags: Vec<String>,
 }
-
-/// Address of the metadata service on a Droplet.
-const METADATA: &str = "http://169.254.169.254";
 
 fn table() -> Table {
     Table { format: Format::Yaml, unknown: UnknownKeys::Warn, sections: Section::document::<Keys>() }
@@ -120,156 +101,125 @@ for an example.
 
 ";
 
-impl Default for Config {
-    /// The public API without a token.
-    fn default() -> Config {
-        Config {
-            url: PUBLIC_API.to_owned(),
-            token: Secret::default(),
-            cluster_id: String::new(),
-            vpc_id: String::new(),
-            region: String::new(),
-            metadata_url: METADATA.to_owned(),
-            rate_limit: None,
-            default_type: LoadBalancerType::RegionalNetwork,
-            firewall: None,
-            debug_address: String::new(),
-            metrics_address: String::new(),
-            files: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-}
+/// Prefix of the tags that name a cluster.
+pub(crate) const TAG_PREFIX: &str = "k8s:";
 
 impl Config {
     /// Reads the environment and the file, and reports all errors at once.
     pub fn read(context: &BuildContext<'_>) -> Result<Config, ConfigErrors> {
-        let (settings, errors) = table().check(context.config, context.environment)?;
-        let mut reader = Reader { view: settings.view(""), errors, warnings: settings.warnings().to_vec() };
-        let config = reader.config(settings.section(""));
-        let Reader { errors, warnings, .. } = reader;
-        if errors.is_empty() { Ok(Config { warnings, ..config }) } else { Err(errors) }
+        let (settings, mut errors) = table().check(context.config, context.environment)?;
+        let (view, mut warnings) = (settings.view(""), settings.warnings().to_vec());
+        let keys: Keys = settings.section("");
+        let token = valid(keys.read_token(), view, &mut errors);
+        valid(keys.check_url(), view, &mut errors);
+        let rate_limit = valid(keys.rate(), view, &mut errors);
+        let default_type = LoadBalancerType::parse(&keys.default_type).unwrap_or_else(|| {
+            // upstream: an unknown type is ignored without a word.
+            let message =
+                format!("{:?} is not REGIONAL or REGIONAL_NETWORK; REGIONAL_NETWORK is used", keys.default_type);
+            warnings.push(view.error(&Keys::default_type, message));
+            LoadBalancerType::default()
+        });
+        let firewall = valid(keys.firewall(), view, &mut errors);
+        valid(keys.check_metrics_address(), view, &mut errors);
+        let config = Config { keys: Keys { token, ..keys }, rate_limit, default_type, firewall, warnings };
+        if errors.is_empty() { Ok(config) } else { Err(errors) }
     }
 
     /// Returns the tag of this cluster's load balancers; `None` without a cluster ID.
     pub(crate) fn cluster_tag(&self) -> Option<String> {
-        (!self.cluster_id.is_empty()).then(|| format!("{TAG_PREFIX}{}", self.cluster_id))
+        let id = &self.keys.cluster_id;
+        (!id.is_empty()).then(|| format!("{TAG_PREFIX}{id}"))
     }
 }
 
-/// Prefix of the tags that name a cluster.
-pub(crate) const TAG_PREFIX: &str = "k8s:";
+/// An invalid value: its key, the error and the remedy.
+type Invalid = (&'static Key, String, &'static str);
 
-struct Reader<'a> {
-    view: View<'a>,
-    errors: ConfigErrors,
-    warnings: Vec<ConfigError>,
+/// Returns the value, or reports the error.
+fn valid<T: Default>(outcome: Result<T, Invalid>, view: View<'_>, errors: &mut ConfigErrors) -> T {
+    outcome.unwrap_or_else(|(key, message, hint)| {
+        errors.push(view.error(key, message).hint(hint));
+        T::default()
+    })
 }
 
-impl Reader<'_> {
-    fn config(&mut self, keys: Keys) -> Config {
-        Config {
-            token: self.token(&keys),
-            url: self.url(&keys.url),
-            rate_limit: self.rate_limit(&keys.rate_limit),
-            default_type: self.default_type(&keys.default_type),
-            firewall: self.firewall(&keys),
-            metrics_address: self.metrics_address(&keys.metrics_address),
-            cluster_id: keys.cluster_id,
-            vpc_id: keys.vpc_id,
-            region: keys.region,
-            debug_address: keys.debug_address,
-            files: Some(keys.token_file).filter(|file| !file.as_os_str().is_empty()).into_iter().collect(),
-            ..Config::default()
-        }
-    }
-
-    fn error(&mut self, key: &Key, message: impl Into<String>, hint: &str) {
-        self.errors.push(self.view.error(key, message).hint(hint));
-    }
-
-    fn token(&mut self, keys: &Keys) -> Secret {
-        let has_file = !keys.token_file.as_os_str().is_empty();
-        match (keys.token.is_empty(), has_file) {
-            (false, false) => return keys.token.clone(),
-            (false, true) => self.error(&Keys::token_file, "the token is set as well", "set only one of them"),
-            (true, false) => self.error(
+impl Keys {
+    fn read_token(&self) -> Result<Secret, Invalid> {
+        let (key, file) = (&Keys::token_file, &self.token_file);
+        match (self.token.is_empty(), file.as_os_str().is_empty()) {
+            (false, true) => Ok(self.token.clone()),
+            (false, false) => Err((key, "the token is set as well".to_owned(), "set only one of them")),
+            (true, true) => Err((
                 &Keys::token,
-                "environment variable \"DO_ACCESS_TOKEN\" is required",
+                "environment variable \"DO_ACCESS_TOKEN\" is required".to_owned(),
                 "set it, or token or token-file in the file of --cloud-config",
-            ),
-            (true, true) => match std::fs::read_to_string(&keys.token_file) {
-                Ok(text) if !text.trim().is_empty() => return text.trim().into(),
-                Ok(_) => self.error(&Keys::token_file, "the file is empty", "write the API token to it"),
-                Err(error) => self.error(
-                    &Keys::token_file,
-                    format!("cannot read {}: {error}", keys.token_file.display()),
-                    "check the path and its permissions",
-                ),
+            )),
+            (true, false) => match std::fs::read_to_string(file) {
+                Ok(text) if text.trim().is_empty() => {
+                    Err((key, "the file is empty".to_owned(), "write the API token to it"))
+                }
+                Ok(text) => Ok(text.trim().into()),
+                Err(error) => {
+                    let message = format!("cannot read {}: {error}", file.display());
+                    Err((key, message, "check the path and its permissions"))
+                }
             },
         }
-        Secret::default()
     }
 
-    fn url(&mut self, url: &str) -> String {
-        let uri = url.parse::<http::Uri>().ok();
-        let is_valid =
-            uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
-        if !is_valid {
-            self.error(&Keys::url, format!("{url:?} is not an http:// or https:// URL"), "write https://HOST");
-        }
-        url.to_owned()
-    }
-
-    fn rate_limit(&mut self, text: &str) -> Option<f64> {
-        let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-        if !text.is_empty() && rate.is_none() {
-            let message = format!(
-                "failed to parse value from environment variable DO_API_RATE_LIMIT_QPS: {text:?} is not a number above 0"
-            );
-            self.error(&Keys::rate_limit, message, "write the calls per second, such as 2.5");
-        }
-        rate
-    }
-
-    // upstream: an unknown type is ignored without a word.
-    fn default_type(&mut self, text: &str) -> LoadBalancerType {
-        LoadBalancerType::parse(text).unwrap_or_else(|| {
-            let message = format!("{text:?} is not REGIONAL or REGIONAL_NETWORK; REGIONAL_NETWORK is used");
-            self.warnings.push(self.view.error(&Keys::default_type, message));
-            LoadBalancerType::RegionalNetwork
-        })
-    }
-
-    fn firewall(&mut self, keys: &Keys) -> Option<ManagedFirewall> {
-        let missing = |variable| format!("environment variable {variable:?} is required when managing firewalls");
-        match (keys.firewall_name.as_str(), keys.firewall_tags.as_str()) {
-            ("", "") => None,
-            ("", _) => {
-                self.error(&Keys::firewall_name, missing("PUBLIC_ACCESS_FIREWALL_NAME"), "set both or none");
-                None
+    fn check_url(&self) -> Result<(), Invalid> {
+        let uri = self.url.parse::<http::Uri>().ok();
+        match uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
+            Some(_) => Ok(()),
+            None => {
+                Err((&Keys::url, format!("{:?} is not an http:// or https:// URL", self.url), "write https://HOST"))
             }
-            (_, "") => {
-                self.error(&Keys::firewall_tags, missing("PUBLIC_ACCESS_FIREWALL_TAGS"), "set both or none");
-                None
+        }
+    }
+
+    fn rate(&self) -> Result<Option<f64>, Invalid> {
+        let text = &self.rate_limit;
+        match text.parse::<f64>() {
+            Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Some(rate)),
+            _ if text.is_empty() => Ok(None),
+            _ => {
+                let message = format!(
+                    "failed to parse value from environment variable DO_API_RATE_LIMIT_QPS: {text:?} is not a number above 0"
+                );
+                Err((&Keys::rate_limit, message, "write the calls per second, such as 2.5"))
             }
+        }
+    }
+
+    fn firewall(&self) -> Result<Option<ManagedFirewall>, Invalid> {
+        let missing = |key: &'static Key, variable| {
+            let message = format!("environment variable {variable:?} is required when managing firewalls");
+            Err((key, message, "set both or none"))
+        };
+        match (self.firewall_name.as_str(), self.firewall_tags.as_str()) {
+            ("", "") => Ok(None),
+            ("", _) => missing(&Keys::firewall_name, "PUBLIC_ACCESS_FIREWALL_NAME"),
+            (_, "") => missing(&Keys::firewall_tags, "PUBLIC_ACCESS_FIREWALL_TAGS"),
             (name, tags) => {
-                Some(ManagedFirewall { name: name.to_owned(), tags: tags.split(',').map(str::to_owned).collect() })
+                let tags = tags.split(',').map(str::to_owned).collect();
+                Ok(Some(ManagedFirewall { name: name.to_owned(), tags }))
             }
         }
     }
 
-    fn metrics_address(&mut self, address: &str) -> String {
+    fn check_metrics_address(&self) -> Result<(), Invalid> {
+        let address = &self.metrics_address;
         let is_valid = address.rsplit_once(':').is_some_and(|(host, port)| {
             port.parse::<u16>().is_ok() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
         });
-        if !address.is_empty() && !is_valid {
-            let message = format!(
-                "environment variable \"METRICS_ADDR\" requires host and port in the format <host>:<port> when exposing metrics: {address:?}"
-            );
-            self.error(&Keys::metrics_address, message, "write HOST:PORT, such as 127.0.0.1:9091");
+        if address.is_empty() || is_valid {
+            return Ok(());
         }
-        address.to_owned()
+        let message = format!(
+            "environment variable \"METRICS_ADDR\" requires host and port in the format <host>:<port> when exposing metrics: {address:?}"
+        );
+        Err((&Keys::metrics_address, message, "write HOST:PORT, such as 127.0.0.1:9091"))
     }
 }
 
@@ -292,9 +242,12 @@ mod tests {
     fn variables_have_precedence_over_the_file() {
         let config =
             read(&[("DO_ACCESS_TOKEN", "a"), ("REGION", "fra1")], "region: nyc1\ncluster-id: c1\ntoken: b\n").unwrap();
-        assert_eq!((config.region.as_str(), config.token.reveal()), ("fra1", "a"));
+        assert_eq!((config.keys.region.as_str(), config.keys.token.reveal()), ("fra1", "a"));
         assert_eq!(config.cluster_tag().as_deref(), Some("k8s:c1"));
-        assert_eq!((config.url.as_str(), config.default_type), (PUBLIC_API, LoadBalancerType::RegionalNetwork));
+        assert_eq!(
+            (config.keys.url.as_str(), config.default_type),
+            ("https://api.digitalocean.com", LoadBalancerType::RegionalNetwork)
+        );
     }
 
     #[test]
@@ -345,7 +298,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("bowline-do-token-{}", std::process::id()));
         std::fs::write(&file, "secret\n").unwrap();
         let config = read(&[], &format!("token-file: {}\n", file.display())).unwrap();
-        assert_eq!((config.token.reveal(), config.files.as_slice()), ("secret", std::slice::from_ref(&file)));
+        assert_eq!((config.keys.token.reveal(), &config.keys.token_file), ("secret", &file));
         let error = read(&[("DO_ACCESS_TOKEN", "a")], &format!("token-file: {}\n", file.display())).unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert!(error.contains("the token is set as well"), "{error}");
@@ -355,6 +308,6 @@ mod tests {
     #[test]
     fn the_template_is_valid() {
         let config = read(&[], &template()).unwrap();
-        assert_eq!((config.token.reveal(), config.warnings.len()), ("change-me", 0));
+        assert_eq!((config.keys.token.reveal(), config.warnings.len()), ("change-me", 0));
     }
 }

@@ -36,13 +36,14 @@ pub(crate) struct FirewallLoop {
     managed: ManagedFirewall,
     default_type: LoadBalancerType,
     metrics: Metrics,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Known>,
 }
 
-/// The firewall, as it was last read or written.
+/// The firewall, as it was last read or written; without a time it has to be read again.
+#[derive(Default)]
 struct Known {
     firewall: Option<Firewall>,
-    read_at: Instant,
+    read_at: Option<Instant>,
 }
 
 /// A firewall to write.
@@ -63,19 +64,19 @@ impl FirewallLoop {
         FirewallLoop { client, managed, default_type, metrics, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remember(&self, firewall: Option<Firewall>) {
-        *self.known() = Some(Known { firewall, read_at: Instant::now() });
+        *self.known() = Known { firewall, read_at: Some(Instant::now()) };
     }
 
     /// Returns the firewall from memory, or reads it: by ID if it is known, otherwise by name.
     async fn current(&self) -> Result<Option<Firewall>> {
         let id = match &*self.known() {
-            Some(known) if known.read_at.elapsed() < PERIOD => return Ok(known.firewall.clone()),
-            known => known.as_ref().and_then(|known| known.firewall.as_ref()).map(|firewall| firewall.id.clone()),
+            Known { firewall, read_at: Some(at) } if at.elapsed() < PERIOD => return Ok(firewall.clone()),
+            Known { firewall, .. } => firewall.as_ref().map(|firewall| firewall.id.clone()),
         };
         let begun = Instant::now();
         let read = self.read(id.as_deref()).await;
@@ -156,22 +157,12 @@ impl TypedProviderLoop for FirewallLoop {
 
     async fn apply(&self, write: &Write) -> Result<()> {
         let begun = Instant::now();
-        match self.write(write).await {
-            Ok(firewall) => {
-                self.remember(Some(firewall));
-                self.metrics.reconciled(begun.elapsed(), "reconciled", None);
-                Ok(())
-            }
-            Err(error) => {
-                // The write may have been executed, so the next run reads the firewall again.
-                if let Some(known) = &mut *self.known() {
-                    known.read_at = begun.checked_sub(PERIOD).unwrap_or(begun);
-                    known.firewall = known.firewall.take().filter(|_| write.id.is_some());
-                }
-                self.metrics.reconciled(begun.elapsed(), "failed", Some(&error));
-                Err(error)
-            }
-        }
+        // A write that fails may have been executed, so the next run reads the firewall again.
+        self.known().read_at = None;
+        let written = self.write(write).await.map(|firewall| self.remember(Some(firewall)));
+        let result = if written.is_ok() { "reconciled" } else { "failed" };
+        self.metrics.reconciled(begun.elapsed(), result, written.as_ref().err());
+        written
     }
 }
 
@@ -219,13 +210,11 @@ fn desired(
 
 // upstream: an invalid value counts as true.
 fn is_managed(service: &Service) -> bool {
-    Annotations(&service.annotations).get(&FIREWALL_MANAGED).map_or_else(
-        |why| {
-            tracing::warn!(namespace = service.namespace, service = service.name, "{}: {why}", FIREWALL_MANAGED.key);
-            true
-        },
-        |value| value.unwrap_or(true),
-    )
+    let value = Annotations(&service.annotations).get(&FIREWALL_MANAGED).unwrap_or_else(|why| {
+        tracing::warn!(namespace = service.namespace, service = service.name, "{}: {why}", FIREWALL_MANAGED.key);
+        None
+    });
+    value.unwrap_or(true)
 }
 
 /// Whether packets reach the Nodes with the port of the Service, from anywhere.
@@ -285,13 +274,8 @@ fn changes(old: &FirewallSettings, new: &FirewallSettings) -> Vec<FieldChange> {
     ];
     let mut changes = Vec::new();
     for (field, old, new) in fields {
-        let change = |from: Option<&String>, to: Option<&String>| FieldChange {
-            field: field.to_owned(),
-            from: from.cloned(),
-            to: to.cloned(),
-        };
-        changes.extend(old.difference(&new).map(|removed| change(Some(removed), None)));
-        changes.extend(new.difference(&old).map(|added| change(None, Some(added))));
+        changes.extend(old.difference(&new).map(|removed| FieldChange::new(field, Some(removed.clone()), None)));
+        changes.extend(new.difference(&old).map(|added| FieldChange::new(field, None, Some(added.clone()))));
     }
     changes
 }

@@ -18,14 +18,10 @@ impl Instances for DigitalOcean {
 
     async fn list(&self, page: Option<&PageToken>) -> Result<InstancePage> {
         let page = self.client.droplets_page(page.map(|token| token.0.clone())).await?;
-        let (mut instances, mut unread) = (Vec::with_capacity(page.items.len()), 0);
-        for droplet in page.items {
-            match state(droplet) {
-                Ok(state) => instances.push(state),
-                // A Droplet without a private address is an error of its own Node only.
-                Err(_) => unread += 1,
-            }
-        }
+        let total = page.items.len();
+        // A Droplet without a private address is an error of its own Node only.
+        let instances: Vec<_> = page.items.into_iter().filter_map(|droplet| state(droplet).ok()).collect();
+        let unread = total.saturating_sub(instances.len());
         Ok(InstancePage { instances, next: page.next.map(PageToken), unread, ..InstancePage::default() })
     }
 
@@ -82,17 +78,14 @@ impl DigitalOcean {
 
 /// Reads the Droplet ID from a provider ID with our prefix.
 pub(crate) fn droplet_id(id: &ProviderId) -> Result<u64> {
-    let invalid =
-        |message: String| Error::new(ErrorKind::InvalidConfig, "determining droplet ID from providerID", message);
     let number = id.rest().unwrap_or_default();
-    match number.parse::<i64>() {
-        _ if number.is_empty() => Err(invalid("provider ID number cannot be empty".to_owned())),
-        Ok(number) => u64::try_from(number)
-            .ok()
-            .filter(|id| *id > 0)
-            .ok_or_else(|| invalid("dropletID is invalid because cannot be less than 1".to_owned())),
-        Err(error) => Err(invalid(format!("failed to convert provider ID number {number:?}: {error}"))),
-    }
+    let message = match number.parse::<i64>().map(u64::try_from) {
+        _ if number.is_empty() => "provider ID number cannot be empty".to_owned(),
+        Ok(Ok(id @ 1..)) => return Ok(id),
+        Ok(_) => "dropletID is invalid because cannot be less than 1".to_owned(),
+        Err(error) => format!("failed to convert provider ID number {number:?}: {error}"),
+    };
+    Err(Error::new(ErrorKind::InvalidConfig, "determining droplet ID from providerID", message))
 }
 
 /// Returns the state of a Droplet, which needs a private IPv4 address.

@@ -8,17 +8,9 @@ use bowline_runtime::{Buckets, Instrument, Metric, metrics};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use tokio::time::Instant;
 
-/// As in the Go manager: 21 linear buckets of 4.5 s.
-const CALL_SECONDS: Buckets = Buckets::Listed(&[
-    1.0, 5.5, 10.0, 14.5, 19.0, 23.5, 28.0, 32.5, 37.0, 41.5, 46.0, 50.5, 55.0, 59.5, 64.0, 68.5, 73.0, 77.5, 82.0,
-    86.5, 91.0,
-]);
-
-/// As in the Go manager: 21 linear buckets of 15 s.
-const RUN_SECONDS: Buckets = Buckets::Listed(&[
-    1.0, 16.0, 31.0, 46.0, 61.0, 76.0, 91.0, 106.0, 121.0, 136.0, 151.0, 166.0, 181.0, 196.0, 211.0, 226.0, 241.0,
-    256.0, 271.0, 286.0, 301.0,
-]);
+// As in the Go manager.
+const CALL_SECONDS: Buckets = Buckets::Linear { first: 1.0, width: 4.5, count: 21 };
+const RUN_SECONDS: Buckets = Buckets::Linear { first: 1.0, width: 15.0, count: 21 };
 
 metrics! {
     /// Metrics of the firewall loop.

@@ -28,6 +28,9 @@ pub(crate) const NAME: &str = "digitalocean";
 /// Component of Events, as in the Go manager.
 const EVENT_COMPONENT: &str = "digitalocean-cloud-controller-manager";
 
+/// Address of the metadata service on a Droplet.
+const METADATA: &str = "http://169.254.169.254";
+
 /// Pages for `docs/reference`.
 const REFERENCES: &[Reference] = &[
     Reference { topic: "config", page: crate::config::reference },
@@ -72,7 +75,7 @@ pub fn factory() -> Factory {
     Factory {
         environment: crate::config::environment,
         default_flags: &["authentication-skip-lookup=true"],
-        capabilities: || capabilities(&Config { cluster_id: "id".to_owned(), ..Config::default() }),
+        capabilities: || capabilities(LoadBalancerType::default(), true),
         metrics: METRICS,
         references: REFERENCES,
         ..Factory::new(NAME, "DigitalOcean Droplets and load balancers", crate::config::template, build)
@@ -95,12 +98,12 @@ impl DigitalOcean {
         context: &BuildContext<'_>,
         metrics: &Metrics,
     ) -> std::result::Result<DigitalOcean, ConfigErrors> {
-        let token = Bearer::new(&config.token);
+        let token = Bearer::new(&config.keys.token);
         let token = token
             .map_err(|error| ConfigError::new(error.to_string()).field("DO_ACCESS_TOKEN").hint("remove line breaks"))?;
         let calls = config.rate_limit.map_or(context.calls.clone(), |rate| context.calls.with_rate(rate, 1));
-        let metadata = Api::new(http.clone(), context.calls, "metadata").base(&config.metadata_url);
-        let client = Client::new(http, &calls, &config.url, token, context.user_agents)?;
+        let metadata = Api::new(http.clone(), context.calls, "metadata").base(METADATA);
+        let client = Client::new(http, &calls, &config.keys.url, token, context.user_agents)?;
         let tags = config.cluster_tag().map(|tag| Arc::new(TagLoop::new(client.clone(), tag)) as Arc<dyn ProviderLoop>);
         let firewall = config.firewall.clone().map(|firewall| {
             Arc::new(FirewallLoop::new(client.clone(), firewall, config.default_type, metrics.clone()))
@@ -108,7 +111,7 @@ impl DigitalOcean {
         });
         Ok(DigitalOcean(Arc::new(Inner {
             info: ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] },
-            capabilities: capabilities(&config),
+            capabilities: capabilities(config.default_type, config.cluster_tag().is_some()),
             client,
             metadata,
             calls,
@@ -130,7 +133,8 @@ impl DigitalOcean {
     }
 }
 
-fn capabilities(config: &Config) -> Capabilities {
+/// Returns the capabilities. Load balancers can be retained only if they have the tag of the cluster, which is removed then.
+fn capabilities(default: LoadBalancerType, has_tag: bool) -> Capabilities {
     let instances = InstanceCapabilities {
         batch_lookup: 1,
         list_page: Some(PAGE),
@@ -143,15 +147,13 @@ fn capabilities(config: &Config) -> Capabilities {
         shutdown_state: true,
         ..InstanceCapabilities::default()
     };
-    let other = match config.default_type {
-        LoadBalancerType::Regional => LoadBalancerType::RegionalNetwork,
-        LoadBalancerType::RegionalNetwork => LoadBalancerType::Regional,
+    let types = match default {
+        LoadBalancerType::Regional => [default, LoadBalancerType::RegionalNetwork],
+        LoadBalancerType::RegionalNetwork => [default, LoadBalancerType::Regional],
     };
-    let networks = [Network::External, Network::Internal];
-    let kinds =
-        [config.default_type, other].into_iter().flat_map(|of| networks.map(|network| kind(of, network, config)));
-    let load_balancers =
-        LoadBalancerCapabilities { marks_uid: true, batch_observe: PAGE, fixed_kind: true, kinds: kinds.collect() };
+    let kinds = types.into_iter().flat_map(|of| [(of, Network::External), (of, Network::Internal)]);
+    let kinds = kinds.map(|(of, network)| kind(of, network, default, has_tag)).collect();
+    let load_balancers = LoadBalancerCapabilities { marks_uid: true, batch_observe: PAGE, fixed_kind: true, kinds };
     Capabilities { instances: Some(instances), load_balancers: Some(load_balancers), routes: None }
 }
 
@@ -180,13 +182,13 @@ fn requested_by(
     both.get(range).unwrap_or_default()
 }
 
-fn kind(kind: LoadBalancerType, network: Network, config: &Config) -> LoadBalancerKind {
+fn kind(kind: LoadBalancerType, network: Network, default: LoadBalancerType, has_tag: bool) -> LoadBalancerKind {
     let is_proxy = kind == LoadBalancerType::Regional;
     // The others have IPv6 only if every Node has.
     let is_dual = is_proxy && network == Network::External;
     LoadBalancerKind {
         name: kind_name(kind, network),
-        requested_by: requested_by(kind, network, config.default_type),
+        requested_by: requested_by(kind, network, default),
         tcp: true,
         udp: true,
         mixed_protocols: true,
@@ -197,8 +199,7 @@ fn kind(kind: LoadBalancerType, network: Network, config: &Config) -> LoadBalanc
         idle_timeout: is_proxy,
         health_check_settings: true,
         adoption: true,
-        // The tag of the cluster is the mark that is removed.
-        retention: !config.cluster_id.is_empty(),
+        retention: has_tag,
         // Packets that are passed through keep the port of the Service.
         without_node_ports: !is_proxy,
         // upstream: no load balancer is created or changed without a Node.
@@ -238,15 +239,15 @@ impl CloudProvider for DigitalOcean {
 
     fn endpoints(&self) -> Vec<Endpoint> {
         let addresses = [
-            (&self.config.debug_address, EndpointPurpose::Health),
-            (&self.config.metrics_address, EndpointPurpose::Metrics),
+            (&self.config.keys.debug_address, EndpointPurpose::Health),
+            (&self.config.keys.metrics_address, EndpointPurpose::Metrics),
         ];
         let set = addresses.into_iter().filter(|(address, _)| !address.is_empty());
         set.map(|(address, purpose)| Endpoint { address: address.clone(), purpose }).collect()
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.config.files.clone()
+        Some(self.config.keys.token_file.clone()).filter(|file| !file.as_os_str().is_empty()).into_iter().collect()
     }
 
     fn calls(&self) -> Option<Calls> {

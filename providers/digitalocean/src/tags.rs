@@ -25,10 +25,6 @@ impl TagLoop {
     pub(crate) fn new(client: Client, tag: String) -> TagLoop {
         TagLoop { client, tag }
     }
-
-    fn is_tagged(&self, one: &LoadBalancer) -> bool {
-        one.settings.tags.contains(&self.tag)
-    }
 }
 
 #[async_trait]
@@ -59,22 +55,18 @@ impl TypedProviderLoop for TagLoop {
         let all = all.map_err(|error| error.during("failed to list load-balancers"))?;
         let mut untagged: Vec<&LoadBalancer> =
             services.iter().filter_map(|service| of_service(service, &all)).collect();
-        untagged.retain(|one| !self.is_tagged(one));
+        untagged.retain(|one| !one.settings.tags.contains(&self.tag));
         untagged.sort_by(|a, b| a.id.cmp(&b.id));
         untagged.dedup_by(|a, b| a.id == b.id);
         let summary = format!("{} load balancers", services.len());
         if untagged.is_empty() {
             return Ok(LoopPlan::new(summary, Vec::new()));
         }
-        let tagged = |one: &&LoadBalancer| FieldChange {
-            field: format!("load balancer {}", one.settings.name),
-            from: None,
-            to: Some(self.tag.clone()),
+        let tagged = |one: &&LoadBalancer| {
+            FieldChange::new(format!("load balancer {}", one.settings.name), None, Some(self.tag.clone()))
         };
-        let (changes, resources) = (
-            untagged.iter().map(tagged).collect(),
-            untagged.iter().map(|one| TaggedResource::load_balancer(&one.id)).collect(),
-        );
+        let changes = untagged.iter().map(tagged).collect();
+        let resources = untagged.iter().map(|one| TaggedResource::load_balancer(&one.id)).collect();
         Ok(LoopPlan::new(summary, vec![Step::new(Verb::Update, "tag", &self.tag, changes, resources)]))
     }
 

@@ -5,16 +5,14 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Client, done, listing};
+use super::{Client, done, field, found};
 
 /// The account of the token.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Account {
-    #[serde(default)]
     pub(crate) droplet_limit: u64,
-    #[serde(default)]
     pub(crate) status: String,
-    #[serde(default)]
     pub(crate) status_message: String,
 }
 
@@ -38,18 +36,6 @@ pub(crate) struct TaggedResource {
     pub(crate) resource_type: &'static str,
 }
 
-#[derive(Deserialize)]
-struct FoundAccount {
-    account: Account,
-}
-
-#[derive(Deserialize)]
-struct FoundVpc {
-    vpc: Vpc,
-}
-
-listing!(Regions, regions: Region);
-
 impl TaggedResource {
     /// Returns the load balancer with this ID as a resource.
     pub(crate) fn load_balancer(id: &str) -> TaggedResource {
@@ -60,25 +46,22 @@ impl TaggedResource {
 impl Client {
     /// Returns the account.
     pub(crate) async fn account(&self) -> Result<Account> {
-        let response = self.api.call("account_get", Method::GET, &["v2", "account"]).send().await?;
-        Ok(response.json::<FoundAccount>()?.account)
+        field(&self.api.call("account_get", Method::GET, &["v2", "account"]).send().await?, "account")
     }
 
     /// Returns all regions.
     pub(crate) async fn regions(&self) -> Result<Vec<Region>> {
-        self.all::<Regions>("region_list", &["v2", "regions"], &[]).await
+        self.all("region_list", "regions", &[]).await
     }
 
     /// Returns the VPC with this ID; `None` if there is none.
     pub(crate) async fn vpc(&self, id: &str) -> Result<Option<Vpc>> {
-        let found: Option<FoundVpc> = self.find("vpc_get", &["v2", "vpcs", id]).await?;
-        Ok(found.map(|found| found.vpc))
+        self.find("vpc_get", &["v2", "vpcs", id], "vpc").await
     }
 
     /// Reads one item of a list, to check that the token may read it.
     pub(crate) async fn probe(&self, name: &'static str, resource: &str) -> Result<()> {
-        let query = [("page", "1"), ("per_page", "1")];
-        done(&self.api.call(name, Method::GET, &["v2", resource]).query(&query).send().await?)
+        done(&self.first(name, resource, &[]).await?)
     }
 
     /// Creates a tag. The API returns a tag that exists.
@@ -96,9 +79,6 @@ impl Client {
     /// Removes a tag from resources. Succeeds if the tag does not exist.
     pub(crate) async fn untag(&self, tag: &str, resources: &[TaggedResource]) -> Result<()> {
         let call = self.api.call("untag_resources", Method::DELETE, &["v2", "tags", tag, "resources"]);
-        match call.json(&json!({ "resources": resources })).send().await {
-            Err(error) if error.is_not_found() => Ok(()),
-            response => done(&response?),
-        }
+        found(call.json(&json!({ "resources": resources })).send().await)?.as_ref().map_or(Ok(()), done)
     }
 }

@@ -4,7 +4,7 @@ use bowline_cloud::Result;
 use bowline_http::Page;
 use serde::Deserialize;
 
-use super::{Client, Meta, listing};
+use super::{Client, field};
 
 /// A Droplet.
 #[derive(Debug, Clone, Deserialize)]
@@ -30,10 +30,9 @@ pub(crate) enum DropletStatus {
 
 /// Networks of a Droplet, by IP family.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Networks {
-    #[serde(default)]
     pub(crate) v4: Vec<Network>,
-    #[serde(default)]
     pub(crate) v6: Vec<Network>,
 }
 
@@ -46,19 +45,12 @@ pub(crate) struct Network {
     pub(crate) kind: String,
 }
 
-#[derive(Deserialize)]
-struct Found {
-    droplet: Droplet,
+/// Number of all items of a list.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    total: u64,
 }
-
-#[derive(Deserialize)]
-struct Counted {
-    meta: Meta,
-}
-
-listing!(Droplets, droplets: Droplet);
-
-const PATH: &[&str] = &["v2", "droplets"];
 
 impl Droplet {
     /// Returns the first private IPv4 address.
@@ -84,28 +76,26 @@ fn first<'a>(networks: &'a [Network], kind: &str) -> Option<&'a str> {
 impl Client {
     /// Returns the Droplet with this ID; `None` if there is none.
     pub(crate) async fn droplet(&self, id: u64) -> Result<Option<Droplet>> {
-        let found: Option<Found> = self.find("droplet_get", &["v2", "droplets", &id.to_string()]).await?;
-        Ok(found.map(|found| found.droplet))
+        self.find("droplet_get", &["v2", "droplets", &id.to_string()], "droplet").await
     }
 
     /// Returns a page of all Droplets except those with a GPU, which the API lists only on request.
     pub(crate) async fn droplets_page(&self, token: Option<String>) -> Result<Page<Droplet>> {
-        self.page::<Droplets>("droplet_list", PATH, &[], token).await
+        self.page("droplet_list", "droplets", &[], token).await
     }
 
     /// Returns all Droplets except those with a GPU.
     pub(crate) async fn droplets(&self) -> Result<Vec<Droplet>> {
-        self.all::<Droplets>("droplet_list", PATH, &[]).await
+        self.all("droplet_list", "droplets", &[]).await
     }
 
     /// Returns the Droplets of this name. The API ignores case.
     pub(crate) async fn droplets_of_name(&self, name: &str) -> Result<Vec<Droplet>> {
-        self.all::<Droplets>("droplet_list", PATH, &[("name", name)]).await
+        self.all("droplet_list", "droplets", &[("name", name)]).await
     }
 
     /// Returns the number of Droplets.
     pub(crate) async fn count_droplets(&self) -> Result<u64> {
-        let call = self.api.call("droplet_list", http::Method::GET, PATH).query(&[("page", "1"), ("per_page", "1")]);
-        Ok(call.send().await?.json::<Counted>()?.meta.total)
+        Ok(field::<Meta>(&self.first("droplet_list", "droplets", &[]).await?, "meta")?.total)
     }
 }

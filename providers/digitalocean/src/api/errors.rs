@@ -12,12 +12,10 @@ pub(crate) struct Errors;
 
 /// Body of an error response.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct ErrorBody {
-    #[serde(default)]
     id: String,
-    #[serde(default)]
     message: String,
-    #[serde(default)]
     request_id: Option<String>,
 }
 

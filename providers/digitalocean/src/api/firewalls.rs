@@ -1,10 +1,9 @@
 //! Cloud firewalls.
 
 use bowline_cloud::Result;
-use http::Method;
 use serde::{Deserialize, Serialize};
 
-use super::{Client, listing};
+use super::{Client, field};
 
 /// A firewall, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -48,34 +47,21 @@ pub(crate) struct Peers {
     pub(crate) load_balancer_uids: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Found {
-    firewall: Firewall,
-}
-
-listing!(Firewalls, firewalls: Firewall);
-
-const PATH: &[&str] = &["v2", "firewalls"];
-
 impl Client {
     /// Returns the firewall with this ID; `None` if there is none.
     pub(crate) async fn firewall(&self, id: &str) -> Result<Option<Firewall>> {
-        let found: Option<Found> = self.find("firewall_get", &["v2", "firewalls", id]).await?;
-        Ok(found.map(|found| found.firewall))
+        self.find("firewall_get", &["v2", "firewalls", id], "firewall").await
     }
 
     /// Returns the first firewall of this name; `None` if there is none.
     pub(crate) async fn firewall_of_name(&self, name: &str) -> Result<Option<Firewall>> {
-        let all = self.all::<Firewalls>("firewall_list", PATH, &[]).await?;
+        let all: Vec<Firewall> = self.all("firewall_list", "firewalls", &[]).await?;
         Ok(all.into_iter().find(|firewall| firewall.settings.name == name))
     }
 
     /// Creates a firewall, or replaces that with this ID.
     pub(crate) async fn write_firewall(&self, id: Option<&str>, settings: &FirewallSettings) -> Result<Firewall> {
-        let call = match id {
-            Some(id) => self.api.call("firewall_update", Method::PUT, &["v2", "firewalls", id]),
-            None => self.api.call("firewall_create", Method::POST, PATH),
-        };
-        Ok(call.json(settings).send().await?.json_without_nulls::<Found>()?.firewall)
+        let name = if id.is_some() { "firewall_update" } else { "firewall_create" };
+        field(&self.write(name, "firewalls", id).json(settings).send().await?, "firewall")
     }
 }

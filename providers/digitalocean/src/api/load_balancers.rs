@@ -5,7 +5,7 @@ use http::{HeaderValue, Method, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Client, done, listing};
+use super::{Client, done, field, found};
 
 /// A load balancer, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -138,73 +138,50 @@ fn sparse(value: Value) -> Value {
     }
 }
 
-#[derive(Deserialize)]
-struct Found {
-    load_balancer: LoadBalancer,
-}
-
-#[derive(Deserialize)]
-struct FoundCertificate {
-    certificate: Certificate,
-}
-
-listing!(LoadBalancers, load_balancers: LoadBalancer);
-listing!(Certificates, certificates: Certificate);
-
-const PATH: &[&str] = &["v2", "load_balancers"];
-
 impl Client {
     /// Returns the load balancer with this ID; `None` if there is none.
     pub(crate) async fn load_balancer(&self, id: &str) -> Result<Option<LoadBalancer>> {
-        let found: Option<Found> = self.find("load_balancer_get", &["v2", "load_balancers", id]).await?;
-        Ok(found.map(|found| found.load_balancer))
+        self.find("load_balancer_get", &["v2", "load_balancers", id], "load_balancer").await
     }
 
     /// Returns all load balancers of the account.
     pub(crate) async fn load_balancers(&self) -> Result<Vec<LoadBalancer>> {
-        self.all::<LoadBalancers>("load_balancer_list", PATH, &[]).await
+        self.all("load_balancer_list", "load_balancers", &[]).await
     }
 
     /// Creates a load balancer.
     pub(crate) async fn create_load_balancer(&self, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
-        let call = self.api.call("load_balancer_create", Method::POST, PATH).limited();
-        Ok(call.json(&request.to_body()).send().await?.json_without_nulls::<Found>()?.load_balancer)
+        let call = self.write("load_balancer_create", "load_balancers", None).limited();
+        field(&call.json(&request.to_body()).send().await?, "load_balancer")
     }
 
     /// Replaces the settings of a load balancer.
     pub(crate) async fn update_load_balancer(&self, id: &str, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
-        let call = self.api.call("load_balancer_update", Method::PUT, &["v2", "load_balancers", id]);
-        Ok(call.json(&request.to_body()).send().await?.json_without_nulls::<Found>()?.load_balancer)
+        let call = self.write("load_balancer_update", "load_balancers", Some(id));
+        field(&call.json(&request.to_body()).send().await?, "load_balancer")
     }
 
     /// Deletes a load balancer. Succeeds if it does not exist.
     pub(crate) async fn delete_load_balancer(&self, id: &str) -> Result<()> {
         let call = self.api.call("load_balancer_delete", Method::DELETE, &["v2", "load_balancers", id]);
-        match call.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json")).send().await {
-            Err(error) if error.is_not_found() => Ok(()),
-            response => done(&response?),
-        }
+        let call = call.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        found(call.send().await)?.as_ref().map_or(Ok(()), done)
     }
 
     /// Lets the API validate a request for a new load balancer, or for that with this ID. Changes nothing.
     pub(crate) async fn validate_load_balancer(&self, id: Option<&str>, request: &LoadBalancerRequest) -> Result<()> {
-        let call = match id {
-            Some(id) => self.api.call("load_balancer_validate", Method::PUT, &["v2", "load_balancers", id]),
-            None => self.api.call("load_balancer_validate", Method::POST, PATH),
-        };
-        done(&call.effect(Effect::Read).json(&request.to_body()).send().await?)
+        let call = self.write("load_balancer_validate", "load_balancers", id).effect(Effect::Read);
+        done(&call.json(&request.to_body()).send().await?)
     }
 
     /// Returns the certificate with this ID; `None` if there is none.
     pub(crate) async fn certificate(&self, id: &str) -> Result<Option<Certificate>> {
-        let found: Option<FoundCertificate> = self.find("certificate_get", &["v2", "certificates", id]).await?;
-        Ok(found.map(|found| found.certificate))
+        self.find("certificate_get", &["v2", "certificates", id], "certificate").await
     }
 
     /// Returns the first certificate of this name; `None` if there is none.
     pub(crate) async fn certificate_of_name(&self, name: &str) -> Result<Option<Certificate>> {
-        let query = [("name", name), ("page", "1"), ("per_page", "1")];
-        let call = self.api.call("certificate_list", Method::GET, &["v2", "certificates"]).query(&query);
-        Ok(call.send().await?.json::<Certificates>()?.certificates.into_iter().next())
+        let response = self.first("certificate_list", "certificates", &[("name", name)]).await?;
+        Ok(field::<Vec<Certificate>>(&response, "certificates")?.into_iter().next())
     }
 }

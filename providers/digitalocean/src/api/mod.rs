@@ -9,15 +9,17 @@ mod errors;
 mod firewalls;
 mod load_balancers;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 use bowline_cloud::{Calls, Result};
 use bowline_config::{ConfigError, ConfigErrors};
-use bowline_http::{Api, ApiResponse, Authorize, Page, all_pages};
+use bowline_http::{Api, ApiResponse, Authorize, CallBuilder, Page, all_pages};
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 pub(crate) use account::{Account, Region, TaggedResource};
 pub(crate) use droplets::{Droplet, DropletStatus};
@@ -52,54 +54,28 @@ pub(crate) struct Client {
     api: Api,
 }
 
+/// A response. The object or the list is in a field with the name of the resource.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    links: Links,
+    #[serde(flatten)]
+    fields: BTreeMap<String, Value>,
+}
+
 /// Links of a page, all of them optional.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Links {
     pages: Pages,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Pages {
     prev: String,
     next: String,
 }
-
-/// Number of all items of a list.
-#[derive(Debug, Default, Deserialize)]
-struct Meta {
-    #[serde(default)]
-    total: u64,
-}
-
-/// A list, as the API returns it. Its items are in a field with the name of the resource.
-trait Listing: DeserializeOwned + Send {
-    type Item: Send;
-
-    fn into_parts(self) -> (Vec<Self::Item>, Links);
-}
-
-/// Declares the response of a list call.
-macro_rules! listing {
-    ($name:ident, $field:ident: $item:ty) => {
-        #[derive(serde::Deserialize)]
-        struct $name {
-            $field: Vec<$item>,
-            #[serde(default)]
-            links: crate::api::Links,
-        }
-
-        impl crate::api::Listing for $name {
-            type Item = $item;
-
-            fn into_parts(self) -> (Vec<$item>, crate::api::Links) {
-                (self.$field, self.links)
-            }
-        }
-    };
-}
-use listing;
 
 impl Client {
     /// Creates a client for the API at `base`.
@@ -120,41 +96,62 @@ impl Client {
     }
 
     /// Reads all pages of a list.
-    async fn all<L: Listing>(
+    async fn all<T: DeserializeOwned>(
         &self,
         name: &'static str,
-        path: &[&str],
+        resource: &str,
         filter: &[(&str, &str)],
-    ) -> Result<Vec<L::Item>> {
-        all_pages(name, |page| self.page::<L>(name, path, filter, page)).await
+    ) -> Result<Vec<T>> {
+        all_pages(name, |page| self.page(name, resource, filter, page)).await
     }
 
     /// Reads one page of a list, the first one without a token. Tokens are page numbers.
-    fn page<L: Listing>(
+    fn page<T: DeserializeOwned>(
         &self,
         name: &'static str,
-        path: &[&str],
+        resource: &str,
         filter: &[(&str, &str)],
         token: Option<String>,
-    ) -> impl Future<Output = Result<Page<L::Item>>> + Send {
+    ) -> impl Future<Output = Result<Page<T>>> + Send {
         let (number, size) = (token.unwrap_or_else(|| "1".to_owned()), PAGE.to_string());
-        let query = [("page", number.as_str()), ("per_page", size.as_str())];
-        let query: Vec<_> = filter.iter().copied().chain(query).collect();
-        let call = self.api.call(name, Method::GET, path).query(&query);
+        let query = [filter, &[("page", number.as_str()), ("per_page", size.as_str())]].concat();
+        let call = self.api.call(name, Method::GET, &["v2", resource]).query(&query);
+        let resource = resource.to_owned();
         async move {
             let response = call.send().await?;
-            let (items, links) = response.json_without_nulls::<L>()?.into_parts();
-            let next = response.decoded(links.next_page())?;
+            let mut answer: Answer = response.json_without_nulls()?;
+            let items = response.decoded(answer.take(&resource))?;
+            let next = response.decoded(answer.links.next_page())?;
             Ok(Page { items, next: next.map(|page| page.to_string()) })
         }
     }
 
-    /// Reads one object; `None` if the API reports that it does not exist.
-    async fn find<T: DeserializeOwned>(&self, name: &'static str, path: &[&str]) -> Result<Option<T>> {
-        match self.api.call(name, Method::GET, path).send().await {
-            Err(error) if error.is_not_found() => Ok(None),
-            response => response?.json_without_nulls().map(Some),
+    /// Reads the first item of a list.
+    async fn first(&self, name: &'static str, resource: &str, filter: &[(&str, &str)]) -> Result<ApiResponse> {
+        let query = [filter, &[("page", "1"), ("per_page", "1")]].concat();
+        self.api.call(name, Method::GET, &["v2", resource]).query(&query).send().await
+    }
+
+    /// Reads one object; `None` if there is none.
+    async fn find<T: DeserializeOwned>(&self, name: &'static str, path: &[&str], field: &str) -> Result<Option<T>> {
+        let response = found(self.api.call(name, Method::GET, path).send().await)?;
+        response.map(|response| self::field(&response, field)).transpose()
+    }
+
+    /// Returns a call that creates a resource, or replaces that with this ID.
+    fn write(&self, name: &'static str, resource: &str, id: Option<&str>) -> CallBuilder<'_> {
+        match id {
+            Some(id) => self.api.call(name, Method::PUT, &["v2", resource, id]),
+            None => self.api.call(name, Method::POST, &["v2", resource]),
         }
+    }
+}
+
+/// Returns the response; `None` if the API reports that the object does not exist.
+fn found(outcome: Result<ApiResponse>) -> Result<Option<ApiResponse>> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(None),
+        response => response.map(Some),
     }
 }
 
@@ -162,7 +159,19 @@ impl Client {
 fn done(response: &ApiResponse) -> Result<()> {
     match response.status() {
         StatusCode::NO_CONTENT => Ok(()),
-        _ => response.json::<serde_json::Value>().map(drop),
+        _ => response.json::<Value>().map(drop),
+    }
+}
+
+/// Returns the object or the list in a field of a response.
+fn field<T: DeserializeOwned>(response: &ApiResponse, field: &str) -> Result<T> {
+    response.decoded(response.json_without_nulls::<Answer>()?.take(field))
+}
+
+impl Answer {
+    fn take<T: DeserializeOwned>(&mut self, field: &str) -> std::result::Result<T, String> {
+        let value = self.fields.remove(field).ok_or_else(|| format!("missing field `{field}`"))?;
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 }
 

@@ -138,6 +138,16 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Like [`get`](Values::get), with an error of its own, from the text of the annotation and the cause.
+    pub(crate) fn get_or<K: Kind>(
+        self,
+        annotation: &Annotation<K>,
+        error: impl FnOnce(&str, &str) -> String,
+    ) -> Result<Option<K::Value<'a>>, String> {
+        let text = self.0.get(annotation.key).map(String::as_str).unwrap_or_default();
+        self.get(annotation).map_err(|why| error(text, &why))
+    }
+
     /// Returns a text; `None` if the annotation is missing, or empty where that counts as missing.
     pub(crate) fn text<K: Kind<Value<'a> = &'a str>>(self, annotation: &Annotation<K>) -> Option<&'a str> {
         self.get(annotation).ok().flatten()
@@ -145,12 +155,11 @@ impl<'a> Values<'a> {
 
     /// Returns a boolean, false if the annotation is missing. `setting` names it in the error.
     pub(crate) fn flag(self, annotation: &Annotation<Parsed<bool>>, setting: &str) -> Result<bool, String> {
-        let value = self.get(annotation).map_err(|why| {
-            let text = self.0.get(annotation.key).map(String::as_str).unwrap_or_default();
+        let value = self.get_or(annotation, |text, why| {
             let key = annotation.key;
             format!("failed to get {setting} configuration setting: cannot convert value {text:?} for annotation {key:?} to bool: {why}")
-        })?;
-        Ok(value.unwrap_or_default())
+        });
+        value.map(Option::unwrap_or_default)
     }
 
     /// Whether the load balancer is left alone.

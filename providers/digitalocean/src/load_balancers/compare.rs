@@ -48,7 +48,7 @@ pub(super) fn changes(old: &LoadBalancerSettings, new: &LoadBalancerSettings) ->
 
 /// Describes a new load balancer.
 pub(super) fn summary(new: &LoadBalancerSettings) -> Vec<FieldChange> {
-    let field = |field: &str, to: String| FieldChange { field: field.to_owned(), from: None, to: Some(to) };
+    let field = |field, to| FieldChange::new(field, None, Some(to));
     vec![
         field("type", new.kind.clone()),
         field("network", new.network.clone()),
@@ -63,7 +63,7 @@ struct Changes(Vec<FieldChange>);
 impl Changes {
     fn compare<T: PartialEq + Debug>(&mut self, field: &str, old: &T, new: &T) {
         if old != new {
-            self.0.push(FieldChange { field: field.to_owned(), from: Some(text(old)), to: Some(text(new)) });
+            self.0.push(FieldChange::new(field, Some(text(old)), Some(text(new))));
         }
     }
 }

@@ -58,18 +58,12 @@ fn overridden(values: Values<'_>, spec: &LoadBalancerSpec, service: &str) -> Res
         None => "http",
         Some(protocol @ ("tcp" | "http" | "https")) => protocol,
         Some(other) => {
-            return Err(format!(
-                "invalid protocol {other:?} specified in annotation {:?}",
-                keys::HEALTH_CHECK_PROTOCOL.key
-            ));
+            let key = keys::HEALTH_CHECK_PROTOCOL.key;
+            return Err(format!("invalid protocol {other:?} specified in annotation {key:?}"));
         }
     };
-    Ok(HealthCheck {
-        protocol: protocol.to_owned(),
-        port: port.into(),
-        path: path.to_owned(),
-        ..HealthCheck::default()
-    })
+    let (protocol, path) = (protocol.to_owned(), path.to_owned());
+    Ok(HealthCheck { protocol, port: port.into(), path, ..HealthCheck::default() })
 }
 
 /// Returns the node port of the annotated port of the Service, or of its first TCP port.

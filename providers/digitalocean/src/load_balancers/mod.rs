@@ -68,11 +68,9 @@ pub struct State {
 
 /// Reason why a Service can have no load balancer.
 #[derive(Debug, Clone, PartialEq)]
-enum Conflict {
-    /// The load balancer of its name, or the one to adopt, has the tag of another cluster.
-    Owned { name: String, id: String, tag: String },
-    /// The load balancer to adopt does not exist.
-    Missing(String),
+struct Conflict {
+    kind: ErrorKind,
+    message: String,
 }
 
 /// Payload of a step.
@@ -93,19 +91,24 @@ pub enum Change {
 pub struct Write {
     request: LoadBalancerRequest,
     lookups: Lookups,
-    /// What the state of the load balancer contains besides its resources.
-    shown: Shown,
-}
-
-/// Settings of a Service that its status shows.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Shown {
+    /// Host name that the status of the Service shows.
     hostname: Option<String>,
 }
 
 impl Conflict {
+    /// The load balancer of its name, or the one to adopt, has the tag of another cluster.
     fn owned(one: &LoadBalancer, tag: &str) -> Conflict {
-        Conflict::Owned { name: one.settings.name.clone(), id: one.id.clone(), tag: tag.to_owned() }
+        let (name, id, key) = (&one.settings.name, &one.id, LOAD_BALANCER_ID.key);
+        let message = format!(
+            "load balancer {name} ({id}) has the tag {tag} of another cluster; to take it over, set the annotation {key} to its ID"
+        );
+        Conflict { kind: ErrorKind::AlreadyExists, message }
+    }
+
+    /// The load balancer to adopt does not exist.
+    fn missing(wanted: &str) -> Conflict {
+        let message = format!("no load balancer has the name or ID {wanted:?}");
+        Conflict { kind: ErrorKind::NotFound, message }
     }
 }
 
@@ -147,10 +150,8 @@ impl TypedLoadBalancers for DigitalOcean {
         let observe = |desired| {
             let reader = &reader;
             async move {
-                Ok(reader
-                    .observe(desired)
-                    .await?
-                    .map(|state| with_status(state, &shown(desired), desired.spec.is_some())))
+                let state = reader.observe(desired).await?;
+                Ok(state.map(|state| with_status(state, hostname(desired), desired.spec.is_some())))
             }
         };
         join_all(wanted.iter().map(observe)).await
@@ -165,14 +166,8 @@ impl TypedLoadBalancers for DigitalOcean {
         let all = self.client.load_balancers().await?.into_iter();
         let own = all.filter(|one| one.settings.tags.contains(&tag));
         // The namespace is empty: name and ID are all that the cloud knows.
-        Ok(own
-            .map(|one| LoadBalancerKey {
-                cluster: cluster.clone(),
-                namespace: String::new(),
-                service: one.settings.name,
-                uid: one.id,
-            })
-            .collect())
+        let key = |service, uid| LoadBalancerKey { cluster: cluster.clone(), namespace: String::new(), service, uid };
+        Ok(own.map(|one| key(one.settings.name, one.id)).collect())
     }
 
     fn is_owner(&self, listed: &LoadBalancerKey, desired: &DesiredLoadBalancer) -> bool {
@@ -207,7 +202,7 @@ impl TypedLoadBalancers for DigitalOcean {
         };
         tracing::debug!(namespace = key.namespace, service = key.service, id = own.id, "load balancer written");
         let state = State { load_balancer: Some(own), lookups: write.lookups.clone(), ..State::default() };
-        Ok(Applied::Observed(Some(with_status(state, &write.shown, true))))
+        Ok(Applied::Observed(Some(with_status(state, write.hostname.clone(), true))))
     }
 }
 
@@ -233,8 +228,7 @@ impl DigitalOcean {
     /// Creates a load balancer, unless one with its name exists: names are not unique, and a step may be applied twice.
     async fn create(&self, write: &Write) -> Result<LoadBalancer> {
         let tag = self.config.cluster_tag();
-        let is_ours =
-            |one: &LoadBalancer| tag.as_ref().is_none_or(|tag| one.settings.tags.iter().any(|known| known == tag));
+        let is_ours = |one: &LoadBalancer| tag.as_ref().is_none_or(|tag| one.settings.tags.contains(tag));
         let all = self.client.load_balancers().await.map_err(Error::not_executed)?;
         if let Some(own) = all.into_iter().find(|one| one.settings.name == write.request.settings.name && is_ours(one))
         {
@@ -253,8 +247,8 @@ impl DigitalOcean {
         let retained = desired.settings.policy == DeletionPolicy::Retain;
         let step = match self.config.cluster_tag().filter(|_| retained) {
             Some(tag) => {
-                let untagged = FieldChange { field: "tag".to_owned(), from: Some(tag), to: None };
-                step(Verb::Update, own, vec![untagged], Change::Release(own.id.clone()))
+                let untagged = vec![FieldChange::new("tag", Some(tag), None)];
+                step(Verb::Update, own, untagged, Change::Release(own.id.clone()))
             }
             None => step(Verb::Delete, own, Vec::new(), Change::Delete(own.id.clone())),
         };
@@ -267,8 +261,8 @@ impl DigitalOcean {
         spec: &LoadBalancerSpec,
         state: &State,
     ) -> Result<Plan<Change>> {
-        if let Some(conflict) = &state.conflict {
-            return Err(conflict_error(conflict));
+        if let Some(Conflict { kind, message }) = &state.conflict {
+            return Err(Error::new(*kind, "find load balancer", message));
         }
         let existing = state.load_balancer.as_ref().or(state.adoptable.as_ref());
         let (config, region, lookups) = (&self.config, self.region(), &state.lookups);
@@ -277,7 +271,7 @@ impl DigitalOcean {
             Ok(request) => request,
             Err(error) => return Ok(build_error(&error)),
         };
-        let write = Write { request, lookups: lookups.clone(), shown: shown(desired) };
+        let write = Write { request, lookups: lookups.clone(), hostname: hostname(desired) };
         Ok(Plan {
             errors: existing.map(|existing| plan_errors(desired, existing)).unwrap_or_default(),
             warnings: warnings(desired, spec, &write.request),
@@ -302,42 +296,38 @@ fn step(verb: Verb, own: &LoadBalancer, changes: Vec<FieldChange>, change: Chang
     Step::new(verb, "load balancer", own.settings.name.clone(), changes, change)
 }
 
-fn shown(desired: &DesiredLoadBalancer) -> Shown {
-    Shown { hostname: Values(&desired.annotations).text(&keys::HOSTNAME).map(str::to_lowercase) }
+fn hostname(desired: &DesiredLoadBalancer) -> Option<String> {
+    Values(&desired.annotations).text(&keys::HOSTNAME).map(str::to_lowercase)
 }
 
 /// Adds what the Service shows of a state.
-fn with_status(resources: State, shown: &Shown, is_desired: bool) -> LoadBalancerState<State> {
+fn with_status(resources: State, hostname: Option<String>, is_desired: bool) -> LoadBalancerState<State> {
     let Some(own) = &resources.load_balancer else {
         return LoadBalancerState::new(LoadBalancerStatus::default(), resources);
     };
     let id = (LOAD_BALANCER_ID.key.to_owned(), own.id.clone());
-    if !is_desired {
-        let status = LoadBalancerStatus { ingress: ingress(own, &Shown::default()) };
-        return LoadBalancerState { annotations: [id].into(), ..LoadBalancerState::new(status, resources) };
-    }
     let renewed = match &resources.lookups.certificate {
         CertificateLookup::Renewed(id) => Some((keys::CERTIFICATE_ID.key.to_owned(), id.clone())),
         _ => None,
     };
     let kind = (!own.settings.kind.is_empty()).then(|| (keys::TYPE.key.to_owned(), own.settings.kind.clone()));
+    let others = kind.into_iter().chain(renewed).filter(|_| is_desired);
     LoadBalancerState {
-        status: LoadBalancerStatus { ingress: ingress(own, shown) },
-        annotations: [id].into_iter().chain(kind).chain(renewed).collect(),
-        pending: (own.status == "new").then(|| creation(own)),
+        status: LoadBalancerStatus { ingress: ingress(own, hostname.filter(|_| is_desired)) },
+        annotations: [id].into_iter().chain(others).collect(),
+        pending: (is_desired && own.status == "new").then(|| creation(own)),
         errors: Vec::new(),
         resources,
     }
 }
 
 /// Returns the host name of the Service if it has one, otherwise the addresses. A load balancer that is not active has none.
-fn ingress(own: &LoadBalancer, shown: &Shown) -> Vec<Ingress> {
+fn ingress(own: &LoadBalancer, hostname: Option<String>) -> Vec<Ingress> {
     let addresses = [&own.ip, &own.ipv6].into_iter().filter(|address| !address.is_empty());
-    let mut addresses = addresses.map(|address| Ingress { ip: Some(address.clone()), ..Ingress::default() });
-    match &shown.hostname {
+    match hostname {
         _ if own.status != "active" => Vec::new(),
-        Some(hostname) => vec![Ingress { hostname: Some(hostname.clone()), ..Ingress::default() }],
-        None => addresses.by_ref().collect(),
+        Some(_) => vec![Ingress { hostname, ..Ingress::default() }],
+        None => addresses.map(|address| Ingress { ip: Some(address.clone()), ..Ingress::default() }).collect(),
     }
 }
 
@@ -355,48 +345,23 @@ fn creation(own: &LoadBalancer) -> Operation {
 // ---- errors and warnings
 
 fn build_error(error: &BuildError) -> Plan<Change> {
-    let message = error.message.clone();
-    let warnings = if error.has_event {
-        vec![Warning { reason: CONFIG_ERROR.to_owned(), message: message.clone() }]
-    } else {
-        Vec::new()
-    };
-    let (kind, retry) = (ErrorKind::InvalidConfig, Retry::Backoff);
-    let error = PlanError { subject: "load balancer".to_owned(), kind, retry, operation: BUILD.to_owned(), message };
-    Plan { errors: vec![error], warnings, ..Plan::default() }
+    let warning = || Warning { reason: CONFIG_ERROR.to_owned(), message: error.message.clone() };
+    let warnings = error.has_event.then(warning).into_iter().collect();
+    Plan { errors: vec![plan_error(BUILD, error.message.clone())], warnings, ..Plan::default() }
 }
 
-fn conflict_error(conflict: &Conflict) -> Error {
-    let find = |kind, message: String| Error::new(kind, "find load balancer", message);
-    match conflict {
-        Conflict::Owned { name, id, tag } => find(
-            ErrorKind::AlreadyExists,
-            format!(
-                "load balancer {name} ({id}) has the tag {tag} of another cluster; to take it over, set the annotation {} to its ID",
-                LOAD_BALANCER_ID.key
-            ),
-        ),
-        Conflict::Missing(wanted) => {
-            find(ErrorKind::NotFound, format!("no load balancer has the name or ID {wanted:?}"))
-        }
-    }
+fn plan_error(operation: &str, message: String) -> PlanError {
+    Error::new(ErrorKind::InvalidConfig, operation, message).retry(Retry::Backoff).to_plan_error("load balancer")
 }
 
 /// Returns what cannot be changed: a load balancer that failed, and settings that are fixed at creation.
 fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<PlanError> {
-    let error = |kind: ErrorKind, operation: &str, message: String| PlanError {
-        subject: "load balancer".to_owned(),
-        kind,
-        retry: Retry::Backoff,
-        operation: operation.to_owned(),
-        message,
-    };
     let failed = (!matches!(existing.status.as_str(), "new" | "active")).then(|| {
         let status = &existing.status;
         let message =
             format!("load-balancer has unexpected status {status:?}; delete it, and the manager creates another one");
         // Not InvalidConfig: there is nothing to correct in the Service.
-        error(ErrorKind::Unexpected, "create load balancer", message)
+        PlanError { kind: ErrorKind::Unexpected, ..plan_error("create load balancer", message) }
     });
     let values = Values(&desired.annotations);
     let network = Network::requested(values, desired.settings.internal).map_or("", Network::as_str);
@@ -412,7 +377,7 @@ fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<Pl
              or create the Service again",
             existing.id
         );
-        error(ErrorKind::InvalidConfig, BUILD, message)
+        plan_error(BUILD, message)
     });
     failed.into_iter().chain(fixed).collect()
 }
@@ -421,16 +386,12 @@ fn plan_errors(desired: &DesiredLoadBalancer, existing: &LoadBalancer) -> Vec<Pl
 fn warnings(desired: &DesiredLoadBalancer, spec: &LoadBalancerSpec, request: &LoadBalancerRequest) -> Vec<Warning> {
     let warning = |message: String| Warning { reason: IGNORED.to_owned(), message };
     let affinity = (spec.session_affinity != SessionAffinity::None).then(|| {
-        warning(format!(
-            "spec.sessionAffinity has no effect on load balancers of DigitalOcean; set {}",
-            keys::STICKY_SESSIONS_TYPE.key
-        ))
+        let key = keys::STICKY_SESSIONS_TYPE.key;
+        warning(format!("spec.sessionAffinity has no effect on load balancers of DigitalOcean; set {key}"))
     });
     let address = spec.requested_address.as_ref().map(|address| {
-        warning(format!(
-            "spec.loadBalancerIP {address} has no effect on load balancers of DigitalOcean; set {}",
-            keys::IP.key
-        ))
+        let key = keys::IP.key;
+        warning(format!("spec.loadBalancerIP {address} has no effect on load balancers of DigitalOcean; set {key}"))
     });
     let has_v6 = request.settings.network_stack == NetworkStack::DualStack.as_str();
     let families = (spec.ip_families.contains(&IpFamily::IPv6) && !has_v6).then(|| {

@@ -50,33 +50,14 @@ impl<'a> Reader<'a> {
         let found = self.find(desired).await?;
         let Some(spec) = &desired.spec else { return Ok(Some(found).filter(|state| state.load_balancer.is_some())) };
         let existing = found.load_balancer.as_ref().or(found.adoptable.as_ref());
-        let certificate = self.certificate_of_kind(desired, existing).await?;
+        let certificate = self.certificate(desired, existing).await?;
         let state = State { lookups: Lookups { certificate, droplets: self.droplets(spec).await? }, ..found };
         Ok(Some(state).filter(|state| *state != State::default()))
     }
 
     /// Looks up what the request of a Service needs that has neither a load balancer nor Nodes.
     pub(super) async fn lookups_without_nodes(&self, desired: &DesiredLoadBalancer) -> Result<Lookups> {
-        Ok(Lookups { certificate: self.certificate_of_kind(desired, None).await?, droplets: BTreeMap::new() })
-    }
-
-    /// Returns the certificate of a proxy; others have none.
-    async fn certificate_of_kind(
-        &self,
-        desired: &DesiredLoadBalancer,
-        existing: Option<&LoadBalancer>,
-    ) -> Result<CertificateLookup> {
-        match self.kind(desired, existing) {
-            Some(LoadBalancerType::Regional) => self.certificate(desired, existing).await,
-            _ => Ok(CertificateLookup::None),
-        }
-    }
-
-    fn kind(&self, desired: &DesiredLoadBalancer, existing: Option<&LoadBalancer>) -> Option<LoadBalancerType> {
-        match existing.map(|existing| existing.settings.kind.as_str()).filter(|kind| !kind.is_empty()) {
-            Some(kind) => LoadBalancerType::parse(kind),
-            None => LoadBalancerType::requested(Values(&desired.annotations), self.cloud.config.default_type).ok(),
-        }
+        Ok(Lookups { certificate: self.certificate(desired, None).await?, droplets: BTreeMap::new() })
     }
 
     // ---- load balancers
@@ -130,29 +111,28 @@ impl<'a> Reader<'a> {
     /// Whether the load balancer was released: it is to be retained, and has lost the tag of the cluster.
     fn is_released(&self, one: &LoadBalancer, desired: &DesiredLoadBalancer) -> bool {
         use bowline_core::annotations::DeletionPolicy::Retain;
-        let has_tag = |tag: &String| one.settings.tags.iter().any(|known| known == tag);
         let is_retained = desired.spec.is_none() && desired.settings.policy == Retain;
-        is_retained && self.cloud.config.cluster_tag().is_some_and(|tag| !has_tag(&tag))
+        is_retained && self.cloud.config.cluster_tag().is_some_and(|tag| !one.settings.tags.contains(&tag))
     }
 
     // ---- lookups
 
-    /// Returns the certificate that the rules need. If DigitalOcean has renewed that of the load balancer, the new one counts.
+    /// Returns the certificate of a proxy; others have none. If DigitalOcean has renewed that of the load balancer, the new one counts.
     async fn certificate(
         &self,
         desired: &DesiredLoadBalancer,
         existing: Option<&LoadBalancer>,
     ) -> Result<CertificateLookup> {
         let values = Values(&desired.annotations);
+        let kind = LoadBalancerType::of(existing, values, self.cloud.config.default_type);
         let requested = match (values.text(&keys::CERTIFICATE_ID), values.text(&keys::CERTIFICATE_NAME)) {
+            _ if kind != Ok(LoadBalancerType::Regional) => return Ok(CertificateLookup::None),
             (Some(id), _) => id.to_owned(),
             (None, None) => return Ok(CertificateLookup::None),
             (None, Some(name)) => {
                 let found = self.client().certificate_of_name(name).await;
-                let failed = |error: bowline_cloud::Error| {
-                    error.during(format!("failed to get certificate by name: {name:?} error"))
-                };
-                match found.map_err(failed)? {
+                let operation = || format!("failed to get certificate by name: {name:?} error");
+                match found.map_err(|error| error.during(operation()))? {
                     Some(found) => found.id,
                     None => return Ok(CertificateLookup::Missing(name.to_owned())),
                 }
@@ -209,12 +189,8 @@ fn current_certificate(existing: &LoadBalancer) -> Option<&str> {
 }
 
 fn droplet_of(node: &str, droplets: &[Droplet]) -> Option<u64> {
-    let has_address = |droplet: &&Droplet| {
-        [droplet.private_v4(), droplet.public_v4(), droplet.public_v6()]
-            .into_iter()
-            .flatten()
-            .any(|address| address == node)
-    };
+    let has_address =
+        |droplet: &&Droplet| [droplet.private_v4(), droplet.public_v4(), droplet.public_v6()].contains(&Some(node));
     let by_name = droplets.iter().find(|droplet| droplet.name == node);
     by_name.or_else(|| droplets.iter().find(has_address)).map(|droplet| droplet.id)
 }
@@ -225,7 +201,7 @@ fn adoption(desired: &DesiredLoadBalancer, all: &[LoadBalancer]) -> State {
         return State::default();
     };
     let Some(found) = all.iter().find(|one| one.id == wanted || one.settings.name == wanted) else {
-        return State { conflict: Some(Conflict::Missing(wanted.to_owned())), ..State::default() };
+        return State { conflict: Some(Conflict::missing(wanted)), ..State::default() };
     };
     match found.settings.tags.iter().find(|tag| tag.starts_with(TAG_PREFIX)) {
         Some(tag) => State { conflict: Some(Conflict::owned(found, tag)), ..State::default() },

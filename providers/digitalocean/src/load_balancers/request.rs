@@ -20,11 +20,11 @@ use crate::instances::droplet_id;
 
 /// Declares an enumeration of the API's keywords.
 macro_rules! keywords {
-    ($($(#[$about:meta])* $name:ident { $($variant:ident = $text:literal),+ })+) => {$(
+    ($($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $text:literal),+ })+) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum $name {
-            $($variant,)+
+            $($(#[$note])* $variant,)+
         }
 
         impl $name {
@@ -46,7 +46,8 @@ macro_rules! keywords {
 
 keywords! {
     /// Type of a load balancer: a proxy, or one that passes packets through to the Nodes.
-    LoadBalancerType { Regional = "REGIONAL", RegionalNetwork = "REGIONAL_NETWORK" }
+    #[derive(Default)]
+    LoadBalancerType { Regional = "REGIONAL", #[default] RegionalNetwork = "REGIONAL_NETWORK" }
     /// Network in which the address of a load balancer is reachable.
     Network { External = "EXTERNAL", Internal = "INTERNAL" }
     /// IP families of a load balancer.
@@ -96,8 +97,6 @@ pub(crate) struct Inputs<'a> {
     pub(crate) has_nodes: bool,
 }
 
-type Built<T> = Result<T, BuildError>;
-
 impl From<String> for BuildError {
     fn from(message: String) -> BuildError {
         BuildError { message, has_event: false }
@@ -113,9 +112,18 @@ impl From<&str> for BuildError {
 impl LoadBalancerType {
     /// Returns the type that a Service requests.
     pub(crate) fn requested(values: Values<'_>, default: LoadBalancerType) -> Result<LoadBalancerType, String> {
-        let kind = values.text(&keys::TYPE).map(LoadBalancerType::parse);
-        kind.unwrap_or(Some(default))
-            .ok_or_else(|| "only LB types supported are (REGIONAL, REGIONAL_NETWORK)".to_owned())
+        LoadBalancerType::of(None, values, default)
+    }
+
+    /// Returns the type of an existing load balancer, which cannot change, or the one that a Service requests.
+    pub(super) fn of(
+        existing: Option<&LoadBalancer>,
+        values: Values<'_>,
+        default: LoadBalancerType,
+    ) -> Result<LoadBalancerType, String> {
+        let existing = existing.map(|existing| existing.settings.kind.as_str()).filter(|kind| !kind.is_empty());
+        let kind = existing.or(values.text(&keys::TYPE)).map_or(Some(default), LoadBalancerType::parse);
+        kind.ok_or_else(|| "only LB types supported are (REGIONAL, REGIONAL_NETWORK)".to_owned())
     }
 }
 
@@ -123,8 +131,8 @@ impl Network {
     /// Returns the network that a Service requests. `is_internal` is the common setting.
     pub(crate) fn requested(values: Values<'_>, is_internal: bool) -> Result<Network, String> {
         let default = if is_internal { Network::Internal } else { Network::External };
-        let network = values.text(&keys::NETWORK).map(Network::parse);
-        network.unwrap_or(Some(default)).ok_or_else(|| "only LB networks supported are (EXTERNAL, INTERNAL)".to_owned())
+        let network = values.text(&keys::NETWORK).map_or(Some(default), Network::parse);
+        network.ok_or_else(|| "only LB networks supported are (EXTERNAL, INTERNAL)".to_owned())
     }
 }
 
@@ -150,12 +158,16 @@ impl Inputs<'_> {
     }
 
     /// Builds the request.
-    pub(crate) fn build(&self) -> Built<LoadBalancerRequest> {
+    pub(crate) fn build(&self) -> Result<LoadBalancerRequest, BuildError> {
         let (values, settings) = (self.values(), &*self.desired.settings);
-        let requested_network = Network::requested(values, settings.internal)?;
-        let (kind, network) = (self.kind()?, self.existing_network().unwrap_or(requested_network));
+        // An existing load balancer keeps these three; requests for others are errors of the plan.
+        let existing = self.existing.map(|existing| &existing.settings);
+        let requested = Network::requested(values, settings.internal)?;
+        let network = existing.and_then(|existing| Network::parse(&existing.network)).unwrap_or(requested);
+        let kind = LoadBalancerType::of(self.existing, values, self.config.default_type)?;
         let nodes = EligibleNodes::of(self.targets(), kind, network)?;
-        let stack = self.network_stack(&nodes, kind, network)?;
+        let requested = nodes.network_stack(values.text(&keys::NETWORK_STACK), kind, network)?;
+        let stack = existing.and_then(|existing| NetworkStack::parse(&existing.network_stack)).unwrap_or(requested);
         let certificate = || self.lookups.certificate.id();
         let forwarding_rules = rules::build(values, kind, &self.spec.ports, &certificate)?;
         let health_check = health_check::build(values, settings, self.spec, &self.service_name())?;
@@ -179,7 +191,7 @@ impl Inputs<'_> {
             firewall: firewall(values, self.spec),
             droplet_ids: self.droplet_ids(&nodes.nodes)?,
             tags: self.config.cluster_tag().into_iter().collect(),
-            vpc_uuid: self.config.vpc_id.clone(),
+            vpc_uuid: self.config.keys.vpc_id.clone(),
             subnet_uuid: values.text(&keys::SUBNET_UUID).unwrap_or_default().trim().to_owned(),
             network: network.as_str().to_owned(),
             network_stack: stack.as_str().to_owned(),
@@ -191,37 +203,10 @@ impl Inputs<'_> {
         format!("{}/{}", self.desired.key.namespace, self.desired.key.service)
     }
 
-    /// An existing load balancer keeps its type, whatever the Service requests.
-    fn kind(&self) -> Result<LoadBalancerType, String> {
-        match self.existing.map(|existing| existing.settings.kind.clone()).filter(|kind| !kind.is_empty()) {
-            Some(kind) => LoadBalancerType::requested(
-                Values(&[(keys::TYPE.key.to_owned(), kind)].into()),
-                self.config.default_type,
-            ),
-            None => LoadBalancerType::requested(self.values(), self.config.default_type),
-        }
-    }
-
-    fn existing_network(&self) -> Option<Network> {
-        self.existing.and_then(|existing| Network::parse(&existing.settings.network))
-    }
-
     /// Targets of the load balancer. A draining target is omitted, because load balancers cannot drain.
     fn targets(&self) -> Option<Vec<NodeInfo<'_>>> {
         let targets = self.spec.targets.iter().filter(|target| !target.draining);
         self.has_nodes.then(|| targets.map(NodeInfo::of).collect())
-    }
-
-    /// An existing load balancer keeps its network stack, unless the Service requests another one, which is an error of the plan.
-    fn network_stack(
-        &self,
-        nodes: &EligibleNodes<'_>,
-        kind: LoadBalancerType,
-        network: Network,
-    ) -> Built<NetworkStack> {
-        let requested = nodes.network_stack(self.values().text(&keys::NETWORK_STACK), kind, network)?;
-        let existing = self.existing.and_then(|existing| NetworkStack::parse(&existing.settings.network_stack));
-        Ok(existing.unwrap_or(requested))
     }
 
     fn proxy_protocol(&self) -> Result<bool, String> {
@@ -231,8 +216,7 @@ impl Inputs<'_> {
     }
 
     fn idle_timeout(&self) -> Result<Option<u64>, String> {
-        let own = self.values().get(&keys::HTTP_IDLE_TIMEOUT_SECONDS).map_err(|why| {
-            let text = self.desired.annotations.get(keys::HTTP_IDLE_TIMEOUT_SECONDS.key).cloned().unwrap_or_default();
+        let own = self.values().get_or(&keys::HTTP_IDLE_TIMEOUT_SECONDS, |text, why| {
             format!("failed to parse provided LB HTTP idle timeout seconds value '{text}': {why}")
         })?;
         Ok(own.or(self.desired.settings.idle_timeout.map(|timeout| timeout.as_secs())))
@@ -293,18 +277,11 @@ fn size(values: Values<'_>) -> Result<(String, u64), String> {
     if !slug.is_empty() && !SIZES.iter().any(|(known, _)| *known == slug) {
         return Err(format!("invalid LB size slug provided: {slug}"));
     }
-    let unit = values.get(&keys::SIZE_UNIT).map_err(|why| {
-        format!(
-            "invalid LB size unit {:?} provided: {why}",
-            values.0.get(keys::SIZE_UNIT.key).cloned().unwrap_or_default()
-        )
-    })?;
-    let unit = match unit.unwrap_or_default() {
+    let invalid = |text: &str, why: &str| format!("invalid LB size unit {text:?} provided: {why}");
+    let unit = match values.get_or(&keys::SIZE_UNIT, invalid)?.unwrap_or_default() {
         unit @ ..0 => return Err(format!("LB size unit must be non-negative. {unit} provided")),
         // upstream: larger values wrap.
-        unit => {
-            u32::try_from(unit).map_err(|_| format!("invalid LB size unit \"{unit}\" provided: value out of range"))?
-        }
+        unit => u32::try_from(unit).map_err(|_| invalid(&unit.to_string(), "value out of range"))?,
     };
     if !slug.is_empty() && unit > 0 {
         return Err("only one of LB size slug and size unit can be provided".to_owned());

@@ -50,9 +50,9 @@ fn rule(entry: &str, entry_port: u64, target: &str, target_port: u64) -> Forward
 /// Settings of a proxy's rules.
 struct Proxy<'a> {
     default: &'a str,
-    http: BTreeSet<i64>,
-    https: BTreeSet<i64>,
-    http2: BTreeSet<i64>,
+    http: Vec<i64>,
+    https: Vec<i64>,
+    http2: Vec<i64>,
     certificate: Option<&'a str>,
     passthrough: bool,
 }
@@ -60,11 +60,11 @@ struct Proxy<'a> {
 impl<'a> Proxy<'a> {
     fn read(values: Values<'a>, certificate: CertificateId<'a>) -> Result<Proxy<'a>, String> {
         let default = default_protocol(values)?;
-        let (http, mut https, http2) = lists(values)?;
+        let [http, mut https, http2] = lists(values)?;
         let (certificate, passthrough) = (certificate()?, passthrough(values));
         let has_tls_ports = values.0.contains_key(keys::TLS_PORTS.key);
         if (certificate.is_some() || passthrough) && !has_tls_ports && !http2.contains(&DEFAULT_TLS_PORT) {
-            https.insert(DEFAULT_TLS_PORT);
+            https.push(DEFAULT_TLS_PORT);
         }
         Ok(Proxy { default, http, https, http2, certificate, passthrough })
     }
@@ -133,14 +133,12 @@ fn default_protocol(values: Values<'_>) -> Result<&str, String> {
     }
 }
 
-type PortLists = (BTreeSet<i64>, BTreeSet<i64>, BTreeSet<i64>);
-
 /// Returns the ports with HTTP, HTTPS and HTTP/2. No port may be listed twice.
-fn lists(values: Values<'_>) -> Result<PortLists, String> {
+fn lists(values: Values<'_>) -> Result<[Vec<i64>; 3], String> {
     let list = |annotation: &Annotation<Parsed<Vec<i64>>>| Ok::<_, String>(values.get(annotation)?.unwrap_or_default());
-    let (http, https, http2) = (list(&keys::HTTP_PORTS)?, list(&keys::TLS_PORTS)?, list(&keys::HTTP2_PORTS)?);
+    let lists = [list(&keys::HTTP_PORTS)?, list(&keys::TLS_PORTS)?, list(&keys::HTTP2_PORTS)?];
     let mut seen = BTreeSet::new();
-    let twice = http.iter().chain(&https).chain(&http2).filter(|port| !seen.insert(**port));
+    let twice = lists.iter().flatten().filter(|port| !seen.insert(**port));
     let twice: BTreeSet<String> = twice.map(ToString::to_string).collect();
     if !twice.is_empty() {
         let found = twice.into_iter().collect::<Vec<_>>().join(", ");
@@ -148,7 +146,7 @@ fn lists(values: Values<'_>) -> Result<PortLists, String> {
             "ports from annotations \"service.beta.kubernetes.io/do-loadbalancer-*-ports\" cannot be shared but found: {found}"
         ));
     }
-    Ok((http.into_iter().collect(), https.into_iter().collect(), http2.into_iter().collect()))
+    Ok(lists)
 }
 
 // upstream: an invalid value is false.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::compare;
 use super::request::{BuildError, CertificateLookup, Inputs, LoadBalancerType, Lookups, legacy_name};
 use crate::api::LoadBalancer;
-use crate::config::Config;
+use crate::config::{Config, Keys};
 
 const LB: &str = "service.beta.kubernetes.io/do-loadbalancer-";
 
@@ -94,7 +94,8 @@ fn do_1_and_2_the_name_is_the_uid_without_dashes_cut_to_32_characters() {
 /// The body of the specification, with all its keys and nothing else.
 #[test]
 fn the_default_request_is_that_of_the_go_manager() {
-    let config = Config { cluster_id: "c1".to_owned(), vpc_id: "v1".to_owned(), ..Config::default() };
+    let keys = Keys { cluster_id: "c1".to_owned(), vpc_id: "v1".to_owned(), ..Keys::default() };
+    let config = Config { keys, ..Config::default() };
     let service = Service { uid: "a0b1c2d3-e4f5-0617-2839-4a5b6c7d8e9f".to_owned(), ..web(&[]) };
     let request = build_with(&config, &Lookups::default(), None, &desired(&service, nodes(&[PUBLIC, PUBLIC]))).unwrap();
     let expected = json!({"name": "aa0b1c2d3e4f5061728394a5b6c7d8e9", "algorithm": "round_robin", "region": "fra1",
@@ -126,11 +127,8 @@ fn do_16_to_20_tls_of_a_proxy() {
         format!("{tls}either certificate id should be set or tls pass through enabled, not both"),
         "DO-17"
     );
-    assert_eq!(
-        error(&regional(&[("http-ports", "80, 8080")])),
-        "strconv.Atoi: parsing \" 8080\": invalid syntax",
-        "DO-18"
-    );
+    let blank = error(&regional(&[("http-ports", "80, 8080")]));
+    assert_eq!(blank, "strconv.Atoi: parsing \" 8080\": invalid syntax", "DO-18");
     assert_eq!(rules(&https(&[("tls-passthrough", "maybe")])), ["tcp 443 tcp 30443"], "DO-19");
     let udp = with_ports(regional(&[("http-ports", "53")]), &[(Protocol::Udp, 53)]);
     assert_eq!(rules(&udp), ["udp 53 udp 30053"], "DO-20");

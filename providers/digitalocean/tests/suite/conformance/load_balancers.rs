@@ -24,17 +24,15 @@ fn is_service_name(name: &str) -> bool {
     name.len() == 32 && name.starts_with('a') && name[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The Service whose mark the load balancer has. The name lacks the last digit of the UID, which is 0 in the suite.
+/// The mark of the load balancer: its name, and the tag of its cluster.
 fn owners(record: &Record) -> Vec<LoadBalancerKey> {
     let (tags, name) = (record.texts("tags"), record.text("name"));
     let cluster = tags.iter().find_map(|tag| tag.strip_prefix("k8s:")).filter(|_| is_service_name(name));
-    let all = format!("{}0", name.get(1..).unwrap_or_default());
-    let uid = || [&all[..8], &all[8..12], &all[12..16], &all[16..20], &all[20..]].join("-");
     let key = |cluster: &str| LoadBalancerKey {
         cluster: cluster.into(),
         namespace: String::new(),
-        service: String::new(),
-        uid: uid(),
+        service: name.to_owned(),
+        uid: String::new(),
     };
     cluster.map(key).into_iter().collect()
 }
