@@ -26,6 +26,7 @@ mod error_kind;
 pub mod initialize;
 mod instance;
 pub mod ipam;
+mod keywords;
 mod label;
 pub mod lifecycle;
 mod load_balancer;

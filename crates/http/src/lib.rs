@@ -24,7 +24,9 @@ mod tls;
 mod tls_files;
 mod token;
 
-pub use api::{Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Page, all_pages};
+pub use api::{
+    Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Page, all_pages, omit_empty,
+};
 pub use client::{Client, Options};
 pub use error::{RequestError, TlsHandshakeError};
 pub use handler::Handler;

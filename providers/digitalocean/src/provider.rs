@@ -39,28 +39,17 @@ const REFERENCES: &[Reference] = &[
 
 /// A DigitalOcean account. Cheap to clone.
 #[derive(Clone)]
-pub struct DigitalOcean(Arc<Inner>);
-
-/// State of the provider.
-pub struct Inner {
-    info: ProviderInfo,
-    capabilities: Capabilities,
-    pub(crate) config: Config,
+pub struct DigitalOcean {
+    info: Arc<ProviderInfo>,
+    capabilities: Arc<Capabilities>,
+    pub(crate) config: Arc<Config>,
     pub(crate) client: Client,
     pub(crate) metadata: Api,
     pub(crate) calls: Calls,
     pub(crate) cluster: ClusterName,
     /// Region of the load balancers, known after the start.
-    region: OnceLock<String>,
+    region: Arc<OnceLock<String>>,
     loops: Vec<Arc<dyn ProviderLoop>>,
-}
-
-impl std::ops::Deref for DigitalOcean {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        &self.0
-    }
 }
 
 /// Returns a factory. All its providers share their metrics.
@@ -109,17 +98,17 @@ impl DigitalOcean {
             Arc::new(FirewallLoop::new(client.clone(), firewall, config.default_type, metrics.clone()))
                 as Arc<dyn ProviderLoop>
         });
-        Ok(DigitalOcean(Arc::new(Inner {
-            info: ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] },
-            capabilities: capabilities(config.default_type, config.cluster_tag().is_some()),
+        Ok(DigitalOcean {
+            info: Arc::new(ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] }),
+            capabilities: Arc::new(capabilities(config.default_type, config.cluster_tag().is_some())),
             client,
             metadata,
             calls,
             cluster: context.cluster.clone(),
-            region: OnceLock::new(),
+            region: Arc::default(),
             loops: tags.into_iter().chain(firewall).collect(),
-            config,
-        })))
+            config: Arc::new(config),
+        })
     }
 
     /// Returns the region of the load balancers; empty before the start.

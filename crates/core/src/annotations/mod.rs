@@ -10,6 +10,7 @@ mod kinds;
 mod reader;
 mod reference;
 mod selector;
+mod strict;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use kinds::{
 };
 pub use reader::Reader;
 pub use selector::NodeSelector;
+pub use strict::{GO_BOOL, GO_INTEGER, GO_INTEGERS, GO_UNSIGNED, Strict};
 pub use table::{Annotation, Declared, Invalid, Table, UnknownAnnotation};
 
 /// Prefix of all annotation keys of Bowline.

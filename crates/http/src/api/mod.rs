@@ -11,6 +11,7 @@
 mod authorize;
 mod builder;
 mod decode;
+mod omit;
 mod pages;
 mod response;
 mod retry_after;
@@ -26,6 +27,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 pub use authorize::{Authorize, Bearer};
 pub use builder::CallBuilder;
 pub use decode::{ByStatus, ErrorDecoder, ErrorResponse};
+pub use omit::omit_empty;
 pub use pages::{Page, all_pages};
 pub use response::ApiResponse;
 pub use retry_after::retry_after;

@@ -1,6 +1,7 @@
 //! Load balancers and certificates.
 
 use bowline_cloud::{Effect, Result};
+use bowline_http::omit_empty;
 use http::{HeaderValue, Method, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -118,23 +119,7 @@ impl LoadBalancerRequest {
     /// Returns the body of the request.
     // upstream: false, 0, an empty text and an empty list are left out, an empty object is not.
     pub(crate) fn to_body(&self) -> Value {
-        sparse(serde_json::to_value(self).unwrap_or_default())
-    }
-}
-
-fn sparse(value: Value) -> Value {
-    let is_sent = |(key, value): &(String, Value)| match value {
-        Value::Null => false,
-        Value::Bool(false) => ALWAYS_SENT.contains(&key.as_str()),
-        Value::Number(number) => number.as_i64() != Some(0) || ALWAYS_SENT.contains(&key.as_str()),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        _ => true,
-    };
-    match value {
-        Value::Object(fields) => fields.into_iter().filter(is_sent).map(|(key, value)| (key, sparse(value))).collect(),
-        Value::Array(items) => items.into_iter().map(sparse).collect(),
-        other => other,
+        omit_empty(serde_json::to_value(self).unwrap_or_default(), &ALWAYS_SENT)
     }
 }
 

@@ -125,7 +125,7 @@ impl TypedLoadBalancers for DigitalOcean {
     ) -> std::result::Result<LoadBalancerSettings, Vec<FieldError>> {
         let values = Values(annotations);
         let invalid = |message| vec![FieldError { field: DISOWN.key.to_owned(), message }];
-        let unmanaged = values.is_disowned().map_err(invalid)?;
+        let unmanaged = keys::is_disowned(values).map_err(invalid)?;
         // Other invalid values are errors of the plan, with upstream's texts.
         let internal =
             Network::requested(values, common.internal).map_or(common.internal, |it| it == Network::Internal);
@@ -240,7 +240,7 @@ impl DigitalOcean {
 
     fn plan_removal(&self, desired: &DesiredLoadBalancer, own: Option<&LoadBalancer>) -> Result<Plan<Change>> {
         let Some(own) = own else { return Ok(Plan::default()) };
-        let is_disowned = Values(&desired.annotations).is_disowned();
+        let is_disowned = keys::is_disowned(Values(&desired.annotations));
         if is_disowned.map_err(|message| Error::new(ErrorKind::InvalidConfig, "delete load balancer", message))? {
             return Ok(Plan::default());
         }

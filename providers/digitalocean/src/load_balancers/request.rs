@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode, keywords};
 
 use super::annotations::{self as keys, Values};
 use super::health_check;
@@ -18,40 +18,14 @@ use crate::api::{LoadBalancer, LoadBalancerFirewall, LoadBalancerRequest, LoadBa
 use crate::config::Config;
 use crate::instances::droplet_id;
 
-/// Declares an enumeration of the API's keywords.
-macro_rules! keywords {
-    ($($(#[$about:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $text:literal),+ })+) => {$(
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name {
-            $($(#[$note])* $variant,)+
-        }
-
-        impl $name {
-            pub(crate) fn parse(text: &str) -> Option<$name> {
-                match text {
-                    $($text => Some($name::$variant),)+
-                    _ => None,
-                }
-            }
-
-            pub(crate) fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $text,)+
-                }
-            }
-        }
-    )+};
-}
-
 keywords! {
     /// Type of a load balancer: a proxy, or one that passes packets through to the Nodes.
     #[derive(Default)]
-    LoadBalancerType { Regional = "REGIONAL", #[default] RegionalNetwork = "REGIONAL_NETWORK" }
+    pub(crate) enum LoadBalancerType { Regional = "REGIONAL", #[default] RegionalNetwork = "REGIONAL_NETWORK" }
     /// Network in which the address of a load balancer is reachable.
-    Network { External = "EXTERNAL", Internal = "INTERNAL" }
+    pub(crate) enum Network { External = "EXTERNAL", Internal = "INTERNAL" }
     /// IP families of a load balancer.
-    NetworkStack { Ipv4 = "IPV4", DualStack = "DUALSTACK" }
+    pub(crate) enum NetworkStack { Ipv4 = "IPV4", DualStack = "DUALSTACK" }
 }
 
 /// Reason why no request can be built.
@@ -182,11 +156,14 @@ impl Inputs<'_> {
             forwarding_rules,
             health_check,
             sticky_sessions,
-            redirect_http_to_https: values.flag(&keys::REDIRECT_HTTP_TO_HTTPS, "HTTP-to-HTTPS")?,
+            redirect_http_to_https: keys::flag(values, &keys::REDIRECT_HTTP_TO_HTTPS, "HTTP-to-HTTPS")?,
             enable_proxy_protocol: self.proxy_protocol()?,
-            enable_backend_keepalive: values.flag(&keys::ENABLE_BACKEND_KEEPALIVE, "backend keepalive")?,
-            disable_lets_encrypt_dns_records: values
-                .flag(&keys::DISABLE_LETS_ENCRYPT_DNS_RECORDS, "disable lets encrypt dns records")?,
+            enable_backend_keepalive: keys::flag(values, &keys::ENABLE_BACKEND_KEEPALIVE, "backend keepalive")?,
+            disable_lets_encrypt_dns_records: keys::flag(
+                values,
+                &keys::DISABLE_LETS_ENCRYPT_DNS_RECORDS,
+                "disable lets encrypt dns records",
+            )?,
             http_idle_timeout_seconds: self.idle_timeout()?,
             firewall: firewall(values, self.spec),
             droplet_ids: self.droplet_ids(&nodes.nodes)?,
@@ -210,7 +187,7 @@ impl Inputs<'_> {
     }
 
     fn proxy_protocol(&self) -> Result<bool, String> {
-        let own = self.values().flag(&keys::ENABLE_PROXY_PROTOCOL, "proxy protocol")?;
+        let own = keys::flag(self.values(), &keys::ENABLE_PROXY_PROTOCOL, "proxy protocol")?;
         let is_annotated = self.desired.annotations.contains_key(keys::ENABLE_PROXY_PROTOCOL.key);
         Ok(if is_annotated { own } else { self.desired.settings.proxy_protocol.is_some() })
     }
