@@ -16,6 +16,7 @@ mod support;
 mod cli;
 mod cloud;
 mod daemon;
+mod digitalocean;
 mod failover;
 mod kubectl;
 mod logs;
