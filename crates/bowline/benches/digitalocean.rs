@@ -23,8 +23,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Number of items on a page of a list.
 const PAGE: usize = 200;
 
-/// Number of Services that are synced concurrently by default, and so observed with one listing.
-const BATCH: usize = 64;
+/// Number of Services that begin their syncs together, and so are observed with one listing.
+const BATCH: usize = 16;
 
 /// Period of `--node-status-update-frequency` and `--load-balancer-refresh-period` in the steady state. The defaults are minutes.
 const REFRESH: Duration = Duration::from_secs(10);

@@ -51,7 +51,7 @@ async fn the_debug_and_metrics_addresses_answer_as_in_the_go_manager() {
     for part in [
         "firewall_api_operations_total{http_response_code=\"200\",operation=\"get_by_list\",result=\"succeeded\"} 1",
         "firewall_api_operations_total{http_response_code=\"202\",operation=\"create\",result=\"succeeded\"} 1",
-        "firewall_api_operation_duration_seconds_bucket{http_response_code=\"202\",operation=\"create\",result=\"succeeded\",le=\"5.5\"} 1",
+        "firewall_api_operation_duration_seconds_count{http_response_code=\"202\",operation=\"create\",result=\"succeeded\"} 1",
         "firewall_resource_syncs_total{result=\"updated\"} 1",
         "firewall_resource_sync_duration_seconds_count{result=\"updated\"} 1",
         "firewall_reconciles_total{error_type=\"\",result=\"reconciled\"} 1",

@@ -1,4 +1,4 @@
-//! Rejected requests, limits, and load balancers that disappear. Every failure is reported, leaks nothing, and ends without a restart.
+//! Rejected requests, limits, and load balancers that disappear. Each failure is reported, leaks nothing, and needs no restart.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The life of a cluster, from its first Node to its last Service.
 
+use std::time::Duration;
+
 use bowline_digitalocean_simulator::{Fields as _, NewDroplet, Options, Work};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
@@ -55,6 +57,8 @@ async fn a_cluster_from_its_first_node_to_its_last_service() {
     for (name, id) in ["node-1", "node-2"].into_iter().zip(ids) {
         check_node(&scene, &scene.initialised(&manager, name).await, id);
     }
+    // The manager notices its own writes to the Nodes with the next event.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let balancer = pending_and_active(&scene, &manager).await;
     assert_eq!(scene.targets(), ids);
     let check = format!("tcp 10256 {balancer}");
