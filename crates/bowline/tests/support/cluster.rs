@@ -71,11 +71,12 @@ impl Cluster {
         self.create_node(json!({"metadata": {"name": name}, "spec": {"taints": [taint]}, "status": status})).await;
     }
 
-    /// Waits until the Node is initialised.
+    /// Waits until the Node is initialised and has its addresses, which the manager writes last.
     pub(crate) async fn initialised(&self, manager: &Program, name: &str) -> Node {
+        let has_addresses = |node: &Node| node.status.as_ref().is_some_and(|status| status.addresses.is_some());
         let initialised = || async {
             let node = self.nodes().get(name).await.unwrap();
-            Some(node).filter(|node| !taints(node).contains(&UNINITIALISED.to_owned()))
+            Some(node).filter(|node| !taints(node).contains(&UNINITIALISED.to_owned()) && has_addresses(node))
         };
         self.eventually(manager, &format!("{name} to be initialised"), initialised).await
     }
