@@ -23,9 +23,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Number of items on a page of a list.
 const PAGE: usize = 200;
 
-/// Number of Services that begin their syncs together, and so are observed with one listing.
-const BATCH: usize = 16;
-
 /// Period of `--node-status-update-frequency` and `--load-balancer-refresh-period` in the steady state. The defaults are minutes.
 const REFRESH: Duration = Duration::from_secs(10);
 
@@ -107,7 +104,8 @@ async fn many_load_balancers(balancers: usize) -> Result<bool, Failure> {
     });
     world.settle().await;
     let what = format!("{balancers} load balancers are refreshed");
-    let pages = balancers.div_ceil(BATCH) * balancers.div_ceil(PAGE);
+    // One listing shows the load balancers of a batch of Services, which has as many as a page.
+    let pages = balancers.div_ceil(PAGE) * balancers.div_ceil(PAGE);
     let steady = refresh(&world, &what, "load_balancers", pages).await;
     manager.stop().await?;
     Ok(created && joined && steady)

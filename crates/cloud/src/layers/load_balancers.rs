@@ -1,9 +1,13 @@
 //! Observation of load balancers: combines concurrent requests into batches of the provider's preferred size.
 //!
 //! ```text
-//!  request ──► pending requests ──after the batch window──► batches ──► observe, each in a task of its own
+//!  request ──► pending requests ──none arrives for a batch window──► batches ──► observe, each in a task of its own
 //!                 equal requests share a result; different desired states of one load balancer are in different batches
 //! ```
+//!
+//! Many Services that begin together, such as all of them in a periodic refresh, take longer than one window to ask. Each request
+//! therefore extends the wait, up to [`MAX_WINDOWS`] windows, so that a cloud that shows all load balancers in one listing is
+//! listed once.
 //!
 //! If the response to a batch is too large, the batch is split in halves, and later batches are smaller until larger ones fit
 //! again.
@@ -23,7 +27,7 @@ use bowline_core::{DesiredLoadBalancer, LoadBalancerKey, LoadBalancerState};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use crate::layers::concurrency::ConcurrencyLimits;
 use crate::layers::operation::Operation;
@@ -34,6 +38,9 @@ const OPERATION: Operation = Operation::ObserveLoadBalancers;
 
 /// Maximum number of concurrent calls for one caller with a long list. Callers with one request each are limited by their number.
 const MAX_CONCURRENT: usize = 8;
+
+/// Maximum number of batch windows for which requests are collected. A steady stream of requests must not delay the first one.
+const MAX_WINDOWS: u32 = 20;
 
 /// Observes the load balancers of one provider.
 pub(crate) struct Observer {
@@ -52,6 +59,7 @@ type Observed = Result<Option<LoadBalancerState>>;
 struct PendingRequests {
     requests: Vec<Request>,
     by_key: HashMap<LoadBalancerKey, Vec<usize>>,
+    last_arrival: Option<Instant>,
 }
 
 struct Request {
@@ -104,14 +112,27 @@ impl Observer {
         pending.add(desired)
     }
 
-    /// Waits for the batch window, and sends the pending requests. A provider that panics fails only one batch.
+    /// Waits for the end of the batch window, and sends the pending requests. A provider that panics fails only one batch.
     async fn send_pending(self: Arc<Observer>) {
-        sleep(self.batch_window).await;
+        self.end_of_window().await;
         let requests = std::mem::take(&mut *self.lock());
         let size = self.load_balancers().map_or(1, |(_, batch)| batch);
         for batch in requests.into_batches(size) {
             let observer = Arc::clone(&self);
             tokio::spawn(async move { observer.send(batch).await });
+        }
+    }
+
+    /// Waits until no request has arrived for a batch window.
+    async fn end_of_window(&self) {
+        let latest = Instant::now() + self.batch_window * MAX_WINDOWS;
+        loop {
+            let last = self.lock().last_arrival;
+            let end = last.map_or(latest, |last| latest.min(last + self.batch_window));
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
         }
     }
 
@@ -167,6 +188,7 @@ impl PendingRequests {
     /// Adds a request, or another caller to an equal one.
     fn add(&mut self, desired: &DesiredLoadBalancer) -> oneshot::Receiver<Observed> {
         let (sender, receiver) = oneshot::channel();
+        self.last_arrival = Some(Instant::now());
         let indexes = self.by_key.entry(desired.key.clone()).or_default();
         let equal =
             indexes.iter().find(|index| self.requests.get(**index).is_some_and(|request| request.desired == *desired));

@@ -112,7 +112,10 @@ const REVISION_PERIOD: Duration = Duration::from_secs(5);
 /// Number of concurrent syncs for each one that may write: while one writes, others read.
 const SYNCS_PER_WRITE: usize = 4;
 
-/// Maximum number of Services that begin together if many are queued, so that their load balancers are observed in one batch.
+/// Maximum number of concurrent syncs, whatever the clouds claim.
+const MAX_SYNCS: usize = 1_000;
+
+/// Maximum number of Services that are taken from the queue together if many wait.
 const BATCH: u32 = 16;
 
 /// Options of the controller.
@@ -251,9 +254,7 @@ impl ServiceController {
 /// Syncs the queued Services until shutdown is requested, and then waits for the syncs under way.
 async fn run_workers(shared: &Arc<Shared>, shutdown: &Shutdown) {
     let mut syncs = JoinSet::new();
-    let permits =
-        shared.options.concurrency.saturating_mul(SYNCS_PER_WRITE).clamp(2 * BATCH as usize, Semaphore::MAX_PERMITS);
-    let permits = Arc::new(Semaphore::new(permits));
+    let permits = Arc::new(Semaphore::new(shared.concurrent_syncs()));
     while let Some(batch) = shutdown.or(next_batch(shared, &permits)).await {
         for (work, permit) in batch {
             let (shared, shutdown) = (shared.clone(), shutdown.clone());
@@ -270,6 +271,18 @@ async fn run_workers(shared: &Arc<Shared>, shutdown: &Shutdown) {
     shared.queue.shut_down();
     while let Some(ended) = syncs.join_next().await {
         propagate_panic(ended);
+    }
+}
+
+impl Shared {
+    /// Number of concurrent syncs. Most of them only read, so there are at least as many as a cloud observes in one batch: a refresh
+    /// of all Services then takes no more calls than the cloud needs to show all load balancers.
+    fn concurrent_syncs(&self) -> usize {
+        let clouds = self.context.clouds.iter();
+        let limits = clouds.filter_map(|cloud| cloud.layers().capabilities().load_balancers.as_ref());
+        let batch = limits.map(|limits| limits.batch_observe).max().unwrap_or_default();
+        let for_writes = self.options.concurrency.saturating_mul(SYNCS_PER_WRITE).max(2 * BATCH as usize);
+        for_writes.max(batch.min(MAX_SYNCS)).min(Semaphore::MAX_PERMITS)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recorder for the load balancer writes of a provider.
+//! Recorder for the load balancer observations and writes of a provider.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use bowline_core::{ClusterName, DesiredLoadBalancer, LoadBalancerKey, LoadBalanc
 
 use crate::test_providers::{Wrapped, load_balancers_of};
 
-/// Records the applied steps in order, and how many run concurrently.
+/// Records the applied steps in order, how many run concurrently, and the sizes of the observed batches.
 #[derive(Default)]
 pub(crate) struct Recorder {
     concurrent: AtomicUsize,
@@ -19,6 +19,7 @@ pub(crate) struct Recorder {
     busy: Mutex<BTreeMap<String, usize>>,
     /// Service and step.
     steps: Mutex<Vec<(String, String)>>,
+    observed: Mutex<Vec<usize>>,
 }
 
 /// Load balancers of a provider, recorded.
@@ -30,6 +31,7 @@ struct Recorded {
 #[async_trait]
 impl LoadBalancers for Recorded {
     async fn observe(&self, wanted: &[DesiredLoadBalancer]) -> Vec<Result<Option<LoadBalancerState>>> {
+        self.recorder.observed.lock().unwrap().push(wanted.len());
         load_balancers_of(&self.inner).observe(wanted).await
     }
 
@@ -65,7 +67,7 @@ impl LoadBalancers for Recorded {
 }
 
 impl Recorder {
-    /// Wraps a provider so that its load balancer writes are recorded.
+    /// Wraps a provider so that its load balancer observations and writes are recorded.
     pub(crate) fn wrap(self: &Arc<Recorder>, inner: Arc<dyn CloudProvider>) -> Arc<dyn CloudProvider> {
         Wrapped::balancers(inner.clone(), Recorded { inner, recorder: self.clone() })
     }
@@ -75,9 +77,15 @@ impl Recorder {
         self.steps().iter().position(|(name, _)| name == service).expect("the Service has a step")
     }
 
-    /// Forgets all recorded steps.
+    /// Number of load balancers in each observation so far.
+    pub(crate) fn observed(&self) -> Vec<usize> {
+        self.observed.lock().unwrap().clone()
+    }
+
+    /// Forgets all recorded steps and observations.
     pub(crate) fn forget(&self) {
         self.steps.lock().unwrap().clear();
+        self.observed.lock().unwrap().clear();
     }
 
     /// All steps so far.

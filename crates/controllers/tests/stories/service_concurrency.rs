@@ -115,6 +115,23 @@ async fn a_new_service_is_synced_before_refreshes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refresh_observes_as_many_load_balancers_at_once_as_the_cloud_shows() {
+    let (mut world, recorder) = recorded(16).await;
+    world.options.service.as_mut().unwrap().refresh = Duration::from_secs(600);
+    for index in 0..100 {
+        world.create_service(&format!("web-{index:02}")).await;
+    }
+    world.start();
+    for index in 0..100 {
+        world.wait_for_address(&format!("web-{index:02}")).await;
+    }
+    world.sleep(SETTLE).await;
+    recorder.forget();
+    world.sleep(Duration::from_secs(600)).await;
+    assert_eq!((recorder.observed(), recorder.steps()), (vec![100], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutdown_finishes_the_step_in_progress_and_the_next_manager_continues() {
     let (mut world, recorder) = recorded(1).await;
     world.cloud().set_latency(Duration::from_secs(1));

@@ -120,6 +120,24 @@ async fn a_later_request_does_not_wait_for_the_call_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn requests_that_follow_each_other_closely_are_one_batch_up_to_a_limit() {
+    let gap = BATCH_WINDOW * 2 / 3;
+    for (count, batches) in [(4, 1), (20, 1), (60, 2)] {
+        let (fake, names) = (cloud(100), (0..count).map(|number| number.to_string()).collect::<Vec<_>>());
+        let layers = layers(&fake);
+        let late = names.iter().zip(0..).map(|(name, number)| {
+            let layers = layers.clone();
+            async move {
+                sleep(gap * number).await;
+                observe(layers, name).await
+            }
+        });
+        assert_eq!(join_all(late).await, names);
+        assert_eq!(sizes(&fake).len(), batches, "{count} requests");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_that_gives_up_does_not_affect_other_callers() {
     // The first caller started the batch window. It gives up before the call, or during it.
     for timeout_after in [BATCH_WINDOW / 2, BATCH_WINDOW * 2] {
