@@ -51,6 +51,7 @@ mod secrets;
 mod service_routing;
 mod start;
 mod sync_metrics;
+mod timed_counter;
 
 pub use admission::{AdmissionOperation, AdmissionRequest, AdmissionResponse, DecodeError, Webhook};
 pub use calls::{Call, CallBudget, CallPolicy, Calls, Effect};
@@ -75,6 +76,7 @@ pub use secrets::{SecretData, SecretRef};
 pub use service_routing::{DefaultCloud, Routing, RoutingError};
 pub use start::{Facts, Readiness};
 pub use sync_metrics::{SyncMetricNames, SyncMetrics, SyncPurpose, register_or_replace};
+pub use timed_counter::TimedCounter;
 
 /// Compiles the examples of the page that compares the provider contract with Go.
 #[cfg(doctest)]

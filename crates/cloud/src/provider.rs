@@ -40,6 +40,13 @@ pub struct CheckResult {
     pub outcome: Result<String>,
 }
 
+impl CheckResult {
+    /// Creates the result of a check.
+    pub fn new(subject: impl Into<String>, outcome: Result<String>) -> CheckResult {
+        CheckResult { subject: subject.into(), outcome }
+    }
+}
+
 /// A cloud account or project: the root of a provider.
 ///
 /// Rules, each with a conformance case of the same name:
@@ -172,7 +179,7 @@ pub trait CloudProvider: Send + Sync {
     /// Checks everything that the configuration refers to, item by item, for `bowline check`. Writes nothing.
     async fn diagnose(&self) -> Vec<CheckResult> {
         let outcome = self.check().await.map(|()| "the cloud is reachable and accepts the credentials".to_owned());
-        vec![CheckResult { subject: "cloud".to_owned(), outcome }]
+        vec![CheckResult::new("cloud", outcome)]
     }
 
     /// Returns usage and limits of the account's quotas, as far as the cloud reports them.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_config::table::Keys;
 use bowline_config::{ConfigErrors, ConfigFile, Environment};
 use bowline_core::ClusterName;
 use bowline_runtime::Metric;
@@ -135,6 +136,15 @@ pub struct EnvironmentVariable {
     pub secret: Option<SecretKey>,
 }
 
+impl EnvironmentVariable {
+    /// Returns the environment variables of declared keys. `secrets` has those whose values are in Secrets.
+    pub fn of<K: Keys>(secrets: &[(&str, SecretKey)]) -> Vec<EnvironmentVariable> {
+        let secret = |name: &str| secrets.iter().find(|(known, _)| *known == name).map(|(_, secret)| *secret);
+        let variables = K::keys().into_iter().flat_map(|key| key.env.iter().map(move |name| (*name, key.doc)));
+        variables.map(|(name, summary)| EnvironmentVariable { name, summary, secret: secret(name) }).collect()
+    }
+}
+
 /// A value in a Secret in the namespace of the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecretKey {
@@ -183,6 +193,24 @@ mod tests {
 
     fn factory(name: &'static str, provider: &'static str) -> Factory {
         Factory::new(name, "for tests", String::new, move |_| Ok(Arc::new(Fake::new(provider))))
+    }
+
+    bowline_config::table::keys! {
+        /// Keys of this test.
+        struct TestKeys {
+            token: String = "token" env "ACME_TOKEN", "", "API token.";
+            region: String = "region" env "ACME_REGION", "", "Region.";
+            zone: String = "zone", "", "Zone.";
+        }
+    }
+
+    #[test]
+    fn declared_keys_give_the_environment_variables() {
+        let secret = SecretKey { name: "acme", key: "token" };
+        let variables = EnvironmentVariable::of::<TestKeys>(&[("ACME_TOKEN", secret)]);
+        let token = EnvironmentVariable { name: "ACME_TOKEN", summary: "API token.", secret: Some(secret) };
+        let region = EnvironmentVariable { name: "ACME_REGION", summary: "Region.", secret: None };
+        assert_eq!(variables, [token, region]);
     }
 
     #[test]

@@ -51,6 +51,7 @@
 mod check;
 mod declared;
 mod document;
+mod further;
 mod gcfg;
 mod reference;
 mod settings;
@@ -63,5 +64,6 @@ mod yaml;
 #[doc(inline)]
 pub use crate::__keys as keys;
 pub use declared::{Example, Format, Key, Keys, Kind, Section, Table, UnknownKeys};
+pub use further::Checks;
 pub use settings::{Settings, View};
 pub use value::{Item, Value};

@@ -67,7 +67,7 @@ pub use node::{Address, AddressType, NetworkCondition, Node, Ready, Taint};
 pub use opaque::Opaque;
 pub use operation::{Operation, PollInterval, Progress};
 pub use pause::{invalid_pause, is_paused};
-pub use plan::{FieldChange, Plan, PlanError, Step, Verb, Warning};
+pub use plan::{FieldChange, FieldChanges, Plan, PlanError, Step, Verb, Warning};
 pub use route::{Route, RouteSpec};
 pub use service::{Service, ServiceKey, ServiceType};
 pub use target_set::{TargetChanges, TargetSet};

@@ -97,6 +97,19 @@ pub struct FieldChange {
     pub to: Option<String>,
 }
 
+/// Collects the fields that differ between the observed and the desired state of a resource.
+///
+/// ```
+/// use bowline_core::FieldChanges;
+///
+/// let mut changes = FieldChanges::default();
+/// changes.compare("port", &80, &80);
+/// changes.compare("servers", &vec!["a"], &vec!["a", "b"]);
+/// assert_eq!(changes.into_vec()[0].to_string(), "servers: [a] -> [a, b]");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldChanges(Vec<FieldChange>);
+
 impl<C> Plan<C> {
     /// Creates a plan with these steps, without warnings, errors and locks.
     pub fn of(steps: Vec<Step<C>>) -> Plan<C> {
@@ -194,6 +207,37 @@ impl FieldChange {
     }
 }
 
+impl FieldChanges {
+    /// Adds a field whose values differ.
+    pub fn compare<T: PartialEq + fmt::Debug>(&mut self, field: &str, old: &T, new: &T) {
+        if old != new {
+            self.0.push(FieldChange::new(field, Some(displayed(old)), Some(displayed(new))));
+        }
+    }
+
+    /// Adds each item that only one of two sets has, as removed or as added.
+    pub fn compare_sets<T: Ord + fmt::Debug>(&mut self, field: &str, old: &BTreeSet<T>, new: &BTreeSet<T>) {
+        let removed = old.difference(new).map(|item| FieldChange::new(field, Some(displayed(item)), None));
+        let added = new.difference(old).map(|item| FieldChange::new(field, None, Some(displayed(item))));
+        self.0.extend(removed.chain(added));
+    }
+
+    /// Adds a field of a new resource.
+    pub fn set(&mut self, field: &str, new: &impl fmt::Debug) {
+        self.0.push(FieldChange::new(field, None, Some(displayed(new))));
+    }
+
+    /// Returns the changes in the order in which they were added.
+    pub fn into_vec(self) -> Vec<FieldChange> {
+        self.0
+    }
+}
+
+/// Formats a value for a plan: without the quotes and braces of Rust.
+fn displayed(value: &impl fmt::Debug) -> String {
+    format!("{value:?}").replace(['"', '{', '}'], "")
+}
+
 impl fmt::Display for FieldChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.from, &self.to) {
@@ -259,6 +303,21 @@ floating IP: not possible: no network";
         assert_eq!(mixed.into_removal(), Some(step(Verb::Update, "a", vec![removed()])));
         let deletion = step(Verb::Delete, "a", kept.to_vec());
         assert_eq!(deletion.clone().into_removal(), Some(deletion));
+    }
+
+    #[test]
+    fn only_fields_that_differ_are_changes() {
+        let mut changes = FieldChanges::default();
+        let set = |items: &[&'static str]| items.iter().copied().collect::<BTreeSet<_>>();
+        changes.compare("name", &"a", &"a");
+        changes.compare("size", &Some(1), &None);
+        changes.compare("tags", &set(&["a"]), &set(&["a", "b"]));
+        changes.compare_sets("rule", &set(&["tcp 80", "tcp 90"]), &set(&["tcp 80", "udp 53"]));
+        changes.set("zone", &"a");
+        let shown: Vec<_> = changes.into_vec().iter().map(ToString::to_string).collect();
+        let expected =
+            ["size: Some(1) -> None", "tags: a -> a, b", "rule: tcp 90 (removed)", "rule: udp 53", "zone: a"];
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -19,14 +19,10 @@ const BUILD: &str = "failed to build DO API request: failed to build base load b
 
 /// The webhook.
 pub(crate) struct LoadBalancerReview {
-    cloud: DigitalOcean,
+    pub(crate) cloud: DigitalOcean,
 }
 
 impl LoadBalancerReview {
-    pub(crate) fn new(cloud: DigitalOcean) -> LoadBalancerReview {
-        LoadBalancerReview { cloud }
-    }
-
     /// Builds the request of a Service without Nodes.
     async fn request(&self, service: &Service) -> Result<LoadBalancerRequest, String> {
         let joined = |errors: Vec<bowline_core::annotations::FieldError>| {

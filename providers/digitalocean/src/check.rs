@@ -1,6 +1,6 @@
 //! Start, and everything that `bowline check` verifies.
 
-use bowline_cloud::{CallBudget, CheckResult, Error, ErrorKind, Facts, Quota, Result, Retry};
+use bowline_cloud::{CheckResult, Error, ErrorKind, Facts, Quota, Result, Retry};
 use http::Method;
 
 use crate::api::Account;
@@ -63,7 +63,7 @@ impl DigitalOcean {
         self.config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let account = self.client.account().await;
         let is_rejected = account.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unauthenticated);
-        let mut results = vec![result("token", account.and_then(described_account))];
+        let mut results = vec![CheckResult::new("token", account.and_then(described_account))];
         if is_rejected {
             return results;
         }
@@ -71,15 +71,17 @@ impl DigitalOcean {
         for (call, resource, scope) in LISTS.into_iter().chain(firewall) {
             results.push(self.diagnose_scope(call, resource, scope).await);
         }
-        results.push(result("region", self.find_region().await.map(|region| format!("it is {region}"))));
+        results.push(CheckResult::new("region", self.find_region().await.map(|region| format!("it is {region}"))));
         if !self.config.keys.vpc_id.is_empty() {
-            results.push(result("VPC", self.diagnose_vpc().await));
+            results.push(CheckResult::new("VPC", self.diagnose_vpc().await));
         }
         if let Some(firewall) = &self.config.firewall {
             let found = self.client.firewall_of_name(&firewall.name).await;
-            results.push(result("firewall", found.map(|found| described_firewall(&firewall.name, found.is_some()))));
+            results.push(CheckResult::new(
+                "firewall",
+                found.map(|found| described_firewall(&firewall.name, found.is_some())),
+            ));
         }
-        results.extend(self.calls.budgets().into_values().map(|budget| result("rate limit", described_budget(budget))));
         results
     }
 
@@ -88,7 +90,7 @@ impl DigitalOcean {
             ErrorKind::PermissionDenied => error.context("scope needed", scope.to_owned()),
             _ => error,
         });
-        result(format!("scope {scope}"), outcome.map(|()| "the token has it".to_owned()))
+        CheckResult::new(format!("scope {scope}"), outcome.map(|()| "the token has it".to_owned()))
     }
 
     async fn diagnose_vpc(&self) -> Result<String> {
@@ -132,19 +134,4 @@ fn described_firewall(name: &str, exists: bool) -> String {
         true => format!("{name} exists"),
         false => format!("{name} does not exist yet; the manager creates it"),
     }
-}
-
-/// Fails if so few calls remain that the manager slows down.
-fn described_budget(budget: CallBudget) -> Result<String> {
-    let CallBudget { limit, remaining, resets_in } = budget;
-    let text = format!("{remaining} of {limit} calls remain for {} min", resets_in.as_secs().div_ceil(60));
-    if remaining.saturating_mul(10) > limit {
-        return Ok(text);
-    }
-    let message = format!("{text}; other clients use the token, too");
-    Err(Error::new(ErrorKind::RateLimited, "read the rate limit", message))
-}
-
-fn result(subject: impl Into<String>, outcome: Result<String>) -> CheckResult {
-    CheckResult { subject: subject.into(), outcome }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use bowline_cloud::{BuildContext, EnvironmentVariable, SecretKey};
-use bowline_config::table::{Example, Format, Key, Keys as _, Section, Table, UnknownKeys, View, keys};
+use bowline_cloud::{BuildContext, Endpoint, EnvironmentVariable, SecretKey};
+use bowline_config::table::{Checks, Example, Format, Section, Table, UnknownKeys, keys};
 use bowline_config::{ConfigError, ConfigErrors, Secret};
 
 use crate::load_balancers::LoadBalancerType;
@@ -20,7 +20,7 @@ keys! {
             "ID of the cluster. Load balancers get the tag `k8s:ID`, and the loop `tags` adds it to existing ones.";
         vpc_id: String = "vpc-id" env "DO_CLUSTER_VPC_ID", "", "VPC of the load balancers. Default: that of the region.";
         region: String = "region" env "REGION", "", "Region of the load balancers. Default: the region of this Droplet, from its metadata service.";
-        rate_limit: String = "rate-limit" env "DO_API_RATE_LIMIT_QPS", "",
+        rate_limit: Option<f64> = "rate-limit" env "DO_API_RATE_LIMIT_QPS", "",
             "Maximum number of API calls per second, such as `2.5`. Default: no limit beyond `--cloud-qps`.";
         default_type: String = "default-load-balancer-type" env "DEFAULT_LB_TYPE", "REGIONAL_NETWORK",
             "Type of load balancers whose Service sets none: `REGIONAL` or `REGIONAL_NETWORK`.";
@@ -40,7 +40,6 @@ keys! {
 pub struct Config {
     /// Settings. The token is that of the file, if there is one.
     pub(crate) keys: Keys,
-    pub(crate) rate_limit: Option<f64>,
     pub(crate) default_type: LoadBalancerType,
     /// Cloud firewall to manage.
     pub firewall: Option<ManagedFirewall>,
@@ -78,10 +77,7 @@ pub(crate) fn template() -> String {
 
 /// Returns the environment variables. The Go manager's manifests have the token in this Secret.
 pub(crate) fn environment() -> Vec<EnvironmentVariable> {
-    let token = |name| (name == "DO_ACCESS_TOKEN").then_some(SecretKey { name: "digitalocean", key: "access-token" });
-    let keys = Keys::keys().into_iter();
-    let variables = keys.flat_map(|key| key.env.iter().map(move |name| (*name, key.doc)));
-    variables.map(|(name, summary)| EnvironmentVariable { name, summary, secret: token(name) }).collect()
+    EnvironmentVariable::of::<Keys>(&[("DO_ACCESS_TOKEN", SecretKey { name: "digitalocean", key: "access-token" })])
 }
 
 /// Returns the reference page.
@@ -101,18 +97,24 @@ for an example.
 
 ";
 
+/// Error without a token, and its remedy.
+const NO_TOKEN: (&str, &str) = (
+    "environment variable \"DO_ACCESS_TOKEN\" is required",
+    "set it, or token or token-file in the file of --cloud-config",
+);
+
 /// Prefix of the tags that name a cluster.
 pub(crate) const TAG_PREFIX: &str = "k8s:";
 
 impl Config {
     /// Reads the environment and the file, and reports all errors at once.
     pub fn read(context: &BuildContext<'_>) -> Result<Config, ConfigErrors> {
-        let (settings, mut errors) = table().check(context.config, context.environment)?;
+        let (settings, errors) = table().check(context.config, context.environment)?;
         let (view, mut warnings) = (settings.view(""), settings.warnings().to_vec());
         let keys: Keys = settings.section("");
-        let token = valid(keys.read_token(), view, &mut errors);
-        valid(keys.check_url(), view, &mut errors);
-        let rate_limit = valid(keys.rate(), view, &mut errors);
+        let mut checks = view.checks(errors);
+        let token = checks.secret((&Keys::token, &keys.token), (&Keys::token_file, &keys.token_file), NO_TOKEN);
+        checks.http_url(&Keys::url, &keys.url);
         let default_type = LoadBalancerType::parse(&keys.default_type).unwrap_or_else(|| {
             // upstream: an unknown type is ignored without a word.
             let message =
@@ -120,10 +122,9 @@ impl Config {
             warnings.push(view.error(&Keys::default_type, message));
             LoadBalancerType::default()
         });
-        let firewall = valid(keys.firewall(), view, &mut errors);
-        valid(keys.check_metrics_address(), view, &mut errors);
-        let config = Config { keys: Keys { token, ..keys }, rate_limit, default_type, firewall, warnings };
-        if errors.is_empty() { Ok(config) } else { Err(errors) }
+        let firewall = keys.firewall(&mut checks);
+        keys.check_metrics_address(&mut checks);
+        checks.finish(Config { keys: Keys { token, ..keys }, default_type, firewall, warnings })
     }
 
     /// Returns the tag of this cluster's load balancers; `None` without a cluster ID.
@@ -133,93 +134,30 @@ impl Config {
     }
 }
 
-/// An invalid value: its key, the error and the remedy.
-type Invalid = (&'static Key, String, &'static str);
-
-/// Returns the value, or reports the error.
-fn valid<T: Default>(outcome: Result<T, Invalid>, view: View<'_>, errors: &mut ConfigErrors) -> T {
-    outcome.unwrap_or_else(|(key, message, hint)| {
-        errors.push(view.error(key, message).hint(hint));
-        T::default()
-    })
-}
-
 impl Keys {
-    fn read_token(&self) -> Result<Secret, Invalid> {
-        let (key, file) = (&Keys::token_file, &self.token_file);
-        match (self.token.is_empty(), file.as_os_str().is_empty()) {
-            (false, true) => Ok(self.token.clone()),
-            (false, false) => Err((key, "the token is set as well".to_owned(), "set only one of them")),
-            (true, true) => Err((
-                &Keys::token,
-                "environment variable \"DO_ACCESS_TOKEN\" is required".to_owned(),
-                "set it, or token or token-file in the file of --cloud-config",
-            )),
-            (true, false) => match std::fs::read_to_string(file) {
-                Ok(text) if text.trim().is_empty() => {
-                    Err((key, "the file is empty".to_owned(), "write the API token to it"))
-                }
-                Ok(text) => Ok(text.trim().into()),
-                Err(error) => {
-                    let message = format!("cannot read {}: {error}", file.display());
-                    Err((key, message, "check the path and its permissions"))
-                }
-            },
-        }
-    }
-
-    fn check_url(&self) -> Result<(), Invalid> {
-        let uri = self.url.parse::<http::Uri>().ok();
-        match uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
-            Some(_) => Ok(()),
-            None => {
-                Err((&Keys::url, format!("{:?} is not an http:// or https:// URL", self.url), "write https://HOST"))
-            }
-        }
-    }
-
-    fn rate(&self) -> Result<Option<f64>, Invalid> {
-        let text = &self.rate_limit;
-        match text.parse::<f64>() {
-            Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Some(rate)),
-            _ if text.is_empty() => Ok(None),
-            _ => {
-                let message = format!(
-                    "failed to parse value from environment variable DO_API_RATE_LIMIT_QPS: {text:?} is not a number above 0"
-                );
-                Err((&Keys::rate_limit, message, "write the calls per second, such as 2.5"))
-            }
-        }
-    }
-
-    fn firewall(&self) -> Result<Option<ManagedFirewall>, Invalid> {
-        let missing = |key: &'static Key, variable| {
-            let message = format!("environment variable {variable:?} is required when managing firewalls");
-            Err((key, message, "set both or none"))
-        };
-        match (self.firewall_name.as_str(), self.firewall_tags.as_str()) {
-            ("", "") => Ok(None),
-            ("", _) => missing(&Keys::firewall_name, "PUBLIC_ACCESS_FIREWALL_NAME"),
-            (_, "") => missing(&Keys::firewall_tags, "PUBLIC_ACCESS_FIREWALL_TAGS"),
+    fn firewall(&self, checks: &mut Checks<'_>) -> Option<ManagedFirewall> {
+        let (key, variable) = match (self.firewall_name.as_str(), self.firewall_tags.as_str()) {
+            ("", "") => return None,
+            ("", _) => (&Keys::firewall_name, "PUBLIC_ACCESS_FIREWALL_NAME"),
+            (_, "") => (&Keys::firewall_tags, "PUBLIC_ACCESS_FIREWALL_TAGS"),
             (name, tags) => {
                 let tags = tags.split(',').map(str::to_owned).collect();
-                Ok(Some(ManagedFirewall { name: name.to_owned(), tags }))
+                return Some(ManagedFirewall { name: name.to_owned(), tags });
             }
-        }
+        };
+        let message = format!("environment variable {variable:?} is required when managing firewalls");
+        checks.error(key, message, "set both or none");
+        None
     }
 
-    fn check_metrics_address(&self) -> Result<(), Invalid> {
+    fn check_metrics_address(&self, checks: &mut Checks<'_>) {
         let address = &self.metrics_address;
-        let is_valid = address.rsplit_once(':').is_some_and(|(host, port)| {
-            port.parse::<u16>().is_ok() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
-        });
-        if address.is_empty() || is_valid {
-            return Ok(());
+        if !address.is_empty() && !Endpoint::is_address(address) {
+            let message = format!(
+                "environment variable \"METRICS_ADDR\" requires host and port in the format <host>:<port> when exposing metrics: {address:?}"
+            );
+            checks.error(&Keys::metrics_address, message, "write HOST:PORT, such as 127.0.0.1:9091");
         }
-        let message = format!(
-            "environment variable \"METRICS_ADDR\" requires host and port in the format <host>:<port> when exposing metrics: {address:?}"
-        );
-        Err((&Keys::metrics_address, message, "write HOST:PORT, such as 127.0.0.1:9091"))
     }
 }
 
@@ -264,10 +202,7 @@ mod tests {
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[], "environment variable \"DO_ACCESS_TOKEN\" is required"),
             (&[token, ("DO_OVERRIDE_URL", "::")], "is not an http:// or https:// URL"),
-            (
-                &[token, ("DO_API_RATE_LIMIT_QPS", "x")],
-                "failed to parse value from environment variable DO_API_RATE_LIMIT_QPS",
-            ),
+            (&[token, ("DO_API_RATE_LIMIT_QPS", "x")], "DO_API_RATE_LIMIT_QPS: \"x\" is not a number above 0"),
             (&[token, ("DO_API_RATE_LIMIT_QPS", "0")], "is not a number above 0"),
             (
                 &[token, ("PUBLIC_ACCESS_FIREWALL_NAME", "f")],
@@ -301,7 +236,7 @@ mod tests {
         assert_eq!((config.keys.token.reveal(), &config.keys.token_file), ("secret", &file));
         let error = read(&[("DO_ACCESS_TOKEN", "a")], &format!("token-file: {}\n", file.display())).unwrap_err();
         std::fs::remove_file(&file).unwrap();
-        assert!(error.contains("the token is set as well"), "{error}");
+        assert!(error.contains("token is set as well"), "{error}");
         assert!(read(&[], &format!("token-file: {}\n", file.display())).unwrap_err().contains("cannot read"));
     }
 

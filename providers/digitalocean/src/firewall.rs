@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopPlan, LoopTriggers, Result, Retry, TypedProviderLoop};
 use bowline_core::annotations::read_leniently;
 use bowline_core::service::{ServicePort, ServiceType};
-use bowline_core::{FieldChange, Protocol, Service, Step, TrafficPolicy, Verb};
+use bowline_core::{FieldChange, FieldChanges, Protocol, Service, Step, TrafficPolicy, Verb};
 use tokio::time::Instant;
 
 use crate::api::{Client, Firewall, FirewallSettings, Peers, Rule};
@@ -267,17 +267,11 @@ fn load_balancer_rules(service: &Service) -> Vec<Rule> {
 fn changes(old: &FirewallSettings, new: &FirewallSettings) -> Vec<FieldChange> {
     let rules = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(described).collect::<BTreeSet<_>>();
     let tags = |settings: &FirewallSettings| settings.tags.iter().flatten().cloned().collect::<BTreeSet<_>>();
-    let fields = [
-        ("inbound rule", rules(&old.inbound_rules), rules(&new.inbound_rules)),
-        ("outbound rule", rules(&old.outbound_rules), rules(&new.outbound_rules)),
-        ("tag", tags(old), tags(new)),
-    ];
-    let mut changes = Vec::new();
-    for (field, old, new) in fields {
-        changes.extend(old.difference(&new).map(|removed| FieldChange::new(field, Some(removed.clone()), None)));
-        changes.extend(new.difference(&old).map(|added| FieldChange::new(field, None, Some(added.clone()))));
-    }
-    changes
+    let mut changes = FieldChanges::default();
+    changes.compare_sets("inbound rule", &rules(&old.inbound_rules), &rules(&new.inbound_rules));
+    changes.compare_sets("outbound rule", &rules(&old.outbound_rules), &rules(&new.outbound_rules));
+    changes.compare_sets("tag", &tags(old), &tags(new));
+    changes.into_vec()
 }
 
 /// Describes everything that matters about a rule. All ports are written as `all` and read as `0`.

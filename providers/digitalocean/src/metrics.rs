@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bowline_cloud::{Error, Result, register_or_replace};
-use bowline_runtime::{Buckets, Instrument, Metric, metrics};
-use prometheus::{HistogramVec, IntCounterVec, Registry};
+use bowline_cloud::{Error, Result, TimedCounter};
+use bowline_runtime::{Buckets, Metric, metrics};
+use prometheus::Registry;
 use tokio::time::Instant;
 
 // As in the Go manager.
@@ -45,45 +45,25 @@ impl Operation {
 /// Metrics of all providers of one factory. Clones share their counters.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    calls: Measured,
-    refreshes: Measured,
-    reconciles: Measured,
-}
-
-/// Number and duration of something that happens.
-#[derive(Clone)]
-struct Measured {
-    total: IntCounterVec,
-    durations: HistogramVec,
-}
-
-impl Measured {
-    fn new(total: &Metric, durations: &Metric) -> Measured {
-        Measured { total: create(total), durations: create(durations) }
-    }
-
-    fn observe(&self, labels: &[&str], took: Duration) {
-        self.total.with_label_values(labels).inc();
-        self.durations.with_label_values(labels).observe(took.as_secs_f64());
-    }
+    calls: TimedCounter,
+    refreshes: TimedCounter,
+    reconciles: TimedCounter,
 }
 
 impl Metrics {
     /// Creates unregistered metrics.
     pub(crate) fn new() -> Metrics {
         Metrics {
-            calls: Measured::new(&CALLS, &CALL_DURATIONS),
-            refreshes: Measured::new(&REFRESHES, &REFRESH_DURATIONS),
-            reconciles: Measured::new(&RECONCILES, &RECONCILE_DURATIONS),
+            calls: create(&CALLS, &CALL_DURATIONS),
+            refreshes: create(&REFRESHES, &REFRESH_DURATIONS),
+            reconciles: create(&RECONCILES, &RECONCILE_DURATIONS),
         }
     }
 
     /// Registers them; repeated calls have no effect.
     pub(crate) fn register(&self, registry: &Registry) {
-        for Measured { total, durations } in [&self.calls, &self.refreshes, &self.reconciles] {
-            let registered =
-                register_or_replace(registry, total).and_then(|()| register_or_replace(registry, durations));
-            if let Err(error) = registered {
+        for metrics in [&self.calls, &self.refreshes, &self.reconciles] {
+            if let Err(error) = metrics.register(registry) {
                 tracing::warn!(%error, "some metrics of the firewall loop will be missing");
             }
         }
@@ -103,13 +83,13 @@ impl Metrics {
             Ok(_) => ("failed", "404".to_owned()),
             Err(error) => ("failed", error.status().map(|status| status.to_string()).unwrap_or_default()),
         };
-        self.calls.observe(&[operation, result, &code], begun.elapsed());
+        self.calls.record(&[operation, result, &code], begun.elapsed());
         outcome
     }
 
     /// Records a read of the firewall.
     pub(crate) fn refreshed(&self, took: Duration, succeeded: bool) {
-        self.refreshes.observe(&[if succeeded { "updated" } else { "failed" }], took);
+        self.refreshes.record(&[if succeeded { "updated" } else { "failed" }], took);
     }
 
     /// Records a reconciliation.
@@ -119,12 +99,12 @@ impl Metrics {
             Some(error) if error.status().is_none() && error.message().contains("no response within") => "timeout",
             Some(_) => "generic",
         };
-        self.reconciles.observe(&[result, error_type], took);
+        self.reconciles.record(&[result, error_type], took);
     }
 }
 
-/// Creates a collector. The declarations are constants, and the tests create all of them.
+/// Creates collectors. The declarations are constants, and the tests create all of them.
 #[allow(clippy::expect_used)] // no input reaches it
-fn create<I: Instrument>(metric: &Metric) -> I {
-    I::make(metric, None).expect("names, labels and buckets of the metrics are valid")
+fn create(total: &Metric, durations: &Metric) -> TimedCounter {
+    TimedCounter::new(total, durations).expect("names, labels and buckets of the metrics are valid")
 }

@@ -90,10 +90,11 @@ impl DigitalOcean {
         let token = Bearer::new(&config.keys.token);
         let token = token
             .map_err(|error| ConfigError::new(error.to_string()).field("DO_ACCESS_TOKEN").hint("remove line breaks"))?;
-        let calls = config.rate_limit.map_or(context.calls.clone(), |rate| context.calls.with_rate(rate, 1));
+        let calls = config.keys.rate_limit.map_or(context.calls.clone(), |rate| context.calls.with_rate(rate, 1));
         let metadata = Api::new(http.clone(), context.calls, "metadata").base(METADATA);
         let client = Client::new(http, &calls, &config.keys.url, token, context.user_agents)?;
-        let tags = config.cluster_tag().map(|tag| Arc::new(TagLoop::new(client.clone(), tag)) as Arc<dyn ProviderLoop>);
+        let tags = config.cluster_tag().map(|tag| TagLoop { client: client.clone(), tag });
+        let tags = tags.map(|tags| Arc::new(tags) as Arc<dyn ProviderLoop>);
         let firewall = config.firewall.clone().map(|firewall| {
             Arc::new(FirewallLoop::new(client.clone(), firewall, config.default_type, metrics.clone()))
                 as Arc<dyn ProviderLoop>
@@ -223,16 +224,14 @@ impl CloudProvider for DigitalOcean {
     }
 
     fn webhooks(&self) -> Vec<Arc<dyn Webhook>> {
-        vec![Arc::new(LoadBalancerReview::new(self.clone()))]
+        vec![Arc::new(LoadBalancerReview { cloud: self.clone() })]
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
-        let addresses = [
-            (&self.config.keys.debug_address, EndpointPurpose::Health),
-            (&self.config.keys.metrics_address, EndpointPurpose::Metrics),
-        ];
-        let set = addresses.into_iter().filter(|(address, _)| !address.is_empty());
-        set.map(|(address, purpose)| Endpoint { address: address.clone(), purpose }).collect()
+        let keys = &self.config.keys;
+        let addresses =
+            [(&keys.debug_address, EndpointPurpose::Health), (&keys.metrics_address, EndpointPurpose::Metrics)];
+        Endpoint::configured(addresses)
     }
 
     fn files(&self) -> Vec<PathBuf> {

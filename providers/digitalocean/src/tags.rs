@@ -17,14 +17,8 @@ const PERIOD: Duration = Duration::from_secs(15 * 60);
 
 /// The loop.
 pub(crate) struct TagLoop {
-    client: Client,
-    tag: String,
-}
-
-impl TagLoop {
-    pub(crate) fn new(client: Client, tag: String) -> TagLoop {
-        TagLoop { client, tag }
-    }
+    pub(crate) client: Client,
+    pub(crate) tag: String,
 }
 
 #[async_trait]

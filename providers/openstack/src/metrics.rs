@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bowline_cloud::{SyncMetricNames, SyncMetrics, SyncPurpose, register_or_replace};
-use bowline_runtime::{Buckets, Instrument, Metric, metrics};
-use prometheus::{HistogramVec, IntCounterVec, Registry};
+use bowline_cloud::{SyncMetricNames, SyncMetrics, SyncPurpose, TimedCounter, register_or_replace};
+use bowline_runtime::{Buckets, Instrument as _, Metric, metrics};
+use prometheus::{IntCounterVec, Registry};
 
 /// As in the Go manager.
 const CALL_SECONDS: Buckets = Buckets::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
@@ -38,8 +38,7 @@ metrics! {
 /// Metrics of all providers of one factory. Clones share their counters.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    call_durations: HistogramVec,
-    calls: IntCounterVec,
+    calls: TimedCounter,
     call_errors: IntCounterVec,
     pub(crate) syncs: SyncMetrics,
 }
@@ -51,17 +50,17 @@ impl Metrics {
     /// Creates unregistered metrics.
     pub(crate) fn new() -> Metrics {
         Metrics {
-            call_durations: create(&CALL_DURATIONS),
-            calls: create(&CALLS),
-            call_errors: create(&CALL_ERRORS),
+            calls: valid(TimedCounter::new(&CALLS, &CALL_DURATIONS)),
+            call_errors: valid(IntCounterVec::make(&CALL_ERRORS, None)),
             syncs: valid(SyncMetrics::new(&SYNCS)),
         }
     }
 
     /// Registers them; repeated calls have no effect.
     pub(crate) fn register(&self, registry: &Registry) {
-        let outcome = register_or_replace(registry, &self.call_durations)
-            .and_then(|()| register_or_replace(registry, &self.calls))
+        let outcome = self
+            .calls
+            .register(registry)
             .and_then(|()| register_or_replace(registry, &self.call_errors))
             .and_then(|()| self.syncs.register(registry));
         if let Err(error) = outcome {
@@ -71,8 +70,7 @@ impl Metrics {
 
     /// Records the duration and outcome of a call.
     pub(crate) fn called(&self, request: &str, took: Duration, failed: bool) {
-        self.call_durations.with_label_values(&[request]).observe(took.as_secs_f64());
-        self.calls.with_label_values(&[request]).inc();
+        self.calls.record(&[request], took);
         if failed {
             self.call_errors.with_label_values(&[request]).inc();
         }
@@ -85,10 +83,6 @@ fn label(purpose: SyncPurpose) -> &'static str {
         SyncPurpose::UpdateTargets => "loadbalancer_update",
         SyncPurpose::Delete => "loadbalancer_delete",
     }
-}
-
-fn create<I: Instrument>(metric: &Metric) -> I {
-    valid(I::make(metric, None))
 }
 
 /// Metrics of constants either always succeed or never, and the tests create them.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::{CheckResult, Error, ErrorKind, Result};
+
 /// Share of a budget below which calls are delayed.
 const RESERVE: u64 = 10;
 
@@ -24,6 +26,27 @@ pub struct CallBudget {
     pub remaining: u64,
     /// Time until the cloud resets the budget.
     pub resets_in: Duration,
+}
+
+impl CallBudget {
+    /// Whether so few calls remain that further ones are delayed.
+    pub fn is_low(&self) -> bool {
+        self.remaining.saturating_mul(RESERVE) <= self.limit
+    }
+
+    /// Returns the budget for `bowline check`; an error if it is low.
+    pub(super) fn check(&self, service: &str) -> CheckResult {
+        let minutes = self.resets_in.as_secs().div_ceil(60);
+        let text = format!("{} of {} calls remain for {minutes} min", self.remaining, self.limit);
+        let outcome: Result<String> = match self.is_low() {
+            true => {
+                let message = format!("{text}; other clients use the same credentials, too");
+                Err(Error::new(ErrorKind::RateLimited, "read the rate limit", message))
+            }
+            false => Ok(text),
+        };
+        CheckResult::new(format!("rate limit of {service}"), outcome)
+    }
 }
 
 /// Last known budget of each service.
@@ -62,7 +85,7 @@ impl Budgets {
     }
 
     /// Reserves a call, and returns the time until it may be made. Fails with that time if it is longer than `max`.
-    pub(super) fn reserve(&self, service: &str, max: Duration) -> Result<Duration, Duration> {
+    pub(super) fn reserve(&self, service: &str, max: Duration) -> std::result::Result<Duration, Duration> {
         let now = Instant::now();
         let mut all = self.known();
         let Some(known) = all.get_mut(service).filter(|known| known.is_low(now)) else { return Ok(Duration::ZERO) };
@@ -83,7 +106,7 @@ impl Budgets {
 
 impl Known {
     fn is_low(&self, now: Instant) -> bool {
-        self.resets_at > now && self.budget.remaining.saturating_mul(RESERVE) <= self.budget.limit
+        self.resets_at > now && self.budget.is_low()
     }
 }
 
@@ -109,6 +132,18 @@ mod tests {
         assert_eq!(budgets.reserve("api", MAX), Err(Duration::from_secs(12)));
         tokio::time::advance(Duration::from_secs(6)).await;
         assert_eq!(budgets.reserve("api", MAX), Ok(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn a_check_fails_if_a_tenth_or_less_of_the_budget_remains() {
+        let result = budget(501, 61).check("api");
+        assert_eq!(
+            (result.subject.as_str(), result.outcome.ok()),
+            ("rate limit of api", Some("501 of 5000 calls remain for 2 min".into()))
+        );
+        let error = budget(500, 60).check("api").outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        assert!(error.to_string().contains("500 of 5000 calls remain for 1 min"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ pub use attempts::Attempts;
 pub use budgets::CallBudget;
 pub use metrics::METRICS;
 
-use crate::{Error, ErrorKind, Result, Retry};
+use crate::{CheckResult, Error, ErrorKind, Result, Retry};
 use budgets::Budgets;
 use limits::Limits;
 use metrics::Measurements;
@@ -195,6 +195,11 @@ impl Calls {
     /// Returns the last reported budget of each service whose responses report one.
     pub fn budgets(&self) -> BTreeMap<&'static str, CallBudget> {
         self.shared.budgets.all()
+    }
+
+    /// Checks the last reported budget of each service, for `bowline check`.
+    pub fn check_budgets(&self) -> Vec<CheckResult> {
+        self.budgets().into_iter().map(|(service, budget)| budget.check(service)).collect()
     }
 
     /// Returns the number of calls in progress.

@@ -162,7 +162,9 @@ impl CheckedClouds {
     async fn check(&self) -> Vec<ObservedCloud> {
         let mut observed = Vec::new();
         for (provider, cloud) in self.providers.iter().zip(self.clouds.iter()) {
-            let (results, quotas) = futures::future::join(provider.diagnose(), provider.quotas()).await;
+            let (mut results, quotas) = futures::future::join(provider.diagnose(), provider.quotas()).await;
+            // The responses to the checks have the latest numbers.
+            results.extend(provider.calls().map(|calls| calls.check_budgets()).unwrap_or_default());
             observed.push(ObservedCloud { name: cloud.name().to_string(), results, quotas });
         }
         observed

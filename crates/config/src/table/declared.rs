@@ -93,6 +93,8 @@ pub enum Kind {
     Integer,
     /// An integer without a sign.
     Unsigned,
+    /// A number above 0, such as a rate: `2.5`.
+    Positive,
     /// A duration in Go's syntax, such as `1m30s`; only 0 needs no unit.
     Duration,
     /// One of these keywords.
@@ -278,6 +280,7 @@ impl Kind {
             (Kind::Bool, Some(text)) => value::boolean(text).err(),
             (Kind::Integer, Some(text)) => value::integer(text).err(),
             (Kind::Unsigned, Some(text)) => value::unsigned(text).err(),
+            (Kind::Positive, Some(text)) => value::positive(text).err(),
             (Kind::Duration, Some(text)) => value::duration(text).err(),
             (Kind::OneOf(words), Some(text)) => (!words.contains(&text)).then(|| invalid_keyword(text, words)),
             (Kind::List(item), Some(_)) => item.error(value),
@@ -291,6 +294,7 @@ impl Kind {
             Kind::Bool => "true or false".to_owned(),
             Kind::Integer => "a whole number".to_owned(),
             Kind::Unsigned => "a whole number that is not negative".to_owned(),
+            Kind::Positive => "a number above 0".to_owned(),
             Kind::Duration => "a duration such as 30s".to_owned(),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::List(item) => format!("{}; may be repeated", item.description()),

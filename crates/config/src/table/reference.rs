@@ -60,6 +60,7 @@ impl Table {
             Kind::Bool => "bool".to_owned(),
             Kind::Integer => "integer".to_owned(),
             Kind::Unsigned => "integer, not negative".to_owned(),
+            Kind::Positive => "number above 0".to_owned(),
             Kind::Duration => "duration".to_owned(),
             Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Kind::List(item) if self.format == Format::Gcfg => format!("{}, may be repeated", self.kind(*item)),

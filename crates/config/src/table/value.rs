@@ -66,11 +66,12 @@ items! {
     i64, Kind::Integer, |text| integer(text).ok();
     u64, Kind::Unsigned, |text| unsigned(text).ok();
     usize, Kind::Unsigned, |text| unsigned(text).ok()?.try_into().ok();
+    f64, Kind::Positive, |text| positive(text).ok();
     Duration, Kind::Duration, |text| duration(text).ok();
     IpFamily, Kind::OneOf(&["IPv4", "IPv6"]), ip_family;
 }
 
-values! { String Secret PathBuf bool i64 u64 usize Duration }
+values! { String Secret PathBuf bool i64 u64 usize f64 Duration }
 
 impl<T: Item> Value for Option<T> {
     const KIND: Kind = T::KIND;
@@ -123,6 +124,12 @@ pub(super) fn unsigned(text: &str) -> Result<u64, ValueError> {
         let (message, hint) = invalid_number(text);
         (message, format!("{hint} that is not negative"))
     })
+}
+
+/// Parses a number above 0, such as a rate.
+pub(super) fn positive(text: &str) -> Result<f64, ValueError> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| (format!("{text:?} is not a number above 0"), "write a number such as 2.5".to_owned()))
 }
 
 /// Parses a decimal number, or a hexadecimal one after `0x`. Leading zeros are ignored.

@@ -118,6 +118,14 @@ impl<'a> CallBuilder<'a> {
         self.attempts().boxed()
     }
 
+    /// Sends the call; `None` if the cloud reports that the resource does not exist.
+    pub async fn find(&self) -> Result<Option<ApiResponse>> {
+        match self.send().await {
+            Err(error) if error.is_not_found() => Ok(None),
+            response => response.map(Some),
+        }
+    }
+
     async fn attempts(&self) -> Result<ApiResponse> {
         let mut attempts = self.api.calls.attempts(self.call);
         let mut is_renewed = false;

@@ -13,10 +13,12 @@ mod builder;
 mod decode;
 mod omit;
 mod pages;
+mod rate_limit;
 mod response;
 mod retry_after;
 #[cfg(test)]
 mod tests;
+mod user_agent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +31,10 @@ pub use builder::CallBuilder;
 pub use decode::{ByStatus, ErrorDecoder, ErrorResponse};
 pub use omit::omit_empty;
 pub use pages::{Page, all_pages};
-pub use response::ApiResponse;
+pub use rate_limit::rate_limit_until_epoch;
+pub use response::{ApiResponse, Fields};
 pub use retry_after::retry_after;
+pub use user_agent::user_agent;
 
 use crate::Client;
 

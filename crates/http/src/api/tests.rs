@@ -116,6 +116,37 @@ async fn bodies_have_a_content_type() {
 
 // ---- responses
 
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_read_from_its_field() {
+    let body = r#"{"server": {"id": 7, "name": null}, "links": null}"#;
+    let cloud = Cloud::responding([response(200, body), response(200, body), response(200, "[]")]);
+    let answer = get(&cloud.api()).await.unwrap();
+    let mut fields = answer.fields().unwrap();
+    assert_eq!(fields.take_or_default::<Value>("links").unwrap(), Value::Null);
+    assert_eq!(fields.take::<Value>("server").unwrap(), json!({"id": 7}));
+    let error = get(&cloud.api()).await.unwrap().field::<Vec<u8>>("servers").unwrap_err();
+    assert!(error.is_outcome_unknown() && error.to_string().contains("missing field `servers`"), "{error}");
+    assert!(get(&cloud.api()).await.unwrap().field::<Value>("server").is_err(), "a list has no fields");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_of_the_api_is_a_success_without_a_result() {
+    let cloud = Cloud::responding([response(204, ""), response(200, "{}"), response(200, "<html>")]);
+    for expected in [true, true, false] {
+        assert_eq!(get(&cloud.api()).await.unwrap().without_result().is_ok(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_does_not_exist_is_not_found_and_other_errors_stay() {
+    let cloud = Cloud::responding([response(404, "{}"), response(200, "{}"), response(403, "{}")]);
+    let api = cloud.api();
+    let find = async || api.call("server_get", Method::GET, &["servers", "a"]).find().await;
+    assert!(find().await.unwrap().is_none());
+    assert!(find().await.unwrap().is_some());
+    assert_eq!(find().await.unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
 #[derive(Debug, PartialEq, Deserialize)]
 struct Item {
     id: String,

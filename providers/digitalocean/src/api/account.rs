@@ -5,7 +5,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Client, done, field, found};
+use super::Client;
 
 /// The account of the token.
 #[derive(Default, Deserialize)]
@@ -46,7 +46,7 @@ impl TaggedResource {
 impl Client {
     /// Returns the account.
     pub(crate) async fn account(&self) -> Result<Account> {
-        field(&self.api.call("account_get", Method::GET, &["v2", "account"]).send().await?, "account")
+        self.api.call("account_get", Method::GET, &["v2", "account"]).send().await?.field("account")
     }
 
     /// Returns all regions.
@@ -61,24 +61,25 @@ impl Client {
 
     /// Reads one item of a list, to check that the token may read it.
     pub(crate) async fn probe(&self, name: &'static str, resource: &str) -> Result<()> {
-        done(&self.first(name, resource, &[]).await?)
+        self.first(name, resource, &[]).await?.without_result()
     }
 
     /// Creates a tag. The API returns a tag that exists.
     pub(crate) async fn create_tag(&self, tag: &str) -> Result<()> {
         let call = self.api.call("tag_create", Method::POST, &["v2", "tags"]).effect(Effect::IdempotentWrite);
-        done(&call.json(&json!({ "name": tag })).send().await?)
+        call.json(&json!({ "name": tag })).send().await?.without_result()
     }
 
     /// Adds a tag to resources. Fails with `NotFound` if the tag does not exist.
     pub(crate) async fn tag(&self, tag: &str, resources: &[TaggedResource]) -> Result<()> {
         let call = self.api.call("tag_resources", Method::POST, &["v2", "tags", tag, "resources"]);
-        done(&call.effect(Effect::IdempotentWrite).json(&json!({ "resources": resources })).send().await?)
+        call.effect(Effect::IdempotentWrite).json(&json!({ "resources": resources })).send().await?.without_result()
     }
 
     /// Removes a tag from resources. Succeeds if the tag does not exist.
     pub(crate) async fn untag(&self, tag: &str, resources: &[TaggedResource]) -> Result<()> {
         let call = self.api.call("untag_resources", Method::DELETE, &["v2", "tags", tag, "resources"]);
-        found(call.json(&json!({ "resources": resources })).send().await)?.as_ref().map_or(Ok(()), done)
+        let response = call.json(&json!({ "resources": resources })).find().await?;
+        response.map_or(Ok(()), |response| response.without_result())
     }
 }

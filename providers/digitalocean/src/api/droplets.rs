@@ -4,7 +4,7 @@ use bowline_cloud::Result;
 use bowline_http::Page;
 use serde::Deserialize;
 
-use super::{Client, field};
+use super::Client;
 
 /// A Droplet.
 #[derive(Debug, Clone, Deserialize)]
@@ -96,6 +96,6 @@ impl Client {
 
     /// Returns the number of Droplets.
     pub(crate) async fn count_droplets(&self) -> Result<u64> {
-        Ok(field::<Meta>(&self.first("droplet_list", "droplets", &[]).await?, "meta")?.total)
+        Ok(self.first("droplet_list", "droplets", &[]).await?.field::<Meta>("meta")?.total)
     }
 }

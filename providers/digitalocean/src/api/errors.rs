@@ -1,10 +1,7 @@
-//! Error responses, with the texts of the Go manager, and the rate limit in the headers.
+//! Error responses, with the texts of the Go manager.
 
-use std::time::{Duration, SystemTime};
-
-use bowline_cloud::{CallBudget, Error, ErrorKind, Retry};
+use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_http::{ErrorDecoder, ErrorResponse};
-use http::HeaderMap;
 use serde::Deserialize;
 
 /// Decodes error responses.
@@ -54,13 +51,4 @@ fn kind(response: &ErrorResponse<'_>, body: Option<&ErrorBody>) -> ErrorKind {
         (403 | 422, Some(body)) if is_limit(body) => ErrorKind::QuotaExceeded,
         _ => response.to_error().kind(),
     }
-}
-
-/// Reads the rate limit of the token from the headers of a response.
-pub(super) fn budget(headers: &HeaderMap) -> Option<CallBudget> {
-    let number = |name| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let (limit, remaining) = (number("ratelimit-limit")?, number("ratelimit-remaining")?);
-    let reset = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(number("ratelimit-reset")?))?;
-    let resets_in = reset.duration_since(SystemTime::now()).unwrap_or_default();
-    Some(CallBudget { limit, remaining, resets_in })
 }

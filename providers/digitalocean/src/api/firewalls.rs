@@ -3,7 +3,7 @@
 use bowline_cloud::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Client, field};
+use super::Client;
 
 /// A firewall, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -62,6 +62,6 @@ impl Client {
     /// Creates a firewall, or replaces that with this ID.
     pub(crate) async fn write_firewall(&self, id: Option<&str>, settings: &FirewallSettings) -> Result<Firewall> {
         let name = if id.is_some() { "firewall_update" } else { "firewall_create" };
-        field(&self.write(name, "firewalls", id).json(settings).send().await?, "firewall")
+        self.write(name, "firewalls", id).json(settings).send().await?.field("firewall")
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Client, done, field, found};
+use super::Client;
 
 /// A load balancer, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -137,26 +137,26 @@ impl Client {
     /// Creates a load balancer.
     pub(crate) async fn create_load_balancer(&self, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
         let call = self.write("load_balancer_create", "load_balancers", None).limited();
-        field(&call.json(&request.to_body()).send().await?, "load_balancer")
+        call.json(&request.to_body()).send().await?.field("load_balancer")
     }
 
     /// Replaces the settings of a load balancer.
     pub(crate) async fn update_load_balancer(&self, id: &str, request: &LoadBalancerRequest) -> Result<LoadBalancer> {
         let call = self.write("load_balancer_update", "load_balancers", Some(id));
-        field(&call.json(&request.to_body()).send().await?, "load_balancer")
+        call.json(&request.to_body()).send().await?.field("load_balancer")
     }
 
     /// Deletes a load balancer. Succeeds if it does not exist.
     pub(crate) async fn delete_load_balancer(&self, id: &str) -> Result<()> {
         let call = self.api.call("load_balancer_delete", Method::DELETE, &["v2", "load_balancers", id]);
         let call = call.header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        found(call.send().await)?.as_ref().map_or(Ok(()), done)
+        call.find().await?.map_or(Ok(()), |response| response.without_result())
     }
 
     /// Lets the API validate a request for a new load balancer, or for that with this ID. Changes nothing.
     pub(crate) async fn validate_load_balancer(&self, id: Option<&str>, request: &LoadBalancerRequest) -> Result<()> {
         let call = self.write("load_balancer_validate", "load_balancers", id).effect(Effect::Read);
-        done(&call.json(&request.to_body()).send().await?)
+        call.json(&request.to_body()).send().await?.without_result()
     }
 
     /// Returns the certificate with this ID; `None` if there is none.
@@ -167,6 +167,6 @@ impl Client {
     /// Returns the first certificate of this name; `None` if there is none.
     pub(crate) async fn certificate_of_name(&self, name: &str) -> Result<Option<Certificate>> {
         let response = self.first("certificate_list", "certificates", &[("name", name)]).await?;
-        Ok(field::<Vec<Certificate>>(&response, "certificates")?.into_iter().next())
+        Ok(response.field::<Vec<Certificate>>("certificates")?.into_iter().next())
     }
 }

@@ -9,17 +9,15 @@ mod errors;
 mod firewalls;
 mod load_balancers;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 use bowline_cloud::{Calls, Result};
-use bowline_config::{ConfigError, ConfigErrors};
-use bowline_http::{Api, ApiResponse, Authorize, CallBuilder, Page, all_pages};
-use http::{HeaderValue, Method, StatusCode, header};
+use bowline_config::ConfigError;
+use bowline_http::{Api, ApiResponse, Authorize, CallBuilder, Page, all_pages, rate_limit_until_epoch, user_agent};
+use http::{Method, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub(crate) use account::{Account, Region, TaggedResource};
 pub(crate) use droplets::{Droplet, DropletStatus};
@@ -54,15 +52,6 @@ pub(crate) struct Client {
     api: Api,
 }
 
-/// A response. The object or the list is in a field with the name of the resource.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Answer {
-    links: Links,
-    #[serde(flatten)]
-    fields: BTreeMap<String, Value>,
-}
-
 /// Links of a page, all of them optional.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -85,14 +74,10 @@ impl Client {
         base: &str,
         token: impl Authorize + 'static,
         user_agents: &[String],
-    ) -> std::result::Result<Client, ConfigErrors> {
-        let agent = user_agents.iter().rev().map(String::as_str).chain([USER_AGENT]).collect::<Vec<_>>().join(" ");
-        let agent = HeaderValue::try_from(agent).map_err(|_| {
-            ConfigError::flag("user-agent", "it contains characters that are invalid in a header")
-                .hint("remove control characters")
-        })?;
+    ) -> std::result::Result<Client, ConfigError> {
+        let agent = user_agent(user_agents, USER_AGENT)?;
         let api = Api::new(http, calls, SERVICE).base(base).authorize(token).errors(Errors);
-        Ok(Client { api: api.budget(errors::budget).header(header::USER_AGENT, agent) })
+        Ok(Client { api: api.budget(rate_limit_until_epoch).header(header::USER_AGENT, agent) })
     }
 
     /// Reads all pages of a list.
@@ -119,9 +104,9 @@ impl Client {
         let resource = resource.to_owned();
         async move {
             let response = call.send().await?;
-            let mut answer: Answer = response.json_without_nulls()?;
-            let items = response.decoded(answer.take(&resource))?;
-            let next = response.decoded(answer.links.next_page())?;
+            let mut fields = response.fields()?;
+            let (items, links) = (fields.take(&resource)?, fields.take_or_default::<Links>("links")?);
+            let next = response.decoded(links.next_page())?;
             Ok(Page { items, next: next.map(|page| page.to_string()) })
         }
     }
@@ -134,8 +119,8 @@ impl Client {
 
     /// Reads one object; `None` if there is none.
     async fn find<T: DeserializeOwned>(&self, name: &'static str, path: &[&str], field: &str) -> Result<Option<T>> {
-        let response = found(self.api.call(name, Method::GET, path).send().await)?;
-        response.map(|response| self::field(&response, field)).transpose()
+        let response = self.api.call(name, Method::GET, path).find().await?;
+        response.map(|response| response.field(field)).transpose()
     }
 
     /// Returns a call that creates a resource, or replaces that with this ID.
@@ -144,34 +129,6 @@ impl Client {
             Some(id) => self.api.call(name, Method::PUT, &["v2", resource, id]),
             None => self.api.call(name, Method::POST, &["v2", resource]),
         }
-    }
-}
-
-/// Returns the response; `None` if the API reports that the object does not exist.
-fn found(outcome: Result<ApiResponse>) -> Result<Option<ApiResponse>> {
-    match outcome {
-        Err(error) if error.is_not_found() => Ok(None),
-        response => response.map(Some),
-    }
-}
-
-/// Succeeds on a response without content. Any other must be JSON, otherwise it does not come from the API.
-fn done(response: &ApiResponse) -> Result<()> {
-    match response.status() {
-        StatusCode::NO_CONTENT => Ok(()),
-        _ => response.json::<Value>().map(drop),
-    }
-}
-
-/// Returns the object or the list in a field of a response.
-fn field<T: DeserializeOwned>(response: &ApiResponse, field: &str) -> Result<T> {
-    response.decoded(response.json_without_nulls::<Answer>()?.take(field))
-}
-
-impl Answer {
-    fn take<T: DeserializeOwned>(&mut self, field: &str) -> std::result::Result<T, String> {
-        let value = self.fields.remove(field).ok_or_else(|| format!("missing field `{field}`"))?;
-        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 }
 

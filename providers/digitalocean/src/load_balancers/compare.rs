@@ -4,9 +4,8 @@
 //! leaves out has its default. The algorithm has no effect any more, and tags are the task of a loop.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 
-use bowline_core::FieldChange;
+use bowline_core::{FieldChange, FieldChanges};
 
 use super::request::SIZES;
 use crate::api::{ForwardingRule, HealthCheck, LoadBalancerSettings, StickySessions};
@@ -16,7 +15,7 @@ const IDLE_TIMEOUT: u64 = 60;
 
 /// Returns the fields that a PUT would change.
 pub(super) fn changes(old: &LoadBalancerSettings, new: &LoadBalancerSettings) -> Vec<FieldChange> {
-    let mut changes = Changes::default();
+    let mut changes = FieldChanges::default();
     changes.compare("name", &old.name, &new.name);
     changes.compare("forwarding rules", &rules(&old.forwarding_rules), &rules(&new.forwarding_rules));
     if !old.health_check.protocol.is_empty() {
@@ -43,34 +42,17 @@ pub(super) fn changes(old: &LoadBalancerSettings, new: &LoadBalancerSettings) ->
             changes.compare(field, old, new);
         }
     }
-    changes.0
+    changes.into_vec()
 }
 
 /// Describes a new load balancer.
 pub(super) fn summary(new: &LoadBalancerSettings) -> Vec<FieldChange> {
-    let field = |field, to| FieldChange::new(field, None, Some(to));
-    vec![
-        field("type", new.kind.clone()),
-        field("network", new.network.clone()),
-        field("forwarding rules", text(&rules(&new.forwarding_rules))),
-        field("droplets", text(&set(&new.droplet_ids))),
-    ]
-}
-
-#[derive(Default)]
-struct Changes(Vec<FieldChange>);
-
-impl Changes {
-    fn compare<T: PartialEq + Debug>(&mut self, field: &str, old: &T, new: &T) {
-        if old != new {
-            self.0.push(FieldChange::new(field, Some(text(old)), Some(text(new))));
-        }
-    }
-}
-
-/// Formats a value for a plan: without the quotes and braces of Rust.
-fn text(value: &impl Debug) -> String {
-    format!("{value:?}").replace(['"', '{', '}'], "")
+    let mut changes = FieldChanges::default();
+    changes.set("type", &new.kind);
+    changes.set("network", &new.network);
+    changes.set("forwarding rules", &rules(&new.forwarding_rules));
+    changes.set("droplets", &set(&new.droplet_ids));
+    changes.into_vec()
 }
 
 fn set<T: Ord + Clone>(items: &[T]) -> BTreeSet<T> {

@@ -54,6 +54,9 @@ const CONFIG_ERROR: &str = "LoadBalancerConfigError";
 /// Reason of the Event for an ignored field or annotation.
 const IGNORED: &str = "LoadBalancerSettingIgnored";
 
+/// Subject of errors and steps.
+const SUBJECT: &str = "load balancer";
+
 const BUILD: &str = "failed to build load-balancer request";
 
 /// What exists for a Service, and what its request needs.
@@ -62,15 +65,9 @@ pub struct State {
     load_balancer: Option<LoadBalancer>,
     /// Load balancer without an owner that the Service is to adopt.
     adoptable: Option<LoadBalancer>,
-    conflict: Option<Conflict>,
+    /// Reason why the Service can have no load balancer.
+    conflict: Option<PlanError>,
     lookups: Lookups,
-}
-
-/// Reason why a Service can have no load balancer.
-#[derive(Debug, Clone, PartialEq)]
-struct Conflict {
-    kind: ErrorKind,
-    message: String,
 }
 
 /// Payload of a step.
@@ -93,23 +90,6 @@ pub struct Write {
     lookups: Lookups,
     /// Host name that the status of the Service shows.
     hostname: Option<String>,
-}
-
-impl Conflict {
-    /// The load balancer of its name, or the one to adopt, has the tag of another cluster.
-    fn owned(one: &LoadBalancer, tag: &str) -> Conflict {
-        let (name, id, key) = (&one.settings.name, &one.id, LOAD_BALANCER_ID.key);
-        let message = format!(
-            "load balancer {name} ({id}) has the tag {tag} of another cluster; to take it over, set the annotation {key} to its ID"
-        );
-        Conflict { kind: ErrorKind::AlreadyExists, message }
-    }
-
-    /// The load balancer to adopt does not exist.
-    fn missing(wanted: &str) -> Conflict {
-        let message = format!("no load balancer has the name or ID {wanted:?}");
-        Conflict { kind: ErrorKind::NotFound, message }
-    }
 }
 
 #[async_trait]
@@ -225,7 +205,9 @@ impl DigitalOcean {
         Ok(LoadBalancerRequest { validate_only: true, ..request })
     }
 
-    /// Creates a load balancer, unless one with its name exists: names are not unique, and a step may be applied twice.
+    /// Creates a load balancer, unless one with its name exists. The listing cannot be saved, although the observation had one: the
+    /// API accepts any number of load balancers with one name and has no client token, and the step may be applied a second time by
+    /// a process that does not know of the first, such as the next leader.
     async fn create(&self, write: &Write) -> Result<LoadBalancer> {
         let tag = self.config.cluster_tag();
         let is_ours = |one: &LoadBalancer| tag.as_ref().is_none_or(|tag| one.settings.tags.contains(tag));
@@ -261,8 +243,8 @@ impl DigitalOcean {
         spec: &LoadBalancerSpec,
         state: &State,
     ) -> Result<Plan<Change>> {
-        if let Some(Conflict { kind, message }) = &state.conflict {
-            return Err(Error::new(*kind, "find load balancer", message));
+        if let Some(conflict) = &state.conflict {
+            return Err(conflict.clone().into());
         }
         let existing = state.load_balancer.as_ref().or(state.adoptable.as_ref());
         let (config, region, lookups) = (&self.config, self.region(), &state.lookups);
@@ -285,7 +267,7 @@ impl DigitalOcean {
 fn write_step(existing: Option<&LoadBalancer>, write: Write) -> Option<Step<Change>> {
     let Some(existing) = existing else {
         let (name, changes) = (write.request.settings.name.clone(), compare::summary(&write.request.settings));
-        return Some(Step::new(Verb::Create, "load balancer", name, changes, Change::Create(Box::new(write))));
+        return Some(Step::new(Verb::Create, SUBJECT, name, changes, Change::Create(Box::new(write))));
     };
     let changes = compare::changes(&existing.settings, &write.request.settings);
     (!changes.is_empty())
@@ -293,7 +275,7 @@ fn write_step(existing: Option<&LoadBalancer>, write: Write) -> Option<Step<Chan
 }
 
 fn step(verb: Verb, own: &LoadBalancer, changes: Vec<FieldChange>, change: Change) -> Step<Change> {
-    Step::new(verb, "load balancer", own.settings.name.clone(), changes, change)
+    Step::new(verb, SUBJECT, own.settings.name.clone(), changes, change)
 }
 
 fn hostname(desired: &DesiredLoadBalancer) -> Option<String> {
@@ -351,7 +333,7 @@ fn build_error(error: &BuildError) -> Plan<Change> {
 }
 
 fn plan_error(operation: &str, message: String) -> PlanError {
-    Error::new(ErrorKind::InvalidConfig, operation, message).retry(Retry::Backoff).to_plan_error("load balancer")
+    Error::new(ErrorKind::InvalidConfig, operation, message).retry(Retry::Backoff).to_plan_error(SUBJECT)
 }
 
 /// Returns what cannot be changed: a load balancer that failed, and settings that are fixed at creation.

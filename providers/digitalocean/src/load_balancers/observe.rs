@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use bowline_cloud::Result;
-use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName};
+use bowline_cloud::{Error, ErrorKind, Result};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, PlanError};
 use tokio::sync::OnceCell;
 
 use super::annotations::{self as keys, Values};
 use super::request::{CertificateLookup, LoadBalancerType, Lookups, legacy_name, names};
-use super::{Conflict, State};
+use super::{SUBJECT, State};
 use crate::DigitalOcean;
 use crate::api::{Certificate, Client, Droplet, LoadBalancer};
 use crate::config::TAG_PREFIX;
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(match named.map(|one| (one, self.owner(one, desired))) {
             Some((one, None)) if self.is_released(one, desired) => State::default(),
             Some((one, None)) => own(one.clone()),
-            Some((one, Some(tag))) => State { conflict: Some(Conflict::owned(one, tag)), ..State::default() },
+            Some((one, Some(tag))) => State { conflict: Some(owned(one, tag)), ..State::default() },
             None => adoption(desired, all),
         })
     }
@@ -201,10 +201,25 @@ fn adoption(desired: &DesiredLoadBalancer, all: &[LoadBalancer]) -> State {
         return State::default();
     };
     let Some(found) = all.iter().find(|one| one.id == wanted || one.settings.name == wanted) else {
-        return State { conflict: Some(Conflict::missing(wanted)), ..State::default() };
+        return State { conflict: Some(missing(wanted)), ..State::default() };
     };
     match found.settings.tags.iter().find(|tag| tag.starts_with(TAG_PREFIX)) {
-        Some(tag) => State { conflict: Some(Conflict::owned(found, tag)), ..State::default() },
+        Some(tag) => State { conflict: Some(owned(found, tag)), ..State::default() },
         None => State { adoptable: Some(found.clone()), ..State::default() },
     }
+}
+
+/// The load balancer of its name, or the one to adopt, has the tag of another cluster.
+fn owned(one: &LoadBalancer, tag: &str) -> PlanError {
+    let (name, id, key) = (&one.settings.name, &one.id, keys::LOAD_BALANCER_ID.key);
+    let message = format!(
+        "load balancer {name} ({id}) has the tag {tag} of another cluster; to take it over, set the annotation {key} to its ID"
+    );
+    Error::new(ErrorKind::AlreadyExists, "find load balancer", message).to_plan_error(SUBJECT)
+}
+
+/// The load balancer to adopt does not exist.
+fn missing(wanted: &str) -> PlanError {
+    let message = format!("no load balancer has the name or ID {wanted:?}");
+    Error::new(ErrorKind::NotFound, "find load balancer", message).to_plan_error(SUBJECT)
 }

@@ -142,8 +142,7 @@ impl Inputs<'_> {
         let nodes = EligibleNodes::of(self.targets(), kind, network)?;
         let requested = nodes.network_stack(values.text(&keys::NETWORK_STACK), kind, network)?;
         let stack = existing.and_then(|existing| NetworkStack::parse(&existing.network_stack)).unwrap_or(requested);
-        let certificate = || self.lookups.certificate.id();
-        let forwarding_rules = rules::build(values, kind, &self.spec.ports, &certificate)?;
+        let forwarding_rules = rules::build(values, kind, &self.spec.ports, &self.lookups.certificate)?;
         let health_check = health_check::build(values, settings, self.spec, &self.service_name())?;
         let sticky_sessions = sticky_sessions(values)?;
         let (size, size_unit) = size(values)?;

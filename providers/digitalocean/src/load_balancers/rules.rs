@@ -6,25 +6,22 @@ use bowline_core::annotations::{Annotation, Parsed};
 use bowline_core::{PortSpec, Protocol, parse_bool};
 
 use super::annotations::{self as keys, Values};
-use super::request::LoadBalancerType;
+use super::request::{CertificateLookup, LoadBalancerType};
 use crate::api::ForwardingRule;
 
 /// Port that is served with TLS if a certificate is set and no annotation names the TLS ports.
 const DEFAULT_TLS_PORT: i64 = 443;
 
-/// Looks up the certificate of the Service.
-type CertificateId<'a> = &'a dyn Fn() -> Result<Option<&'a str>, String>;
-
 /// Builds the rules of a load balancer.
-pub(super) fn build<'a>(
-    values: Values<'a>,
+pub(super) fn build(
+    values: Values<'_>,
     kind: LoadBalancerType,
     ports: &[PortSpec],
-    certificate: CertificateId<'a>,
+    certificate: &CertificateLookup,
 ) -> Result<Vec<ForwardingRule>, String> {
     match kind {
         LoadBalancerType::RegionalNetwork => ports.iter().map(pass_through).collect(),
-        LoadBalancerType::Regional => Proxy::read(values, certificate)?.rules(values, ports, certificate),
+        LoadBalancerType::Regional => Proxy::read(values, certificate)?.rules(values, ports),
     }
 }
 
@@ -58,10 +55,10 @@ struct Proxy<'a> {
 }
 
 impl<'a> Proxy<'a> {
-    fn read(values: Values<'a>, certificate: CertificateId<'a>) -> Result<Proxy<'a>, String> {
+    fn read(values: Values<'a>, certificate: &'a CertificateLookup) -> Result<Proxy<'a>, String> {
         let default = default_protocol(values)?;
         let [http, mut https, http2] = lists(values)?;
-        let (certificate, passthrough) = (certificate()?, passthrough(values));
+        let (certificate, passthrough) = (certificate.id()?, passthrough(values));
         let has_tls_ports = values.0.contains_key(keys::TLS_PORTS.key);
         if (certificate.is_some() || passthrough) && !has_tls_ports && !http2.contains(&DEFAULT_TLS_PORT) {
             https.push(DEFAULT_TLS_PORT);
@@ -69,15 +66,11 @@ impl<'a> Proxy<'a> {
         Ok(Proxy { default, http, https, http2, certificate, passthrough })
     }
 
-    fn rules(
-        &self,
-        values: Values<'_>,
-        ports: &[PortSpec],
-        certificate: CertificateId<'_>,
-    ) -> Result<Vec<ForwardingRule>, String> {
+    fn rules(&self, values: Values<'_>, ports: &[PortSpec]) -> Result<Vec<ForwardingRule>, String> {
         let mut rules = ports.iter().map(|port| self.rule(port)).collect::<Result<Vec<_>, _>>()?;
-        let http3 = http3(values, ports, certificate, self.passthrough);
-        rules.extend(http3.map_err(|why| format!("failed to construct http3 forwarding rule: {why}"))?);
+        rules.extend(
+            self.http3(values, ports).map_err(|why| format!("failed to construct http3 forwarding rule: {why}"))?,
+        );
         Ok(rules)
     }
 
@@ -110,6 +103,20 @@ impl<'a> Proxy<'a> {
                 Ok(ForwardingRule { certificate_id: id.to_owned(), target_protocol: "http".to_owned(), ..rule })
             }
         }
+    }
+
+    fn http3(&self, values: Values<'_>, ports: &[PortSpec]) -> Result<Option<ForwardingRule>, String> {
+        let Some(number) = values.get(&keys::HTTP3_PORT)? else { return Ok(None) };
+        if self.passthrough {
+            return Err("TLS passthrough is not allowed to be used in conjunction with HTTP3".to_owned());
+        }
+        let id = self.certificate.ok_or("certificate ID is required for HTTP3")?;
+        let port = ports.iter().find(|port| i64::from(port.port) == number);
+        port.map(|port| {
+            let rule = rule("http3", port.port.into(), "http", node_port(port)?);
+            Ok(ForwardingRule { certificate_id: id.to_owned(), ..rule })
+        })
+        .transpose()
     }
 }
 
@@ -152,24 +159,4 @@ fn lists(values: Values<'_>) -> Result<[Vec<i64>; 3], String> {
 // upstream: an invalid value is false.
 fn passthrough(values: Values<'_>) -> bool {
     values.text(&keys::TLS_PASSTHROUGH).and_then(parse_bool).unwrap_or_default()
-}
-
-fn http3(
-    values: Values<'_>,
-    ports: &[PortSpec],
-    certificate: CertificateId<'_>,
-    passthrough: bool,
-) -> Result<Option<ForwardingRule>, String> {
-    let Some(number) = values.get(&keys::HTTP3_PORT)? else { return Ok(None) };
-    let certificate = certificate()?;
-    if passthrough {
-        return Err("TLS passthrough is not allowed to be used in conjunction with HTTP3".to_owned());
-    }
-    let id = certificate.ok_or("certificate ID is required for HTTP3")?;
-    let port = ports.iter().find(|port| i64::from(port.port) == number);
-    port.map(|port| {
-        let rule = rule("http3", port.port.into(), "http", node_port(port)?);
-        Ok(ForwardingRule { certificate_id: id.to_owned(), ..rule })
-    })
-    .transpose()
 }

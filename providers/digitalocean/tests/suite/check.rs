@@ -24,8 +24,13 @@ async fn the_region_is_checked_or_read_from_the_metadata_service() {
 }
 
 async fn diagnosed(world: &World) -> Vec<(String, Result<String, String>)> {
-    let results = world.provider.diagnose().await.into_iter();
-    results.map(|result| (result.subject, result.outcome.map_err(|error| error.to_string()))).collect()
+    let results = world.provider.diagnose().await;
+    let budgets = world.provider.calls().map(|calls| calls.check_budgets()).unwrap_or_default();
+    results
+        .into_iter()
+        .chain(budgets)
+        .map(|result| (result.subject, result.outcome.map_err(|error| error.to_string())))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +47,7 @@ async fn a_working_account_passes_every_check() {
     let subjects: Vec<_> = results.iter().map(|(subject, _)| subject.as_str()).collect();
     let scopes = ["scope droplet:read", "scope load_balancer:read", "scope certificate:read", "scope firewall:read"];
     let expected: Vec<_> =
-        ["token"].into_iter().chain(scopes).chain(["region", "VPC", "firewall", "rate limit"]).collect();
+        ["token"].into_iter().chain(scopes).chain(["region", "VPC", "firewall", "rate limit of api"]).collect();
     assert_eq!(subjects, expected);
     assert!(results.iter().all(|(_, outcome)| outcome.is_ok()), "{results:?}");
     let quotas = world.provider.quotas().await.unwrap();
@@ -66,7 +71,8 @@ async fn each_problem_of_an_account_is_named() {
     );
     world.cloud.configure(|options| options.token = "replaced".to_owned());
     let rejected = diagnosed(&world).await;
-    assert_eq!(rejected.len(), 1);
+    let subjects: Vec<_> = rejected.iter().map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(subjects, ["token", "rate limit of api"]);
     assert!(rejected[0].1.as_ref().unwrap_err().contains("Unable to authenticate you."), "{rejected:?}");
 }
 
