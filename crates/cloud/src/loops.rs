@@ -76,7 +76,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_core::node_annotations::AnnotationValues;
-use bowline_core::{ClusterName, Node, NodeName, Opaque, Plan, Service, Step};
+use bowline_core::{ClusterName, Node, NodeName, Opaque, Plan, ProviderId, Service, Step};
 
 use crate::Result;
 use crate::load_balancers::downcast;
@@ -86,10 +86,21 @@ use crate::load_balancers::downcast;
 pub struct ClusterSnapshot {
     /// Cluster name, as recorded on every cloud resource that this cluster owns.
     pub name: ClusterName,
-    /// Nodes with a provider ID of this cloud, sorted by name, without those that are excluded from cloud controller managers.
+    /// Nodes with a provider ID of this cloud, sorted by name, without those that are paused or excluded from cloud controller
+    /// managers.
     pub nodes: Vec<Arc<Node>>,
+    /// Paused Nodes with a provider ID of this cloud, sorted by name. What the cloud has for them stays as it is: a loop adds
+    /// nothing to their machines and removes nothing from them.
+    pub paused: Vec<Arc<Node>>,
     /// Services of all types, sorted by namespace and name, without those whose load balancer another cloud provides.
     pub services: Vec<Arc<Service>>,
+}
+
+impl ClusterSnapshot {
+    /// Returns whether the machine with this provider ID belongs to a paused Node.
+    pub fn is_paused(&self, machine: &ProviderId) -> bool {
+        self.paused.iter().any(|node| node.provider_id.as_ref() == Some(machine))
+    }
 }
 
 /// Objects whose changes trigger a run before the period ends. The default is both.
@@ -161,6 +172,8 @@ pub struct LoopOutcome {
 /// - `loops_are_declared`: names are unique and not empty, periods are not zero, and neither they nor the triggers change.
 /// - `loops_follow_the_cluster`: a run brings the cloud to the state that the snapshot requires, also after Nodes and Services were
 ///   added, changed and removed.
+/// - `paused_nodes_stay_as_they_are`: for a paused Node nothing is added to the cloud and nothing is removed, and it gets no
+///   annotations. Afterwards it is treated like any other.
 /// - `loop_plans_write_nothing`: `plan` makes no write call, and two plans for the same snapshot and state are equal.
 /// - `applied_loop_plan_is_empty`: after a run, the plan for the same snapshot has neither steps nor errors.
 /// - `loops_are_repeatable`: a second run writes nothing and returns the same annotations, also after a restart.

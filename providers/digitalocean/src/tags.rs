@@ -40,13 +40,12 @@ impl TypedProviderLoop for TagLoop {
     }
 
     async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<Vec<TaggedResource>>> {
-        let services: Vec<_> =
-            cluster.services.iter().filter(|service| service.kind == ServiceType::LoadBalancer).collect();
+        let services = cluster.services.iter().filter(|service| service.kind == ServiceType::LoadBalancer);
+        let services: Vec<_> = services.filter(|service| !service.is_paused()).collect();
         if services.is_empty() {
             return Ok(LoopPlan::new("no load balancers", Vec::new()));
         }
-        let all = self.client.load_balancers().await;
-        let all = all.map_err(|error| error.during("failed to list load-balancers"))?;
+        let all = self.client.load_balancers().await?;
         let mut untagged: Vec<&LoadBalancer> =
             services.iter().filter_map(|service| of_service(service, &all)).collect();
         untagged.retain(|one| !one.settings.tags.contains(&self.tag));

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::{ClusterSnapshot, LoopPlan, LoopTriggers, Result, TypedProviderLoop};
-use bowline_core::{FieldChange, Step, Verb};
+use bowline_core::{FieldChange, ProviderId, Step, Verb};
 use bowline_http::{Page, all_pages};
 
 use crate::api::{Key, TagRequest};
 use crate::client::Client;
 use crate::cloud::Machine;
 
-/// Tags the machines of Nodes with `cluster:NAME`, and removes the tag from all other machines.
+/// Tags the machines of Nodes with `cluster:NAME`, and removes the tag from all other machines, except those of paused Nodes.
 pub(crate) struct Tags {
     pub(crate) client: Arc<Client>,
     pub(crate) id_prefix: String,
@@ -51,7 +51,9 @@ impl TypedProviderLoop for Tags {
         let ids = cluster.nodes.iter().filter_map(|node| node.provider_id.as_ref());
         let ours = ids.filter(|id| id.prefix() == Some(&self.id_prefix)).filter_map(|id| id.rest());
         let ours: BTreeSet<&str> = ours.collect();
-        let steps = self.machines().await?.into_iter().filter_map(|machine| {
+        let is_paused = |id: &str| cluster.is_paused(&ProviderId::of(&self.id_prefix, id));
+        let machines = self.machines().await?.into_iter().filter(|machine| !is_paused(&machine.spec.id));
+        let steps = machines.filter_map(|machine| {
             let present = ours.contains(machine.spec.id.as_str());
             (machine.spec.tags.contains(&tag) != present).then(|| step(&machine.spec.id, &tag, present))
         });

@@ -55,14 +55,19 @@ impl Services {
 
 /// Cluster with these machines and Services.
 fn cluster_of(machines: &[&Instance], services: &[&Service]) -> ClusterSnapshot {
+    let services = services.iter().map(|service| Arc::new(Service::clone(service))).collect();
+    let (name, nodes) = (ClusterName::from("conformance"), nodes_of(machines));
+    ClusterSnapshot { name, nodes, paused: Vec::new(), services }
+}
+
+fn nodes_of(machines: &[&Instance]) -> Vec<Arc<Node>> {
     let node_of = |machine: &&Instance| {
         let (provider_id, addresses) = (machine.provider_id.clone(), machine.addresses.clone());
         Arc::new(Node { provider_id, addresses, ..node(&machine.name) })
     };
     let mut nodes: Vec<_> = machines.iter().map(node_of).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    let services = services.iter().map(|service| Arc::new(Service::clone(service))).collect();
-    ClusterSnapshot { name: ClusterName::from("conformance"), nodes, services }
+    nodes
 }
 
 /// Snapshots of a cluster that grows, changes and shrinks.
@@ -159,6 +164,23 @@ pub(super) async fn loops_follow_the_cluster(context: &CaseContext) -> CaseResul
         check(controls, &cluster).await?;
     }
     Ok(())
+}
+
+pub(super) async fn paused_nodes_stay_as_they_are(context: &CaseContext) -> CaseResult {
+    let controls = controls(context)?;
+    let (a, old, services) = (context.add("a").await, context.add("old").await, Services::new(controls).await);
+    run(context.provider(), &cluster_of(&[&a, &old], &services.all())).await?;
+    let new = context.add("new").await;
+    let paused = nodes_of(&[&old, &new]);
+    let cluster = ClusterSnapshot { paused: paused.clone(), ..cluster_of(&[&a], &services.all()) };
+    for (name, LoopPlan { plan, annotations, .. }) in plan(context.provider(), &cluster).await? {
+        require(plan.is_empty(), || format!("while two Nodes are paused, the plan of the loop {name} is {plan}"))?;
+        let annotated = paused.iter().find(|node| annotations.contains_key(&node.name));
+        require(annotated.is_none(), || format!("the loop {name} annotates the paused Node {annotated:?}"))?;
+    }
+    let resumed = cluster_of(&[&a, &old, &new], &services.all());
+    run(context.provider(), &resumed).await?;
+    check(controls, &resumed).await
 }
 
 pub(super) async fn loop_plans_write_nothing(context: &CaseContext) -> CaseResult {

@@ -76,6 +76,7 @@ static CASES: &[Case] = &[
     case!(webhooks::endpoints_are_declared, []),
     case!(loops::loops_are_declared, []),
     case!(loops::loops_follow_the_cluster, []),
+    case!(loops::paused_nodes_stay_as_they_are, []),
     case!(loops::loop_plans_write_nothing, []),
     case!(loops::applied_loop_plan_is_empty, []),
     case!(loops::loops_are_repeatable, []),

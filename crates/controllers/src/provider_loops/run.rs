@@ -77,7 +77,8 @@ async fn annotate(
     };
     // The Node may have changed during the run.
     let now = shared.context.nodes.get(name.as_str());
-    let Some(now) = now.filter(|now: &std::sync::Arc<Node>| now.uid == node.uid) else { return Ok(()) };
+    let is_same = |now: &std::sync::Arc<Node>| now.uid == node.uid && !now.is_paused();
+    let Some(now) = now.filter(is_same) else { return Ok(()) };
     let change = annotation_change(&now, values);
     for warning in &change.warnings {
         tracing::warn!(%warning, "some annotations of the provider are not written");

@@ -18,14 +18,15 @@ pub(crate) fn snapshot(
     mut services: Vec<Arc<Service>>,
 ) -> ClusterSnapshot {
     let is_ours = |id: &ProviderId| clouds.owner(id).is_some_and(|owner| owner.name() == cloud.name());
-    nodes.retain(|node| !node.is_paused() && node.provider_id.as_ref().is_some_and(is_ours));
+    nodes.retain(|node| node.provider_id.as_ref().is_some_and(is_ours));
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let (paused, nodes) = nodes.into_iter().partition(|node| node.is_paused());
     services.retain(|service| {
         let provider = routing.cloud(service).filter(|_| service.kind == ServiceType::LoadBalancer);
         provider.is_none_or(|provider| provider.name() == cloud.name())
     });
     services.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    ClusterSnapshot { name: cluster.clone(), nodes, services }
+    ClusterSnapshot { name: cluster.clone(), nodes, paused, services }
 }
 
 /// Finds a Node of the snapshot.

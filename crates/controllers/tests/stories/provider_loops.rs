@@ -177,6 +177,34 @@ async fn machines_with_a_node_are_tagged_and_the_loop_is_on_the_board() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_machine_of_a_paused_node_keeps_its_tag_and_gets_none() {
+    let mut world = World::new().await;
+    world.with_loops();
+    world.clouds[0].0.tag_machines = true;
+    for name in ["old", "new", "other"] {
+        world.cloud().add(machine(name, &format!("i-{name}"), &["I10.0.0.1"])).unwrap();
+    }
+    let pause = |value: Value| json!({"metadata": {"annotations": {"bowline.dev/paused": value}}});
+    world.join("old", "local://i-old", "True").await;
+    world.start();
+    world.tagged_are(&["old"]).await;
+    world.patch("old", pause(json!("true"))).await;
+    let mut paused = pause(json!("true"));
+    paused["spec"] = json!({"providerID": "local://i-new"});
+    world.register_with("new", paused).await;
+    world.join("other", "local://i-other", "True").await;
+    world.tagged_are(&["old", "other"]).await;
+    world.sleep(Duration::from_secs(310)).await;
+    assert_eq!(world.tagged(), ["old", "other"].map(str::to_owned).into());
+    for name in ["old", "new"] {
+        world.patch(name, pause(Value::Null)).await;
+    }
+    world.tagged_are(&["new", "old", "other"]).await;
+    world.delete("old").await;
+    world.tagged_are(&["new", "other"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_reads_but_writes_nothing() {
     let mut world = World::new().await;
     world.with_loops();

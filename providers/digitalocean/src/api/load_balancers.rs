@@ -131,7 +131,8 @@ impl Client {
 
     /// Returns all load balancers of the account.
     pub(crate) async fn load_balancers(&self) -> Result<Vec<LoadBalancer>> {
-        self.all("load_balancer_list", "load_balancers", &[]).await
+        let all = self.all("load_balancer_list", "load_balancers", &[]).await;
+        all.map_err(|error| error.during("failed to list load-balancers"))
     }
 
     /// Creates a load balancer.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use bowline_core::{AddressType, TargetNode};
+use bowline_core::{AddressType, ErrorKind, TargetNode};
 
 use super::annotations as keys;
 use super::request::{BuildError, LoadBalancerType, Network, NetworkStack};
@@ -83,7 +83,7 @@ impl<'a> EligibleNodes<'a> {
         let ready: Vec<_> = nodes.iter().filter(is_ready).map(|info| info.node).collect();
         let is_network = kind == LoadBalancerType::RegionalNetwork;
         if is_network && ready.is_empty() && of(Families::None).next().is_some() {
-            return Err(BuildError { message: no_public_node(), has_event: true });
+            return Err(BuildError { has_event: true, ..no_public_node().into() });
         }
         let ipv4_only = of(Families::Ipv4).map(|node| node.node.as_str()).collect();
         Ok(EligibleNodes { dual: of(Families::Dual).count(), ipv4_only, nodes: ready, is_known })
@@ -97,7 +97,9 @@ impl<'a> EligibleNodes<'a> {
         network: Network,
     ) -> Result<NetworkStack, BuildError> {
         if self.is_known && self.nodes.is_empty() {
-            return Err("no ready nodes available for load balancer".into());
+            // Not InvalidConfig: there is nothing to correct in the Service.
+            let error = BuildError::from("no ready nodes available for load balancer");
+            return Err(BuildError { kind: ErrorKind::NotFound, ..error });
         }
         let is_dual = self.is_known && self.dual > 0 && self.ipv4_only.is_empty();
         let stack = match (requested, network, kind) {
@@ -135,7 +137,7 @@ impl<'a> EligibleNodes<'a> {
 }
 
 fn stack_error(message: String) -> BuildError {
-    BuildError { message: format!("network stack configuration error: {message}"), has_event: true }
+    BuildError { has_event: true, ..format!("network stack configuration error: {message}").into() }
 }
 
 fn no_public_node() -> String {

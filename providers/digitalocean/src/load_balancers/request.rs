@@ -8,7 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode, keywords};
+use bowline_core::{
+    DesiredLoadBalancer, ErrorKind, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode, keywords,
+};
 
 use super::annotations::{self as keys, Values};
 use super::health_check;
@@ -32,6 +34,7 @@ keywords! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BuildError {
     pub(crate) message: String,
+    pub(crate) kind: ErrorKind,
     /// Whether a warning Event names it, in addition to the Event of the failed sync.
     pub(crate) has_event: bool,
 }
@@ -73,7 +76,7 @@ pub(crate) struct Inputs<'a> {
 
 impl From<String> for BuildError {
     fn from(message: String) -> BuildError {
-        BuildError { message, has_event: false }
+        BuildError { message, kind: ErrorKind::InvalidConfig, has_event: false }
     }
 }
 

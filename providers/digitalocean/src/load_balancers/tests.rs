@@ -3,7 +3,9 @@
 use bowline_core::annotations::{LoadBalancerSettings, read};
 use bowline_core::service;
 use bowline_core::testing::{addresses, annotated, service as plain_service, service_port};
-use bowline_core::{ClusterName, DesiredLoadBalancer, Protocol, ProviderId, Service, TargetNode, TrafficPolicy};
+use bowline_core::{
+    ClusterName, DesiredLoadBalancer, ErrorKind, Protocol, ProviderId, Service, TargetNode, TrafficPolicy,
+};
 use serde_json::{Value, json};
 
 use super::compare;
@@ -187,7 +189,7 @@ fn do_26_to_31_nodes_and_networks() {
     let error = try_build(&dual_internal, &[DUAL]).unwrap_err();
     let message =
         "network stack configuration error: dual stack networking is not supported for internal load balancer";
-    assert_eq!(error, BuildError { message: message.to_owned(), has_event: true }, "DO-26");
+    assert_eq!(error, BuildError { has_event: true, ..message.into() }, "DO-26");
     let internal = try_build(&web(&[("network", "INTERNAL")]), &[PRIVATE, PRIVATE]).unwrap();
     assert_eq!((stack(&internal).as_str(), &internal["droplet_ids"]), ("IPV4", &json!([1001, 1002])), "DO-27");
     assert_eq!(stack(&try_build(&regional(&[]), &[PRIVATE]).unwrap()), "DUALSTACK", "DO-28");
@@ -196,14 +198,11 @@ fn do_26_to_31_nodes_and_networks() {
                    public IPv4 address; no eligible backends found. For private-only nodes, set \
                    service.beta.kubernetes.io/do-loadbalancer-type to \"REGIONAL\" or \
                    service.beta.kubernetes.io/do-loadbalancer-network to \"INTERNAL\".";
-    assert_eq!(private, BuildError { message: message.to_owned(), has_event: true }, "DO-29");
+    assert_eq!(private, BuildError { has_event: true, ..message.into() }, "DO-29");
     assert_eq!(try_build(&web(&[]), &[PRIVATE, PUBLIC]).unwrap()["droplet_ids"], json!([1002]), "DO-30");
     let v6 = try_build(&web(&[]), &[V6_ONLY]).unwrap_err();
-    assert_eq!(
-        v6,
-        BuildError { message: "no ready nodes available for load balancer".to_owned(), has_event: false },
-        "DO-31"
-    );
+    let expected = BuildError { kind: ErrorKind::NotFound, .."no ready nodes available for load balancer".into() };
+    assert_eq!(v6, expected, "DO-31");
 }
 
 #[test]

@@ -150,7 +150,8 @@ async fn exercise(world: &World) {
         .into_iter()
         .take(1)
         .map(|service| std::sync::Arc::new(Service { annotations: Default::default(), ..service }));
-    let snapshot = ClusterSnapshot { name: "kubernetes".into(), nodes: Vec::new(), services: services.collect() };
+    let (nodes, paused) = Default::default();
+    let snapshot = ClusterSnapshot { name: "kubernetes".into(), nodes, paused, services: services.collect() };
     for one in world.provider.loops() {
         let plan = one.plan(&snapshot).await.unwrap();
         for step in &plan.plan.steps {

@@ -71,6 +71,16 @@ async fn do_4_a_failed_lookup_creates_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_listing_creates_nothing_and_says_what_failed() {
+    let world = World::new().await;
+    world.cloud.inject(FaultSpec::always(error_fault(500, "boom")).on(Method::GET, "load_balancers"));
+    let error = world.sync(&mut world.kept(web(&[]))).await.unwrap_err().to_string();
+    let expected = "failed to list load-balancers: GET http://do.test/v2/load_balancers";
+    assert!(error.starts_with(expected), "{error}");
+    assert_eq!(world.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn do_6_and_15c_a_disowned_service_is_unmanaged() {
     let world = World::new().await;
     let disowned = annotated(web(&[]), &[("service.kubernetes.io/do-loadbalancer-disown", "true")]);

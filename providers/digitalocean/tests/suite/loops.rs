@@ -20,6 +20,7 @@ fn snapshot(services: &[Service]) -> ClusterSnapshot {
     ClusterSnapshot {
         name: "kubernetes".into(),
         nodes: Vec::new(),
+        paused: Vec::new(),
         services: services.iter().cloned().map(Arc::new).collect(),
     }
 }

@@ -80,7 +80,7 @@ impl CloudProvider for Provider {
 }
 
 fn cluster(name: &str) -> ClusterSnapshot {
-    ClusterSnapshot { name: name.into(), nodes: Vec::new(), services: Vec::new() }
+    ClusterSnapshot { name: name.into(), nodes: Vec::new(), paused: Vec::new(), services: Vec::new() }
 }
 
 /// Runs a loop once. Returns the applied steps, and the summary or the error.

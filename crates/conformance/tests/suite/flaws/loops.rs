@@ -73,6 +73,15 @@ flaws! {
             planned.plan.steps.retain(|step| !is_removal(step));
             Ok(planned)
         }));
+    "untags the machine of a paused Node", [paused_nodes_stay_as_they_are],
+        PlanLoop(later!(|it, cluster| {
+            it.tags().plan(&ClusterSnapshot { paused: Vec::new(), ..cluster.clone() }).await
+        }));
+    "tags the machine of a paused Node", [paused_nodes_stay_as_they_are],
+        PlanLoop(later!(|it, cluster| {
+            let nodes = cluster.nodes.iter().chain(&cluster.paused).cloned().collect();
+            it.tags().plan(&ClusterSnapshot { nodes, paused: Vec::new(), ..cluster.clone() }).await
+        }));
     "applies its steps while it plans", [loop_plans_write_nothing],
         PlanLoop(later!(|it, cluster| {
             let planned = it.tags().plan(cluster).await?;

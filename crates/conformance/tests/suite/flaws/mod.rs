@@ -145,8 +145,8 @@ async fn cases_that_are_not_applicable_are_skipped_and_counted() {
     assert_eq!(report.violations(), [], "{report}");
     let skipped = report.not_applicable();
     let count = |subject: &str| skipped.iter().filter(|case| case.contains(subject)).count();
-    assert_eq!((count("secret"), count("loop"), count("locked")), (3, 8, 1), "{skipped:?}");
-    assert_eq!(skipped.len(), 15, "{skipped:?}");
+    assert_eq!((count("secret"), count("loop"), count("paused"), count("locked")), (3, 8, 1, 1), "{skipped:?}");
+    assert_eq!(skipped.len(), 16, "{skipped:?}");
     let text = report.to_string();
     assert!(text.contains("skipped: no background loops") && text.contains("skipped: no Secrets"), "{text}");
     let skips = skipped.len() + report.skipped().len();
