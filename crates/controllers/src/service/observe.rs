@@ -112,7 +112,8 @@ impl Shared {
         self.target_sets.targets(cloud, settings, rules, nodes, |node| self.node_changes.is_draining(node))
     }
 
-    /// Returns the Services whose targets differ from those of their last sync. One in back-off is retried at its own time.
+    /// Returns the Services whose targets differ from those of their last sync. One in back-off is retried at its own time, unless it
+    /// had no targets: their lack may be why it failed.
     pub(super) fn with_changed_targets(&self) -> Vec<ServiceKey> {
         let mut used = HashSet::new();
         let services = self.context.services.all().into_iter().filter(|service| self.wants_load_balancer(service));
@@ -120,7 +121,7 @@ impl Shared {
             let key = service.key();
             let Some(before) = self.last_targets(&key) else { return false };
             let targets = self.targets_of(service, &mut used);
-            self.queue.failures(&key) == 0 && before != targets
+            (self.queue.failures(&key) == 0 || before.is_empty()) && before != targets
         });
         let changed = changed.map(|service| service.key()).collect();
         self.target_sets.retain(&used);

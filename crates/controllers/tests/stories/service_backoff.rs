@@ -53,6 +53,33 @@ async fn the_back_off_of_a_permanent_failure_is_at_most_half_an_hour_and_a_chang
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_first_node_ends_the_back_off_of_a_service_and_a_second_does_not() {
+    let times: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let mut world = World::with_nodes(&[]).await;
+    let seen = times.clone();
+    let error_source: ErrorSource = Arc::new(move |operation| {
+        (operation == "plan").then(|| {
+            seen.lock().unwrap().push(Instant::now());
+            Error::new(ErrorKind::NotFound, "plan", "no ready nodes")
+        })
+    });
+    world.wrap = Box::new(move |inner| FaultInjector::wrap(inner, error_source.clone()));
+    world.start();
+    world.create_service("web").await;
+    // The back-off is five minutes now, and its last attempt is a moment ago.
+    world.sleep(LONG).await;
+    let attempts = || times.lock().unwrap().len();
+    let before = attempts();
+    world.eventually("another attempt", async || (attempts() > before).then_some(())).await;
+    times.lock().unwrap().clear();
+    for (index, (node, attempts)) in [("a", 1), ("b", 0)].into_iter().enumerate() {
+        world.join_machine(node, index).await;
+        world.sleep(SETTLE).await;
+        assert_eq!(std::mem::take(&mut *times.lock().unwrap()).len(), attempts, "{node}");
+    }
+}
+
 /// Another controller writes this address to the status.
 async fn overwrite(world: &World, address: &str) {
     let patch = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});

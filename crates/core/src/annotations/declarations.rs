@@ -54,8 +54,8 @@ annotations! {
     PAUSED: Bool = Bool::Go, "bowline.dev/paused", "false", "true",
         "On a Service or a Node: no controller changes it, or anything in a cloud on its behalf, until the annotation is removed. \
          The load balancer keeps working, but does not follow changes of the Service or the Nodes. A Service that is deleted \
-         stays, with its finalizer. A Node is neither initialized, tainted nor deleted, and keeps its addresses, pod CIDRs and \
-         routes. The Event `Paused` and `/statusz` show paused objects, and `bowline plan` prints a note for each. A value that is neither \
+         stays, with its finalizer. A Node is neither initialized, tainted nor deleted, and keeps its addresses, pod CIDRs, \
+         routes, and tags of its machine. The Event `Paused` and `/statusz` show paused objects, and `bowline plan` prints a note for each. A value that is neither \
          true nor false counts as true, with a warning Event.";
 }
 

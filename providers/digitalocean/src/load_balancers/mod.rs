@@ -329,7 +329,8 @@ fn creation(own: &LoadBalancer) -> Operation {
 fn build_error(error: &BuildError) -> Plan<Change> {
     let warning = || Warning { reason: CONFIG_ERROR.to_owned(), message: error.message.clone() };
     let warnings = error.has_event.then(warning).into_iter().collect();
-    let error = PlanError { kind: error.kind, ..plan_error(BUILD, error.message.clone()) };
+    let kind = if error.lacks_nodes { ErrorKind::NotFound } else { ErrorKind::InvalidConfig };
+    let error = PlanError { kind, ..plan_error(BUILD, error.message.clone()) };
     Plan { errors: vec![error], warnings, ..Plan::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use bowline_core::{AddressType, ErrorKind, TargetNode};
+use bowline_core::{AddressType, TargetNode};
 
 use super::annotations as keys;
 use super::request::{BuildError, LoadBalancerType, Network, NetworkStack};
@@ -97,9 +97,8 @@ impl<'a> EligibleNodes<'a> {
         network: Network,
     ) -> Result<NetworkStack, BuildError> {
         if self.is_known && self.nodes.is_empty() {
-            // Not InvalidConfig: there is nothing to correct in the Service.
             let error = BuildError::from("no ready nodes available for load balancer");
-            return Err(BuildError { kind: ErrorKind::NotFound, ..error });
+            return Err(BuildError { lacks_nodes: true, ..error });
         }
         let is_dual = self.is_known && self.dual > 0 && self.ipv4_only.is_empty();
         let stack = match (requested, network, kind) {

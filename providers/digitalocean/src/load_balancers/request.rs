@@ -8,9 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_core::{
-    DesiredLoadBalancer, ErrorKind, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode, keywords,
-};
+use bowline_core::{DesiredLoadBalancer, LoadBalancerSpec, NodeName, ProviderId, Service, TargetNode, keywords};
 
 use super::annotations::{self as keys, Values};
 use super::health_check;
@@ -34,7 +32,8 @@ keywords! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BuildError {
     pub(crate) message: String,
-    pub(crate) kind: ErrorKind,
+    /// Whether only a Node is missing: there is nothing to correct in the Service.
+    pub(crate) lacks_nodes: bool,
     /// Whether a warning Event names it, in addition to the Event of the failed sync.
     pub(crate) has_event: bool,
 }
@@ -76,7 +75,7 @@ pub(crate) struct Inputs<'a> {
 
 impl From<String> for BuildError {
     fn from(message: String) -> BuildError {
-        BuildError { message, kind: ErrorKind::InvalidConfig, has_event: false }
+        BuildError { message, lacks_nodes: false, has_event: false }
     }
 }
 

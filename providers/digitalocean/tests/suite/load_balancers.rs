@@ -1,6 +1,6 @@
 //! Load balancers of Services: how they are found, created, changed, adopted and deleted.
 
-use bowline_cloud::{CloudProvider as _, ErrorKind, LoadBalancers as _};
+use bowline_cloud::{CloudProvider as _, ErrorKind, LoadBalancers as _, Retry};
 use bowline_core::testing::{addresses, annotated, service_port, status};
 use bowline_core::{ClusterName, LoadBalancerStatus, Protocol, Service, TargetNode};
 use bowline_digitalocean_simulator::{FaultSpec, Fields as _, Options, Work, error_fault};
@@ -78,6 +78,17 @@ async fn a_failed_listing_creates_nothing_and_says_what_failed() {
     let expected = "failed to list load-balancers: GET http://do.test/v2/load_balancers";
     assert!(error.starts_with(expected), "{error}");
     assert_eq!(world.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn do_15_a_service_without_nodes_is_not_invalid() {
+    let world = World::new().await;
+    let mut web = Kept { nodes: Vec::new(), ..world.kept(web(&[])) };
+    let plan = world.planned(&mut web).await.unwrap();
+    let error = &plan.errors[0];
+    assert_eq!((error.kind, error.retry, plan.steps.len()), (ErrorKind::NotFound, Retry::Backoff, 0));
+    web.nodes = world.nodes.clone();
+    world.synced(&mut web).await;
 }
 
 #[tokio::test(start_paused = true)]
