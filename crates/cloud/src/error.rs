@@ -21,6 +21,7 @@ struct Inner {
     operation: String,
     message: String,
     status: Option<u16>,
+    code: Option<String>,
     outcome_unknown: bool,
     too_large: bool,
     known_state: Option<KnownState>,
@@ -47,6 +48,7 @@ impl Error {
             operation: operation.into(),
             message: truncate(message.into()),
             status: None,
+            code: None,
             outcome_unknown: false,
             too_large: false,
             known_state: None,
@@ -79,6 +81,12 @@ impl Error {
     /// Sets the HTTP status of the cloud's response.
     pub fn with_status(mut self, status: u16) -> Error {
         Arc::make_mut(&mut self.0).status = Some(status);
+        self
+    }
+
+    /// Sets the cloud's own code of the error, such as `DependencyViolation`.
+    pub fn with_code(mut self, code: impl Into<String>) -> Error {
+        Arc::make_mut(&mut self.0).code = Some(code.into());
         self
     }
 
@@ -191,6 +199,11 @@ impl Error {
     /// Returns the HTTP status of the cloud's response, if there was one.
     pub fn status(&self) -> Option<u16> {
         self.0.status
+    }
+
+    /// Returns the cloud's own code of the error, if its response had one. Only the provider of that cloud branches on it.
+    pub fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
     }
 
     /// Returns whether the request was sent and its outcome is unknown. A write that is not idempotent must not be repeated then.
