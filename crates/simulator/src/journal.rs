@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 /// Headers with credentials.
-const SECRET: [&str; 2] = ["authorization", "x-auth-token"];
+const SECRET: [&str; 4] = ["authorization", "x-auth-token", "x-amz-security-token", "x-aws-ec2-metadata-token"];
 
 /// All calls so far.
 #[derive(Debug, Default)]

@@ -14,6 +14,12 @@ pub trait Service: Send + 'static {
         Operation::of_path(call)
     }
 
+    /// Whether a request only reads, so that stale and empty views apply to it. The default is GET and HEAD; clouds that send reads as
+    /// POST override it. A write must not be a read: it would change the view.
+    fn is_read(&self, call: &Call) -> bool {
+        call.is_read()
+    }
+
     /// Completes the jobs that are due. Called before each request, and before a view is frozen.
     fn settle(&mut self) {}
 
@@ -47,8 +53,9 @@ impl Operation {
         Operation { part: "", template, path: call.path.join("/"), is_write: !call.is_read() }
     }
 
-    /// `network/ports`, or `ports` if the cloud has only one service.
+    /// `network/ports`, or `ports` if the cloud has only one service. A path that begins with the service is kept: `ec2 DescribeVpcs`.
     pub(crate) fn place(part: &str, path: &str) -> String {
-        if part.is_empty() { path.to_owned() } else { format!("{part}/{path}") }
+        let names_part = path.strip_prefix(part).is_some_and(|rest| rest.starts_with(' '));
+        if part.is_empty() || names_part { path.to_owned() } else { format!("{part}/{path}") }
     }
 }

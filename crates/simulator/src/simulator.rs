@@ -238,7 +238,7 @@ impl<S: Service> Inner<S> {
     /// Answers a call; reads get this view.
     fn serve(&mut self, call: &Call, view: View) -> Reply {
         self.service.settle();
-        self.show(if call.is_read() { view } else { View::Now });
+        self.show(if self.service.is_read(call) { view } else { View::Now });
         let reply = self.service.answer(call);
         self.show(View::Now);
         reply
@@ -247,7 +247,7 @@ impl<S: Service> Inner<S> {
     /// Answers as if the cloud were empty: with empty lists, and with `{}` for a single object.
     fn serve_nothing(&mut self, call: &Call) -> Reply {
         let reply = self.serve(call, View::Nothing);
-        if call.is_read() && reply.status == 404 { Reply::json(200, json!({})) } else { reply }
+        if self.service.is_read(call) && reply.status == 404 { Reply::json(200, json!({})) } else { reply }
     }
 
     fn show(&mut self, view: View) {
@@ -266,6 +266,7 @@ fn error_reply(status: u16, body: String) -> Reply {
     }
     match serde_json::from_str(&body) {
         Ok(value) => Reply::json(status, value),
+        Err(_) if body.starts_with("<?xml") => Reply::xml(status, body),
         Err(_) => Reply::text(status, body),
     }
 }
