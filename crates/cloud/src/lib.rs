@@ -64,7 +64,7 @@ pub use error::{Error, ErrorKind, KnownState, Result, Retry};
 pub use instances::{Freshness, Identity, InstancePage, Instances, PageToken, SingleLookup};
 pub use load_balancers::{Applied, LoadBalancers, TypedLoadBalancers};
 pub use locks::{Guard, Locks, Moment};
-pub use loops::{ClusterSnapshot, LoopOutcome, LoopPlan, LoopTriggers, ProviderLoop, TypedProviderLoop};
+pub use loops::{ClusterSnapshot, LabelValues, LoopOutcome, LoopPlan, LoopTriggers, ProviderLoop, TypedProviderLoop};
 pub use paging::PageGuard;
 pub use provider::{CheckResult, CloudProvider, ProviderInfo, Quota};
 pub use registry::{

@@ -6,7 +6,7 @@
 //!            ▲                                                  │                                    │
 //!            │                                                  └──► bowline plan, bowline orphans   │
 //!            └────────── period, or back-off ◄── status, metrics ◄──┬────────────────────────────────┘
-//!                                                                   └──► annotations of Nodes
+//!                                                                   └──► annotations and labels of Nodes
 //! ```
 //!
 //! A provider implements [`TypedProviderLoop`], and the framework gets a [`ProviderLoop`] from it. The controller `provider-loops`
@@ -138,12 +138,19 @@ pub struct LoopPlan<C = Opaque> {
     /// Annotations to write to Nodes once all steps are applied, by the rules of
     /// [`node_annotations`](bowline_core::node_annotations). Nodes that are not in the snapshot are ignored.
     pub annotations: BTreeMap<NodeName, AnnotationValues>,
+    /// Labels to set on Nodes once all steps are applied. Only the keys in [`ProviderLoop::labels`] are written. Nodes that are not
+    /// in the snapshot are ignored.
+    pub labels: BTreeMap<NodeName, LabelValues>,
 }
 
+/// Label values by key.
+pub type LabelValues = BTreeMap<String, String>;
+
 impl<C> LoopPlan<C> {
-    /// Creates a plan with these steps, without annotations, warnings and errors.
+    /// Creates a plan with these steps, without annotations, labels, warnings and errors.
     pub fn new(summary: impl Into<String>, steps: Vec<Step<C>>) -> LoopPlan<C> {
-        LoopPlan { plan: Plan::of(steps), summary: summary.into(), annotations: BTreeMap::new() }
+        let plan = Plan::of(steps);
+        LoopPlan { plan, summary: summary.into(), annotations: BTreeMap::new(), labels: BTreeMap::new() }
     }
 }
 
@@ -160,6 +167,8 @@ pub struct LoopOutcome {
     pub summary: String,
     /// Annotations to write to Nodes.
     pub annotations: BTreeMap<NodeName, AnnotationValues>,
+    /// Labels to set on Nodes.
+    pub labels: BTreeMap<NodeName, LabelValues>,
 }
 
 /// A background loop, from [`CloudProvider::loops`](crate::CloudProvider::loops).
@@ -173,10 +182,10 @@ pub struct LoopOutcome {
 /// - `loops_follow_the_cluster`: a run brings the cloud to the state that the snapshot requires, also after Nodes and Services were
 ///   added, changed and removed.
 /// - `paused_nodes_stay_as_they_are`: for a paused Node nothing is added to the cloud and nothing is removed, and it gets no
-///   annotations. Afterwards it is treated like any other.
+///   annotations and labels. Afterwards it is treated like any other.
 /// - `loop_plans_write_nothing`: `plan` makes no write call, and two plans for the same snapshot and state are equal.
 /// - `applied_loop_plan_is_empty`: after a run, the plan for the same snapshot has neither steps nor errors.
-/// - `loops_are_repeatable`: a second run writes nothing and returns the same annotations, also after a restart.
+/// - `loops_are_repeatable`: a second run writes nothing and returns the same annotations and labels, also after a restart.
 /// - `loops_write_nothing_foreign`: a run changes no resource of another cluster or of the user.
 /// - `loop_errors_have_a_kind`: a plan or a step that fails because of the cloud is an error of the corresponding kind.
 /// - `loops_survive_every_crash`: if a run is interrupted after any of its calls, the next run completes it.
@@ -191,6 +200,12 @@ pub trait ProviderLoop: Send + Sync {
     /// Returns the objects whose changes also trigger a run.
     fn triggers(&self) -> LoopTriggers {
         LoopTriggers::default()
+    }
+
+    /// Returns the keys of the labels that the loop writes to Nodes: constants, which do not depend on data of the cloud. Keys of
+    /// Kubernetes are allowed, unlike those of annotations.
+    fn labels(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Compares the cloud with the snapshot and returns the differences as steps. Only reads. The future may be dropped at any
@@ -219,6 +234,11 @@ pub trait TypedProviderLoop: Send + Sync {
         LoopTriggers::default()
     }
 
+    /// See [`ProviderLoop::labels`].
+    fn labels(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// See [`ProviderLoop::plan`].
     async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<Self::Change>>;
 
@@ -240,9 +260,13 @@ impl<T: TypedProviderLoop> ProviderLoop for T {
         TypedProviderLoop::triggers(self)
     }
 
+    fn labels(&self) -> &'static [&'static str] {
+        TypedProviderLoop::labels(self)
+    }
+
     async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan> {
-        let LoopPlan { plan, summary, annotations } = TypedProviderLoop::plan(self, cluster).await?;
-        Ok(LoopPlan { plan: plan.map(Opaque::new), summary, annotations })
+        let LoopPlan { plan, summary, annotations, labels } = TypedProviderLoop::plan(self, cluster).await?;
+        Ok(LoopPlan { plan: plan.map(Opaque::new), summary, annotations, labels })
     }
 
     async fn apply(&self, step: &Step) -> Result<()> {

@@ -153,6 +153,17 @@ impl Cluster {
         self.patch_node(&node.name, json!({"metadata": {"uid": node.uid, "annotations": values}})).await
     }
 
+    /// Sets annotations as [`set_annotations`](Cluster::set_annotations) does, and these labels, in one request.
+    pub async fn set_metadata(
+        &self,
+        node: &Node,
+        annotations: &AnnotationValues,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Node, WriteError> {
+        let metadata = json!({"uid": node.uid, "annotations": annotations, "labels": labels});
+        self.patch_node(&node.name, json!({"metadata": metadata})).await
+    }
+
     /// Permission for [`Cluster::set_taints`].
     pub const SET_TAINTS: Permission =
         Permission::core("nodes", &["patch"], "taint the Node of a machine that is shut down");

@@ -29,7 +29,7 @@ impl Layered {
     pub async fn run_loop(&self, name: &str, cluster: &ClusterSnapshot) -> Result<LoopOutcome> {
         // A reload during the run has no effect on it: the same loop plans and applies.
         let found = self.find_loop(name)?;
-        let LoopPlan { plan, summary, annotations } = self.plan_with(&*found, cluster).await?;
+        let LoopPlan { plan, summary, annotations, labels } = self.plan_with(&*found, cluster).await?;
         self.log_warnings(name, &plan);
         let mut applied = 0;
         for step in &plan.steps {
@@ -43,7 +43,7 @@ impl Layered {
         }
         match plan.errors.into_iter().next() {
             Some(error) => Err(error.into()),
-            None => Ok(LoopOutcome { summary: self.summarized(summary, applied), annotations }),
+            None => Ok(LoopOutcome { summary: self.summarized(summary, applied), annotations, labels }),
         }
     }
 
@@ -58,7 +58,11 @@ impl Layered {
 
     async fn plan_with(&self, found: &dyn ProviderLoop, cluster: &ClusterSnapshot) -> Result<LoopPlan> {
         const OPERATION: Operation = Operation::PlanLoop;
-        self.run(OPERATION, self.limits.run(OPERATION, catch_panic(OPERATION, found.plan(cluster)))).await
+        let planned = self.limits.run(OPERATION, catch_panic(OPERATION, found.plan(cluster)));
+        let mut planned = self.run(OPERATION, planned).await?;
+        // Keys that come from the cloud could change where Pods run.
+        planned.labels.values_mut().for_each(|labels| labels.retain(|key, _| found.labels().contains(&key.as_str())));
+        Ok(planned)
     }
 
     async fn apply_with(&self, found: &dyn ProviderLoop, step: &Step) -> Result<()> {

@@ -173,10 +173,11 @@ pub(super) async fn paused_nodes_stay_as_they_are(context: &CaseContext) -> Case
     let new = context.add("new").await;
     let paused = nodes_of(&[&old, &new]);
     let cluster = ClusterSnapshot { paused: paused.clone(), ..cluster_of(&[&a], &services.all()) };
-    for (name, LoopPlan { plan, annotations, .. }) in plan(context.provider(), &cluster).await? {
+    for (name, LoopPlan { plan, annotations, labels, .. }) in plan(context.provider(), &cluster).await? {
         require(plan.is_empty(), || format!("while two Nodes are paused, the plan of the loop {name} is {plan}"))?;
-        let annotated = paused.iter().find(|node| annotations.contains_key(&node.name));
-        require(annotated.is_none(), || format!("the loop {name} annotates the paused Node {annotated:?}"))?;
+        let is_written = |node: &&Arc<Node>| annotations.contains_key(&node.name) || labels.contains_key(&node.name);
+        let written = paused.iter().find(is_written);
+        require(written.is_none(), || format!("the loop {name} annotates or labels the paused Node {written:?}"))?;
     }
     let resumed = cluster_of(&[&a, &old, &new], &services.all());
     run(context.provider(), &resumed).await?;
@@ -220,9 +221,10 @@ pub(super) async fn loops_are_repeatable(context: &CaseContext) -> CaseResult {
         let again = run(&*provider, &cluster).await?;
         let writes = controls.writes().await - before;
         require(writes == 0, || format!("a second run made {writes} write calls"))?;
-        let annotations = |plans: &Plans| plans.values().map(|one| one.annotations.clone()).collect::<Vec<_>>();
-        let (first, again) = (annotations(&first), annotations(&again));
-        require(first == again, || format!("the annotations changed from {first:?} to {again:?}"))?;
+        let metadata = |one: &LoopPlan| (one.annotations.clone(), one.labels.clone());
+        let metadata = |plans: &Plans| plans.values().map(metadata).collect::<Vec<_>>();
+        let (first, again) = (metadata(&first), metadata(&again));
+        require(first == again, || format!("the annotations and labels changed from {first:?} to {again:?}"))?;
     }
     check(controls, &cluster).await
 }

@@ -1,11 +1,14 @@
 //! Forecast of the provider-loop-controller.
 
-use bowline_cloud::{Cloud, Clouds, ClusterSnapshot, Error, LoopPlan, Retry};
+use std::collections::BTreeSet;
+
+use bowline_cloud::{Cloud, Clouds, ClusterSnapshot, Error, LabelValues, LoopPlan, Retry};
+use bowline_core::node_annotations::AnnotationValues;
 use bowline_core::{Node, Opaque, Plan, Step, Verb};
 
 use super::{Item, NoticeKind, Object, Snapshot, add_warnings, changed};
 use crate::manager::ManagerOptions;
-use crate::provider_loops::{annotation_change, node_of, snapshot};
+use crate::provider_loops::{annotation_change, label_change, node_of, snapshot};
 use crate::service::RoutingError;
 
 /// Plan of one background loop.
@@ -54,15 +57,16 @@ fn to_item(PlannedLoop { cloud, name, cluster, plan }: PlannedLoop) -> Item {
     let mut item = Item::new(Object { kind: "Loop", namespace: None, name });
     item.cloud = Some(cloud.name().clone());
     match plan {
-        Ok(LoopPlan { plan, annotations, .. }) => {
+        Ok(LoopPlan { plan, annotations, labels, .. }) => {
             add_warnings(&mut item, &plan.warnings);
             plan.errors.into_iter().for_each(|error| add_error(&mut item, &error.into()));
             item.in_cloud = Plan::of(plan.steps);
-            for (name, values) in &annotations {
+            for name in annotations.keys().chain(labels.keys()).collect::<BTreeSet<_>>() {
                 let Some(node) = node_of(&cluster, name) else { continue };
-                let change = annotation_change(node, values);
+                let change = annotations.get(name).map(|values| annotation_change(node, values)).unwrap_or_default();
                 change.warnings.iter().for_each(|warning| item.add_notice(NoticeKind::Note, warning));
-                item.in_cluster.steps.extend(annotation_step(node, change.values));
+                let labels = labels.get(name).map(|labels| label_change(node, labels)).unwrap_or_default();
+                item.in_cluster.steps.extend(node_step(node, change.values, labels));
             }
         }
         Err(error) => add_error(&mut item, &error),
@@ -76,10 +80,11 @@ fn add_error(item: &mut Item, error: &Error) {
 }
 
 /// Returns the update of a Node; `None` without values.
-fn annotation_step(node: &Node, values: impl IntoIterator<Item = (String, Option<String>)>) -> Option<Step> {
-    let change =
+fn node_step(node: &Node, annotations: AnnotationValues, labels: LabelValues) -> Option<Step> {
+    let annotation =
         |(key, then): (String, _)| changed(format!("annotation {key}"), node.annotations.get(&key).cloned(), then);
-    let changes: Vec<_> = values.into_iter().map(change).collect();
+    let label = |(key, then): (String, _)| changed(format!("label {key}"), node.labels.get(&key).cloned(), Some(then));
+    let changes: Vec<_> = annotations.into_iter().map(annotation).chain(labels.into_iter().map(label)).collect();
     let step = |changes| Step::new(Verb::Update, "Node", node.name.to_string(), changes, Opaque::default());
     (!changes.is_empty()).then_some(changes).map(step)
 }

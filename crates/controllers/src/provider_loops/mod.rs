@@ -1,7 +1,7 @@
 //! The provider-loop-controller: runs the background loops of providers ([`ProviderLoop`](bowline_cloud::ProviderLoop)).
 //!
 //! ```text
-//!  cloud ready, stores filled ──► snapshot ──► plan, apply ──► annotations of Nodes ──► status, metrics, Event
+//!  cloud ready, stores filled ──► snapshot ──► plan, apply ──► metadata of Nodes ──► status, metrics, Event
 //!                                    ▲                                                         │
 //!                                    ├── period, or a change and DEBOUNCE after it ◄────────── Ok
 //!                                    └── BACKOFF ◄──────────────────────────────────────── Err, or a panic
@@ -34,7 +34,7 @@ use metrics::Metrics;
 use status::LoopStatus;
 
 pub(crate) use metrics::METRICS;
-pub(crate) use snapshot::{annotation_change, node_of, snapshot};
+pub(crate) use snapshot::{annotation_change, label_change, node_of, snapshot};
 
 /// Canonical name, in flags, health checks and Events.
 pub const NAME: &str = "provider-loop-controller";

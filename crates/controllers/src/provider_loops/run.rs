@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use std::collections::BTreeSet;
+
 use bowline_cloud::{ClusterSnapshot, Error, ErrorKind, LoopOutcome, Readiness, Retry};
-use bowline_core::node_annotations::AnnotationValues;
 use bowline_core::{Node, NodeName};
 use bowline_kube::{EventType, WriteError};
 use bowline_runtime::Backoff;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument as _;
 
-use super::{Loop, NAME, Shared, annotation_change, node_of};
+use super::{Loop, NAME, Shared, annotation_change, label_change, node_of};
 use crate::spans;
 
 /// Debounce period between a change and the run that follows it.
@@ -55,38 +56,43 @@ pub(super) async fn run(shared: &Shared, one: &Loop) {
 async fn sync(shared: &Shared, one: &Loop) -> Result<LoopOutcome, Error> {
     let snapshot = shared.snapshot(&one.cloud);
     let outcome = one.cloud.layers().run_loop(&one.name, &snapshot).await?;
-    let annotations = outcome.annotations.iter();
-    let writes: Vec<_> = annotations.map(|(name, values)| annotate(shared, &snapshot, name, values)).collect();
+    let names: BTreeSet<_> = outcome.annotations.keys().chain(outcome.labels.keys()).collect();
+    let writes: Vec<_> = names.into_iter().map(|name| write_metadata(shared, &snapshot, name, &outcome)).collect();
     let written = stream::iter(writes).buffer_unordered(MAX_WRITES).try_collect::<()>();
     written.await.map_err(|error| {
-        let message = format!("failed to write the annotations of a Node: {error}");
-        Error::new(ErrorKind::Unavailable, "write annotations", message)
+        let message = format!("failed to write the annotations and labels of a Node: {error}");
+        Error::new(ErrorKind::Unavailable, "write annotations and labels", message)
     })?;
     Ok(outcome)
 }
 
-async fn annotate(
+/// Writes the annotations and labels of a Node that differ from those of a run.
+async fn write_metadata(
     shared: &Shared,
     snapshot: &ClusterSnapshot,
     name: &NodeName,
-    values: &AnnotationValues,
+    outcome: &LoopOutcome,
 ) -> Result<(), WriteError> {
     let Some(node) = node_of(snapshot, name) else {
-        tracing::warn!(node = %name, "the provider returned annotations for a Node of another cloud; they are not written");
+        tracing::warn!(node = %name, "the provider returned metadata for a Node of another cloud; it is not written");
         return Ok(());
     };
     // The Node may have changed during the run.
     let now = shared.context.nodes.get(name.as_str());
     let is_same = |now: &std::sync::Arc<Node>| now.uid == node.uid && !now.is_paused();
     let Some(now) = now.filter(is_same) else { return Ok(()) };
-    let change = annotation_change(&now, values);
+    let change = outcome.annotations.get(name).map(|values| annotation_change(&now, values)).unwrap_or_default();
     for warning in &change.warnings {
         tracing::warn!(%warning, "some annotations of the provider are not written");
     }
-    if change.values.is_empty() {
-        return Ok(());
-    }
-    match shared.context.cluster.set_annotations(&now, &change.values).await {
+    let labels = outcome.labels.get(name).map(|labels| label_change(&now, labels)).unwrap_or_default();
+    let cluster = &shared.context.cluster;
+    let written = match (change.values.is_empty(), labels.is_empty()) {
+        (true, true) => return Ok(()),
+        (false, true) => cluster.set_annotations(&now, &change.values).await,
+        (_, false) => cluster.set_metadata(&now, &change.values, &labels).await,
+    };
+    match written {
         Ok(_) | Err(WriteError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_cloud::{Cloud, Clouds, ClusterSnapshot};
+use bowline_cloud::{Cloud, Clouds, ClusterSnapshot, LabelValues};
 use bowline_core::node_annotations::{self, AnnotationChange, AnnotationValues};
 use bowline_core::{ClusterName, Node, NodeName, ProviderId, Service, ServiceType};
 
@@ -38,4 +38,10 @@ pub(crate) fn node_of<'a>(cluster: &'a ClusterSnapshot, name: &NodeName) -> Opti
 /// Compares the annotations of a Node with those that a loop returned.
 pub(crate) fn annotation_change(node: &Node, values: &AnnotationValues) -> AnnotationChange {
     node_annotations::decide(node, values.iter().map(|(key, value)| (key, value.as_ref())))
+}
+
+/// Returns the labels of a loop that the Node does not have yet.
+pub(crate) fn label_change(node: &Node, labels: &LabelValues) -> LabelValues {
+    let differs = |(key, value): &(&String, &String)| node.labels.get(*key) != Some(*value);
+    labels.iter().filter(differs).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -20,7 +20,10 @@ use crate::world::{World, machine};
 /// Annotation that [`Visits`] writes.
 pub(crate) const VISITED: &str = "example.com/visited";
 
-/// Annotates every Node; fails while one of them has the label `fail`.
+/// Label that [`Visits`] declares and writes.
+pub(crate) const VISITED_LABEL: &str = "k8s.io/visited";
+
+/// Annotates and labels every Node; fails while one of them has the label `fail`.
 pub(crate) struct Visits;
 
 #[async_trait]
@@ -35,6 +38,10 @@ impl TypedProviderLoop for Visits {
         Duration::from_secs(600)
     }
 
+    fn labels(&self) -> &'static [&'static str] {
+        &[VISITED_LABEL]
+    }
+
     async fn plan(&self, cluster: &ClusterSnapshot) -> Result<LoopPlan<()>> {
         if cluster.nodes.iter().any(|node| node.labels.contains_key("fail")) {
             return Err(Error::new(ErrorKind::Unavailable, "visit", "the cloud is down"));
@@ -44,6 +51,8 @@ impl TypedProviderLoop for Visits {
             let values = [(VISITED, "yes"), ("kubernetes.io/visited", "yes")];
             let values = values.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into();
             planned.annotations.insert(name.clone(), values);
+            let labels = [VISITED_LABEL, "undeclared"].map(|key| (key.to_owned(), "yes".to_owned()));
+            planned.labels.insert(name.clone(), labels.into());
         }
         Ok(planned)
     }
@@ -91,6 +100,10 @@ impl TypedProviderLoop for Recorded {
     async fn apply(&self, _: &()) -> Result<()> {
         Ok(())
     }
+}
+
+pub(crate) fn label(node: &Node, key: &str) -> Option<String> {
+    node.metadata.labels.as_ref()?.get(key).cloned()
 }
 
 pub(crate) fn annotation(node: &Node, key: &str) -> Option<String> {
@@ -222,7 +235,7 @@ async fn a_dry_run_reads_but_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_allowed_annotations_on_nodes_of_this_cloud_are_written() {
+async fn only_allowed_annotations_and_labels_on_nodes_of_this_cloud_are_written() {
     let mut world = World::new().await;
     world.with_loops();
     world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
@@ -236,10 +249,14 @@ async fn only_allowed_annotations_on_nodes_of_this_cloud_are_written() {
         })
         .await;
     assert_eq!(annotation(&node, "kubernetes.io/visited"), None);
+    assert_eq!(label(&node, VISITED_LABEL).as_deref(), Some("yes"));
+    assert_eq!(label(&node, "undeclared"), None);
     assert_eq!(annotation(&world.node("elsewhere").await, VISITED), None);
-    world.patch("a", json!({"metadata": {"annotations": {VISITED: "no"}}})).await;
+    assert_eq!(label(&world.node("elsewhere").await, VISITED_LABEL), None);
+    world.patch("a", json!({"metadata": {"annotations": {VISITED: "no"}, "labels": {VISITED_LABEL: null}}})).await;
     world.sleep(Duration::from_secs(5)).await;
-    assert_eq!(annotation(&world.node("a").await, VISITED).as_deref(), Some("yes"));
+    let node = world.node("a").await;
+    assert_eq!((annotation(&node, VISITED), label(&node, VISITED_LABEL)), (Some("yes".into()), Some("yes".into())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -302,7 +319,7 @@ async fn a_forecast_has_the_steps_that_a_run_applies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forecast_shows_annotations_of_nodes_and_a_failed_plan_is_a_notice() {
+async fn a_forecast_shows_annotations_and_labels_of_nodes_and_a_failed_plan_is_a_notice() {
     let mut world = World::new().await;
     world.with_loops();
     world.wrap = Box::new(|inner| Wrapped::loops(inner, vec![Arc::new(Visits)]));
@@ -310,7 +327,8 @@ async fn a_forecast_shows_annotations_of_nodes_and_a_failed_plan_is_a_notice() {
     (world.options.node, world.options.node_lifecycle) = (None, None);
     let forecast = plan(&world).await;
     let [item] = forecast.items.as_slice() else { panic!("{forecast:#?}") };
-    assert_eq!(item.in_cluster.to_string(), format!("update Node a\n    annotation {VISITED}: yes"));
+    let expected = format!("update Node a\n    annotation {VISITED}: yes\n    label {VISITED_LABEL}: yes");
+    assert_eq!(item.in_cluster.to_string(), expected);
     assert_eq!(item.notices.iter().map(|notice| notice.kind).collect::<Vec<_>>(), [NoticeKind::Note], "a reserved key");
     world.patch("a", json!({"metadata": {"labels": {"fail": "true"}}})).await;
     let forecast = plan(&world).await;
