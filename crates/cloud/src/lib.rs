@@ -44,6 +44,7 @@ mod locks;
 mod loops;
 mod paging;
 mod provider;
+mod provider_flags;
 mod registry;
 mod reload;
 mod routes;
@@ -67,6 +68,7 @@ pub use locks::{Guard, Locks, Moment};
 pub use loops::{ClusterSnapshot, LabelValues, LoopOutcome, LoopPlan, LoopTriggers, ProviderLoop, TypedProviderLoop};
 pub use paging::PageGuard;
 pub use provider::{CheckResult, CloudProvider, ProviderInfo, Quota};
+pub use provider_flags::{FlagSyntax, FlagValues, ProviderFlag};
 pub use registry::{
     Build, BuildContext, BuildInputs, ConfigLocation, EnvironmentVariable, Factory, Reference, Registry, SecretKey,
 };

@@ -7,7 +7,7 @@ use bowline_config::{ConfigErrors, ConfigFile, Environment};
 use bowline_core::ClusterName;
 use bowline_runtime::Metric;
 
-use crate::{Calls, Capabilities, CloudProvider};
+use crate::{Calls, Capabilities, CloudProvider, FlagValues, ProviderFlag};
 
 /// Everything that a provider is built from.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct BuildContext<'a> {
     pub environment: &'a Environment,
     /// Values of `--user-agent`, which are sent to the cloud in addition to the program's name.
     pub user_agents: &'a [String],
+    /// Values of the flags in [`Factory::flags`], and which controllers of [`Factory::controllers`] are enabled.
+    pub flags: &'a FlagValues,
     /// Registry for the provider's own metrics. Providers of one kind share their metrics, and so does a provider that is rebuilt.
     pub metrics: &'a prometheus::Registry,
     /// Call layer that all HTTP calls of the provider must pass through.
@@ -33,6 +35,8 @@ pub struct BuildInputs {
     pub environment: Environment,
     /// [`BuildContext::user_agents`].
     pub user_agents: Vec<String>,
+    /// [`BuildContext::flags`].
+    pub flags: FlagValues,
     /// [`BuildContext::metrics`].
     pub metrics: prometheus::Registry,
     /// [`BuildContext::calls`]; each cloud has its own.
@@ -42,8 +46,8 @@ pub struct BuildInputs {
 impl BuildInputs {
     /// Returns the build context of a provider with this configuration.
     pub fn context<'a>(&'a self, config: Option<&'a ConfigFile>, cluster: &'a ClusterName) -> BuildContext<'a> {
-        let BuildInputs { environment, user_agents, metrics, calls } = self;
-        BuildContext { config, cluster, environment, user_agents, metrics, calls }
+        let BuildInputs { environment, user_agents, flags, metrics, calls } = self;
+        BuildContext { config, cluster, environment, user_agents, flags, metrics, calls }
     }
 }
 
@@ -66,6 +70,11 @@ pub struct Factory {
     /// Flags that the Go manager of this cloud sets by default, each as `NAME=VALUE` without dashes. They apply if the program is
     /// called `PROVIDER-cloud-controller-manager`, and in the manifests.
     pub default_flags: &'static [&'static str],
+    /// Flags that only the Go manager of this cloud has, and that the provider reads.
+    pub flags: &'static [ProviderFlag],
+    /// Names of background loops that `--controllers` accepts, because the Go manager of this cloud has such controllers. `*` does
+    /// not enable them; a name that does also enables the controller that runs loops.
+    pub controllers: &'static [&'static str],
     /// Returns the capabilities with a configuration that allows everything, for the reference page of the capabilities.
     pub capabilities: fn() -> Capabilities,
     /// Metrics that only this kind of provider has, for the reference page of the metrics.
@@ -86,7 +95,7 @@ pub struct Reference {
 }
 
 impl Factory {
-    /// Creates a factory with the default configuration location, and without environment variables, default flags, metrics and
+    /// Creates a factory with the default configuration location, and without environment variables, flags, controllers, metrics and
     /// reference pages.
     pub fn new(
         name: &'static str,
@@ -101,6 +110,8 @@ impl Factory {
             config_location: None,
             environment: Vec::new,
             default_flags: &[],
+            flags: &[],
+            controllers: &[],
             capabilities: Capabilities::default,
             metrics: &[],
             references: &[],

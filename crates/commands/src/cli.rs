@@ -15,6 +15,7 @@ mod playground;
 
 use bowline_cloud::Registry;
 use bowline_settings::cli::{AdmissionServerArgs, ManagerArgs};
+use bowline_settings::providers::flags;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[cfg(not(feature = "playground"))]
@@ -51,6 +52,9 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) manager: ManagerArgs,
 }
+
+/// Commands that accept all flags of the manager, in the same spellings.
+pub(crate) const WITH_MANAGER_FLAGS: [&str; 4] = ["plan", "explain", "orphans", "check"];
 
 /// Help on logging.
 const LOG_HELP: &str = "\
@@ -145,7 +149,11 @@ impl Command {
 
 /// Command-line definition, the source of `--help` and of the reference page.
 pub fn definition(registry: &Registry) -> clap::Command {
-    Cli::command().after_help(after_help(registry))
+    let manager = flags::add_to(Cli::command().after_help(after_help(registry)), registry);
+    let add = |definition: clap::Command, name: &&str| {
+        definition.mut_subcommand(*name, |command| flags::add_to(command, registry))
+    };
+    WITH_MANAGER_FLAGS.iter().fold(manager, add)
 }
 
 /// Help on the providers of this program and on logging.

@@ -23,10 +23,11 @@ use bowline_settings::cli::ManagerArgs;
 use bowline_settings::configuration;
 use bowline_settings::effective::EffectiveFlags;
 use bowline_settings::flags::go_bool;
+use bowline_settings::providers::flags;
 use clap::FromArgMatches as _;
 
 use crate::Task;
-use crate::cli::{self};
+use crate::cli::{self, WITH_MANAGER_FLAGS};
 use crate::output;
 
 /// Program name of the Go managers, often with the name of the cloud as prefix.
@@ -37,9 +38,6 @@ const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudS
 
 /// Command that serves admission webhooks. Program names of the Go managers' admission servers end with it.
 const ADMISSION_SERVER: &str = "admission-server";
-
-/// Commands that accept all flags of the manager, in the same spellings.
-const WITH_MANAGER_FLAGS: [&str; 4] = ["plan", "explain", "orphans", "check"];
 
 /// Commands whose exit code 2 is a result: invalid flags end them with 1.
 const WITH_RESULTS: [&str; 3] = ["plan", "explain", "check"];
@@ -97,12 +95,20 @@ fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, 
         Some(command) => {
             if let Some(args) = command.manager_args() {
                 (args.errors, args.election.migration) = (argv.errors, argv.migration);
+                args.effective = effective(&definition, &matches);
+                args.provider_controllers = flags::controllers(registry);
             }
         }
         None => {}
     }
     let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "missing command");
     cli.command.map(|command| Invocation::Command(Task(command))).ok_or_else(missing)
+}
+
+/// Returns the effective flags of the command that the command line names.
+fn effective(definition: &clap::Command, matches: &clap::ArgMatches) -> EffectiveFlags {
+    let command = matches.subcommand().and_then(|(name, flags)| Some((definition.find_subcommand(name)?, flags)));
+    command.map(|(command, flags)| EffectiveFlags::new(command, flags)).unwrap_or_default()
 }
 
 /// Normalizes the command line of a command with flags of the manager as the manager does; leaves any other command line unchanged.
@@ -163,6 +169,7 @@ impl Manager {
         default_cloud_provider(&name, &mut argv, registry);
         default_flags(&name, &mut argv, registry);
         let mut args = ManagerArgs::read(&mut definition, argv)?;
+        args.provider_controllers = flags::controllers(registry);
         let mut warnings = no_effect_warnings(&definition, &args.effective);
         match version_request(args.generic.version.as_deref()) {
             Ok(VersionRequest::Nothing) => {}
@@ -183,7 +190,7 @@ fn definition(name: &str, registry: &Registry) -> clap::Command {
         // Invalid arguments are already removed, so the list may be empty.
         return cli::definition(registry).arg_required_else_help(false);
     }
-    ManagerArgs::definition(name).after_help(cli::after_help(registry))
+    flags::add_to(ManagerArgs::definition(name).after_help(cli::after_help(registry)), registry)
 }
 
 /// Sets `--cloud-provider` to NAME if the program is called `NAME-cloud-controller-manager` and the flag is not given.

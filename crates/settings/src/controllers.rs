@@ -25,24 +25,36 @@ const KNOWN: [Known; 6] = [
 
 /// Value of `--controllers`, with canonical names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Selection(Vec<String>);
+pub(crate) struct Selection {
+    items: Vec<String>,
+    /// Controllers that the providers declare. They are disabled unless the list names them.
+    declared: Vec<&'static str>,
+}
 
 impl Selection {
-    /// Replaces aliases and reports unknown names (CTRL-2, CTRL-3).
-    pub(crate) fn new(items: &[String], errors: &mut ConfigErrors) -> Selection {
-        choice::names(items).filter(|name| known(name).is_none()).for_each(|name| errors.push(unknown(name)));
-        Selection(items.iter().map(|item| canonical(item)).collect())
+    /// Replaces aliases and reports unknown names (CTRL-2, CTRL-3). `declared` are the controllers of providers.
+    pub(crate) fn new(items: &[String], declared: Vec<&'static str>, errors: &mut ConfigErrors) -> Selection {
+        let is_known = |name: &&str| known(name).is_some() || declared.contains(name);
+        choice::names(items).filter(|name| !is_known(name)).for_each(|name| errors.push(unknown(name)));
+        Selection { items: items.iter().map(|item| canonical(item)).collect(), declared }
     }
 
     /// Whether the controller with this canonical name is enabled.
     pub(crate) fn has(&self, name: &str) -> bool {
-        choice::takes(&self.0, name)
+        choice::takes(&self.items, name)
+    }
+
+    /// Returns the enabled controllers of providers.
+    pub(crate) fn of_providers(&self) -> impl Iterator<Item = &'static str> {
+        let named = choice::names(&self.items).collect::<Vec<_>>();
+        self.declared.iter().copied().filter(move |name| named.contains(name) && self.has(name))
     }
 
     /// Returns the startup messages about disabled controllers (CTRL-4).
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let off = KNOWN.iter().filter(|known| !self.has(known.name));
-        off.map(|known| format!("{:?} is disabled", known.name)).collect()
+        let known = KNOWN.iter().map(|known| known.name).filter(|name| !self.has(name));
+        let declared = self.declared.iter().copied().filter(|name| !self.of_providers().any(|on| on == *name));
+        known.chain(declared).map(|name| format!("{name:?} is disabled")).collect()
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
     fn select(items: &[&str]) -> (Selection, Vec<String>) {
         let mut errors = ConfigErrors::new();
         let items: Vec<_> = items.iter().map(ToString::to_string).collect();
-        let selection = Selection::new(&items, &mut errors);
+        let selection = Selection::new(&items, Vec::new(), &mut errors);
         (selection, errors.iter().map(ToString::to_string).collect())
     }
 
@@ -97,7 +109,7 @@ mod tests {
             "node-route-controller",
             "-cloud-node-lifecycle-controller",
         ];
-        assert_eq!(selection.0, expected);
+        assert_eq!(selection.items, expected);
         assert!(errors.is_empty(), "{errors:?}");
     }
 

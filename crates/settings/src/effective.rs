@@ -5,6 +5,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
+use crate::providers;
+
 /// All flags, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EffectiveFlags(Vec<EffectiveFlag>);
@@ -20,6 +22,8 @@ pub struct EffectiveFlag {
     pub is_list: bool,
     /// Whether the command line or `--config` sets the flag.
     pub is_given: bool,
+    /// Whether a provider declares the flag.
+    pub is_of_provider: bool,
 }
 
 impl EffectiveFlags {
@@ -50,6 +54,7 @@ impl EffectiveFlag {
             values: values.map(|value| value.to_string_lossy().into_owned()).collect(),
             is_list: matches!(flag.get_action(), ArgAction::Append),
             is_given: matches.value_source(id) == Some(ValueSource::CommandLine),
+            is_of_provider: flag.get_help_heading() == Some(providers::flags::HEADING),
         })
     }
 

@@ -3,6 +3,7 @@
 //! Nothing here calls a cloud. All errors in flags, files and the combination of providers are reported at once.
 
 mod capabilities;
+pub mod flags;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_cloud::layers::LayerOptions;
-use bowline_cloud::{BuildInputs, CallPolicy, Calls};
+use bowline_cloud::{BuildInputs, CallPolicy, Calls, FlagValues};
 use bowline_config::{ConfigError, ConfigErrors, Environment};
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::service::DefaultCloud;
@@ -66,6 +66,8 @@ pub struct Reach {
     pub calls: CallPolicy,
     /// `--user-agent`.
     pub user_agents: Vec<String>,
+    /// Flags and controllers of providers.
+    pub flags: FlagValues,
 }
 
 /// Resolved settings of the manager.
@@ -108,13 +110,15 @@ impl Reach {
             layers: LayerOptions::default(),
             calls: call_policy(calls, errors),
             user_agents: calls.user_agent.clone(),
+            flags: FlagValues::default(),
         }
     }
 
     /// Inputs to build providers in this process, with this metrics registry.
     pub fn build_inputs(&self, metrics: &prometheus::Registry) -> BuildInputs {
         let (environment, user_agents) = (Environment::from_process(), self.user_agents.clone());
-        BuildInputs { environment, user_agents, metrics: metrics.clone(), calls: Calls::new(self.calls.clone()) }
+        let (flags, metrics, calls) = (self.flags.clone(), metrics.clone(), Calls::new(self.calls.clone()));
+        BuildInputs { environment, user_agents, flags, metrics, calls }
     }
 }
 
@@ -124,7 +128,9 @@ impl Settings {
         errors.extend(args.errors.clone());
         let mut reach = Reach::resolve(&args.reach, errors);
         let gates = FeatureGates::new(&args.controllers.selection.feature_gates, errors);
-        let (mut manager, mut warnings) = controllers(&args.controllers, &gates, &reach.cluster, errors);
+        let selection = selection(args, &reach.providers, errors);
+        reach.flags = providers::flags::values(&args.effective).with_controllers(selection.of_providers());
+        let (mut manager, mut warnings) = controllers(&args.controllers, &selection, &gates, &reach.cluster, errors);
         generic(&args.generic, &mut reach, &mut manager, &mut warnings, errors);
         let election = Election::resolve(&args.election, &gates, &mut manager, &mut warnings, errors);
         logging::resolve(&args.logging, &gates, errors);
@@ -140,6 +146,13 @@ impl Settings {
             warnings,
         }
     }
+}
+
+/// Resolves `--controllers`: only the controllers of providers that are used exist.
+fn selection(args: &ManagerArgs, specs: &[ProviderSpec], errors: &mut ConfigErrors) -> Selection {
+    let is_used = |provider: &str| specs.iter().any(|spec| spec.name == provider);
+    let declared = args.provider_controllers.iter().filter(|(provider, _)| is_used(provider)).map(|(_, name)| *name);
+    Selection::new(&list(&args.controllers.selection.controllers), declared.collect(), errors)
 }
 
 /// Applies the generic flags.
@@ -164,23 +177,22 @@ fn generic(
 /// Resolves the options of the controllers, and the warnings about them.
 fn controllers(
     args: &ControllerArgs,
+    selection: &Selection,
     gates: &FeatureGates,
     cluster: &ClusterName,
     errors: &mut ConfigErrors,
 ) -> (ManagerOptions, Vec<String>) {
-    let selection = Selection::new(&list(&args.selection.controllers), errors);
     let node = node_options(&args.node, errors);
     let node_lifecycle = node_lifecycle_options(&args.node_lifecycle, errors);
     let service = service_options(&args.service, cluster, errors);
-    let network = Network::resolve(&args.network, &selection, gates, cluster, errors);
+    let network = Network::resolve(&args.network, selection, gates, cluster, errors);
     let options = ManagerOptions {
         node: selection.has(node::NAME).then_some(node),
         node_lifecycle: selection.has(node_lifecycle::NAME).then_some(node_lifecycle),
         service: selection.has(service::NAME).then_some(service),
         node_ipam: network.node_ipam,
         route: network.route,
-        provider_loops: selection
-            .has(provider_loops::NAME)
+        provider_loops: (selection.has(provider_loops::NAME) || selection.of_providers().next().is_some())
             .then(|| provider_loops::Options { cluster: cluster.clone() }),
         dry_run: false,
         start_interval: Duration::ZERO,

@@ -72,6 +72,10 @@ pub struct ManagerArgs {
     #[arg(skip)]
     pub effective: EffectiveFlags,
 
+    /// Controllers that providers declare, each with the name of its provider. Not a flag itself.
+    #[arg(skip)]
+    pub provider_controllers: Vec<(&'static str, &'static str)>,
+
     /// Errors in the command line itself, reported with all other errors. Not a flag itself.
     #[arg(skip)]
     pub errors: ConfigErrors,
