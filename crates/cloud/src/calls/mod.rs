@@ -13,8 +13,11 @@
 //! during a long one, with the remaining time in the error. Reads and idempotent writes are retried. Any other write is retried
 //! only if the cloud certainly did not execute it ([`Error::is_outcome_unknown`] is false).
 //!
+//! A service that throttles without `Retry-After` can have an adaptive rate: see [`Calls::with_adaptive_rate`].
+//!
 //! If the responses of a service report how many calls remain ([`CallBudget`]), calls slow down before the cloud rejects any.
 
+mod adaptive;
 mod attempts;
 mod budgets;
 mod limits;
@@ -36,6 +39,7 @@ pub use budgets::CallBudget;
 pub use metrics::METRICS;
 
 use crate::{CheckResult, Error, ErrorKind, Result, Retry};
+use adaptive::AdaptiveRate;
 use budgets::Budgets;
 use limits::Limits;
 use metrics::Measurements;
@@ -114,6 +118,7 @@ pub struct Calls {
     timeout: Duration,
     /// Rate limit of the provider's configuration, in addition to that of the policy.
     own_bucket: Option<Arc<TokenBucket>>,
+    adaptive: Option<Arc<AdaptiveRate>>,
 }
 
 struct Shared {
@@ -144,7 +149,7 @@ impl Calls {
         let timeout = policy.timeout;
         let (pauses, budgets, limits, measurements) = Default::default();
         let shared = Shared { policy, bucket, pauses, budgets, limits, measurements };
-        Calls { shared: Arc::new(shared), timeout, own_bucket: None }
+        Calls { shared: Arc::new(shared), timeout, own_bucket: None, adaptive: None }
     }
 
     /// Returns the same call layer with another timeout per attempt, for providers whose configuration has one.
@@ -155,6 +160,13 @@ impl Calls {
     /// Returns the same call layer with another rate limit in addition, for providers whose configuration has one.
     pub fn with_rate(&self, rate: f64, burst: u32) -> Calls {
         Calls { own_bucket: Some(Arc::new(TokenBucket::new(rate, burst))), ..self.clone() }
+    }
+
+    /// Returns the same call layer with an adaptive rate limit in addition, for clouds that throttle without `Retry-After`. There is
+    /// no limit until the first throttled call; then the rate falls to 0.7 of the measured one, and grows again with each call that
+    /// is not throttled. All services that use the returned value share one rate; call this again for a rate of its own.
+    pub fn with_adaptive_rate(&self) -> Calls {
+        Calls { adaptive: Some(Arc::new(AdaptiveRate::new())), ..self.clone() }
     }
 
     /// Registers the metrics under the name of the cloud. Only the first name takes effect.
@@ -215,6 +227,9 @@ impl Calls {
         for bucket in self.own_bucket.as_deref().into_iter().chain(&self.shared.bucket) {
             bucket.take().await;
         }
+        if let Some(adaptive) = &self.adaptive {
+            adaptive.take().await;
+        }
         // The cloud may have requested a pause meanwhile.
         self.wait_for_pause(call).await?;
         self.shared.measurements.record_wait(begun.elapsed());
@@ -272,10 +287,18 @@ impl Calls {
         })
     }
 
+    /// Adapts the rate to the response of the cloud. A service with `Retry-After` is paused instead.
+    fn adapt(&self, error: Option<&Error>) {
+        let is_throttled =
+            |error: &Error| error.kind() == ErrorKind::RateLimited && !matches!(error.retry_advice(), Retry::After(_));
+        self.adaptive.iter().for_each(|adaptive| adaptive.record(error.is_some_and(is_throttled)));
+    }
+
     async fn measure<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
         let (_in_progress, begun) = (self.shared.measurements.begin(), Instant::now());
         let result = work.await;
         self.shared.measurements.record_call(call, begun.elapsed(), result.as_ref().err());
+        self.adapt(result.as_ref().err());
         result
     }
 

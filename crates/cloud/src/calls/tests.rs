@@ -194,6 +194,25 @@ async fn calls_slow_down_and_then_fail_when_few_remain() {
     assert_eq!(calls.budgets()[LIST.service].remaining, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn services_share_an_adaptive_rate_and_retry_after_does_not_change_it() {
+    let throttled = error(ErrorKind::RateLimited);
+    for (failure, seconds) in [(throttled, 3), (retry_after(90), 0), (error(ErrorKind::Unavailable), 0)] {
+        let calls = Calls::default();
+        let adaptive = calls.with_adaptive_rate();
+        assert!(fail_with(&adaptive, LIST, std::slice::from_ref(&failure)).await.0.is_err());
+        let begun = Instant::now();
+        for call in [CREATE, LIST, CREATE, LIST] {
+            assert!(fail_with(&adaptive, call, &[]).await.0.is_ok());
+            assert!(
+                fail_with(&calls, call, &[]).await.0.is_ok()
+                    && fail_with(&calls.with_adaptive_rate(), call, &[]).await.0.is_ok()
+            );
+        }
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{failure}");
+    }
+}
+
 // ---- fence
 
 #[tokio::test(start_paused = true)]
