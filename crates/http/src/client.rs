@@ -95,6 +95,11 @@ impl Client {
         Client { transport: Transport::InProcess(handler), timeout }
     }
 
+    /// Returns the same client with another timeout; both share their connections.
+    pub fn with_timeout(&self, timeout: Duration) -> Client {
+        Client { timeout, ..self.clone() }
+    }
+
     /// Returns the timeout of a request.
     pub fn timeout(&self) -> Duration {
         self.timeout

@@ -25,8 +25,8 @@ mod tls_files;
 mod token;
 
 pub use api::{
-    Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Fields, Page, all_pages, omit_empty,
-    rate_limit_until_epoch, user_agent,
+    Api, ApiResponse, Authorize, Bearer, CallBuilder, ErrorDecoder, ErrorResponse, Fields, Page, Rejection, all_pages,
+    omit_empty, rate_limit_until_epoch, user_agent,
 };
 pub use client::{Client, Options};
 pub use error::{RequestError, TlsHandshakeError};

@@ -55,15 +55,23 @@ impl Proxies {
         Ok(Proxies(Some(Arc::new(Rules { default: matcher(None), ports: ports.collect() }))))
     }
 
-    /// Returns the proxy for this URL, if there is one; never for this machine itself.
+    /// Returns the proxy for this URL, if there is one; never for this machine itself, nor for a link-local address, such as that of
+    /// a metadata service, which no proxy can reach.
     pub(crate) fn of(&self, uri: &Uri) -> Option<Intercept> {
         let rules = self.0.as_ref()?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let is_loopback = host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
-        if is_loopback || host.eq_ignore_ascii_case("localhost") {
+        let is_local = host.parse().is_ok_and(|address: IpAddr| is_local(address.to_canonical()));
+        if is_local || host.eq_ignore_ascii_case("localhost") {
             return None;
         }
         rules.ports.get(&port(uri)).unwrap_or(&rules.default).intercept(uri)
+    }
+}
+
+fn is_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback() || address.is_link_local(),
+        IpAddr::V6(address) => address.is_loopback() || address.is_unicast_link_local(),
     }
 }
 
@@ -161,6 +169,8 @@ mod tests {
             ("[2001:db8::1]:80", "[2001:db8::1]", false),
             ("", "localhost", true),
             ("", "127.0.0.1", true),
+            ("", "169.254.169.254", true),
+            ("", "[fe80::1]", true),
             ("", "127.8.8.8", true),
             ("", "[::1]", true),
             ("", "cloud.example", false),

@@ -1,5 +1,7 @@
 //! Credentials of calls.
 
+use std::time::SystemTime;
+
 use async_trait::async_trait;
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_config::Secret;
@@ -17,11 +19,22 @@ pub trait Authorize: Send + Sync {
     /// Adds the credentials to an otherwise complete request. Called for every attempt.
     async fn authorize(&self, request: &mut Request<Bytes>) -> Result<()>;
 
-    /// Renews the credentials after the cloud answered 401 to `rejected`. Returns whether to repeat the call once with new
-    /// credentials.
-    async fn renew(&self, _rejected: &Request<Bytes>) -> Result<bool> {
+    /// Renews the credentials after the cloud rejected those of a call: it answered 401, or an error of kind
+    /// [`Unauthenticated`](ErrorKind::Unauthenticated). Returns whether to repeat the call once with new credentials.
+    async fn renew(&self, _rejection: &Rejection<'_>) -> Result<bool> {
         Ok(false)
     }
+}
+
+/// A call whose credentials the cloud rejected.
+#[derive(Debug)]
+pub struct Rejection<'a> {
+    /// Request with the rejected credentials.
+    pub request: &'a Request<Bytes>,
+    /// Decoded error.
+    pub error: &'a Error,
+    /// Time of the cloud, from the header `Date` of its response.
+    pub date: Option<SystemTime>,
 }
 
 /// A constant token: `Authorization: Bearer TOKEN`.

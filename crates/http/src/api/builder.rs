@@ -1,14 +1,17 @@
 //! Builder of one call, with its attempts.
 
+use std::time::SystemTime;
+
 use bowline_cloud::calls::Effect;
 use bowline_cloud::{Call, Error, ErrorKind, Result, Retry};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
+use super::authorize::Rejection;
 use super::decode::{ErrorResponse, without_response};
 use super::response::ApiResponse;
 use super::{Api, retry_after};
@@ -111,7 +114,7 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
-    /// Sends the call. After a 401 it is repeated once with renewed credentials, if there are any.
+    /// Sends the call. If the cloud rejects the credentials, it is repeated once with renewed ones, if there are any.
     ///
     /// Boxed, because the futures of providers contain many of these, each several KiB in size.
     pub fn send(&self) -> BoxFuture<'_, Result<ApiResponse>> {
@@ -130,11 +133,12 @@ impl<'a> CallBuilder<'a> {
         let mut attempts = self.api.calls.attempts(self.call);
         let mut is_renewed = false;
         loop {
-            let request = self.request().await?;
-            match attempts.attempt(self.exchange(request.clone())).await {
+            let (request, mut date) = (self.request().await?, None);
+            match attempts.attempt(self.exchange(request.clone(), &mut date)).await {
                 Ok(response) => return Ok(response),
-                Err(error) if error.status() == Some(401) && !is_renewed => {
-                    if !self.renew(&request).await? {
+                Err(error) if is_rejection(&error) && !is_renewed => {
+                    let rejection = Rejection { request: &request, error: &error, date };
+                    if !self.renew(&rejection).await? {
                         return Err(error);
                     }
                     is_renewed = true;
@@ -144,9 +148,9 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
-    async fn renew(&self, rejected: &Request<Bytes>) -> Result<bool> {
+    async fn renew(&self, rejection: &Rejection<'_>) -> Result<bool> {
         match &self.api.authorize {
-            Some(authorize) => authorize.renew(rejected).await,
+            Some(authorize) => authorize.renew(rejection).await,
             None => Ok(false),
         }
     }
@@ -178,12 +182,13 @@ impl<'a> CallBuilder<'a> {
         Ok(format!("{base}/{path}{separator}{}", self.query))
     }
 
-    /// Sends one request. A response that is not a success is an error.
-    async fn exchange(&self, request: Request<Bytes>) -> Result<ApiResponse> {
+    /// Sends one request, and sets `date` to that of the response. A response that is not a success is an error.
+    async fn exchange(&self, request: Request<Bytes>, date: &mut Option<SystemTime>) -> Result<ApiResponse> {
         let (name, method, url) = (self.call.name, self.method.clone(), for_message(&request.uri().to_string()));
         let decoder = &self.api.decoder;
         let response = self.api.client.send(request).await;
         let response = response.map_err(|error| without_response(name, &method, &url, &error, decoder.tls_advice()))?;
+        *date = date_of(response.headers());
         if let Some(budget) = (self.api.budget)(response.headers()) {
             self.api.calls.record_budget(self.call.service, budget);
         }
@@ -195,6 +200,15 @@ impl<'a> CallBuilder<'a> {
         let error_response = ErrorResponse::new(name, &method, &url, &response, retry_after);
         Err(decoder.decode(&error_response).with_status(status.as_u16()))
     }
+}
+
+/// Returns whether the cloud rejected the credentials. Some clouds use another status than 401 for that.
+fn is_rejection(error: &Error) -> bool {
+    error.status() == Some(401) || error.kind() == ErrorKind::Unauthenticated && error.status().is_some()
+}
+
+fn date_of(headers: &HeaderMap) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()
 }
 
 /// Joins path segments, some of which are IDs from user input. `.` and `..` are rejected: they would lead to another path.

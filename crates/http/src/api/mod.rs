@@ -4,7 +4,7 @@
 //!  Api::call(name, method, path) ──► CallBuilder: query, headers, body ──► send
 //!                                                                          │
 //!     credentials (Authorize) ──► Calls: pauses, rate, fence, retries ──► Client ──► the cloud
-//!        ▲ once, after a 401                                              │
+//!        ▲ once, if the cloud rejects them                                │
 //!        └────────────── Error (ErrorDecoder) ◄── error status ◄──────────┴──► ApiResponse: JSON, XML, text
 //! ```
 
@@ -26,7 +26,7 @@ use std::time::Duration;
 use bowline_cloud::{CallBudget, Calls};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-pub use authorize::{Authorize, Bearer};
+pub use authorize::{Authorize, Bearer, Rejection};
 pub use builder::CallBuilder;
 pub use decode::{ByStatus, ErrorDecoder, ErrorResponse};
 pub use omit::omit_empty;

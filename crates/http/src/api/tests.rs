@@ -299,8 +299,8 @@ impl Authorize for Tokens {
         Ok(())
     }
 
-    async fn renew(&self, rejected: &Request<Bytes>) -> Result<bool> {
-        assert!(rejected.headers().contains_key("x-token"));
+    async fn renew(&self, rejection: &Rejection<'_>) -> Result<bool> {
+        assert!(rejection.request.headers().contains_key("x-token"));
         Ok(self.0.fetch_add(1, SeqCst) < self.1)
     }
 }
@@ -315,6 +315,47 @@ async fn after_a_401_a_call_is_repeated_once_with_renewed_credentials() {
         assert_eq!(cloud.headers("x-token"), tokens);
         assert_eq!(cloud.urls()[0], "http://catalog.example/servers");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_kind_unauthenticated_has_the_same_effect_as_a_401() {
+    struct Expired;
+    impl ErrorDecoder for Expired {
+        fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+            let is_expired = response.text().contains("expired");
+            if is_expired { response.to_error_of(ErrorKind::Unauthenticated) } else { response.to_error() }
+        }
+    }
+    for (text, tokens) in [("expired", vec!["0", "1"]), ("forbidden", vec!["0"])] {
+        let cloud = Cloud::responding([response(403, text)]);
+        let api = cloud.api().errors(Expired).authorize(Tokens(AtomicUsize::new(0), 9));
+        let outcome = api.call("server_create", Method::POST, &["servers"]).send().await;
+        assert_eq!(outcome.is_ok(), text == "expired");
+        assert_eq!(cloud.headers("x-token"), tokens);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_has_the_error_and_the_time_of_the_cloud() {
+    struct Clock(Mutex<Vec<(Option<u16>, Option<u64>)>>);
+    #[async_trait]
+    impl Authorize for Arc<Clock> {
+        async fn authorize(&self, _: &mut Request<Bytes>) -> Result<()> {
+            Ok(())
+        }
+        async fn renew(&self, rejection: &Rejection<'_>) -> Result<bool> {
+            let since = |at: std::time::SystemTime| at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+            self.0.lock().unwrap().push((rejection.error.status(), rejection.date.map(since)));
+            Ok(false)
+        }
+    }
+    let (clock, old) = (Arc::new(Clock(Mutex::default())), "Sun, 06 Nov 1994 08:49:37 GMT");
+    let cloud = Cloud::responding([with_header(401, "date", old), response(401, "")]);
+    let api = cloud.api().authorize(clock.clone());
+    for _ in 0..2 {
+        assert!(get(&api).await.is_err());
+    }
+    assert_eq!(*clock.0.lock().unwrap(), [(Some(401), Some(784_111_777)), (Some(401), None)]);
 }
 
 struct Codes;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bowline_cloud::{Calls, Error};
-use bowline_http::{Api, Authorize, Client, TokenSource};
+use bowline_http::{Api, Authorize, Client, Rejection, TokenSource};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderName, HeaderValue, Method, Request, header};
@@ -95,9 +95,9 @@ impl Authorize for Endpoint {
         Ok(())
     }
 
-    async fn renew(&self, refused: &Request<Bytes>) -> Result<bool, Error> {
+    async fn renew(&self, rejection: &Rejection<'_>) -> Result<bool, Error> {
         tracing::debug!(service = self.service.kind(), "the token was rejected; authenticating again");
-        self.tokens.renew(|access| refused.headers().get(TOKEN) == Some(access.token())).await?;
+        self.tokens.renew(|access| rejection.request.headers().get(TOKEN) == Some(access.token())).await?;
         Ok(true)
     }
 }
