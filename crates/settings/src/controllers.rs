@@ -50,11 +50,11 @@ impl Selection {
         self.declared.iter().copied().filter(move |name| named.contains(name) && self.has(name))
     }
 
-    /// Returns the startup messages about disabled controllers (CTRL-4).
+    /// Returns the startup messages about disabled controllers (CTRL-4). Those of providers are disabled by default, so they cause none.
+    // upstream: those cause one as well.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let known = KNOWN.iter().map(|known| known.name).filter(|name| !self.has(name));
-        let declared = self.declared.iter().copied().filter(|name| !self.of_providers().any(|on| on == *name));
-        known.chain(declared).map(|name| format!("{name:?} is disabled")).collect()
+        let disabled = KNOWN.iter().map(|known| known.name).filter(|name| !self.has(name));
+        disabled.map(|name| format!("{name:?} is disabled")).collect()
     }
 }
 
