@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 10] = [
+const OF_OTHERS: [(&str, &[&str]); 11] = [
+    ("aws", &["aws-service-name", "policy-document", "policy-name"]),
     ("cargo", &["bench", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
-    ("helm", &["reuse-values", "set", "set-file"]),
+    ("helm", &["reuse-values", "set", "set-file", "set-string"]),
     ("kubectl", &["all", "as", "from-file", "from-literal", "raw", "server-side", "validate", "watch"]),
     ("kube-apiserver", &["kubelet-preferred-address-types"]),
-    ("kubelet", &["hostname-override", "node-ip", "provider-id"]),
+    ("kubelet", &["hostname-override", "node-ip", "node-labels", "provider-id"]),
     ("openstack", &["names", "role", "user"]),
     ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
