@@ -64,6 +64,8 @@ pub struct Factory {
     pub template: fn() -> String,
     /// Location of the configuration in existing installations; `None` for the default location, beside the manager's own files.
     pub config_location: Option<ConfigLocation>,
+    /// Extension of the configuration file in the manifests, unless `config_location` names it. Default: `yaml`.
+    pub config_extension: &'static str,
     /// Returns the environment variables of the manager, for the manifests. With one from a Secret, the manifests contain no
     /// configuration file unless one is given.
     pub environment: fn() -> Vec<EnvironmentVariable>,
@@ -108,6 +110,7 @@ impl Factory {
             summary,
             template,
             config_location: None,
+            config_extension: "yaml",
             environment: Vec::new,
             default_flags: &[],
             flags: &[],

@@ -151,6 +151,15 @@ pub fn label_and_value(text: &str) -> Result<(String, String), &'static str> {
     if key_is_sound && value_is_sound { Ok((key.to_owned(), value.to_owned())) } else { Err(EXPECTED) }
 }
 
+/// Key and value of an annotation.
+pub fn annotation(text: &str) -> Result<(String, String), &'static str> {
+    const EXPECTED: &str = "expected KEY=VALUE, such as example.com/role=manager";
+    let (key, value) = text.split_once('=').ok_or(EXPECTED)?;
+    let is_sound = |character: char| character.is_ascii_alphanumeric() || "-._/".contains(character);
+    let is_key = !key.is_empty() && key.chars().all(is_sound);
+    if is_key { Ok((key.to_owned(), value.to_owned())) } else { Err(EXPECTED) }
+}
+
 /// Host name or IP address, and port.
 pub fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
     const EXPECTED: &str = "expected HOST:PORT, such as 10.0.0.1:6443 or [fd00::1]:6443, without https://";

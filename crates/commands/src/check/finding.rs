@@ -102,7 +102,7 @@ kinds! {
         "upgrade the API server first, then the kubelets";
     CloudCredentials, Error, "cloud-credentials":
         "the cloud rejects the credentials",
-        "renew the credentials in the file of --cloud-config";
+        "renew the credentials where they come from: the file of --cloud-config, the environment, or the cloud";
     CloudPermissions, Error, "cloud-rights":
         "the cloud accepts the credentials, but denies a permission that the manager needs",
         "grant the permissions listed on the provider's page";

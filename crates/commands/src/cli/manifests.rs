@@ -57,6 +57,10 @@ pub(crate) struct ManifestsArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = flags::host_and_port)]
     pub(crate) api_server: Option<(String, u16)>,
 
+    /// Annotation of the service account, such as the IAM role of the Pods in AWS. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = flags::annotation)]
+    pub(crate) service_account_annotation: Vec<(String, String)>,
+
     /// Flags of the manager, after all other flags.
     #[arg(value_name = "MANAGER FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,

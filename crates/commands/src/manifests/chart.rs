@@ -50,6 +50,7 @@ const IS_DEPLOYMENT: &str = r#"eq .Values.kind "Deployment""#;
 /// Returns the files of the chart by path.
 pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
     let fillings = Fillings::default().with("namespace", "{{ .Release.Namespace }}").with("labels", LABELS);
+    let account = fillings.clone().with("annotations", include_str!("templates/chart/annotations.yaml"));
     let config = fillings.clone().with("secret", "bowline");
     let config = config.with("files", "{{ quote .Values.cloudConfigKey }}: {{ quote .Values.cloudConfig }}");
     let config = config.fill(include_str!("templates/config.yaml"));
@@ -57,7 +58,7 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
     vec![
         ("Chart.yaml", chart()),
         ("values.yaml", values(registry)),
-        ("templates/account.yaml", fillings.fill(include_str!("templates/account.yaml"))),
+        ("templates/account.yaml", account.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &cluster_rules()), role(Some(SYSTEM), &system_rules())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),

@@ -16,7 +16,7 @@ use bowline_settings::{argv, reach};
 use clap::{CommandFactory as _, Parser as _};
 
 use super::environment;
-use crate::cli::{Cli, Command, ManifestsArgs, WorkloadKind};
+use crate::cli::{self, Cli, Command, ManifestsArgs, WorkloadKind};
 use crate::invocation::Manager;
 use crate::permissions::{BuildInputs, SYSTEM};
 
@@ -35,6 +35,8 @@ pub(super) struct Installation {
     pub(super) node_selector: (String, String),
     /// Address of the API server, if not its Service.
     pub(super) api_server: Option<(String, u16)>,
+    /// Annotations of the service account.
+    pub(super) account_annotations: Vec<(String, String)>,
     /// Flags of the manager.
     pub(super) flags: Vec<String>,
     /// Secrets mounted by the Pods: provider configuration, and files that flags name.
@@ -106,6 +108,7 @@ impl Installation {
             workload: Workload::of(args),
             node_selector: args.node_selector.clone(),
             api_server: args.api_server.clone(),
+            account_annotations: args.service_account_annotation.clone(),
             flags: flags(&arguments, &files),
             secrets: secrets(files),
             environment,
@@ -143,7 +146,7 @@ fn arguments(args: &ManifestsArgs, registry: &Registry) -> Argv {
     let configs = args.cloud_config.iter().map(|file| format!("--cloud-config={file}"));
     let program = std::iter::once("bowline".to_owned());
     let all = program.chain(providers).chain(configs).chain(args.flags.iter().cloned());
-    let mut argv = argv::normalize(all.map(OsString::from).collect(), &mut Cli::command());
+    let mut argv = argv::normalize(all.map(OsString::from).collect(), &mut cli::definition(registry));
     // Routes need a cluster CIDR; without one they are disabled.
     if !["cluster-cidr", "configure-cloud-routes", "config"].iter().any(|flag| argv.has(flag)) {
         argv.add_default("configure-cloud-routes=false");
@@ -341,7 +344,8 @@ fn files(wanted: &[ProviderSpec], registry: &Registry, errors: &mut ConfigErrors
     let mut files: Vec<File> = Vec::new();
     for wanted in wanted {
         let earlier = files.iter().filter(|file| file.provider.as_ref() == Some(&wanted.name)).count();
-        let conventional = registry.get(&wanted.name).and_then(|factory| factory.config_location);
+        let factory = registry.get(&wanted.name);
+        let conventional = factory.and_then(|factory| factory.config_location);
         let location = conventional.unwrap_or(DEFAULT_LOCATION);
         match read(wanted, registry) {
             Ok(_) if wanted.config.is_none() && environment::has_credentials(&wanted.name, registry) => {}
@@ -350,7 +354,9 @@ fn files(wanted: &[ProviderSpec], registry: &Registry, errors: &mut ConfigErrors
                 let is_printed = conventional.is_none() || wanted.config.is_some();
                 let text = is_printed.then(|| config.text().to_owned());
                 let (flag, provider) = ("cloud-config".to_owned(), Some(wanted.name.clone()));
-                files.push(File { flag, provider, location, name: file_name(&wanted.name, &location, earlier), text });
+                let extension = factory.map_or("yaml", |factory| factory.config_extension);
+                let name = file_name((&wanted.name, extension), &location, earlier);
+                files.push(File { flag, provider, location, name, text });
             }
             Ok(None) => {}
             // Already reported when the provider was built.
@@ -362,8 +368,8 @@ fn files(wanted: &[ProviderSpec], registry: &Registry, errors: &mut ConfigErrors
 }
 
 /// Returns a file name that is unique among the clouds of a provider.
-fn file_name(provider: &str, location: &ConfigLocation, earlier: usize) -> String {
-    let (stem, extension) = location.file.rsplit_once('.').unwrap_or((provider, "yaml"));
+fn file_name(default: (&str, &str), location: &ConfigLocation, earlier: usize) -> String {
+    let (stem, extension) = location.file.rsplit_once('.').unwrap_or(default);
     match earlier {
         0 => format!("{stem}.{extension}"),
         _ => format!("{stem}-{}.{extension}", earlier + 1),

@@ -24,7 +24,8 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
     if !["kube-system", "default"].contains(&installation.namespace.as_str()) {
         objects.push(fillings.fill(include_str!("templates/namespace.yaml")));
     }
-    objects.push(fillings.fill(include_str!("templates/account.yaml")));
+    let account = fillings.clone().with("annotations", annotations(&installation.account_annotations));
+    objects.push(account.fill(include_str!("templates/account.yaml")));
     objects.extend(all_roles(installation));
     for secret in installation.secrets.iter().filter(|secret| !secret.files.is_empty()) {
         let files: Vec<String> = secret.files.iter().map(|(name, text)| block(name, text)).collect();
@@ -36,6 +37,13 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
     }
     objects.push(workload(installation, &fillings));
     objects
+}
+
+/// Renders the annotations of the service account; empty if there are none.
+fn annotations(annotations: &[(String, String)]) -> String {
+    let lines = annotations.iter().map(|(key, value)| format!("\n  {}: {}", scalar(key), scalar(value)));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("annotations:{lines}") }
 }
 
 fn common(installation: &Installation) -> Fillings {
