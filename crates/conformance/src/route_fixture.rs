@@ -271,7 +271,9 @@ fn verify_matches_spec(spec: &RouteSpec, route: &Route) -> CaseResult {
 /// Verifies that the route names the Node that requested it. Otherwise the controller would take it for another Node's route.
 pub(crate) fn verify_node(spec: &RouteSpec, route: &Route) -> CaseResult {
     let by_name = route.node.as_ref() == Some(&spec.node);
-    let by_id = route.node.is_none() && route.provider_id.is_some() && route.provider_id == spec.provider_id;
+    // A Node that does not have its provider ID yet is found by it later.
+    let is_same = || spec.provider_id.is_none() || route.provider_id == spec.provider_id;
+    let by_id = route.node.is_none() && route.provider_id.is_some() && is_same();
     require(by_name || by_id, || format!("requested {spec:?}, but the route does not name that Node: {route:?}"))
 }
 

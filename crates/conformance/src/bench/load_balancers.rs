@@ -134,6 +134,12 @@ pub trait LoadBalancerBench: Send + Sync {
         true
     }
 
+    /// Whether the machines behind load balancers of this kind enforce the source ranges. Without targets, no range is shown then.
+    fn source_ranges_need_targets(&self, kind: Option<&str>) -> bool {
+        let _ = kind;
+        false
+    }
+
     /// Whether the name of a Service's load balancer is its mark: one with that name, and without the mark of a cluster, belongs
     /// to the Service, even if another client created it.
     fn names_are_marks(&self) -> bool {

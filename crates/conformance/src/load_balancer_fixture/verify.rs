@@ -31,12 +31,10 @@ impl LoadBalancerFixture<'_> {
         all
     }
 
-    /// Whether the mark on a resource is that of this Service. What a name means is up to the provider.
+    /// Whether the mark on a resource is that of this Service. What a name, or a part of a UID, means is up to the provider.
     pub(crate) fn is_mark_of(&self, mark: &LoadBalancerKey, key: &LoadBalancerKey) -> bool {
-        match (mark.name_only(), self.provider.load_balancers()) {
-            (Some(_), Some(provider)) => provider.is_owner(mark, &by_key(key)),
-            _ => mark.matches(key),
-        }
+        let is_owner = |provider: &dyn bowline_cloud::LoadBalancers| provider.is_owner(mark, &by_key(key));
+        mark.matches(key) || self.provider.load_balancers().is_some_and(is_owner)
     }
 
     /// Number of resources by kind with the mark of this Service.
@@ -77,7 +75,9 @@ impl LoadBalancerFixture<'_> {
         // Without a node port a load balancer may have no targets.
         let has_targets = spec.ports.iter().any(|port| port.node_port.is_some()) || !seen.targets.is_empty();
         same("targets", sorted(seen.targets.clone()), if has_targets { targets } else { Vec::new() })?;
-        same("source ranges", set(&seen.source_ranges), set(&spec.source_ranges))?;
+        let hides_ranges = self.controls.source_ranges_need_targets(Some(self.kind()?.name)) && seen.targets.is_empty();
+        let ranges = if hides_ranges { &[][..] } else { &spec.source_ranges };
+        same("source ranges", set(&seen.source_ranges), set(ranges))?;
         self.verify_affinity(seen.affinity.unwrap_or(SessionAffinity::None), spec.session_affinity)?;
         verify_health_check(&seen, desired, spec)?;
         verify_settings(&seen, desired)?;
