@@ -15,7 +15,10 @@ use bowline_config::Environment;
 use bowline_digitalocean::{Config, DigitalOcean};
 use bowline_digitalocean_simulator::{NewDroplet, Options, REGION, Simulator, State, TOKEN, Work};
 use serde_json::json;
-use simulated::{Cloud, Failure, LATENCY, Machine, WORK, World, sizes, until};
+use simulated::{Cloud, Failure, LATENCY, Machine, World, sizes, until};
+
+/// Time that the cloud needs for a change of a load balancer.
+const WORK: Duration = Duration::from_secs(1);
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -67,7 +70,7 @@ async fn one_load_balancer() -> Result<bool, Failure> {
     world.settle().await;
     world.cloud.forget_calls();
     let begin = Instant::now();
-    world.add_service("web", 3).await?;
+    world.add_service("web", 3, &[]).await?;
     world.all_addressed(1).await?;
     let (writes, droplets) = (world.cloud.writes().len(), targets(&world));
     world.report(&format!("a load balancer with 3 ports and {droplets} Droplets"), begin.elapsed());
@@ -79,7 +82,7 @@ async fn one_load_balancer() -> Result<bool, Failure> {
 async fn many_load_balancers(balancers: usize) -> Result<bool, Failure> {
     let world = World::new(simulator(), 10).await?;
     for number in 0..balancers {
-        world.add_service(&format!("web-{number:03}"), 1).await?;
+        world.add_service(&format!("web-{number:03}"), 1, &[]).await?;
     }
     let begin = Instant::now();
     let manager = world.start();

@@ -8,14 +8,17 @@ mod simulated;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bowline_cloud::CloudProvider;
 use bowline_openstack::config::{Class, Credential, Global, LoadBalancer};
 use bowline_openstack::{Config, OpenStack};
 use bowline_openstack_simulator::{Kind, NewServer, Options, Simulator, State, Work};
 use serde_json::json;
-use simulated::{Cloud, Failure, LATENCY, Machine, WORK, World, sizes, until};
+use simulated::{Cloud, Failure, LATENCY, Machine, World, sizes, until};
+
+/// Time that the cloud needs for a change of a load balancer.
+const WORK: Duration = Duration::from_secs(1);
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -48,7 +51,7 @@ async fn one_load_balancer() -> Result<bool, Failure> {
     world.settle().await;
     world.cloud.forget_calls();
     let begin = Instant::now();
-    world.add_service("web", 3).await?;
+    world.add_service("web", 3, &[]).await?;
     world.all_addressed(1).await?;
     let (writes, members) = (world.cloud.writes().len(), world.cloud.records(Kind::Member).len());
     world.report(&format!("a load balancer with 3 ports, {members} members in all"), begin.elapsed());
@@ -60,7 +63,7 @@ async fn one_load_balancer() -> Result<bool, Failure> {
 async fn node_change(balancers: usize) -> Result<bool, Failure> {
     let world = World::new(simulator(), 10).await?;
     for number in 0..balancers {
-        world.add_service(&format!("web-{number:03}"), 1).await?;
+        world.add_service(&format!("web-{number:03}"), 1, &[]).await?;
     }
     let begin = Instant::now();
     let manager = world.start();

@@ -28,7 +28,7 @@ const WITH_CASES: [&str; 8] = [
 const CASES: &str = "ABCFGHILMNPQRSUVWY";
 
 /// Prefixes of rules that names of tests cite with an underscore: `do_15a_…`.
-const IN_NAMES: [&str; 1] = ["DO"];
+const IN_NAMES: [&str; 2] = ["AWS", "DO"];
 
 /// A prefix with its separator, a number, and the letter of a rule between two others: `SVC-`, 11, or `DO-`, 15, `a`.
 type Id = (String, u32, String);

@@ -9,7 +9,7 @@ use clap::Command;
 
 /// Flags of other programs that the pages speak of.
 const OF_OTHERS: [(&str, &[&str]); 11] = [
-    ("aws", &["aws-service-name", "policy-document", "policy-name"]),
+    ("aws", &["aws-service-name", "format", "policy-document", "policy-name"]),
     ("cargo", &["bench", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),

@@ -27,9 +27,6 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Latency of a call.
 pub(crate) const LATENCY: Duration = Duration::from_millis(20);
 
-/// Time that the cloud needs for a change of a load balancer.
-pub(crate) const WORK: Duration = Duration::from_secs(1);
-
 /// Timeout of every wait.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -122,10 +119,17 @@ impl<C: Cloud> World<C> {
         Ok(())
     }
 
-    pub(crate) async fn add_service(&self, name: &str, ports: u16) -> Result<(), Failure> {
+    /// Creates a Service with this number of ports and these annotations.
+    pub(crate) async fn add_service(
+        &self,
+        name: &str,
+        ports: u16,
+        annotations: &[(&str, &str)],
+    ) -> Result<(), Failure> {
+        let annotations: Value = annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let ports: Vec<_> = (0..ports).map(|index| json!({"name": format!("p{index}"), "port": 80 + index})).collect();
         let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "annotations": annotations},
             "spec": {"type": "LoadBalancer", "selector": {"app": "x"}, "ports": ports},
         });
         self.services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;

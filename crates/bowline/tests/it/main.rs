@@ -13,6 +13,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod aws;
 mod cli;
 mod cloud;
 mod daemon;
@@ -28,3 +29,4 @@ mod playground;
 mod providers;
 mod release;
 mod scale;
+mod several_clouds;

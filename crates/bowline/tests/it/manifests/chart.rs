@@ -168,6 +168,7 @@ async fn all_values_render_objects_that_pass_strict_validation() {
         json!({"environment": {"OS_CCM_REGIONAL": "true"}, "cloudConfig": "[Global]\n", "cloudConfigFolder": "/etc/config"}),
         json!({"secrets": [{"namespace": "kube-system", "name": "a"}, {"namespace": "kube-system", "name": "b"}]}),
         json!({"imagePullSecrets": ["registry", "1e3"], "leaseName": "mine", "cloudProvider": "local"}),
+        json!({"cloudProvider": "aws", "serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}}),
     ];
     for values in cases {
         let objects = create(&server().await, &rendered(values.clone(), "kube-system")).await;

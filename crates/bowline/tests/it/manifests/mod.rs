@@ -83,7 +83,7 @@ fn pod(objects: &[Value]) -> &Value {
 
 #[tokio::test]
 async fn all_objects_pass_strict_validation_with_all_flags() {
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 8] = [
         &[],
         &["--kind", "Deployment", "--replicas", "3", "--api-server", "[fd00::1]:6443"],
         &["--namespace", "clouds", "--image", "registry.example/bowline@sha256:0123"],
@@ -91,6 +91,10 @@ async fn all_objects_pass_strict_validation_with_all_flags() {
         &["--", "--cluster-cidr=10.244.0.0/16,fd00:10::/48", "--allocate-node-cidrs", "--controllers=*,-service"],
         &["--cluster-name", "it's \"mine\": #1", "-v4"],
         &["--image-pull-secret", "registry", "--image-pull-secret=1e3"],
+        &[
+            "--service-account-annotation=eks.amazonaws.com/role-arn=arn:aws:iam::1:role/a",
+            "--service-account-annotation=b=no",
+        ],
     ];
     for flags in cases {
         let objects = create(&server().await, &manifests(flags)).await;
@@ -211,8 +215,27 @@ async fn an_openstack_manager_uses_the_secret_of_the_go_manager() {
 }
 
 #[tokio::test]
+async fn flags_of_a_provider_and_annotations_of_the_service_account_are_rendered() {
+    let aws = |flags: &[&str]| {
+        let output = bowline(&[&["manifests", "--cloud-provider=aws"], flags].concat());
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let role = "eks.amazonaws.com/role-arn";
+    let annotation = format!("--service-account-annotation={role}=arn:aws:iam::123456789012:role/ccm");
+    let (plain, warnings) = aws(&[&annotation]);
+    assert_eq!(warnings, "");
+    let objects = create(&server().await, &plain).await;
+    assert_eq!(objects[0]["metadata"]["annotations"][role], "arn:aws:iam::123456789012:role/ccm");
+    assert_eq!(pod(&objects)["containers"][0]["args"][1], "--cloud-config=/etc/bowline/aws.conf");
+    let (tagging, _) = aws(&["--controllers=*,tagging", "--tags=a=1,b=2", "--resources=instance"]);
+    let args = pod(&create(&server().await, &tagging).await)["containers"][0]["args"].to_string();
+    assert!(args.contains("--tags=a=1,b=2") && args.contains("--resources=instance"), "{args}");
+}
+
+#[tokio::test]
 async fn the_examples_of_each_cloud_pass_strict_validation_and_use_known_annotations() {
-    for (cloud, minimum) in [("digitalocean", 6), ("openstack", 5)] {
+    for (cloud, minimum) in [("aws", 4), ("digitalocean", 6), ("openstack", 5)] {
         let reference = workspace().join(format!("docs/reference/{cloud}-annotations.md"));
         let reference = std::fs::read_to_string(reference).unwrap();
         let mut count = 0;
