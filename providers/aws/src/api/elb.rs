@@ -13,6 +13,9 @@ pub(crate) const API: (&str, &str) = ("elb", "2012-06-01");
 /// Maximum number of load balancers in one request for tags.
 pub(crate) const TAGS_BATCH: usize = 20;
 
+/// List of tags in a request.
+const TAGS: &str = "Tags.member";
+
 /// Client of the API. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Elb(pub(crate) Service);
@@ -301,7 +304,7 @@ impl Elb {
     /// Adds tags to a load balancer, and replaces those with the same keys.
     pub(crate) async fn add_tags(&self, name: &str, tags: &Tags) -> Result<()> {
         let query = Query::write("AddTags").with("LoadBalancerNames.member.1", name);
-        self.0.execute(with_tags(query, tags)).await
+        self.0.execute(query.with_pairs(TAGS, tags)).await
     }
 
     /// Creates a load balancer, and returns its DNS name.
@@ -309,7 +312,7 @@ impl Elb {
         let query = with_listeners(of(Query::create("CreateLoadBalancer"), &new.name), &new.listeners);
         let query = query.with_members("Subnets", &new.subnets).with_members("SecurityGroups", &new.security_groups);
         let query = query.with_some("Scheme", new.internal.then_some("internal"));
-        let response: CreateLoadBalancerResponse = self.0.send(with_tags(query, &new.tags)).await?;
+        let response: CreateLoadBalancerResponse = self.0.send(query.with_pairs(TAGS, &new.tags)).await?;
         Ok(response.create_load_balancer_result.dns_name)
     }
 
@@ -415,12 +418,6 @@ impl Elb {
         let response: DescribeAccountLimitsResponse = self.0.send(Query::read("DescribeAccountLimits")).await?;
         Ok(response.describe_account_limits_result.limits.items)
     }
-}
-
-fn with_tags(query: Query, tags: &Tags) -> Query {
-    query.with_each("Tags.member", tags, |query, tag, (key, value)| {
-        query.with(format!("{tag}.Key"), key).with(format!("{tag}.Value"), value)
-    })
 }
 
 fn with_listeners(query: Query, listeners: &[Listener]) -> Query {

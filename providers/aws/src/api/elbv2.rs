@@ -2,8 +2,6 @@
 
 mod records;
 
-use std::collections::BTreeMap;
-
 use bowline_cloud::Result;
 use bowline_http::{Page, all_pages};
 use serde::Deserialize;
@@ -28,6 +26,10 @@ pub(crate) const BATCH: usize = 20;
 /// Maximum number of targets in one request.
 // upstream: 100.
 pub(crate) const TARGETS_BATCH: usize = 100;
+
+/// Lists of tags and of attributes in a request.
+const TAGS: &str = "Tags.member";
+const ATTRIBUTES: &str = "Attributes.member";
 
 /// Client of the API. Cheap to clone.
 #[derive(Clone)]
@@ -134,7 +136,7 @@ impl ElbV2 {
     /// Adds tags, and replaces those with the same keys.
     pub(crate) async fn add_tags(&self, arns: &[String], tags: &Tags) -> Result<()> {
         let query = Query::write("AddTags").with_members("ResourceArns", arns);
-        self.0.execute(with_tags(query, tags)).await
+        self.0.execute(query.with_pairs(TAGS, tags)).await
     }
 
     /// Creates a Network Load Balancer. AWS returns the existing one if it has the same name and settings.
@@ -148,7 +150,7 @@ impl ElbV2 {
                 .with_some(format!("{item}.PrivateIPv4Address"), subnet.private_ipv4_address.as_ref())
         });
         let query = query.with_members("SecurityGroups", &new.security_groups);
-        let response: CreateLoadBalancer = self.0.send(with_tags(query, &new.tags)).await?;
+        let response: CreateLoadBalancer = self.0.send(query.with_pairs(TAGS, &new.tags)).await?;
         Ok(Page::from(response).items.pop())
     }
 
@@ -172,7 +174,7 @@ impl ElbV2 {
     /// Sets attributes of a load balancer; the others stay.
     pub(crate) async fn modify_attributes(&self, arn: &str, attributes: &Attributes) -> Result<()> {
         let query = Query::write("ModifyLoadBalancerAttributes").with("LoadBalancerArn", arn);
-        self.0.execute(with_attributes(query, attributes)).await
+        self.0.execute(query.with_pairs(ATTRIBUTES, attributes)).await
     }
 
     /// Reads the listeners of a load balancer.
@@ -188,7 +190,7 @@ impl ElbV2 {
     /// Creates a listener. AWS rejects a second one on the same port and protocol.
     pub(crate) async fn create_listener(&self, arn: &str, new: &ListenerSettings, tags: &Tags) -> Result<()> {
         let query = with_listener(Query::create("CreateListener").with("LoadBalancerArn", arn), new);
-        self.0.execute(with_tags(query, tags)).await
+        self.0.execute(query.with_pairs(TAGS, tags)).await
     }
 
     /// Changes a listener.
@@ -233,7 +235,7 @@ impl ElbV2 {
             .with_some("HealthCheckTimeoutSeconds", timeout_for(check.interval))
             .with("HealthyThresholdCount", check.healthy_threshold)
             .with("UnhealthyThresholdCount", check.unhealthy_threshold);
-        let response: CreateTargetGroup = self.0.send(with_tags(query, &new.tags)).await?;
+        let response: CreateTargetGroup = self.0.send(query.with_pairs(TAGS, &new.tags)).await?;
         Ok(Page::from(response).items.pop())
     }
 
@@ -265,7 +267,7 @@ impl ElbV2 {
     /// Sets attributes of a target group; the others stay.
     pub(crate) async fn modify_target_group_attributes(&self, group: &str, attributes: &Attributes) -> Result<()> {
         let query = Query::write("ModifyTargetGroupAttributes").with("TargetGroupArn", group);
-        self.0.execute(with_attributes(query, attributes)).await
+        self.0.execute(query.with_pairs(ATTRIBUTES, attributes)).await
     }
 
     /// Reads the targets of a target group.
@@ -293,20 +295,6 @@ impl ElbV2 {
 
 fn by_key(attributes: Vec<Attribute>) -> Attributes {
     attributes.into_iter().map(|attribute| (attribute.key, attribute.value)).collect()
-}
-
-fn with_pairs(query: Query, name: &str, pairs: &BTreeMap<String, String>) -> Query {
-    query.with_each(name, pairs, |query, item, (key, value)| {
-        query.with(format!("{item}.Key"), key).with(format!("{item}.Value"), value)
-    })
-}
-
-fn with_tags(query: Query, tags: &Tags) -> Query {
-    with_pairs(query, "Tags.member", tags)
-}
-
-fn with_attributes(query: Query, attributes: &Attributes) -> Query {
-    with_pairs(query, "Attributes.member", attributes)
 }
 
 fn with_targets(action: &'static str, group: &str, targets: &[Target]) -> Query {

@@ -2,6 +2,8 @@
 //!
 //! EC2 numbers the items of a list (`InstanceId.1`), the load balancer APIs write `member` before the number (`Names.member.1`).
 
+use std::collections::BTreeMap;
+
 use bowline_cloud::calls::Effect;
 
 /// A request: the action, its effect and its parameters.
@@ -76,6 +78,13 @@ impl Query {
     /// Adds a list of the load balancer APIs: `Names.member.1`.
     pub(crate) fn with_members<T: ToString>(self, name: &str, values: impl IntoIterator<Item = T>) -> Query {
         self.with_list(&format!("{name}.member"), values)
+    }
+
+    /// Adds a list of keys with their values, such as tags: `Tags.member.1.Key`, `Tags.member.1.Value`.
+    pub(crate) fn with_pairs(self, name: &str, pairs: &BTreeMap<String, String>) -> Query {
+        self.with_each(name, pairs, |query, item, (key, value)| {
+            query.with(format!("{item}.Key"), key).with(format!("{item}.Value"), value)
+        })
     }
 
     /// Adds filters of EC2.

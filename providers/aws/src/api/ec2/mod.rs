@@ -81,13 +81,7 @@ impl Ec2 {
 }
 
 fn tagging(action: &'static str, resources: &[String], tags: &Tags) -> Query {
-    with_tags(Query::write(action).with_list("ResourceId", resources), "Tag", tags)
-}
-
-fn with_tags(query: Query, name: &str, tags: &Tags) -> Query {
-    query.with_each(name, tags, |query, tag, (key, value)| {
-        query.with(format!("{tag}.Key"), key).with(format!("{tag}.Value"), value)
-    })
+    Query::write(action).with_list("ResourceId", resources).with_pairs("Tag", tags)
 }
 
 fn filtered(action: &'static str, filters: &[Filter]) -> Query {

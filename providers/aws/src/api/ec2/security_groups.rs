@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::super::xml::{Items, item_tags};
 use super::super::{Filter, Query, Tags};
-use super::{Ec2, filtered, paged, with_tags};
+use super::{Ec2, filtered, paged};
 
 /// A security group with its ingress rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -181,7 +181,7 @@ impl Ec2 {
         let query = Query::create("CreateSecurityGroup").with("GroupName", &group.name);
         let query = query.with("GroupDescription", &group.description).with("VpcId", &group.vpc_id);
         let query = query.with("TagSpecification.1.ResourceType", "security-group");
-        let query = with_tags(query, "TagSpecification.1.Tag", &group.tags);
+        let query = query.with_pairs("TagSpecification.1.Tag", &group.tags);
         self.0.send::<CreateSecurityGroup>(query).await.map(|response| response.group_id)
     }
 
