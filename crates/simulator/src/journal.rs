@@ -32,7 +32,16 @@ pub struct Entry {
 }
 
 /// Headers with credentials.
-const SECRET: [&str; 4] = ["authorization", "x-auth-token", "x-amz-security-token", "x-aws-ec2-metadata-token"];
+const SECRET: [&str; 8] = [
+    "authorization",
+    "cookie",
+    "csp-auth-token",
+    "vmware-api-session-id",
+    "x-auth-token",
+    "x-amz-security-token",
+    "x-aws-ec2-metadata-token",
+    "x-xsrf-token",
+];
 
 /// All calls so far.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 //!  Request ──► Simulator::answer ──► journal, faults, latency ──► Service::answer(&Call) ──► Reply ──► Response
 //!     ▲                                                              │ Records, Page, Jobs, Clock, Ids
 //!     ├─ in this process: Simulator::client, or as a `bowline_http::Handler`
-//!     └─ over HTTP: Simulator::serve
+//!     └─ over HTTP: Simulator::serve, Simulator::serve_tls
 //! ```
 //!
 //! | part | purpose |
@@ -87,6 +87,7 @@ pub mod replay;
 mod serve;
 mod service;
 mod simulator;
+mod tls;
 mod wire;
 mod work;
 
@@ -99,5 +100,6 @@ pub use records::{Fields, Record, Records, Row, Table, View, Views, object};
 pub use serve::Server;
 pub use service::{Operation, Service};
 pub use simulator::{Locked, Lost, Simulator};
+pub use tls::Certificate;
 pub use wire::{Body, Call, Reply};
 pub use work::{Job, Jobs, Work};

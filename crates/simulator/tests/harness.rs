@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bowline_http::{Client, RequestError};
+use bowline_http::{Client, Options, Proxies, RequestError, Roots, Tls};
 use bowline_simulator::{
-    Call, Detail, Fault, FaultSpec, Fields, Ids, Jobs, Page, Record, Records, Reply, Service, Simulator, Views, Work,
+    Call, Certificate, Detail, Fault, FaultSpec, Fields, Ids, Jobs, Page, Record, Records, Reply, Service, Simulator,
+    Views, Work,
 };
 use bytes::Bytes;
 use http::{Method, Request};
@@ -171,17 +172,30 @@ async fn a_page_starts_after_its_marker() {
     assert_eq!(Page::after(all, Some("4"), None), None);
 }
 
+fn network_client(tls: Tls) -> Client {
+    Client::new(Options { tls, proxies: Proxies::default(), timeout: 60 * SECOND }).unwrap()
+}
+
+#[tokio::test]
+async fn a_cloud_is_served_over_tls() {
+    let (cloud, _) = cloud();
+    let certificate = Certificate::for_loopback().unwrap();
+    let server = cloud.serve_tls("127.0.0.1:0".parse().unwrap(), &certificate).await.unwrap();
+    let url = format!("{}/servers", server.url());
+    let trusting = network_client(Tls { roots: Roots::Pem(certificate.pem().to_owned()), ..Tls::default() });
+    assert_eq!(send(&trusting, Method::GET, &url, Value::Null).await.unwrap().0, 200);
+    let other = Certificate::for_loopback().unwrap();
+    let wary = network_client(Tls { roots: Roots::Pem(other.pem().to_owned()), ..Tls::default() });
+    assert!(send(&wary, Method::GET, &url, Value::Null).await.is_err());
+    assert_eq!(cloud.calls(), 1);
+}
+
 #[tokio::test]
 async fn a_cloud_is_served_over_http() {
     let (cloud, _) = cloud();
     cloud.close_connections(true);
     let server = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let options = bowline_http::Options {
-        tls: bowline_http::Tls::default(),
-        proxies: bowline_http::Proxies::default(),
-        timeout: 60 * SECOND,
-    };
-    let client = Client::new(options).unwrap();
+    let client = network_client(Tls::default());
     let url = format!("{}/servers?after=missing", server.url());
     assert_eq!(send(&client, Method::GET, &url, Value::Null).await.unwrap(), (400, json!("no such server")));
     assert_eq!(cloud.journal()[0].query, [("after".to_owned(), "missing".to_owned())]);
