@@ -125,7 +125,7 @@ async fn each_object_belongs_to_one_cloud_and_a_cloud_that_is_down_delays_only_i
     initialised(&world, &nodes).await;
     services_by_class(&world).await;
 
-    world.aws.close();
+    world.aws.cloud.close();
     world.create("late-aws", "aws").await;
     world.create("late-openstack", "openstack").await;
     world.create("late-local", "local").await;
@@ -134,7 +134,7 @@ async fn each_object_belongs_to_one_cloud_and_a_cloud_that_is_down_delays_only_i
     world.aws.warned(&world.manager, "late-aws", FAILED, &[]).await;
     stops_while_aws_is_down(&world, &nodes).await;
 
-    world.aws.open().await;
+    world.aws.cloud.open().await;
     world.aws.set_annotation("late-aws", "example.com/retry", "now").await;
     world.reached("late-aws").await;
     for name in ["aws", "openstack", "local", "late-aws", "late-openstack", "late-local"] {

@@ -4,6 +4,7 @@
 pub(crate) mod cluster;
 pub(crate) mod exposition;
 pub(crate) mod report;
+pub(crate) mod simulated;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -37,11 +37,11 @@ pub(super) async fn unreachable() {
     let mut manager = scene.manager("unreachable");
     scene.create("web").await;
     scene.hostname(&manager, "web").await;
-    scene.close();
+    scene.cloud.close();
     scene.set_ready("node-2", "False").await;
     scene.patch("web", json!({"spec": {"ports": [{"port": 81}]}})).await;
     scene.warned(&manager, "web", FAILED, &["cannot connect", "Connection refused"]).await;
-    scene.open().await;
+    scene.cloud.open().await;
     let is_changed = || async {
         let port = scene.only("classic")["ListenerDescriptions"][0]["Listener"]["LoadBalancerPort"].clone();
         (port == "81" || port == 81).then_some(())

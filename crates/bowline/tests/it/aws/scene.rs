@@ -1,21 +1,19 @@
 //! A cluster of two Nodes on EC2 instances.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use bowline_aws_simulator::{
-    ACCESS_KEY, Detail, Entry, Fields as _, Golden, NewInstance, Options, REGION, Record, SECRET_KEY,
-    Server as CloudServer, Simulator,
+    ACCESS_KEY, Detail, Entry, Fields as _, Golden, NewInstance, Options, REGION, Record, SECRET_KEY, Simulator,
 };
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
+use crate::support::Program;
 use crate::support::cluster::Cluster;
-use crate::support::{BOWLINE, Program, finish};
+use crate::support::simulated::{QUICK, Served, output, program};
 
 pub(crate) const FAILED: &str = "SyncLoadBalancerFailed";
 pub(crate) const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -31,10 +29,7 @@ const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/aws/journa
 const KINDS: [&str; 5] = ["classic", "load_balancer", "listener", "target_group", "security_group"];
 
 pub(crate) struct Scene {
-    pub(crate) cloud: Simulator,
-    /// `None` while the cloud is unreachable.
-    served: Option<CloudServer>,
-    address: SocketAddr,
+    pub(crate) cloud: Served<Simulator>,
     cluster: Cluster,
     /// Records before the first Service.
     before: BTreeMap<&'static str, Vec<Record>>,
@@ -68,19 +63,13 @@ impl Scene {
         let is_delayed = options.hidden_reads > 0;
         let cloud = Simulator::new(options);
         let golden = (!is_delayed).then(|| cloud.golden(JOURNALS, Detail::Kinds));
-        let served = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let (cluster, address) = (Cluster::start(test).await, served.address());
-        let before = records(&cloud);
-        let scene = Scene { cloud, served: Some(served), address, cluster, before, _golden: golden };
+        let (before, cluster) = (records(&cloud), Cluster::start(test).await);
+        let scene = Scene { cloud: Served::start(cloud).await, cluster, before, _golden: golden };
         scene.configure("");
         scene
     }
 
     // ---- configuration
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
 
     pub(crate) fn config(&self) -> PathBuf {
         self.server.scratch.path("aws.conf")
@@ -96,7 +85,7 @@ impl Scene {
         let overrides = ["ec2", "elasticloadbalancing"].map(|service| {
             format!(
                 "[ServiceOverride \"{service}\"]\nService = {service}\nRegion = {REGION}\nURL = {}\nSigningRegion = {REGION}\n",
-                self.url()
+                self.cloud.url()
             )
         });
         self.server.scratch.file("aws.conf", global + &overrides.concat());
@@ -104,7 +93,7 @@ impl Scene {
 
     /// Returns the command with the environment of the manager, and nothing else that the AWS tools read.
     pub(crate) fn command(&self, variables: &[(&str, &str)]) -> Command {
-        let (nothing, sts) = (self.server.scratch.path("none").display().to_string(), self.url());
+        let (nothing, sts) = (self.server.scratch.path("none").display().to_string(), self.cloud.url());
         let defaults = [
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
             ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
@@ -113,15 +102,7 @@ impl Scene {
             ("AWS_EC2_METADATA_DISABLED", "true"),
             ("AWS_ENDPOINT_URL_STS", &sts),
         ];
-        let all: BTreeMap<_, _> = defaults.into_iter().chain(variables.iter().copied()).collect();
-        let mut command = Command::new(BOWLINE);
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("AWS_")) {
-                command.env_remove(name);
-            }
-        }
-        command.env_remove("KUBECONFIG").envs(all.into_iter().filter(|(_, value)| !value.is_empty()));
-        command
+        program(|name| name.starts_with("AWS_"), &defaults, variables)
     }
 
     pub(crate) fn flags(&self) -> [String; 4] {
@@ -140,16 +121,12 @@ impl Scene {
     /// Starts the manager with further variables and flags. Nodes of terminated instances are deleted within seconds.
     pub(crate) fn manager_with(&self, test: &str, variables: &[(&str, &str)], flags: &[&str]) -> Program {
         let mut command = self.command(variables);
-        command.args(self.flags()).args(["--leader-elect=false", "--secure-port=0", "--node-monitor-period=500ms"]);
-        command.args(["--node-deletion-grace-period=1s", "--node-deletion-confirm-period=1s"]).args(flags);
-        Program::start_command(test, &mut command)
+        Program::start_command(test, command.args(self.flags()).args(QUICK).args(flags))
     }
 
     /// Runs a command with further variables.
     pub(crate) fn run(&self, words: &[&str], variables: &[(&str, &str)]) -> Output {
-        let mut command = self.command(variables);
-        command.args(words).args(self.flags()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        finish(command.spawn().unwrap(), Duration::from_secs(20))
+        output(self.command(variables).args(words).args(self.flags()))
     }
 }
 
@@ -221,16 +198,6 @@ pub(crate) fn node_port(service: &Service) -> i32 {
 // ---- cloud
 
 impl Scene {
-    /// Makes the cloud unreachable.
-    pub(crate) fn close(&mut self) {
-        self.served = None;
-    }
-
-    /// Makes the cloud reachable again, at the same address.
-    pub(crate) async fn open(&mut self) {
-        self.served = Some(self.cloud.serve(self.address).await.unwrap());
-    }
-
     /// The only record of a kind, besides those that existed before.
     pub(crate) fn only(&self, kind: &'static str) -> Record {
         let before = self.before.get(kind).into_iter().flatten().map(|record| record.text("id").to_owned());

@@ -43,7 +43,7 @@ async fn the_debug_and_metrics_addresses_answer_as_in_the_go_manager() {
     scene.cloud.configure(|options| options.token = "replaced".to_owned());
     let (status, body, kind) = get(format!("{health}/healthz")).await;
     assert_eq!((status, kind.as_deref()), (500, Some("text/plain; charset=utf-8")), "{body}");
-    let start = format!("health check failed: GET {}/v2/account: 401 (request \"", scene.url());
+    let start = format!("health check failed: GET {}/v2/account: 401 (request \"", scene.cloud.url());
     assert!(body.starts_with(&start) && body.ends_with("Unable to authenticate you.\n"), "{body}");
 
     let (status, body, _) = get(format!("{metrics}/metrics")).await;
@@ -94,7 +94,7 @@ async fn the_admission_server_validates_services_with_the_api() {
     assert_eq!(review(&url, &certificate, 80).await, (true, 200, "valid load balancer definition".to_owned()));
     let (allowed, code, message) = review(&url, &certificate, 50053).await;
     assert_eq!((allowed, code), (false, 403), "{message}");
-    let start = format!("invalid load balancer definition: POST {}/v2/load_balancers: 422 ", scene.url());
+    let start = format!("invalid load balancer definition: POST {}/v2/load_balancers: 422 ", scene.cloud.url());
     assert!(message.starts_with(&start) && message.ends_with("entry port is invalid"), "{message}");
     assert_eq!(scene.load_balancers(), [], "a validation creates nothing");
     scene.stop(&mut server);

@@ -100,7 +100,8 @@ async fn invalid_port() {
     let mut manager = scene.manager("invalid");
     scene.create_with("web", 50053, &[]).await;
     let message = scene.warned(&manager, "web", FAILED, &["422 (request ", "entry port is invalid"]).await;
-    let start = format!("failed to create load-balancer: POST {}/v2/load_balancers: 422 (request \"", scene.url());
+    let start =
+        format!("failed to create load-balancer: POST {}/v2/load_balancers: 422 (request \"", scene.cloud.url());
     assert!(message.contains(&start), "{message}");
     assert_eq!(scene.load_balancers(), []);
     scene.patch("web", json!({"spec": {"ports": [{"port": 80}]}})).await;

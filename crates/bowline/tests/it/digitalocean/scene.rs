@@ -1,18 +1,16 @@
 //! A cluster of two Nodes on Droplets.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Deref;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use bowline_digitalocean_simulator::{
-    Detail, Entry, Fields as _, Golden, NewDroplet, Options, REGION, Record, Server as CloudServer, Simulator, TOKEN,
+    Detail, Entry, Fields as _, Golden, NewDroplet, Options, REGION, Record, Simulator, TOKEN,
 };
 use serde_json::{Value, json};
 
+use crate::support::Program;
 use crate::support::cluster::Cluster;
-use crate::support::{BOWLINE, Program, finish};
+use crate::support::simulated::{QUICK, Served, output, program};
 
 pub(crate) const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
 pub(crate) const TYPE: &str = "service.beta.kubernetes.io/do-loadbalancer-type";
@@ -26,8 +24,7 @@ pub(crate) const FIREWALL: [(&str, &str); 2] =
     [("PUBLIC_ACCESS_FIREWALL_NAME", "public"), ("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s:worker")];
 
 /// Variables of the manager that a developer may have set.
-const VARIABLES: [&str; 13] = [
-    "BOWLINE_LOG",
+const VARIABLES: [&str; 11] = [
     "DEBUG_ADDR",
     "DEFAULT_LB_TYPE",
     "DO_ACCESS_TOKEN",
@@ -35,7 +32,6 @@ const VARIABLES: [&str; 13] = [
     "DO_CLUSTER_ID",
     "DO_CLUSTER_VPC_ID",
     "DO_OVERRIDE_URL",
-    "KUBECONFIG",
     "METRICS_ADDR",
     "PUBLIC_ACCESS_FIREWALL_NAME",
     "PUBLIC_ACCESS_FIREWALL_TAGS",
@@ -46,10 +42,7 @@ const VARIABLES: [&str; 13] = [
 const JOURNALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/digitalocean/journals.txt");
 
 pub(crate) struct Scene {
-    pub(crate) cloud: Simulator,
-    /// `None` while the cloud is unreachable.
-    served: Option<CloudServer>,
-    address: SocketAddr,
+    pub(crate) cloud: Served<Simulator>,
     cluster: Cluster,
     _golden: Golden,
 }
@@ -75,28 +68,15 @@ impl Scene {
     pub(crate) async fn without_nodes(test: &str, options: Options) -> Scene {
         let cloud = Simulator::new(options);
         let golden = cloud.golden(JOURNALS, Detail::Kinds);
-        let served = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let (cluster, address) = (Cluster::start(test).await, served.address());
-        Scene { cloud, served: Some(served), address, cluster, _golden: golden }
-    }
-
-    /// URL of the API.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        Scene { cloud: Served::start(cloud).await, cluster: Cluster::start(test).await, _golden: golden }
     }
 
     /// Returns the command with the environment of the manager. An empty value unsets a variable.
     fn command(&self, variables: &[(&str, &str)]) -> Command {
-        let url = self.url();
+        let url = self.cloud.url();
         let defaults =
             [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", &url), ("DO_CLUSTER_ID", "c1"), ("REGION", REGION)];
-        let all: BTreeMap<_, _> = defaults.into_iter().chain(variables.iter().copied()).collect();
-        let mut command = Command::new(BOWLINE);
-        for name in VARIABLES {
-            command.env_remove(name);
-        }
-        command.envs(all.into_iter().filter(|(_, value)| !value.is_empty()));
-        command
+        program(|name| VARIABLES.contains(&name), &defaults, variables)
     }
 
     fn flags(&self) -> [String; 2] {
@@ -110,16 +90,12 @@ impl Scene {
     /// Starts the manager with further variables and flags. Nodes of deleted Droplets are deleted within seconds.
     pub(crate) fn manager_with(&self, test: &str, variables: &[(&str, &str)], flags: &[&str]) -> Program {
         let mut command = self.command(variables);
-        command.args(self.flags()).args(["--leader-elect=false", "--secure-port=0", "--node-monitor-period=500ms"]);
-        command.args(["--node-deletion-grace-period=1s", "--node-deletion-confirm-period=1s"]).args(flags);
-        Program::start_command(test, &mut command)
+        Program::start_command(test, command.args(self.flags()).args(QUICK).args(flags))
     }
 
     /// Runs a command with further variables and flags.
     pub(crate) fn run(&self, words: &[&str], variables: &[(&str, &str)]) -> Output {
-        let mut command = self.command(variables);
-        command.args(words).args(self.flags()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        finish(command.spawn().unwrap(), Duration::from_secs(20))
+        output(self.command(variables).args(words).args(self.flags()))
     }
 
     /// Starts the admission server on a free port.
@@ -184,16 +160,6 @@ impl Scene {
 // ---- cloud
 
 impl Scene {
-    /// Makes the cloud unreachable.
-    pub(crate) fn close(&mut self) {
-        self.served = None;
-    }
-
-    /// Makes the cloud reachable again, at the same address.
-    pub(crate) async fn open(&mut self) {
-        self.served = Some(self.cloud.serve(self.address).await.unwrap());
-    }
-
     pub(crate) fn load_balancers(&self) -> Vec<Record> {
         self.cloud.records("load_balancers")
     }

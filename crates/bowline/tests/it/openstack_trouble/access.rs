@@ -65,13 +65,13 @@ async fn a_wrong_password_at_startup_is_logged_and_can_be_corrected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_cloud_is_retried() {
     let mut scene = Scene::new("down").await;
-    scene.close();
+    scene.cloud.close();
     let mut manager = scene.manager("down");
     scene.create("web").await;
     manager.wait_for("the cloud cannot be used yet");
     scene.warned(&manager, "web", "SyncLoadBalancerFailed", &["/auth/tokens"]).await;
     assert_eq!(manager.ended(), None, "{}", manager.output());
-    scene.open().await;
+    scene.cloud.open().await;
     scene.address(&manager, "web").await;
     scene.end(&mut manager, "web").await;
 }

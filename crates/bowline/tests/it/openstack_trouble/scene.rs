@@ -1,18 +1,16 @@
 //! A cluster of two Nodes on a simulated cloud.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use bowline_openstack_simulator::{
-    Detail, Golden, Kind, NewServer, Options, Record, Server as CloudServer, Simulator, Work,
-};
+use bowline_openstack_simulator::{Detail, Golden, Kind, NewServer, Options, Record, Simulator, Work};
 use serde_json::{Value, json};
 
 use crate::support::cluster::Cluster;
+use crate::support::simulated::Served;
 use crate::support::{BOWLINE, Program, bowline};
 
 /// Kinds of writes of each test.
@@ -30,10 +28,7 @@ const KINDS: [Kind; 7] = [
 ];
 
 pub(crate) struct Scene {
-    pub(crate) cloud: Simulator,
-    /// `None` while the cloud is unreachable.
-    served: Option<CloudServer>,
-    address: SocketAddr,
+    pub(crate) cloud: Served<Simulator>,
     cluster: Cluster,
     before: BTreeMap<Kind, Vec<String>>,
     _golden: Golden,
@@ -55,10 +50,9 @@ impl Scene {
 
     pub(crate) async fn with(test: &str, options: Options) -> Scene {
         let cloud = Simulator::new(options);
-        let served = cloud.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let (cluster, address) = (Cluster::start(test).await, served.address());
         let (before, golden) = (existing(&cloud), cloud.golden(JOURNALS, Detail::Kinds));
-        let scene = Scene { before, cloud, served: Some(served), address, cluster, _golden: golden };
+        let (cloud, cluster) = (Served::start(cloud).await, Cluster::start(test).await);
+        let scene = Scene { before, cloud, cluster, _golden: golden };
         scene.configure(&scene.lines());
         for name in ["node-1", "node-2"] {
             scene.node(name).await;
@@ -86,7 +80,7 @@ impl Scene {
 
     /// Writes `cloud.conf` atomically.
     pub(crate) fn configure_as(&self, password: &str, lines: &str) {
-        let (fixture, address) = (self.cloud.fixture(), self.address);
+        let (fixture, address) = (self.cloud.fixture(), self.cloud.address());
         let global = format!(
             "[Global]\nauth-url = http://{address}/identity/v3\nuser-id = {}\npassword = {password}\ntenant-id = {}\n",
             fixture.user, fixture.project
@@ -167,16 +161,6 @@ impl Scene {
 // ---- cloud
 
 impl Scene {
-    /// Makes the cloud unreachable.
-    pub(crate) fn close(&mut self) {
-        self.served = None;
-    }
-
-    /// Makes the cloud reachable again, at the same address.
-    pub(crate) async fn open(&mut self) {
-        self.served = Some(self.cloud.serve(self.address).await.unwrap());
-    }
-
     /// ID of the server of a Node.
     pub(crate) fn server_of(&self, node: &str) -> String {
         let servers = self.cloud.records(Kind::Server);
