@@ -1,5 +1,7 @@
 //! Number of calls for many servers.
 
+use std::net::Ipv4Addr;
+
 use bowline_cloud::{Instances as _, PageToken};
 use bowline_core::InstanceState;
 use bowline_openstack_simulator::{Fault, FaultSpec, NewServer, Options};
@@ -7,9 +9,12 @@ use http::Method;
 
 use crate::machines::cloud::{Cloud, addresses, named, with_id};
 
-/// Adds this many servers and returns their IDs.
-fn servers(cloud: &Cloud, count: usize) -> Vec<String> {
-    (0..count).map(|n| cloud.simulator.add_server(NewServer::named(&format!("node-{n}")))).collect()
+/// Adds this many servers and returns their IDs. They have fixed addresses: to choose a free one, the simulator reads all ports.
+fn servers(cloud: &Cloud, count: u16) -> Vec<String> {
+    const FIRST: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 0);
+    let address = |n: u16| Ipv4Addr::from_bits(FIRST.to_bits() + u32::from(n)).into();
+    let server = |n| NewServer::named(&format!("node-{n}")).at(address(n));
+    (0..count).map(|n| cloud.simulator.add_server(server(n))).collect()
 }
 
 #[tokio::test]
