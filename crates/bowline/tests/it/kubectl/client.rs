@@ -131,6 +131,8 @@ impl Kubectl {
             .env("KUBECONFIG", self.server.kubeconfig())
             // The discovery cache must be per server, or one version would read the cache of another.
             .env("HOME", self.server.scratch.path(""))
+            // Most of the hundreds of commands run for less than a second: collecting garbage takes a quarter of their CPU time.
+            .env("GOGC", "off")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
