@@ -1,7 +1,7 @@
 //! TLS: trusted CA certificates and client certificate.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bowline_config::Secret;
 use rustls::client::WebPkiServerVerifier;
@@ -86,23 +86,72 @@ impl Tls {
             _ if self.insecure => Arc::new(Unverified::accept_all(provider)),
             Some(given) => Arc::new(given),
             None if matches!(self.roots, Roots::None) => Arc::new(Unverified::reject_all(provider)),
-            None => system(provider),
+            None => Arc::new(SystemCertificates { provider: provider.clone(), read: OnceLock::new() }),
         })
     }
 }
 
-/// Returns a verifier with the system's CA certificates. Without any, https fails but http still works.
-fn system(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        tracing::warn!(%error, "cannot read some CA certificates of the system");
+/// Verifier that trusts the system's CA certificates. They are read in the first handshake: a system has more than a hundred, and
+/// clients of many private clouds use only http.
+#[derive(Debug)]
+struct SystemCertificates {
+    provider: Arc<CryptoProvider>,
+    read: OnceLock<Arc<dyn ServerCertVerifier>>,
+}
+
+impl SystemCertificates {
+    fn verifier(&self) -> &dyn ServerCertVerifier {
+        self.read.get_or_init(|| SystemCertificates::read(&self.provider)).as_ref()
     }
-    match TrustedCertificates::new(found.certs, provider) {
-        Ok(given) => Arc::new(given),
-        Err(error) => {
-            tracing::warn!(%error, "the system has no CA certificates; https will fail");
-            Arc::new(Unverified::reject_all(provider))
+
+    /// Reads the certificates. If there are none, https fails.
+    fn read(provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
+        let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "cannot read some CA certificates of the system");
         }
+        match TrustedCertificates::new(found.certs, provider) {
+            Ok(given) => Arc::new(given),
+            Err(error) => {
+                tracing::warn!(%error, "the system has no CA certificates; https will fail");
+                Arc::new(Unverified::reject_all(provider))
+            }
+        }
+    }
+}
+
+impl ServerCertVerifier for SystemCertificates {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.verifier().verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier().verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier().verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
