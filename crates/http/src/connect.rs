@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use crate::client::with_causes;
-use crate::{Proxies, RequestError, TlsHandshakeError};
+use crate::{FingerprintMismatch, Proxies, RequestError, TlsHandshakeError};
 
 /// Maximum size of the response head of a proxy.
 const MAX_PROXY_HEAD: usize = 16 << 10;
@@ -56,7 +56,7 @@ impl Connector {
         let is_secure = uri.scheme_str() == Some("https");
         let Some(proxy) = self.proxies.of(&uri) else {
             let io = self.tcp(&uri).await?;
-            let io = if is_secure { self.handshake(io, host(&uri)).await? } else { io };
+            let io = if is_secure { self.handshake(io, &uri).await? } else { io };
             return Ok(Stream { io: TokioIo::new(io), is_proxied: false });
         };
         let io = self.to_proxy(&proxy).await?;
@@ -64,7 +64,7 @@ impl Connector {
             return Ok(Stream { io: TokioIo::new(io), is_proxied: true });
         }
         let io = tunnel(io, &proxy, &uri).await?;
-        Ok(Stream { io: TokioIo::new(self.handshake(io, host(&uri)).await?), is_proxied: false })
+        Ok(Stream { io: TokioIo::new(self.handshake(io, &uri).await?), is_proxied: false })
     }
 
     async fn tcp(&self, uri: &Uri) -> Result<Box<dyn Io>, RequestError> {
@@ -81,20 +81,24 @@ impl Connector {
         };
         let io = self.tcp(proxy.uri()).await.map_err(wrapped)?;
         if proxy.uri().scheme_str() == Some("https") {
-            return self.handshake(io, host(proxy.uri())).await.map_err(wrapped);
+            return self.handshake(io, proxy.uri()).await.map_err(wrapped);
         }
         Ok(io)
     }
 
-    async fn handshake(&self, io: Box<dyn Io>, host: &str) -> Result<Box<dyn Io>, RequestError> {
+    async fn handshake(&self, io: Box<dyn Io>, uri: &Uri) -> Result<Box<dyn Io>, RequestError> {
+        let host = host(uri);
         let name = ServerName::try_from(host.to_owned());
         let name =
             name.map_err(|error| RequestError::Request(format!("{host:?} is not a valid server name: {error}")))?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, io).await;
-        let failed = |error: std::io::Error| {
-            RequestError::Tls(
-                crate::tls::handshake_error(&error).unwrap_or_else(|| TlsHandshakeError::Other(error.to_string())),
-            )
+        let failed = |error: std::io::Error| match crate::tls::handshake_error(&error) {
+            // The verifier does not know the port.
+            Some(TlsHandshakeError::WrongFingerprint(mismatch)) => {
+                let mismatch = FingerprintMismatch { host: host_and_port(uri), ..mismatch };
+                RequestError::Tls(TlsHandshakeError::WrongFingerprint(mismatch))
+            }
+            known => RequestError::Tls(known.unwrap_or_else(|| TlsHandshakeError::Other(error.to_string()))),
         };
         Ok(Box::new(stream.map_err(failed)?))
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::FingerprintMismatch;
+
 /// Error of a request without a valid response. Its text contains no header and no body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -46,6 +48,9 @@ pub enum TlsHandshakeError {
     /// The certificate is for another host name.
     #[error("the certificate is for another host name")]
     WrongName,
+    /// The certificate is not trusted, and it has another fingerprint than the configured one.
+    #[error("{0}")]
+    WrongFingerprint(FingerprintMismatch),
     /// The server requires a client certificate, or rejects the one it got.
     #[error("the server rejects the client certificate: {0}")]
     Refused(String),

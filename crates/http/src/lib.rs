@@ -17,6 +17,7 @@ mod budget;
 mod client;
 mod connect;
 mod error;
+mod fingerprint;
 mod handler;
 mod proxy;
 pub mod sign;
@@ -30,8 +31,9 @@ pub use api::{
 };
 pub use client::{Client, Options};
 pub use error::{RequestError, TlsHandshakeError};
+pub use fingerprint::{Fingerprint, FingerprintError, FingerprintMismatch};
 pub use handler::Handler;
 pub use proxy::{Proxies, ProxyError};
-pub use tls::{ClientCertificate, Roots, Tls, TlsError};
+pub use tls::{CaFileError, ClientCertificate, Roots, Tls, TlsError};
 pub use tls_files::{TlsFileError, TlsFiles, TlsSetting};
 pub use token::{IssuedToken, TokenSource};

@@ -1,6 +1,7 @@
-//! TLS: trusted CA certificates and client certificate.
+//! TLS: trusted CA certificates, fingerprint of the server certificate, and client certificate.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bowline_config::Secret;
@@ -13,15 +14,18 @@ use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::TlsHandshakeError;
+use crate::fingerprint::{Fingerprint, FingerprintMismatch, FingerprintVerifier};
 
 /// TLS settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
     /// Trusted CA certificates.
     pub roots: Roots,
+    /// Fingerprint of the server certificate, which is accepted even if no trusted CA signed it or if it is for another host name.
+    pub fingerprint: Option<Fingerprint>,
     /// Client certificate, for servers that request one.
     pub client: Option<ClientCertificate>,
-    /// Server certificates are not verified.
+    /// Server certificates are not verified, not even by their fingerprint.
     pub insecure: bool,
 }
 
@@ -57,6 +61,25 @@ pub enum TlsError {
     Client(String),
 }
 
+/// A file that cannot be used as CA certificates.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CaFileError {
+    /// The file cannot be read.
+    #[error("cannot read the CA certificates in {}: {message}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        message: String,
+    },
+    /// The file has no certificate in it, or none that can be parsed.
+    #[error("invalid certificate '{}', cannot be used as a trusted CA certificate", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
 impl Tls {
     /// Returns the rustls configuration.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
@@ -82,11 +105,15 @@ impl Tls {
             Roots::Pem(text) => Some(TrustedCertificates::read(text, provider)?),
             Roots::System | Roots::None => None,
         };
-        Ok(match given {
-            _ if self.insecure => Arc::new(Unverified::accept_all(provider)),
+        let verifier: Arc<dyn ServerCertVerifier> = match given {
+            _ if self.insecure => return Ok(Arc::new(Unverified::accept_all(provider))),
             Some(given) => Arc::new(given),
             None if matches!(self.roots, Roots::None) => Arc::new(Unverified::reject_all(provider)),
             None => Arc::new(SystemCertificates { provider: provider.clone(), read: OnceLock::new() }),
+        };
+        Ok(match &self.fingerprint {
+            Some(expected) => Arc::new(FingerprintVerifier::new(verifier, expected.clone(), provider)),
+            None => verifier,
         })
     }
 }
@@ -314,6 +341,32 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
+impl Roots {
+    /// Reads CA certificates from PEM files. Each file must have a certificate that can be parsed. Returns all errors.
+    pub fn from_files(paths: &[PathBuf]) -> Result<Roots, Vec<CaFileError>> {
+        let mut errors = Vec::new();
+        let mut text = String::new();
+        for path in paths {
+            match read_certificates(path) {
+                // A file may end without a line break.
+                Ok(certificates) => text = format!("{text}{certificates}\n"),
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.is_empty() { Ok(Roots::Pem(text)) } else { Err(errors) }
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<String, CaFileError> {
+    let text = crate::tls_files::pem_text(path);
+    let text = text.map_err(|error| CaFileError::Unreadable { path: path.into(), message: error.message })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    match TrustedCertificates::read(&text, &provider) {
+        Ok(_) => Ok(text),
+        Err(_) => Err(CaFileError::Invalid { path: path.into() }),
+    }
+}
+
 /// Returns the handshake error in an I/O error, if there is one.
 pub(crate) fn handshake_error(error: &io::Error) -> Option<TlsHandshakeError> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(classify)
@@ -328,6 +381,10 @@ fn classify(error: &rustls::Error) -> TlsHandshakeError {
             Certificate::Expired | Certificate::ExpiredContext { .. } => TlsHandshakeError::Expired,
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => TlsHandshakeError::NotYetValid,
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => TlsHandshakeError::WrongName,
+            Certificate::Other(other) => match other.0.downcast_ref::<FingerprintMismatch>() {
+                Some(mismatch) => TlsHandshakeError::WrongFingerprint(mismatch.clone()),
+                None => TlsHandshakeError::Other(error.to_string()),
+            },
             other => TlsHandshakeError::Other(other.to_string()),
         },
         rustls::Error::AlertReceived(alert) if is_about_our_certificate(*alert) => {

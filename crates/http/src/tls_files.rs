@@ -80,7 +80,11 @@ impl TlsFiles {
             chain: text(TlsSetting::Certificate, chain),
             key: text(TlsSetting::Key, key).into(),
         });
-        if errors.is_empty() { Ok(Tls { roots, client, insecure: self.insecure }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Tls { roots, client, insecure: self.insecure, ..Tls::default() })
+        } else {
+            Err(errors)
+        }
     }
 
     fn named(&self) -> impl Iterator<Item = (TlsSetting, &Path)> {
@@ -106,7 +110,7 @@ fn read(setting: TlsSetting, path: &Path) -> Result<String, TlsFileError> {
 }
 
 /// Reads a PEM file. Comments around certificates may be in any encoding.
-fn pem_text(path: &Path) -> Result<String, ConfigError> {
+pub(crate) fn pem_text(path: &Path) -> Result<String, ConfigError> {
     let file = ConfigFile::read(path).map(|file| file.text().to_owned());
     // Only the error of a file that is not UTF-8 has a line.
     file.or_else(|error| match (error.line, std::fs::read(path)) {

@@ -104,6 +104,19 @@ impl<T: Send + Sync + 'static> TokenSource<T> {
         issuing.await
     }
 
+    /// Returns the current token, if there is one that has not expired. Makes no request.
+    pub fn current(&self) -> Option<Arc<T>> {
+        let now = Instant::now();
+        let state = self.state();
+        let valid = state.current.as_ref().filter(|held| held.validity.is_none_or(|(_, end)| now < end));
+        valid.map(|held| held.token.clone())
+    }
+
+    /// Removes and returns the current token, for a caller that revokes it. The next call issues another.
+    pub fn take(&self) -> Option<Arc<T>> {
+        self.state().current.take().map(|held| held.token)
+    }
+
     /// Joins the request in progress, or starts one. It continues even if all callers stop waiting.
     fn issuing(&self, state: &mut State<T>) -> Issuing<T> {
         if let Some(issuing) = &state.issuing {
@@ -217,6 +230,18 @@ mod tests {
         assert_eq!(issued.load(SeqCst), 3);
         advance(100 * SECOND).await;
         assert_eq!(get(&source).await, 4, "the old token has expired, and calls wait for a new one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_can_be_inspected_and_taken_without_a_request() {
+        let (source, issued) = source(Some(3600 * SECOND), &[]);
+        assert!(source.current().is_none() && source.take().is_none());
+        assert_eq!(get(&source).await, 1);
+        assert_eq!((source.current().as_deref(), source.take().as_deref()), (Some(&1), Some(&1)));
+        assert!(source.current().is_none());
+        assert_eq!((get(&source).await, issued.load(SeqCst)), (2, 2));
+        advance(3600 * SECOND).await;
+        assert!(source.current().is_none(), "it has expired");
     }
 
     #[tokio::test(start_paused = true)]

@@ -94,6 +94,11 @@ impl<'a> ErrorResponse<'a> {
         line(&String::from_utf8_lossy(self.response.body()))
     }
 
+    /// Returns the whole body; `None` if it is not UTF-8.
+    pub fn body(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.response.body()).ok()
+    }
+
     /// Decodes the body as JSON; `None` if it is not valid.
     pub fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.response.body()).ok()
@@ -101,7 +106,7 @@ impl<'a> ErrorResponse<'a> {
 
     /// Decodes the body as XML; `None` if it is not valid.
     pub fn xml<T: DeserializeOwned>(&self) -> Option<T> {
-        quick_xml::de::from_str(std::str::from_utf8(self.response.body()).ok()?).ok()
+        quick_xml::de::from_str(self.body()?).ok()
     }
 
     /// Returns the error for the status.

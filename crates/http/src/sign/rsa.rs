@@ -49,8 +49,13 @@ impl RsaKey {
         })
     }
 
+    /// Returns the public key, as the DER form of an RSA public key (PKCS #1).
+    pub fn public_key(&self) -> &[u8] {
+        self.0.public().as_ref()
+    }
+
     /// Signs with PKCS #1 v1.5 padding and SHA-256.
-    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
         let mut signature = vec![0; self.0.public().modulus_len()];
         let signed = self.0.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature);
         signed.map(|()| signature).map_err(|_| SignError::Rsa)
@@ -103,6 +108,14 @@ N/XMHSkOplankp6z+Ekm3NVBtYu2boUv2ZBBDs+AtIpXxW33/3Ek7yQS
         for pem in [PKCS1, PKCS8, &PKCS8.replace('\n', "\r\n")] {
             assert_eq!(URL_SAFE_NO_PAD.encode(key(pem).unwrap().sign(INPUT.as_bytes()).unwrap()), SIGNATURE);
         }
+    }
+
+    /// The modulus of RFC 7515 begins with these bytes.
+    #[test]
+    fn the_public_key_is_that_of_the_private_key() {
+        let modulus = [0xa1, 0xf8, 0x16, 0x0a, 0xe2, 0xe3, 0xc9, 0xb4];
+        let key = key(PKCS1).unwrap();
+        assert!(key.public_key().windows(modulus.len()).any(|part| part == modulus));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fence;
+mod fingerprint;
 mod hostile;
 mod proxies;
 mod server;

@@ -40,13 +40,13 @@ pub(crate) fn signed(params: CertificateParams, ca: &CertificateAuthority) -> Id
     Identity { chain: params.signed_by(&key, ca).unwrap().pem(), key: key.serialize_pem() }
 }
 
-fn self_signed(mut params: CertificateParams, is_ca: bool) -> Identity {
+pub(crate) fn self_signed(mut params: CertificateParams, is_ca: bool) -> Identity {
     params.is_ca = if is_ca { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::ExplicitNoCa };
     let key = KeyPair::generate().unwrap();
     Identity { chain: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
 }
 
-fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
+pub(crate) fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap).collect()
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn trusting(pem: String) -> Tls {
 }
 
 /// Sends a request to a server with this certificate under this name.
-async fn request_to(identity: &Identity, host: &str, tls: Tls) -> Result<String, RequestError> {
+pub(crate) async fn request_to(identity: &Identity, host: &str, tls: Tls) -> Result<String, RequestError> {
     let server = Server::secure(acceptor(identity, None)).await;
     get(&client(tls, Proxies::default()), &server.at(host, "/")).await.map(|(_, body)| body)
 }
