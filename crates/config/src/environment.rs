@@ -19,6 +19,17 @@ impl Environment {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
+
+    /// Returns whether a variable is set, even to an empty value.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns the variables whose name begins with a prefix, without it, sorted by name. Empty ones count as unset.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let variables = self.0.iter().filter(|(_, value)| !value.is_empty());
+        variables.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+    }
 }
 
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
@@ -42,5 +53,7 @@ mod tests {
         let environment = Environment::from_iter([("OS_CLOUD", "harbour"), ("OS_EMPTY", "")]);
         assert_eq!((environment.get("OS_CLOUD"), environment.get("OS_EMPTY")), (Some("harbour"), None));
         assert_eq!(format!("{environment:?}"), r#"{"OS_CLOUD", "OS_EMPTY"}"#);
+        assert!(environment.is_set("OS_EMPTY") && !environment.is_set("OS_NONE"));
+        assert_eq!(environment.with_prefix("OS_").collect::<Vec<_>>(), [("CLOUD", "harbour")]);
     }
 }

@@ -20,6 +20,8 @@
 //! * `#` and `;` start a comment, also after a value. Quotes preserve them, and whitespace at both ends.
 //! * `\\`, `\"`, `\n` and `\t` are escapes inside quotes. Outside, a backslash continues a line or escapes `"`.
 //!
+//! A key may have another name in gcfg than in YAML, for a program that reads both: `ca_file: String = "caFile" gcfg "ca-file", …`.
+//!
 //! In YAML and JSON, a section is a mapping of that name, a subsection is a mapping in that mapping, and the section with an empty
 //! name is the document itself. Strings may be written as numbers; numbers and booleans must not be quoted.
 //!

@@ -40,7 +40,11 @@ impl Check<'_> {
             }
             (true, None) => {
                 let warning = self.at_head(part, "the subsection name is missing, so nothing can refer to the section");
-                self.warnings.push(warning.hint(format!("write [{} \"name\"]", section.name)));
+                let hint = match self.table.format {
+                    Format::Gcfg => format!("write [{} \"name\"]", section.name),
+                    _ => format!("write the keys below {}.NAME", section.name),
+                };
+                self.warnings.push(warning.hint(hint));
                 self.entries(part, section);
             }
             _ => self.entries(part, section),
@@ -52,6 +56,10 @@ impl Check<'_> {
         if let Some(document) = self.table.section("") {
             let entries = vec![mapping(&part.name, part.line)];
             return self.entries(&Part { name: String::new(), subsection: None, entries, ..part.clone() }, document);
+        }
+        // A document without declared keys of its own has only sections.
+        if part.name.is_empty() {
+            return part.entries.iter().for_each(|entry| self.unknown_key(part, &Section::default(), entry));
         }
         let names = self.table.sections.iter().map(|section| section.name);
         if self.table.unknown == UnknownKeys::Reject {
@@ -78,7 +86,7 @@ impl Check<'_> {
     fn unknown_key(&mut self, part: &Part, section: &Section, entry: &Entry) {
         // The names of the sections are keys of the document as well.
         let below = self.table.sections.iter().filter(|below| section.name.is_empty() && !below.name.is_empty());
-        let names = section.keys.iter().map(|key| key.name).chain(below.map(|below| below.name));
+        let names = section.keys.iter().map(|key| key.name_in(self.table.format)).chain(below.map(|below| below.name));
         let at = |message| self.at(part, section, &entry.key, entry.line, message);
         let is_section = section.name.is_empty() && self.table.section(&entry.key).is_some();
         if is_section || self.table.is_group(section, &entry.key) {
@@ -96,7 +104,8 @@ impl Check<'_> {
     fn value(&mut self, part: &Part, section: &Section, entry: &Entry, key: &Key) {
         let error = shape_error(self.table.format, key.kind, entry).or_else(|| key.kind.error(entry.value.as_deref()));
         if let Some((message, hint)) = error {
-            self.errors.push(self.at(part, section, key.name, entry.line, &message).hint(hint));
+            let name = key.name_in(self.table.format);
+            self.errors.push(self.at(part, section, name, entry.line, &message).hint(hint));
         }
     }
 
@@ -135,11 +144,14 @@ fn shape_error(format: Format, kind: Kind, entry: &Entry) -> Option<(String, Str
     let is_valid = match entry.shape {
         Shape::Item => is_list,
         Shape::Quoted => is_text && !is_list,
-        Shape::Plain => format == Format::Gcfg || !is_list,
-        Shape::Mapping => false,
+        Shape::Plain => format == Format::Gcfg || !is_list && kind != Kind::Map,
+        Shape::Mapping => kind == Kind::Map,
     };
-    let (expected, hint) =
-        if is_list { ("a list".to_owned(), "write [a, b]") } else { (kind.description(), "write a plain value") };
+    let (expected, hint) = match kind {
+        Kind::List(_) => ("a list".to_owned(), "write [a, b]"),
+        Kind::Map => (kind.description(), "write key: value below it"),
+        _ => (kind.description(), "write a plain value"),
+    };
     (!is_valid).then(|| (format!("expected {expected}"), hint.to_owned()))
 }
 

@@ -59,6 +59,8 @@ pub struct Key {
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
+    /// Name in gcfg, for a program that reads both formats. In YAML, it is an alias.
+    pub gcfg: Option<&'static str>,
     /// Environment variables, which take precedence over the file.
     pub env: &'static [&'static str],
     /// Names of the key in a second file of another format, which is used if the key is empty.
@@ -93,6 +95,8 @@ pub enum Kind {
     Integer,
     /// An integer without a sign.
     Unsigned,
+    /// An integer without a sign, where 0 means the default. In gcfg, the value may be empty as well.
+    Count,
     /// A number above 0, such as a rate: `2.5`.
     Positive,
     /// A duration in Go's syntax, such as `1m30s`; only 0 needs no unit.
@@ -101,6 +105,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// A list of values: in gcfg one item per occurrence of the key; a key without a value clears the list.
     List(&'static Kind),
+    /// A mapping from strings to strings, which is a JSON object in gcfg.
+    Map,
 }
 
 /// A struct whose fields are configuration keys, declared with [`keys!`](super::keys).
@@ -120,7 +126,7 @@ pub trait Keys: Sized {
 #[doc(hidden)]
 macro_rules! __keys {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
-        $($field:ident: $ty:ty = $key:literal $(| $alias:literal)* $(env $env:literal)* $(or $second:literal)*, $default:literal, $doc:literal;)*
+        $($field:ident: $ty:ty = $key:literal $(| $alias:literal)* $(gcfg $gcfg:literal)? $(env $env:literal)* $(or $second:literal)*, $default:literal, $doc:literal;)*
         $(..$(#[$group_meta:meta])* $group:ident: $group_ty:ty;)*
         $([$below_name:literal] $below:ident: $below_ty:ty, $below_doc:literal;)*
     }) => {
@@ -136,6 +142,7 @@ macro_rules! __keys {
             $(#[doc = $doc] $vis const $field: $crate::table::Key = $crate::table::Key {
                 name: $key,
                 aliases: &[$($alias),*],
+                gcfg: [$(Some($gcfg),)? None][0],
                 env: &[$($env),*],
                 second: &[$($second),*],
                 kind: <$ty as $crate::table::Value>::KIND,
@@ -180,7 +187,10 @@ impl Table {
 
     /// Returns the declaration of a key of a section.
     pub(super) fn key<'s>(&self, section: &'s Section, name: &str) -> Option<&'s Key> {
-        section.keys.iter().find(|key| self.format.has(key.name, key.aliases, name))
+        section.keys.iter().find(|key| {
+            let is_gcfg = || self.format != Format::Gcfg && key.gcfg.is_some_and(|gcfg| self.format.same(gcfg, name));
+            self.format.has(key.name_in(self.format), key.aliases, name) || is_gcfg()
+        })
     }
 
     /// Returns whether this is a mapping with keys of a section.
@@ -192,6 +202,13 @@ impl Table {
     /// Returns whether this key is obsolete.
     pub(super) fn is_obsolete(&self, section: &Section, name: &str) -> bool {
         section.keys.is_empty() || section.obsolete_keys.iter().any(|key| self.format.same(key, name))
+    }
+}
+
+impl Key {
+    /// Returns the name in files of a format.
+    pub fn name_in(&self, format: Format) -> &'static str {
+        self.gcfg.filter(|_| format == Format::Gcfg).unwrap_or(self.name)
     }
 }
 
@@ -219,7 +236,7 @@ impl Format {
 }
 
 /// Formats the header of a section in gcfg.
-fn header(name: &str, subsection: Option<&str>) -> String {
+pub(super) fn header(name: &str, subsection: Option<&str>) -> String {
     match subsection {
         None => format!("[{name}]"),
         Some(subsection) => format!("[{name} \"{}\"]", subsection.replace('\\', "\\\\").replace('"', "\\\"")),
@@ -260,7 +277,9 @@ impl Section {
                 move |name| (name, key)
             })
         };
-        let key = |(name, key): (&&'static str, Key)| (Key { name, aliases: &[], env: &[], default: "", ..key }, key);
+        let key = |(name, key): (&&'static str, Key)| {
+            (Key { name, aliases: &[], gcfg: None, env: &[], default: "", ..key }, key)
+        };
         self.keys.iter().flat_map(names).map(key)
     }
 
@@ -275,15 +294,20 @@ impl Kind {
     pub(super) fn error(self, value: Option<&str>) -> Option<(String, String)> {
         match (self, value) {
             (Kind::Bool | Kind::List(_), None) => None,
+            (Kind::Map, None) => {
+                Some(("is not a mapping of strings".to_owned(), "write key: value below it".to_owned()))
+            }
             (_, None) => Some(("has no value".to_owned(), format!("write = and {}", self.description()))),
             (Kind::Text | Kind::Secret, Some(_)) => None,
             (Kind::Bool, Some(text)) => value::boolean(text).err(),
             (Kind::Integer, Some(text)) => value::integer(text).err(),
-            (Kind::Unsigned, Some(text)) => value::unsigned(text).err(),
+            (Kind::Count, Some("")) => None,
+            (Kind::Unsigned | Kind::Count, Some(text)) => value::unsigned(text).err(),
             (Kind::Positive, Some(text)) => value::positive(text).err(),
             (Kind::Duration, Some(text)) => value::duration(text).err(),
             (Kind::OneOf(words), Some(text)) => (!words.contains(&text)).then(|| invalid_keyword(text, words)),
             (Kind::List(item), Some(_)) => item.error(value),
+            (Kind::Map, Some(text)) => value::map(text).err(),
         }
     }
 
@@ -293,11 +317,12 @@ impl Kind {
             Kind::Text | Kind::Secret => "a string".to_owned(),
             Kind::Bool => "true or false".to_owned(),
             Kind::Integer => "a whole number".to_owned(),
-            Kind::Unsigned => "a whole number that is not negative".to_owned(),
+            Kind::Unsigned | Kind::Count => "a whole number that is not negative".to_owned(),
             Kind::Positive => "a number above 0".to_owned(),
             Kind::Duration => "a duration such as 30s".to_owned(),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::List(item) => format!("{}; may be repeated", item.description()),
+            Kind::Map => "a mapping of strings".to_owned(),
         }
     }
 }

@@ -45,8 +45,12 @@ impl Table {
 
     fn row(&self, key: &Key, has_variables: bool) -> String {
         let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
-        let names =
-            std::iter::once(key.name).chain(key.aliases.iter().copied()).map(code).collect::<Vec<_>>().join(", ");
+        let names = std::iter::once(key.name)
+            .chain(key.gcfg)
+            .chain(key.aliases.iter().copied())
+            .map(code)
+            .collect::<Vec<_>>()
+            .join(", ");
         let variables = key.env.iter().copied().map(code).collect::<Vec<_>>().join(", ");
         let cells = [names, variables, self.kind(key.kind), code(key.default), key.doc.to_owned()];
         let cells = cells.into_iter().enumerate().filter(|(column, _)| *column != 1 || has_variables);
@@ -59,12 +63,13 @@ impl Table {
             Kind::Secret => "string, never printed".to_owned(),
             Kind::Bool => "bool".to_owned(),
             Kind::Integer => "integer".to_owned(),
-            Kind::Unsigned => "integer, not negative".to_owned(),
+            Kind::Unsigned | Kind::Count => "integer, not negative".to_owned(),
             Kind::Positive => "number above 0".to_owned(),
             Kind::Duration => "duration".to_owned(),
             Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Kind::List(item) if self.format == Format::Gcfg => format!("{}, may be repeated", self.kind(*item)),
             Kind::List(item) => format!("list of {}", self.kind(*item)),
+            Kind::Map => "mapping of strings".to_owned(),
         }
     }
 }

@@ -62,16 +62,17 @@ impl Table {
         (Document { file: Some(file.path().to_owned()), parts }, errors)
     }
 
-    /// Replaces aliases and other spellings of sections and keys with the declared names.
+    /// Replaces aliases and other spellings of sections and keys with the declared names, and removes unknown keys: one may have the
+    /// name of a key in another format.
     fn rename(&self, document: &mut Document) {
         for part in &mut document.parts {
             let Some(section) = self.section(&part.name) else { continue };
             part.name = section.name.to_owned();
-            for entry in &mut part.entries {
-                if let Some(key) = self.key(section, &entry.key) {
-                    entry.key = key.name.to_owned();
-                }
-            }
+            part.entries.retain_mut(|entry| {
+                let key = self.key(section, &entry.key);
+                entry.key = key.map_or_else(String::new, |key| key.name.to_owned());
+                key.is_some()
+            });
         }
     }
 }
@@ -156,7 +157,7 @@ impl<'a> View<'a> {
             Some(file) => ConfigError::file(file, self.entries(key).last().map(|entry| entry.line), message),
             None => ConfigError::new(message),
         };
-        error.field(format.field(self.section, self.subsection, key.name))
+        error.field(format.field(self.section, self.subsection, key.name_in(format)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Syntax of gcfg, as in the Go library, and rules that all formats share.
 
+mod both_formats;
 mod yaml;
 
 use std::time::Duration;

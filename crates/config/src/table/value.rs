@@ -1,5 +1,7 @@
 //! Parsers for values. Errors have a hint with the expected value.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +68,7 @@ items! {
     i64, Kind::Integer, |text| integer(text).ok();
     u64, Kind::Unsigned, |text| unsigned(text).ok();
     usize, Kind::Unsigned, |text| unsigned(text).ok()?.try_into().ok();
+    NonZeroU64, Kind::Count, |text| unsigned(text).ok().and_then(NonZeroU64::new);
     f64, Kind::Positive, |text| positive(text).ok();
     Duration, Kind::Duration, |text| duration(text).ok();
     IpFamily, Kind::OneOf(&["IPv4", "IPv6"]), ip_family;
@@ -90,6 +93,14 @@ impl<T: Item> Value for Vec<T> {
     fn read(texts: &[Option<&str>]) -> Option<Vec<T>> {
         let last_alone = texts.iter().rposition(Option::is_none).map_or(0, |alone| alone + 1);
         texts.iter().skip(last_alone).flatten().map(|text| T::parse(text)).collect()
+    }
+}
+
+impl Value for BTreeMap<String, String> {
+    const KIND: Kind = Kind::Map;
+
+    fn read(texts: &[Option<&str>]) -> Option<BTreeMap<String, String>> {
+        map((*texts.last()?)?).ok()
     }
 }
 
@@ -130,6 +141,15 @@ pub(super) fn unsigned(text: &str) -> Result<u64, ValueError> {
 pub(super) fn positive(text: &str) -> Result<f64, ValueError> {
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| (format!("{text:?} is not a number above 0"), "write a number such as 2.5".to_owned()))
+}
+
+/// Parses a JSON object of strings. An empty text is an empty mapping.
+pub(super) fn map(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
+    if text.trim().is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let hint = r#"write an object such as {\"key\": \"value\"}"#;
+    serde_json::from_str(text).map_err(|_| ("is not a JSON object of strings".to_owned(), hint.to_owned()))
 }
 
 /// Parses a decimal number, or a hexadecimal one after `0x`. Leading zeros are ignored.

@@ -4,15 +4,17 @@
 //!  key: value                 an entry of the section with an empty name
 //!  section: {key: [a, b]}     two entries of a section
 //!  section: {own: {key: a}}   an entry of the subsection own
+//!  section: {map: {key: a}}   the entry map, a JSON object, if the section declares such a key
 //!  section: {own: {group: {key: a}}}   the entry group.key, if the section declares such a key
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-use super::declared::{Section, Table};
+use super::declared::{Kind, Section, Table};
 use super::document::{Entry, Part, Shape};
 use crate::{ConfigErrors, ConfigFile};
 
@@ -55,11 +57,21 @@ impl Reader<'_> {
     }
 
     fn section(&self, name: &Spanned<String>, section: Mapping) -> Vec<Part> {
+        let declared = self.table.section(&name.value);
+        let is_map = |key: &str| {
+            declared.and_then(|section| self.table.key(section, key)).is_some_and(|key| key.kind == Kind::Map)
+        };
         let mut parts = vec![part(&name.value, None, line(name))];
         for (key, value) in section.0 {
             match value.value {
+                Node::Mapping(map) if is_map(&key.value) => {
+                    let (key, line, value) = (key.value.clone(), line(&key), self.json(&map));
+                    parts[0].entries.push(Entry { key, value, line, shape: Shape::Mapping });
+                }
+                Node::Null if declared.is_some_and(|section| section.named) => {
+                    parts.push(part(&name.value, Some(&key.value), line(&key)));
+                }
                 Node::Mapping(own) => {
-                    let declared = self.table.section(&name.value);
                     let entries = own.0.into_iter().flat_map(|(key, value)| self.grouped(declared, key, value));
                     parts.push(Part { entries: entries.collect(), ..part(&name.value, Some(&key.value), line(&key)) });
                 }
@@ -107,6 +119,18 @@ impl Reader<'_> {
             Node::Other(shown) => entry(Some(raw.unwrap_or(shown)), Shape::Item),
             Node::Null | Node::List(_) | Node::Mapping(_) => entry(None, Shape::Mapping),
         }
+    }
+
+    /// Returns a JSON object with the texts of a mapping; `None` if it has values of other types.
+    fn json(&self, map: &Mapping) -> Option<String> {
+        let text = |value: &Spanned<Node>| match &value.value {
+            Node::Text(text) => Some(text.clone()),
+            Node::Other(shown) => Some(self.raw(value).unwrap_or_else(|| shown.clone())),
+            Node::Null => Some(String::new()),
+            Node::List(_) | Node::Mapping(_) => None,
+        };
+        let pairs = map.0.iter().map(|(key, value)| Some((key.value.as_str(), text(value)?)));
+        serde_json::to_string(&pairs.collect::<Option<BTreeMap<_, _>>>()?).ok()
     }
 
     /// Returns the text of a value in the file.
