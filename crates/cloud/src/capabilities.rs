@@ -189,6 +189,8 @@ group! {
         /// Routes are marked with the UID of the cluster that created them. Otherwise two clusters with the same name and pod CIDRs
         /// cannot be distinguished.
         pub marks_cluster_uid: bool,
+        /// The cloud knows the target machine of a route. Otherwise a route leads to an address, whether or not a machine has it.
+        pub knows_machines: bool,
     }
 }
 

@@ -82,6 +82,7 @@ impl Fake {
             max_parallel: 2,
             batch: 1,
             marks_cluster_uid: false,
+            knows_machines: true,
         };
         let kind = LoadBalancerKind { tcp: true, ip_families: families, ..LoadBalancerKind::default() };
         Fake {

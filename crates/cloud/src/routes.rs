@@ -44,10 +44,11 @@ use crate::Result;
 /// Machines:
 /// - `route_uses_id_before_name`: if the route has a provider ID, the Node name is ignored. Without one, and with `lookup_by_name`,
 ///   the machine is found by the Node name.
-/// - `route_of_a_deleted_machine_is_reported`: after its machine was deleted, a route is listed without a Node or as a blackhole,
-///   or not at all. It can be deleted, both as it was created and as it is listed now, and then its CIDR can be routed to another
-///   machine.
-/// - `route_to_a_missing_machine_is_an_error`: creating a route to a machine that does not exist is an error and creates nothing.
+/// - `route_of_a_deleted_machine_is_reported`: with `knows_machines`, a route is listed without a Node or as a blackhole after its
+///   machine was deleted, or not at all. It can be deleted, both as it was created and as it is listed now, and then its CIDR can be
+///   routed to another machine.
+/// - `route_to_a_missing_machine_is_an_error`: with `knows_machines`, creating a route to a machine that does not exist is an error and
+///   creates nothing.
 ///
 /// Errors and crashes:
 /// - `route_writes_survive_every_crash`: repeating a write after its response was lost leads to exactly one route, or to none for a

@@ -115,6 +115,7 @@ capabilities! {
         ParallelRoutes: "parallel route calls" = |all| all.max_parallel > 1;
         BatchRoutes: "route batches" = |all| all.batch > 1;
         RouteUidMarks: "cluster UID marks" = |all| all.marks_cluster_uid;
+        RouteMachines: "target machines of routes" = |all| all.knows_machines;
     }
 }
 

@@ -101,6 +101,7 @@ impl RouteConfig {
             max_parallel: self.max_parallel.max(1),
             batch: 1,
             marks_cluster_uid: true,
+            knows_machines: true,
         })
     }
 
@@ -412,8 +413,14 @@ mod tests {
         let text = "routes:\n  ipFamilies: [IPv6]\n  maxRoutes: 50\n  maxParallel: 3\n  nodeAddresses: true\n";
         let config = read(text).unwrap().routes;
         let (ip_families, max_routes) = (vec![IpFamily::IPv6], Some(50));
-        let expected =
-            RouteCapabilities { ip_families, max_routes, max_parallel: 3, batch: 1, marks_cluster_uid: true };
+        let expected = RouteCapabilities {
+            ip_families,
+            max_routes,
+            max_parallel: 3,
+            batch: 1,
+            marks_cluster_uid: true,
+            knows_machines: true,
+        };
         assert_eq!((config.capabilities(), config.node_addresses), (Some(expected), true));
         assert_eq!(read("routes: {enabled: false}").unwrap().routes.capabilities(), None);
         assert_eq!(read("routes: {maxRoutes: 0}").unwrap().routes.capabilities().unwrap().max_routes, None);

@@ -195,6 +195,7 @@ fn route_capabilities() -> RouteCapabilities {
         max_parallel: 8,
         batch: FEW_HOPS,
         marks_cluster_uid: false,
+        knows_machines: true,
     }
 }
 

@@ -20,8 +20,8 @@ use crate::capability::Capability::{
     DualStack, FirstFamily, FixedKind, HealthCheckSettings, IdleTimeout, Instances, Internal, Ipv4, Ipv6, Kinds,
     Listing, LoadBalancers, LocalTrafficPolicy, LookupByName, MaxPorts, MaxRoutes, MaxTargets, MixedProtocols,
     Parallel, ParallelRoutes, PodCidrs, ProxyProtocol, RequestedAddress, Retention, RouteIpv4, RouteIpv6,
-    RouteUidMarks, Routes, Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp, UidMarks, UniqueIds,
-    WithoutNodePorts, Zones,
+    RouteMachines, RouteUidMarks, Routes, Sctp, SessionAffinity, Shared, ShutdownState, SourceRanges, Tcp, Udp,
+    UidMarks, UniqueIds, WithoutNodePorts, Zones,
 };
 use crate::capability::Need::{self, Has, Lacks};
 use crate::context::{CaseContext, CaseResult};
@@ -212,8 +212,8 @@ static CASES: &[Case] = &[
     case!(routes::batches::batched_routes_save_calls, [Has(BatchRoutes)]),
     case!(routes::writes::route_limit_is_reported, [Has(MaxRoutes)]),
     case!(routes::machines::route_uses_id_before_name, [Has(Routes)]),
-    case!(routes::machines::route_of_a_deleted_machine_is_reported, [Has(Routes)]),
-    case!(routes::machines::route_to_a_missing_machine_is_an_error, [Has(Routes)]),
+    case!(routes::machines::route_of_a_deleted_machine_is_reported, [Has(RouteMachines)]),
+    case!(routes::machines::route_to_a_missing_machine_is_an_error, [Has(RouteMachines)]),
     case!(routes::faults::route_writes_survive_every_crash, [Has(Routes)]),
     case!(routes::faults::route_errors_have_a_kind, [Has(Routes)]),
 ];

@@ -39,7 +39,14 @@ const PARALLEL: usize = 4;
 /// Returns what AWS supports. The limit of a table, 50 routes by default, is a quota that the API does not show.
 pub(crate) fn route_capabilities() -> RouteCapabilities {
     let ip_families = vec![IpFamily::IPv4];
-    RouteCapabilities { ip_families, max_routes: None, max_parallel: 2, batch: BATCH, marks_cluster_uid: false }
+    RouteCapabilities {
+        ip_families,
+        max_routes: None,
+        max_parallel: 2,
+        batch: BATCH,
+        marks_cluster_uid: false,
+        knows_machines: true,
+    }
 }
 
 /// A desired route whose instance exists.
