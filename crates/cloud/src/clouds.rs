@@ -8,12 +8,14 @@
 //! Clouds are independent: results arrive cloud by cloud, and a cloud that hangs does not delay Nodes of other clouds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use bowline_runtime::Component;
 use futures::future::join_all;
 use futures::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::layers::{LayerOptions, Layered};
 use crate::{CloudProvider, Error, ErrorKind, Freshness, ProviderInfo, Readiness, Result, SecretData, SecretRef};
@@ -79,6 +81,14 @@ impl Clouds {
     /// Returns all clouds, in their configured order.
     pub fn iter(&self) -> impl Iterator<Item = &Cloud> {
         self.clouds.iter()
+    }
+
+    /// Ends the sessions in all clouds, within this time.
+    pub async fn close(&self, limit: Duration) {
+        let closed = timeout(limit, join_all(self.clouds.iter().map(|cloud| cloud.layered.close()))).await;
+        if closed.is_err() {
+            tracing::warn!(?limit, "some sessions in clouds stay open, because their clouds do not answer");
+        }
     }
 
     /// Returns the cloud that owns this provider ID.
@@ -187,9 +197,24 @@ impl Offered {
     }
 }
 
-/// Returns whether the machine's ID is the UUID that the Node's firmware reports, so no other cloud can have the machine.
+/// Returns whether the machine's ID is the UUID that the Node's firmware reports, so no other cloud can have the machine. Firmware may
+/// report the first three groups of the UUID in the other byte order.
 fn is_proven(machine: &InstanceRef, instance: &Instance) -> bool {
-    machine.system_uuid.as_ref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(&instance.id))
+    machine.system_uuid.as_deref().is_some_and(|reported| {
+        let is_same = |uuid: &str| uuid.eq_ignore_ascii_case(&instance.id);
+        is_same(reported) || reported.len() == 36 && is_same(&swapped(reported))
+    })
+}
+
+/// Reverses the bytes of each of the first three groups of a UUID.
+fn swapped(uuid: &str) -> String {
+    let reversed = |group: &str| {
+        let pairs: Vec<_> = group.as_bytes().chunks(2).rev().map(String::from_utf8_lossy).collect();
+        pairs.concat()
+    };
+    let groups = uuid.split('-').enumerate();
+    let swapped = groups.map(|(index, group)| if index < 3 { reversed(group) } else { group.to_owned() });
+    swapped.collect::<Vec<_>>().join("-")
 }
 
 /// Name from the provider's kind and its ID prefix.
@@ -333,6 +358,16 @@ mod tests {
         Clouds::with_layers(providers, &LayerOptions::default(), &prometheus::Registry::new())
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_cloud_that_hangs_does_not_keep_the_others_from_being_closed() {
+        let mut slow = Fake::new("b");
+        slow.latency = Duration::from_secs(60);
+        let (a, b) = (Arc::new(Fake::new("a")), Arc::new(slow));
+        let begun = tokio::time::Instant::now();
+        clouds(&[&b, &a]).close(Duration::from_secs(5)).await;
+        assert_eq!((a.closes(), b.closes(), begun.elapsed()), (1, 0, Duration::from_secs(5)));
+    }
+
     /// Owner and state of each machine, as short texts.
     async fn observe(clouds: &Clouds, refs: &[InstanceRef]) -> Vec<String> {
         let describe = |ownership: Result<Ownership>| match ownership {
@@ -407,6 +442,25 @@ mod tests {
         let with_uuid = |name: &str, uuid: &str| InstanceRef { system_uuid: Some(uuid.to_owned()), ..named(name) };
         let refs = [with_uuid("n", "ID-n"), with_uuid("m", "id-of-another"), with_uuid("x", "id-x")];
         assert_eq!(observe(&clouds(&[&a, &b]), &refs).await, ["b:n", "unauthenticated", "unauthenticated"]);
+    }
+
+    #[test]
+    fn a_system_uuid_proves_ownership_in_both_byte_orders() {
+        let instance = |id: &str| Instance { id: id.to_owned(), ..Instance::default() };
+        let node = |uuid: &str| InstanceRef { system_uuid: Some(uuid.to_owned()), ..named("n") };
+        let (kubelet, cloud) = ("56492E42-22ad-3911-6d72-59cc8f26bc90", "422e4956-ad22-1139-6d72-59cc8f26bc90");
+        for (reported, id, is_same) in [
+            (kubelet, cloud, true),
+            (cloud, cloud, true),
+            (cloud, &kubelet.to_lowercase(), true),
+            ("56492e42-22ad-3911-6d72-59cc8f26bc91", cloud, false),
+            ("56492e42-22ad-3911-726d-59cc8f26bc90", cloud, false),
+            ("", cloud, false),
+            ("i-1", "1-i", false),
+        ] {
+            assert_eq!(is_proven(&node(reported), &instance(id)), is_same, "{reported} {id}");
+        }
+        assert!(!is_proven(&named("n"), &instance(cloud)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -167,6 +167,11 @@ impl Error {
         self
     }
 
+    /// Returns the value of a context pair.
+    pub fn context_value(&self, key: &str) -> Option<&str> {
+        self.0.context.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str())
+    }
+
     /// Returns the kind, which callers branch on.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -63,6 +63,8 @@ pub(crate) struct Fake {
     /// Results of the next starts: an error, or a delay.
     start_faults: Mutex<VecDeque<Result<Duration>>>,
     starts: AtomicUsize,
+    /// Number of times that it was closed. Shared, because a provider that is replaced is closed when nothing else refers to it.
+    pub(crate) closes: Arc<AtomicUsize>,
     concurrent: AtomicUsize,
     pub(crate) max_concurrent: AtomicUsize,
 }
@@ -117,6 +119,7 @@ impl Fake {
             facts: Facts::default(),
             start_faults: Mutex::default(),
             starts: AtomicUsize::new(0),
+            closes: Arc::default(),
             concurrent: AtomicUsize::new(0),
             max_concurrent: AtomicUsize::new(0),
         }
@@ -140,6 +143,10 @@ impl Fake {
 
     pub(crate) fn fail_start(&self, faults: impl IntoIterator<Item = Result<Duration>>) {
         self.start_faults.lock().unwrap().extend(faults);
+    }
+
+    pub(crate) fn closes(&self) -> usize {
+        self.closes.load(Ordering::SeqCst)
     }
 
     pub(crate) fn starts(&self) -> usize {
@@ -422,6 +429,11 @@ impl CloudProvider for Fake {
         let fault = self.start_faults.lock().unwrap().pop_front();
         tokio::time::sleep(fault.unwrap_or(Ok(Duration::ZERO))?).await;
         Ok(self.facts.clone())
+    }
+
+    async fn close(&self) {
+        tokio::time::sleep(self.latency).await;
+        self.closes.fetch_add(1, Ordering::SeqCst);
     }
 
     async fn check(&self) -> Result<()> {

@@ -182,6 +182,10 @@ pub trait CloudProvider: Send + Sync {
         vec![CheckResult::new("cloud", outcome)]
     }
 
+    /// Ends sessions in the cloud: at the end of the process, and after a new configuration has replaced the provider. Later calls
+    /// still work, but may leave a session behind. The caller waits only a few seconds.
+    async fn close(&self) {}
+
     /// Returns usage and limits of the account's quotas, as far as the cloud reports them.
     async fn quotas(&self) -> Result<Vec<Quota>> {
         Ok(Vec::new())

@@ -26,6 +26,7 @@ use bowline_runtime::{Fingerprint, Reloadable};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipnet::IpNet;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     Applied, Calls, Capabilities, CheckResult, CloudProvider, Endpoint, Error, ErrorKind, Facts, Identity,
@@ -35,6 +36,10 @@ use crate::{
 
 /// Timeout for starting and checking a provider with a new configuration.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time for which a replaced provider may finish calls in progress before it is closed, and the period of the check.
+const MAX_CALL: Duration = Duration::from_secs(120);
+const IDLE_CHECK: Duration = Duration::from_secs(1);
 
 /// Reads the configuration and builds a provider from it.
 type Rebuild = dyn Fn() -> std::result::Result<Arc<dyn CloudProvider>, ConfigErrors> + Send + Sync;
@@ -125,15 +130,26 @@ impl Reloading {
             let facts = new.start().await?;
             new.check().await.map(|()| facts)
         };
-        match tokio::time::timeout(CHECK_TIMEOUT, checked).await {
+        let rejected = match tokio::time::timeout(CHECK_TIMEOUT, checked).await {
             Ok(Ok(facts)) => match self.changed_fact(&facts) {
                 Some(what) => restart(what),
-                None => Ok(new),
+                None => return Ok(new),
             },
             Ok(Err(error)) => Err(format!("the cloud rejects it: {error}")),
             Err(_) => Err(format!("the cloud did not answer within {CHECK_TIMEOUT:?}")),
-        }
+        };
+        tokio::spawn(close_when_idle(new));
+        rejected
     }
+}
+
+/// Closes a provider that was replaced, after the calls in progress on it.
+async fn close_when_idle(old: Arc<dyn CloudProvider>) {
+    let begun = Instant::now();
+    while Arc::strong_count(&old) > 1 && begun.elapsed() < MAX_CALL {
+        sleep(IDLE_CHECK).await;
+    }
+    old.close().await;
 }
 
 /// Names, periods and triggers of the background loops.
@@ -166,8 +182,9 @@ impl Reloadable for Reloading {
     fn reload(&self) -> BoxFuture<'_, std::result::Result<(), String>> {
         async {
             let new = self.rebuilt().await?;
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            let old = std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), new);
             self.revision.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(close_when_idle(old));
             Ok(())
         }
         .boxed()
@@ -254,6 +271,10 @@ impl CloudProvider for Reloading {
 
     async fn diagnose(&self) -> Vec<CheckResult> {
         self.current().diagnose().await
+    }
+
+    async fn close(&self) {
+        self.current().close().await;
     }
 
     async fn quotas(&self) -> Result<Vec<Quota>> {

@@ -14,6 +14,8 @@ use bowline_settings::cli::AdmissionServerArgs;
 use bowline_settings::{AdmissionServer, BadInput, Credentials, providers, webhooks};
 use futures::future::join_all;
 
+use crate::CLOSE_TIMEOUT;
+
 /// Grace period for open requests at shutdown.
 const DRAIN: Duration = Duration::from_secs(60);
 
@@ -67,6 +69,7 @@ impl Bound {
         let router = standalone_router(&webhooks);
         let served = self.server.drain(DRAIN).serve(router, AccessControl::open(), shutdown.clone());
         let (_, Ok::<_, Infallible>(()), Ok::<_, Infallible>(())) = tokio::join!(started, reloads, served);
+        self.clouds.close(CLOSE_TIMEOUT).await;
         tracing::info!("stopped");
         Ok(())
     }

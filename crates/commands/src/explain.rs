@@ -18,8 +18,8 @@ use bowline_core::{Node, Service, nearest, with_causes};
 use bowline_kube::SeenEvent;
 
 use crate::cli::{ExplainArgs, Output};
-use crate::output;
 use crate::plan::{self, ObservedCluster, plain};
+use crate::{CLOSE_TIMEOUT, output};
 
 /// Maximum number of names that an error suggests.
 const SUGGESTIONS: usize = 3;
@@ -53,8 +53,14 @@ pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow:
 async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<Report> {
     let target: Target = args.object.parse().map_err(|error: String| anyhow!(error))?;
     let observed = ObservedCluster::read(&args.manager, registry).await?;
-    let ObservedCluster { snapshot, clouds, options, now, .. } = &observed;
-    let explanation = match &target {
+    let report = explain(&target, &observed).await;
+    observed.clouds.close(CLOSE_TIMEOUT).await;
+    report
+}
+
+async fn explain(target: &Target, observed: &ObservedCluster) -> anyhow::Result<Report> {
+    let ObservedCluster { snapshot, clouds, options, now, .. } = observed;
+    let explanation = match target {
         Target::Node(name) => {
             let node = find_node(&snapshot.nodes, name)?;
             explain_node(node, snapshot, clouds, options, *now).await

@@ -34,6 +34,7 @@ mod serve;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_cloud::Registry;
 use bowline_telemetry::logging;
@@ -43,6 +44,9 @@ use cli::Command;
 
 pub use cli::definition;
 pub use invocation::{Invocation, Manager};
+
+/// Time for ending the sessions in the clouds at the end of a command.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A command with its flags.
 pub struct Task(pub(crate) Command);

@@ -33,6 +33,7 @@ use bowline_settings::cli::NetworkArgs;
 use bowline_settings::reach::{self, Reached};
 use ipnet::IpNet;
 
+use crate::CLOSE_TIMEOUT;
 use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
@@ -89,8 +90,19 @@ pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow:
     bowline_controllers::secrets::read(&clouds, &client).await;
     clouds.start().await;
     let cluster = Cluster::new(client);
-    let routes = routes::find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
-    let mut found = find(&clouds, &cluster, &reach.cluster, &options, routes).await?;
+    let found = async {
+        let routes = routes::find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
+        find(&clouds, &cluster, &reach.cluster, &options, routes).await
+    };
+    let outcome = match found.await {
+        Ok(found) => list_and_delete(args, found, &cluster).await,
+        Err(error) => Err(error),
+    };
+    clouds.close(CLOSE_TIMEOUT).await;
+    outcome
+}
+
+async fn list_and_delete(args: &OrphansArgs, mut found: Orphans, cluster: &Cluster) -> anyhow::Result<ExitCode> {
     let is_text = args.output.output == Output::Text;
     if is_text {
         output::print(format_args!("{}", plain(&print::list(&found))))?;
@@ -101,7 +113,7 @@ pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow:
                 say(format_args!("{}\n", plain(&line)))
             }
         };
-        found.delete_all(&cluster, report).await;
+        found.delete_all(cluster, report).await;
     }
     if !is_text {
         output::print(format_args!("{:#}\n", print::json(&found)))?;

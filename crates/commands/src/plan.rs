@@ -24,7 +24,7 @@ use bowline_settings::cli::ManagerArgs;
 use bowline_settings::reach::{self, Reached};
 
 use crate::cli::{Output, PlanArgs};
-use crate::output;
+use crate::{CLOSE_TIMEOUT, output};
 
 pub(crate) use print::{counted, indented, kind_name, notice_label, plain, steps_json, write_plan};
 
@@ -53,7 +53,9 @@ pub(crate) fn exit_code(summary: Summary) -> ExitCode {
 
 async fn forecast(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Forecast> {
     let ObservedCluster { snapshot, clouds, options, now, .. } = ObservedCluster::read(args, registry).await?;
-    Ok(forecast::forecast(&snapshot, &clouds, &options, now).await?)
+    let forecast = forecast::forecast(&snapshot, &clouds, &options, now).await;
+    clouds.close(CLOSE_TIMEOUT).await;
+    Ok(forecast?)
 }
 
 /// Observed state of a cluster and its clouds.

@@ -6,12 +6,18 @@
 //!  either is lost: exit code 1, immediately
 //! ```
 
+use std::time::Duration;
+
+use bowline_cloud::Clouds;
 use bowline_controllers::Gate;
 use bowline_kube::{ElectionMetrics, Elector, Held, Identity, Lost};
 use bowline_runtime::{Clock, Fence, Kind, Shutdown, StatusBoard, Term};
 
 /// Exit code of a process that lost a lease (LE-5).
 const LOST: i32 = 1;
+
+/// Time for ending the sessions in the clouds after a lease was lost.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dependencies of the leader election.
 pub(crate) struct ElectionDependencies {
@@ -20,6 +26,8 @@ pub(crate) struct ElectionDependencies {
     pub(crate) metrics: prometheus::Registry,
     pub(crate) board: StatusBoard,
     pub(crate) fence: Fence,
+    /// Clouds whose sessions are ended when a lease is lost.
+    pub(crate) clouds: Clouds,
 }
 
 /// Leader election before its start. The fence is closed from its creation until the lease is held.
@@ -28,6 +36,7 @@ pub(crate) struct Election {
     term: Term,
     second: Option<Second>,
     releases: bool,
+    clouds: Clouds,
 }
 
 /// Second lease, for the migrating controllers.
@@ -44,7 +53,7 @@ impl Election {
         settings: &bowline_settings::Election,
         dependencies: ElectionDependencies,
     ) -> prometheus::Result<Election> {
-        let ElectionDependencies { client, clock, metrics, board, fence } = dependencies;
+        let ElectionDependencies { client, clock, metrics, board, fence, clouds } = dependencies;
         let (identity, metrics) = (Identity::of_this_process(), ElectionMetrics::register(&metrics)?);
         let elector = |lease: bowline_kube::LeaseOptions| {
             let name = lease.name.clone();
@@ -60,7 +69,7 @@ impl Election {
             gate: Gate::before(migration.migrating()),
             fence: fence.clone(),
         });
-        Ok(Election { main, term: fence.term(&settings.lease.name), second, releases: settings.releases })
+        Ok(Election { main, term: fence.term(&settings.lease.name), second, releases: settings.releases, clouds })
     }
 
     /// Gate that blocks the controllers that need the second lease.
@@ -81,8 +90,10 @@ impl Election {
         tokio::select! {
             // Polled first: a process that was suspended must not write before it notices the lost lease.
             biased;
-            lost = main.keep() => exit("leaderelection lost", &lost),
-            lost = keep_second(self.second, &mut second, shutdown) => exit("migration leaderelection lost", &lost),
+            lost = main.keep() => exit("leaderelection lost", &lost, &self.clouds).await,
+            lost = keep_second(self.second, &mut second, shutdown) => {
+                exit("migration leaderelection lost", &lost, &self.clouds).await
+            }
             done = work => done?,
         }
         if self.releases {
@@ -107,17 +118,18 @@ async fn release(held: Option<Held>) {
     }
 }
 
-/// Exits without cleanup, because another process may lead already.
-fn exit(message: &str, lost: &Lost) -> ! {
+/// Exits without cleanup, because another process may lead already. Only sessions in clouds are ended: that writes nothing, and the
+/// clouds limit their number.
+async fn exit(message: &str, lost: &Lost, clouds: &Clouds) -> ! {
     tracing::error!(cause = %lost, "{message}");
+    clouds.close(CLOSE_TIMEOUT).await;
     std::process::exit(LOST)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bowline_apiserver::{ApiServer, Options};
+    use bowline_cloud::layers::LayerOptions;
     use k8s_openapi::api::coordination::v1::Lease;
     use kube::Api;
 
@@ -133,6 +145,7 @@ mod tests {
             metrics: prometheus::Registry::new(),
             board: StatusBoard::new(),
             fence: fence.clone(),
+            clouds: Clouds::with_layers([], &LayerOptions::default(), &prometheus::Registry::new()),
         };
         let settings = bowline_settings::Election { lease: Default::default(), migration: None, releases: true };
         let election = Election::new(&settings, dependencies).unwrap();

@@ -48,6 +48,9 @@ pub struct CannotStart(anyhow::Error);
 /// Additional time for the shutdown of the process beyond that of the controllers, mainly to release leases.
 const MARGIN: Duration = Duration::from_secs(6);
 
+/// Time for ending the sessions in the clouds, after everything else has stopped.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Environment variable that makes a task panic with its value, for the tests of the release build. No shipped program reads it.
 #[cfg(feature = "test-panic")]
 const TEST_PANIC: &str = "BOWLINE_TEST_PANIC";
@@ -112,6 +115,7 @@ impl Prepared {
         let pages = pages(&settings, &board, &metrics, logs);
         clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.component()));
         let shutdown_timeout = settings.manager.shutdown_timeout + MARGIN;
+        let closing = clouds.clone();
         let mut tasks = Supervisor::new(shutdown.clone());
         let credentials = credentials.with(servers.reviewers());
         tasks.spawn("serving", servers.serve(pages, shutdown.clone()));
@@ -131,6 +135,7 @@ impl Prepared {
             metrics: metrics.clone(),
             board: board.clone(),
             fence: fence.clone(),
+            clouds: clouds.clone(),
         };
         let election =
             settings.election.as_ref().map(|election| Election::new(election, election_dependencies)).transpose()?;
@@ -148,7 +153,9 @@ impl Prepared {
             }
         };
         tasks.spawn("manager", manager);
-        tasks.run(shutdown_timeout).await?;
+        let outcome = tasks.run(shutdown_timeout).await;
+        closing.close(CLOSE_TIMEOUT).await;
+        outcome?;
         tracing::info!("stopped");
         Ok(())
     }

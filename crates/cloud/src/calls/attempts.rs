@@ -81,7 +81,7 @@ impl<'a> Attempts<'a> {
         }
         let may_have_executed = self.call.effect == Effect::Write && error.is_outcome_unknown();
         match error.retry_advice() {
-            _ if may_have_executed || self.made >= policy.max_attempts => None,
+            _ if may_have_executed || self.made >= self.calls.max_attempts => None,
             Retry::Never => None,
             Retry::After(pause) => Some(pause).filter(|pause| *pause <= policy.max_backoff),
             // While the service is paused for a long time, callers fail instead of waiting.

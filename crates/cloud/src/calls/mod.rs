@@ -116,6 +116,7 @@ pub struct Call {
 pub struct Calls {
     shared: Arc<Shared>,
     timeout: Duration,
+    max_attempts: u32,
     /// Rate limit of the provider's configuration, in addition to that of the policy.
     own_bucket: Option<Arc<TokenBucket>>,
     adaptive: Option<Arc<AdaptiveRate>>,
@@ -146,15 +147,21 @@ impl Calls {
     /// Creates a call layer with this policy. It exports no metrics until they are [registered](Calls::register_metrics).
     pub fn new(policy: CallPolicy) -> Calls {
         let bucket = policy.rate.map(|rate| TokenBucket::new(rate, policy.burst));
-        let timeout = policy.timeout;
+        let (timeout, max_attempts) = (policy.timeout, policy.max_attempts);
         let (pauses, budgets, limits, measurements) = Default::default();
         let shared = Shared { policy, bucket, pauses, budgets, limits, measurements };
-        Calls { shared: Arc::new(shared), timeout, own_bucket: None, adaptive: None }
+        Calls { shared: Arc::new(shared), timeout, max_attempts, own_bucket: None, adaptive: None }
     }
 
     /// Returns the same call layer with another timeout per attempt, for providers whose configuration has one.
     pub fn with_timeout(&self, timeout: Duration) -> Calls {
         Calls { timeout, ..self.clone() }
+    }
+
+    /// Returns the same call layer with fewer attempts per call, for providers whose configuration has a limit. A limit above that of
+    /// the policy has no effect.
+    pub fn with_max_attempts(&self, max_attempts: u32) -> Calls {
+        Calls { max_attempts: self.max_attempts.min(max_attempts.max(1)), ..self.clone() }
     }
 
     /// Returns the same call layer with another rate limit in addition, for providers whose configuration has one.

@@ -88,6 +88,17 @@ async fn backoff_doubles_with_jitter_up_to_the_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_may_have_fewer_attempts_than_the_policy() {
+    let calls = Calls::new(CallPolicy { max_attempts: 3, ..CallPolicy::default() });
+    for (own, attempts) in [(0, 1), (2, 2), (3, 3), (9, 3)] {
+        let (outcome, made) =
+            fail_with(&calls.with_max_attempts(own), LIST, &vec![error(ErrorKind::Unavailable); 9]).await;
+        assert!(outcome.is_err());
+        assert_eq!(made, attempts, "{own}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_that_times_out_has_an_unknown_outcome() {
     let calls = Calls::new(CallPolicy { max_attempts: 2, ..CallPolicy::default() });
     let calls = calls.with_timeout(Duration::from_secs(5));

@@ -186,6 +186,11 @@ impl Layered {
         self.dry_run.0
     }
 
+    /// Ends sessions in the cloud.
+    pub async fn close(&self) {
+        self.provider.close().await;
+    }
+
     /// Verifies endpoint, credentials and permissions. Fails until the cloud has started.
     pub async fn check(&self) -> Result<()> {
         self.run(Operation::Check, self.limits.run(Operation::Check, self.provider.check())).await

@@ -1,5 +1,7 @@
 //! Tests of reloading.
 
+use std::collections::VecDeque;
+
 use bowline_config::ConfigError;
 
 use super::*;
@@ -32,6 +34,32 @@ async fn a_valid_configuration_replaces_the_old_one() {
     provider.reload().await.unwrap();
     assert!(!has_machine(&provider, "old").await && has_machine(&provider, "new").await);
     assert_eq!(provider.revision(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_provider_is_closed_after_its_calls_and_a_rejected_one_at_once() {
+    let mut old = Fake::new("a").with(["old"]);
+    old.latency = Duration::from_secs(20);
+    let refused = Fake::new("a");
+    refused.fail([Some(Error::new(ErrorKind::Unauthenticated, "check", "unknown key"))]);
+    let (old_closes, refused_closes) = (old.closes.clone(), refused.closes.clone());
+    // The first one is built only for the names of its files.
+    let builds = Mutex::new(VecDeque::from([Fake::new("a"), old, refused, Fake::new("a").with(["new"])]));
+    let rebuild = move || Ok(Arc::new(builds.lock().unwrap().pop_front().unwrap()) as Arc<dyn CloudProvider>);
+    let provider = Arc::new(Reloading::new(None, rebuild).ok().unwrap());
+    let closes = || (old_closes.load(Ordering::SeqCst), refused_closes.load(Ordering::SeqCst));
+    assert!(provider.reload().await.is_err());
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(closes(), (0, 1), "the rejected one");
+    let caller = provider.clone();
+    let call = tokio::spawn(async move { has_machine(&caller, "old").await });
+    tokio::task::yield_now().await;
+    provider.reload().await.unwrap();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(closes().0, 0, "a call is in progress");
+    assert!(call.await.unwrap());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(closes().0, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::observed::{Manager, Observed, ObservedCloud, ObservedNode, Review};
+use crate::CLOSE_TIMEOUT;
 use crate::permissions::{self, BuildInputs};
 
 /// Maximum number of concurrent access reviews.
@@ -38,6 +39,7 @@ pub(super) async fn observe(args: &ManagerArgs, registry: &Arc<Registry>) -> Obs
     if let Some(access) = access {
         observe_cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
     }
+    clouds.clouds.close(CLOSE_TIMEOUT).await;
     observed.errors = errors.iter().cloned().collect();
     observed
 }

@@ -33,7 +33,7 @@ pub use kinds::{
     WriteOnly,
 };
 pub use reader::Reader;
-pub use selector::NodeSelector;
+pub use selector::{NodeSelector, check_label_key};
 pub use strict::{GO_BOOL, GO_INTEGER, GO_INTEGERS, GO_UNSIGNED, Strict};
 pub use table::{Annotation, Declared, Invalid, Table, UnknownAnnotation};
 

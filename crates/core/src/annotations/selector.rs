@@ -202,7 +202,7 @@ impl Parser {
 
     fn key(&mut self) -> Result<String, String> {
         match self.tokens.next() {
-            Some(Token::Word(key)) => check_key(&key).map(|()| key),
+            Some(Token::Word(key)) => check_label_key(&key).map(|()| key),
             other => Err(unexpected(other, "a label key")),
         }
     }
@@ -261,7 +261,8 @@ fn unexpected(found: Option<Token>, expected: &str) -> String {
 
 // ---- syntax of labels
 
-fn check_key(key: &str) -> Result<(), String> {
+/// Fails for a text that Kubernetes does not accept as key of a label.
+pub fn check_label_key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| !is_domain(prefix)) || !is_name(name) {
         return Err(format!("{key:?} is not a valid label key, such as zone or topology.kubernetes.io/zone"));

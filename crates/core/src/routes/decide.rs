@@ -149,10 +149,14 @@ impl RouteContext<'_> {
     // upstream: two clusters with the same name and the same pod CIDRs delete each other's routes.
     pub fn is_foreign(&self, route: &Route) -> bool {
         let is_another = |uid: &String| self.cluster_uid != Some(uid.as_str());
-        // Nodes of two clusters may have the same name, so the machine takes precedence if it is known.
-        let leads_here = || match &route.provider_id {
-            Some(id) => self.nodes.by_provider_id(id).is_some(),
-            None => self.target_node(route).is_some(),
+        // Nodes of two clusters may have the same name, so the machine or the address takes precedence if it is known.
+        let leads_here = || match (&route.provider_id, route.next_hop) {
+            (Some(id), _) => self.nodes.by_provider_id(id).is_some(),
+            (None, Some(hop)) => {
+                let has_hop = |node: Arc<Node>| node.addresses.iter().any(|address| address.ip() == Some(hop));
+                self.nodes.by_address(hop).is_some() || self.target_node(route).is_some_and(has_hop)
+            }
+            (None, None) => self.target_node(route).is_some(),
         };
         route.cluster_uid.as_ref().is_some_and(is_another) && !leads_here()
     }

@@ -182,6 +182,31 @@ fn routes_of_another_cluster_with_the_same_name_are_not_changed() {
 }
 
 #[test]
+fn the_next_hop_of_a_marked_route_decides_whether_it_leads_to_a_node_of_the_same_name() {
+    let marked = |hop: &str, destination| Route {
+        stamped: true,
+        cluster_uid: Some("b".to_owned()),
+        next_hop: hop.parse().ok(),
+        ..route("node-1", destination)
+    };
+    let create: &[&str] = &["+10.120.0.0/24 node-1"];
+    let cases: [(&str, Route, &[&str]); 4] = [
+        ("of another cluster", marked("10.0.0.9", "10.120.9.0/24"), create),
+        ("of another cluster, same destination", marked("10.0.0.9", "10.120.0.0/24"), create),
+        ("an old cluster, own address", marked("10.0.0.1", "10.120.0.0/24"), &[]),
+        (
+            "an old cluster, own address, another CIDR",
+            marked("10.0.0.1", "10.120.9.0/24"),
+            &[create[0], "-10.120.9.0/24 node-1"],
+        ),
+    ];
+    for (case, existing, expected) in cases {
+        let node = with_ranges("node-1", &["10.120.0.0/24"]);
+        assert_eq!(changes_of(vec![node], &RouteTable::from_iter([existing]), Some("a")), expected, "{case}");
+    }
+}
+
+#[test]
 fn without_marks_a_route_to_an_unknown_machine_is_deleted_only_if_it_once_led_to_a_node() {
     let node = || vec![Node { addresses: addresses("I10.0.0.1"), ..with_ranges("node-1", &["10.120.0.0/24"]) }];
     let foreign = || via("10.0.0.9", Some("c:///9"), "10.120.0.0/24");
