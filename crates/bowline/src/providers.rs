@@ -13,5 +13,7 @@ pub fn registry() -> Registry {
     let registry = registry.with(bowline_digitalocean::factory());
     #[cfg(feature = "provider-openstack")]
     let registry = registry.with(bowline_openstack::factory());
+    #[cfg(feature = "provider-vsphere")]
+    let registry = registry.with(bowline_vsphere::factory());
     registry
 }

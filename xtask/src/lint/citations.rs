@@ -28,7 +28,7 @@ const WITH_CASES: [&str; 8] = [
 const CASES: &str = "ABCFGHILMNPQRSUVWY";
 
 /// Prefixes of rules that names of tests cite with an underscore: `do_15a_…`.
-const IN_NAMES: [&str; 2] = ["AWS", "DO"];
+const IN_NAMES: [&str; 3] = ["AWS", "DO", "VS"];
 
 /// A prefix with its separator, a number, and the letter of a rule between two others: `SVC-`, 11, or `DO-`, 15, `a`.
 type Id = (String, u32, String);
@@ -198,6 +198,7 @@ mod tests {
             ("fn do_1_to_do_3_names() {", vec!["DO-1", "DO-2", "DO-3"]),
             ("fn do_6_15c_and_43b_a_service() {", vec!["DO-6", "DO-15c", "DO-43b"]),
             ("fn do_44_to_46_ports() {", vec!["DO-44", "DO-45", "DO-46"]),
+            ("fn vs_12_and_13_texts() {", vec!["VS-12", "VS-13"]),
             ("fn undo_5_steps() {", vec![]),
             ("fn do_nothing() {", vec![]),
             ("fn a_service() {", vec![]),

@@ -30,3 +30,4 @@ mod providers;
 mod release;
 mod scale;
 mod several_clouds;
+mod vsphere;

@@ -235,12 +235,15 @@ async fn flags_of_a_provider_and_annotations_of_the_service_account_are_rendered
 
 #[tokio::test]
 async fn the_examples_of_each_cloud_pass_strict_validation_and_use_known_annotations() {
-    for (cloud, minimum) in [("aws", 4), ("digitalocean", 6), ("openstack", 5)] {
+    for (cloud, minimum) in [("aws", 4), ("digitalocean", 6), ("openstack", 5), ("vsphere", 4)] {
         let reference = workspace().join(format!("docs/reference/{cloud}-annotations.md"));
         let reference = std::fs::read_to_string(reference).unwrap();
         let mut count = 0;
         for path in std::fs::read_dir(workspace().join("examples").join(cloud)).unwrap() {
             let path = path.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "yaml") {
+                continue;
+            }
             let created = create(&server().await, &std::fs::read_to_string(&path).unwrap()).await;
             let annotations = created[0]["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
             for key in annotations.keys() {
@@ -249,6 +252,21 @@ async fn the_examples_of_each_cloud_pass_strict_validation_and_use_known_annotat
             count += 1;
         }
         assert!(count >= minimum, "examples of {cloud} are missing");
+    }
+}
+
+#[test]
+fn the_example_configurations_of_vsphere_are_valid_and_name_their_secrets() {
+    for (file, secrets) in [
+        ("vsphere.conf", "vsphere-cloud-secret"),
+        ("vsphere.ini", "vsphere-cloud-secret"),
+        ("nsx.conf", "nsx-cloud-secret, vsphere-cloud-secret"),
+    ] {
+        let path = workspace().join("examples/vsphere").join(file).display().to_string();
+        let output = bowline(&["manifests", "--cloud-provider=vsphere", "--cloud-config", &path]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains(&format!("resourceNames: [{secrets}]")), "{file}: {text}");
     }
 }
 
