@@ -16,13 +16,10 @@ use bowline_aws_simulator::{
 use bowline_cloud::{BuildInputs, CloudProvider};
 use bowline_config::{ConfigFile, Environment};
 use serde_json::{Value, json};
-use simulated::{Cloud, Failure, LATENCY, Machine, World, sizes, until};
+use simulated::{Cloud, Failure, LATENCY, Machine, REFRESH, World, sizes, until};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Period of `--node-status-update-frequency` in the steady state. The default is five minutes.
-const REFRESH: Duration = Duration::from_secs(10);
 
 /// Annotation that requests a Network Load Balancer.
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -61,33 +58,12 @@ async fn main() -> Result<ExitCode, Failure> {
 
 /// Nodes that all register at once, a restart of the manager, and a refresh.
 async fn many_nodes(nodes: usize) -> Result<bool, Failure> {
-    let world = World::new(simulator(), 0).await?;
-    for number in 0..nodes {
-        world.register(number, true).await?;
-    }
-    let allowed = 10 * nodes.div_ceil(1_000) as u64;
-    let begin = Instant::now();
-    let manager = world.start();
-    world.all_initialised(nodes).await?;
-    world.report(&format!("{nodes} Nodes are initialised"), begin.elapsed());
-    let initialised = world.cloud.calls() <= allowed;
-    manager.stop().await?;
-
-    world.cloud.forget_calls();
-    let begin = Instant::now();
-    let manager = world.start_with(|options| {
-        options.node.iter_mut().for_each(|node| node.status_period = REFRESH);
-    });
-    world.settle().await;
-    world.report(&format!("the manager is restarted with {nodes} Nodes, and settles"), begin.elapsed());
-    let restarted = world.cloud.calls() <= allowed;
-    world.cloud.forget_calls();
-    tokio::time::sleep(REFRESH).await;
-    world.report(&format!("{nodes} Nodes are refreshed"), REFRESH);
+    let (world, calls) = World::initialised(simulator(), nodes).await?;
     let pages = nodes.div_ceil(1_000) as u64;
-    let steady = world.cloud.calls() <= pages;
-    manager.stop().await?;
-    Ok(initialised && restarted && steady)
+    let allowed = 10 * pages;
+    let is_restarted = |world: &World<Simulator>| world.cloud.calls() <= allowed;
+    let is_refreshed = |world: &World<Simulator>| world.cloud.calls() <= pages;
+    Ok(world.restarts_and_refreshes(nodes, is_restarted, is_refreshed).await? && calls <= allowed)
 }
 
 /// A Service with one port in a cluster of a hundred Nodes.

@@ -15,7 +15,7 @@ use bowline_config::Environment;
 use bowline_digitalocean::{Config, DigitalOcean};
 use bowline_digitalocean_simulator::{NewDroplet, Options, REGION, Simulator, State, TOKEN, Work};
 use serde_json::json;
-use simulated::{Cloud, Failure, LATENCY, Machine, World, sizes, until};
+use simulated::{Cloud, Failure, LATENCY, Machine, REFRESH, World, sizes, until};
 
 /// Time that the cloud needs for a change of a load balancer.
 const WORK: Duration = Duration::from_secs(1);
@@ -26,9 +26,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Number of items on a page of a list.
 const PAGE: usize = 200;
 
-/// Period of `--node-status-update-frequency` and `--load-balancer-refresh-period` in the steady state. The defaults are minutes.
-const REFRESH: Duration = Duration::from_secs(10);
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<ExitCode, Failure> {
     let (nodes, balancers) = sizes();
@@ -38,29 +35,10 @@ async fn main() -> Result<ExitCode, Failure> {
 
 /// Nodes that all register at once, and a restart of the manager.
 async fn many_nodes(nodes: usize) -> Result<bool, Failure> {
-    let world = World::new(simulator(), 0).await?;
-    for number in 0..nodes {
-        world.register(number, true).await?;
-    }
-    let begin = Instant::now();
-    let manager = world.start();
-    world.all_initialised(nodes).await?;
-    world.report(&format!("{nodes} Nodes are initialised"), begin.elapsed());
-    let initialised = world.cloud.calls() <= 10 * nodes.div_ceil(1_000) as u64;
-    manager.stop().await?;
-
-    world.cloud.forget_calls();
-    let begin = Instant::now();
-    let manager = world.start_with(|options| {
-        options.node.iter_mut().for_each(|node| node.status_period = REFRESH);
-    });
-    world.settle().await;
-    world.report(&format!("the manager is restarted with {nodes} Nodes, and settles"), begin.elapsed());
-    let pages = nodes.div_ceil(PAGE);
-    let restarted = has_only_listed(&world, "droplets", pages);
-    let steady = refresh(&world, &format!("{nodes} Nodes are refreshed"), "droplets", pages).await;
-    manager.stop().await?;
-    Ok(initialised && restarted && steady)
+    let (world, calls) = World::initialised(simulator(), nodes).await?;
+    let has_only_listed = |world: &World<Simulator>| has_only_listed(world, "droplets", nodes.div_ceil(PAGE));
+    let steady = world.restarts_and_refreshes(nodes, has_only_listed, has_only_listed).await?;
+    Ok(steady && calls <= 10 * nodes.div_ceil(1_000) as u64)
 }
 
 /// A Service with three ports in a cluster of a hundred Nodes.

@@ -32,15 +32,7 @@ async fn main() -> Result<ExitCode, Failure> {
 
 /// Nodes that all register at once.
 async fn initialised(nodes: usize) -> Result<bool, Failure> {
-    let world = World::new(simulator(), 0).await?;
-    for number in 0..nodes {
-        world.register(number, true).await?;
-    }
-    let begin = Instant::now();
-    let manager = world.start();
-    world.all_initialised(nodes).await?;
-    world.report(&format!("{nodes} Nodes are initialised"), begin.elapsed());
-    manager.stop().await?;
+    let (world, _) = World::initialised(simulator(), nodes).await?;
     Ok(world.cloud.calls() <= 40 * nodes.div_ceil(1_000) as u64)
 }
 

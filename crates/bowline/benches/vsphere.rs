@@ -20,13 +20,10 @@ use bowline_vsphere_simulator::vcenter::{self, Options, PASSWORD, USER, Vcenter}
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::json;
-use simulated::{Cloud, Failure, LATENCY, Machine, World, sizes, until};
+use simulated::{Cloud, Failure, LATENCY, Machine, REFRESH, World, sizes, until};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Period of `--node-status-update-frequency` in the steady state. The default is five minutes.
-const REFRESH: Duration = Duration::from_secs(10);
 
 /// Most writes for a load balancer with one TCP port: monitor, pool, IP allocation and virtual server. The first one has the LB service,
 /// too.
@@ -50,32 +47,10 @@ async fn main() -> Result<ExitCode, Failure> {
 
 /// Nodes that all register at once, a restart of the manager, and a refresh.
 async fn many_nodes(nodes: usize) -> Result<bool, Failure> {
-    let world = World::new(Machines::new(), 0).await?;
-    for number in 0..nodes {
-        world.register(number, true).await?;
-    }
+    let (world, calls) = World::initialised(Machines::new(), nodes).await?;
     let allowed = 10 * nodes.div_ceil(PAGE) as u64;
-    let begin = Instant::now();
-    let manager = world.start();
-    world.all_initialised(nodes).await?;
-    world.report(&format!("{nodes} Nodes are initialised"), begin.elapsed());
-    let initialised = world.cloud.calls() <= allowed;
-    manager.stop().await?;
-
-    world.cloud.forget_calls();
-    let begin = Instant::now();
-    let manager = world.start_with(|options| {
-        options.node.iter_mut().for_each(|node| node.status_period = REFRESH);
-    });
-    world.settle().await;
-    world.report(&format!("the manager is restarted with {nodes} Nodes, and settles"), begin.elapsed());
-    let restarted = world.cloud.calls() <= allowed;
-    world.cloud.forget_calls();
-    tokio::time::sleep(REFRESH).await;
-    world.report(&format!("{nodes} Nodes are refreshed"), REFRESH);
-    let steady = world.cloud.calls() <= allowed;
-    manager.stop().await?;
-    Ok(initialised && restarted && steady)
+    let is_allowed = |world: &World<Machines>| world.cloud.calls() <= allowed;
+    Ok(world.restarts_and_refreshes(nodes, is_allowed, is_allowed).await? && calls <= allowed)
 }
 
 /// A Service with three ports in a cluster of a hundred Nodes.

@@ -27,6 +27,10 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Latency of a call.
 pub(crate) const LATENCY: Duration = Duration::from_millis(20);
 
+/// Period of `--node-status-update-frequency` and `--load-balancer-refresh-period` in the steady state. The defaults are minutes.
+#[allow(dead_code, reason = "the benchmark of OpenStack has no restart")]
+pub(crate) const REFRESH: Duration = Duration::from_secs(10);
+
 /// Timeout of every wait.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -134,6 +138,45 @@ impl<C: Cloud> World<C> {
         });
         self.services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
         Ok(())
+    }
+
+    /// Starts with Nodes that all register at once. Returns the cloud with the number of calls until all are initialised.
+    pub(crate) async fn initialised(cloud: C, nodes: usize) -> Result<(World<C>, u64), Failure> {
+        let world = World::new(cloud, 0).await?;
+        for number in 0..nodes {
+            world.register(number, true).await?;
+        }
+        let begin = Instant::now();
+        let manager = world.start();
+        world.all_initialised(nodes).await?;
+        world.report(&format!("{nodes} Nodes are initialised"), begin.elapsed());
+        let calls = world.cloud.calls();
+        manager.stop().await?;
+        Ok((world, calls))
+    }
+
+    /// Restarts the manager with initialised Nodes, and refreshes them; whether the calls of each are as expected.
+    #[allow(dead_code, reason = "the benchmark of OpenStack has no restart")]
+    pub(crate) async fn restarts_and_refreshes(
+        &self,
+        nodes: usize,
+        is_restarted: impl Fn(&World<C>) -> bool,
+        is_refreshed: impl Fn(&World<C>) -> bool,
+    ) -> Result<bool, Failure> {
+        self.cloud.forget_calls();
+        let begin = Instant::now();
+        let manager = self.start_with(|options| {
+            options.node.iter_mut().for_each(|node| node.status_period = REFRESH);
+        });
+        self.settle().await;
+        self.report(&format!("the manager is restarted with {nodes} Nodes, and settles"), begin.elapsed());
+        let restarted = is_restarted(self);
+        self.cloud.forget_calls();
+        tokio::time::sleep(REFRESH).await;
+        self.report(&format!("{nodes} Nodes are refreshed"), REFRESH);
+        let refreshed = is_refreshed(self);
+        manager.stop().await?;
+        Ok(restarted && refreshed)
     }
 
     /// Waits until this number of Nodes is initialised.
