@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_cloud::{Calls, Effect, Error, ErrorKind, PageGuard, Result};
+use bowline_agent_client::client::{query, read, write};
+use bowline_agent_client::{ApiErrors, Balancer, CloudAddress, NewBalancer, invalid_response};
+use bowline_cloud::{Calls, Error, ErrorKind, PageGuard, Result};
 use bowline_config::Secret;
 use bowline_http::{Api, CallBuilder, Client as HttpClient, Options, Proxies, Roots, Tls};
 use http::{Method, Uri};
@@ -13,14 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{
-    self, AssignRequest, BalancerView, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, FaultInForce,
-    FaultNumber, FindBalancersReply, FindBalancersRequest, FindReply, FindRequest, ListAddressesReply,
-    ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest, OwnersReply, OwnersRequest, RouteTablesReply,
-    RouteView, TagRequest,
+    self, AssignRequest, BalancerView, CreateRouteRequest, DeleteRouteRequest, FaultInForce, FaultNumber, FindReply,
+    FindRequest, ListAddressesReply, ListBalancersReply, ListReply, ListRoutesReply, ListRoutesRequest,
+    RouteTablesReply, RouteView, TagRequest,
 };
-use crate::balancers::{Balancer, CloudAddress, NewBalancer, Observation};
 use crate::cloud::{LocalCloud, Machine, NewMachine};
-use crate::error::{CloudErrors, invalid_response};
 use crate::faults::FaultSpec;
 use crate::kernel::RouteProblem;
 use crate::routes::{NewRoute, RouteRecord};
@@ -39,7 +38,8 @@ pub(crate) struct Endpoint(String);
 /// Client of the user API.
 pub(crate) struct Client {
     instances: Api,
-    balancers: Api,
+    /// API of load balancers, for [`AgentLoadBalancers`](bowline_agent_client::AgentLoadBalancers).
+    pub(crate) balancers: Api,
     routes: Api,
 }
 
@@ -96,7 +96,7 @@ impl Client {
 
     fn new(client: &HttpClient, token: &Token, calls: &Calls, base: &str) -> Client {
         let api = |service| {
-            let api = Api::new(client.clone(), calls, service).base(base).errors(CloudErrors);
+            let api = Api::new(client.clone(), calls, service).base(base).errors(ApiErrors);
             api.authorize(token.clone())
         };
         Client { instances: api("instances"), balancers: api("balancers"), routes: api("routes") }
@@ -123,21 +123,6 @@ impl Client {
         write(&self.instances, "tags_change", &["v1", "tags", "change"], request).await.map(drop::<Done>)
     }
 
-    /// Reads the resources of these Services.
-    pub(crate) async fn find_balancers(&self, request: &FindBalancersRequest) -> Result<FindBalancersReply> {
-        query(&self.balancers, "balancers_find", &["v1", "balancers", "find"], request).await
-    }
-
-    /// Lists the owners of load balancers and addresses.
-    pub(crate) async fn owners(&self, request: &OwnersRequest) -> Result<OwnersReply> {
-        query(&self.balancers, "balancers_owners", &["v1", "balancers", "owners"], request).await
-    }
-
-    /// Changes one resource and returns the resulting resources of the Service.
-    pub(crate) async fn change(&self, request: &ChangeRequest) -> Result<Observation> {
-        write(&self.balancers, "balancers_change", &["v1", "balancers", "change"], request).await
-    }
-
     /// Lists the routes of a cluster.
     pub(crate) async fn list_routes(&self, request: &ListRoutesRequest) -> Result<ListRoutesReply> {
         query(&self.routes, "routes_list", &["v1", "routes", "list"], request).await
@@ -159,20 +144,6 @@ impl Client {
 #[serde(deny_unknown_fields)]
 struct Done {}
 
-/// Sends a POST request that only reads.
-async fn query<T: DeserializeOwned>(api: &Api, name: &'static str, path: &[&str], body: &impl Serialize) -> Result<T> {
-    read(api.call(name, Method::POST, path).effect(Effect::Read).json(body)).await
-}
-
-/// Sends an idempotent POST request that writes.
-async fn write<T: DeserializeOwned>(api: &Api, name: &'static str, path: &[&str], body: &impl Serialize) -> Result<T> {
-    read(api.call(name, Method::POST, path).effect(Effect::IdempotentWrite).json(body)).await
-}
-
-async fn read<T: DeserializeOwned>(call: CallBuilder<'_>) -> Result<T> {
-    call.send().await?.json()
-}
-
 fn page_of<'a>(call: CallBuilder<'a>, page: Option<&str>) -> CallBuilder<'a> {
     match page {
         Some(page) => call.query(&[("page", page)]),
@@ -184,7 +155,7 @@ impl ManagementClient {
     /// Client of the cloud at `http://HOST:PORT`.
     pub fn new(endpoint: &str) -> Result<ManagementClient> {
         let endpoint = Endpoint::parse(endpoint)?;
-        let api = Api::new(endpoint.client()?, &Calls::default(), "management").base(&endpoint.0).errors(CloudErrors);
+        let api = Api::new(endpoint.client()?, &Calls::default(), "management").base(&endpoint.0).errors(ApiErrors);
         Ok(ManagementClient { api })
     }
 

@@ -7,18 +7,18 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_core::{Address, LoadBalancerKey, Protocol};
+use bowline_agent::{Balancers, Pools, RuleError};
+use bowline_core::Address;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::api::Key;
-use crate::balancers::{BalancerOptions, Balancers, OwnerName};
+use crate::cloud_load_balancers::BalancerOptions;
 use crate::data_plane::Sockets;
 use crate::faults::{Fault, FaultEffect, FaultSpec, Faults, Injected};
 use crate::fleet::Fleet;
@@ -127,7 +127,7 @@ pub struct LocalCloud {
 pub(crate) struct Shared {
     snapshot: Option<PathBuf>,
     page_size: usize,
-    pub(crate) balancing: BalancerOptions,
+    pub(crate) pools: Pools,
     pub(crate) sockets: Option<Sockets>,
     pub(crate) kernel: Option<KernelRoutes>,
     pub(crate) max_routes: Option<usize>,
@@ -177,30 +177,9 @@ pub enum CloudError {
     /// The pod CIDR overlaps with that of another machine.
     #[error("the pod CIDR {0} overlaps with {1} of the machine {2:?}")]
     PodCidrTaken(IpNet, IpNet, String),
-    /// The load balancer does not exist.
-    #[error("there is no load balancer {0:?}")]
-    NoSuchBalancer(String),
-    /// The address does not exist.
-    #[error("there is no address {0:?}")]
-    NoSuchAddress(String),
-    /// A load balancer with that name exists.
-    #[error("the load balancer {0:?} already exists and belongs to {owner}", owner = OwnerName(.1.as_ref()))]
-    NameTaken(String, Option<LoadBalancerKey>),
-    /// The load balancer belongs to another owner.
-    #[error("the load balancer {0:?} belongs to {owner}", owner = OwnerName(.1.as_ref()))]
-    Foreign(String, Option<LoadBalancerKey>),
-    /// The address belongs to another owner.
-    #[error("the address {0} belongs to {owner}", owner = OwnerName(.1.as_ref()))]
-    AddressTaken(IpAddr, Option<LoadBalancerKey>),
-    /// Another load balancer uses the port.
-    #[error("port {2}/{1} of {0} is in use by {owner}", owner = OwnerName(.3.as_ref()))]
-    PortTaken(IpAddr, Protocol, u16, Option<LoadBalancerKey>),
-    /// A load balancer uses the address.
-    #[error("the address {0} is in use by the load balancer {1:?}; delete the load balancer first")]
-    InUse(String, String),
-    /// The resources have changed since the caller read them.
-    #[error("{0}")]
-    Changed(String),
+    /// A rule of load balancers and addresses.
+    #[error(transparent)]
+    Rule(RuleError),
     /// The pool or the quota is exhausted.
     #[error("{0}")]
     Exhausted(String),
@@ -213,6 +192,16 @@ pub enum CloudError {
     /// The snapshot cannot be read or written.
     #[error("the snapshot {0}: {1}")]
     Snapshot(PathBuf, String),
+}
+
+impl From<RuleError> for CloudError {
+    fn from(error: RuleError) -> CloudError {
+        match error {
+            RuleError::Invalid(message) => CloudError::Invalid(message),
+            RuleError::Exhausted(message) => CloudError::Exhausted(message),
+            rule => CloudError::Rule(rule),
+        }
+    }
 }
 
 impl LocalCloud {
@@ -232,12 +221,21 @@ impl LocalCloud {
             calls: BTreeMap::new(),
             bytes: (0, 0),
         });
-        let CloudOptions { snapshot, page_size, balancers: balancing, max_routes, token_file, .. } = options;
+        let CloudOptions { snapshot, page_size, balancers, max_routes, token_file, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|limit| *limit > 0), watch::Sender::default());
-        let sockets = balancing.data_plane.then(Sockets::open).transpose()?;
+        let sockets = balancers.data_plane.then(Sockets::open).transpose()?;
         let kernel = options.routes.kernel.then(KernelRoutes::open).transpose()?;
-        let shared =
-            Shared { snapshot, page_size, balancing, sockets, kernel, max_routes, route_changes, token_file, state };
+        let shared = Shared {
+            snapshot,
+            page_size,
+            pools: balancers.pools(),
+            sockets,
+            kernel,
+            max_routes,
+            route_changes,
+            token_file,
+            state,
+        };
         let cloud = LocalCloud { shared: Arc::new(shared) };
         cloud.spawn_updates(cloud.all_balancer_ids());
         cloud.spawn_kernel_routes();

@@ -1,11 +1,50 @@
 //! Load balancers of the cloud: management calls and user calls.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use bowline_agent::{Balancers, Pool, Pools, RuleError};
+use bowline_agent_client::{Balancer, Change, CloudAddress, NewBalancer, Observation, Query};
+use ipnet::IpNet;
+
 use crate::api::TAG;
-use crate::balancers::{Balancer, Balancers, Change, CloudAddress, NewBalancer, Observation, Query};
 use crate::cloud::{CloudError, LocalCloud, State, World};
 use crate::{pod_cidrs, routes};
+
+/// Options of load balancers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BalancerOptions {
+    /// Address pool. Default: `127.0.32.0/20` and the single address `::1/128`, which are loopback addresses, so that listening
+    /// needs no privileges.
+    pub pool: Vec<IpNet>,
+    /// Address pool of internal load balancers. Default: `127.0.48.0/20`.
+    pub internal_pool: Vec<IpNet>,
+    /// Enables the data plane: sockets that forward traffic. The cloud must then be opened on a Tokio runtime. Without it, load
+    /// balancers are records only.
+    pub data_plane: bool,
+    /// Duration of each change for a Service, during which the cloud rejects further changes for that Service.
+    pub work_time: Duration,
+}
+
+impl Default for BalancerOptions {
+    fn default() -> BalancerOptions {
+        let net = |a, b, c, d, length| IpNet::new([a, b, c, d].into(), length).ok();
+        let localhost = IpNet::from(IpAddr::from(std::net::Ipv6Addr::LOCALHOST));
+        BalancerOptions {
+            pool: net(127, 0, 32, 0, 20).into_iter().chain([localhost]).collect(),
+            internal_pool: net(127, 0, 48, 0, 20).into_iter().collect(),
+            data_plane: false,
+            work_time: Duration::ZERO,
+        }
+    }
+}
+
+impl BalancerOptions {
+    pub(crate) fn pools(&self) -> Pools {
+        let pools = |nets: &[IpNet]| nets.iter().copied().map(Pool::from).collect();
+        Pools { external: pools(&self.pool), internal: pools(&self.internal_pool) }
+    }
+}
 
 impl LocalCloud {
     /// Returns all load balancers, by ID.
@@ -15,7 +54,7 @@ impl LocalCloud {
 
     /// Returns the load balancer with this ID.
     pub fn balancer(&self, id: &str) -> Result<Balancer, CloudError> {
-        self.read(|world| world.balancers.balancer(id).map(|balancer| Balancer::clone(balancer)))
+        Ok(self.read(|world| world.balancers.balancer(id).map(|balancer| Balancer::clone(balancer)))?)
     }
 
     /// Returns all addresses of load balancers, by ID.
@@ -25,7 +64,7 @@ impl LocalCloud {
 
     /// Creates a load balancer, with or without an owner, with addresses from the pool.
     pub fn add_balancer(&self, balancer: NewBalancer) -> Result<Balancer, CloudError> {
-        let created = self.edit_balancers(|balancers| balancers.add(&self.shared.balancing, balancer))?;
+        let created = self.edit_balancers(|balancers| balancers.add(&self.shared.pools, balancer))?;
         self.spawn_updates(vec![created.id.clone()]);
         Ok(created)
     }
@@ -66,7 +105,7 @@ impl LocalCloud {
     }
 
     fn observe_in(&self, state: &State, world: &World, query: &Query) -> Observation {
-        let mut observed = world.balancers.observe(&self.shared.balancing, query);
+        let mut observed = world.balancers.observe(&self.shared.pools, query);
         let rest = state.pending.rest(&query.key);
         // Rounded up, so that the caller does not poll too early.
         observed.busy_millis = rest.map(|rest| rest.as_micros().div_ceil(1000) as u64);
@@ -94,10 +133,10 @@ impl LocalCloud {
         if let Some(rest) = state.pending.rest(&query.key) {
             return Err(CloudError::Busy(rest));
         }
-        let balancing = &self.shared.balancing;
+        let pools = &self.shared.pools;
         let has_changed = match state.pending.fails(&query.key) {
-            true => state.world.balancers.clone().apply(balancing, query, change)?,
-            false => self.edit(state, |world| world.balancers.apply(balancing, query, change))?,
+            true => state.world.balancers.clone().apply(pools, query, change)?,
+            false => self.edit(state, |world| Ok(world.balancers.apply(pools, query, change)?))?,
         };
         if has_changed {
             state.pending.begin(&query.key);
@@ -105,7 +144,7 @@ impl LocalCloud {
         Ok(())
     }
 
-    fn edit_balancers<T>(&self, edit: impl FnOnce(&mut Balancers) -> Result<T, CloudError>) -> Result<T, CloudError> {
-        self.edit(&mut self.state(), |world| edit(&mut world.balancers))
+    fn edit_balancers<T>(&self, edit: impl FnOnce(&mut Balancers) -> Result<T, RuleError>) -> Result<T, CloudError> {
+        self.edit(&mut self.state(), |world| Ok(edit(&mut world.balancers)?))
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bowline_agent_client::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, Listener, ListenerError};
 use bowline_core::annotations::ProxyProtocol;
 use bowline_core::{AddressType, Protocol};
 use bowline_l4::{
@@ -17,7 +18,6 @@ use bowline_l4::{
 };
 use tokio::runtime::Handle;
 
-use crate::balancers::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, Listener, ListenerError};
 use crate::cloud::{CloudError, LocalCloud, World};
 
 /// Drain timeout of the connections of a removed load balancer, listener or target.

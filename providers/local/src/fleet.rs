@@ -14,8 +14,8 @@ use crate::cloud::{CloudError, Machine, MachineState, NewMachine};
 use crate::kernel::check_namespace;
 use crate::pod_cidrs::PodCidrs;
 
-/// Maximum length of IDs and names, as in Kubernetes.
-const MAX_LENGTH: usize = 253;
+/// Maximum length of IDs, as that of names.
+const MAX_LENGTH: usize = bowline_agent::MAX_NAME_LENGTH;
 
 /// Maximum number of digits of a generated ID. Longer ones are set by users.
 const MAX_DIGITS: usize = 12;
@@ -222,13 +222,6 @@ fn check_id(id: &str) -> Result<(), CloudError> {
 }
 
 fn check_spec(spec: &NewMachine) -> Result<(), CloudError> {
-    check_name(&spec.name)?;
+    bowline_agent::check_name(&spec.name)?;
     spec.network_namespace.as_deref().map_or(Ok(()), check_namespace)
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), CloudError> {
-    if name.is_empty() || name.len() > MAX_LENGTH || name.chars().any(char::is_control) {
-        return Err(CloudError::Invalid(format!("the name {name:?} must have 1 to {MAX_LENGTH} printable characters")));
-    }
-    Ok(())
 }

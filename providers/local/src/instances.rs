@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bowline_agent_client::invalid_response;
 use bowline_cloud::{Error, ErrorKind, Identity, InstancePage, Instances, PageToken, Result, Retry};
 use bowline_core::{Instance, InstanceRef, InstanceState, ProviderId};
 use ipnet::IpNet;
@@ -16,7 +17,6 @@ use ipnet::IpNet;
 use crate::LocalProvider;
 use crate::api::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key};
 use crate::cloud::{Machine, MachineState};
-use crate::error::invalid_response;
 use crate::fleet::is_id;
 
 const FIND: &str = "find instances";

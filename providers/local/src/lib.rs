@@ -17,18 +17,15 @@
 
 mod access_control;
 mod api;
-mod balancers;
 mod client;
 mod cloud;
 mod cloud_load_balancers;
 mod config;
 mod data_plane;
-mod error;
 mod faults;
 mod fleet;
 mod instances;
 mod kernel;
-mod load_balancers;
 mod pending_changes;
 mod pod_cidrs;
 mod provider;
@@ -39,12 +36,12 @@ mod tags;
 mod token;
 
 pub use api::{BalancerView, FaultInForce};
-pub use balancers::{
-    Balancer, BalancerCheck, BalancerOptions, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer,
-    Targets,
+pub use bowline_agent_client::{
+    Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, Targets,
 };
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
+pub use cloud_load_balancers::BalancerOptions;
 pub use config::{Config, LoadBalancerConfig, RouteConfig};
 pub use faults::{Fault, FaultSpec};
 pub use kernel::{RouteOptions, RouteProblem};

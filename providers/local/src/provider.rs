@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bowline_agent_client::AgentLoadBalancers;
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CloudProvider, Error, ErrorKind, Factory, Facts, InstanceCapabilities,
     Instances, LoadBalancers, ProviderInfo, ProviderLoop, Reference, Result, Routes, SecretData, SecretRef,
@@ -12,7 +13,6 @@ use bowline_config::{ConfigError, ConfigErrors};
 
 use crate::api::FindRequest;
 use crate::client::{Client, Endpoint};
-use crate::load_balancers::TargetPlans;
 use crate::tags::Tags;
 use crate::token::Token;
 use crate::{Config, LocalCloud};
@@ -28,7 +28,7 @@ pub struct LocalProvider {
     cluster_id: Option<String>,
     capabilities: Capabilities,
     pub(crate) config: Config,
-    pub(crate) target_plans: TargetPlans,
+    load_balancers: AgentLoadBalancers,
     pub(crate) client: Arc<Client>,
     token: Token,
     calls: Calls,
@@ -71,8 +71,9 @@ impl LocalProvider {
         let info = ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![config.id_prefix.clone()] };
         let capabilities = capabilities(&config);
         let (client, calls) = (Arc::new(client), calls.clone());
-        let target_plans = TargetPlans::new(&config);
-        LocalProvider { info, cluster_id: None, capabilities, config, target_plans, client, token, calls }
+        let drain = config.load_balancers.drain;
+        let load_balancers = AgentLoadBalancers::new(client.balancers.clone(), Some(&config.id_prefix), drain);
+        LocalProvider { info, cluster_id: None, capabilities, config, load_balancers, client, token, calls }
     }
 
     /// Sets the cluster that owns the created resources.
@@ -132,7 +133,7 @@ impl CloudProvider for LocalProvider {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.capabilities.load_balancers.as_ref().map(|_| self as &dyn LoadBalancers)
+        self.capabilities.load_balancers.as_ref().map(|_| &self.load_balancers as &dyn LoadBalancers)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {

@@ -10,9 +10,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use bowline_agent::Balancers;
+use bowline_agent_client::{Balancer, CloudAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::balancers::{Balancer, Balancers, CloudAddress};
 use crate::cloud::{CloudError, Machine, World};
 use crate::fleet::Fleet;
 use crate::routes::{RouteRecord, RouteTables};

@@ -1,57 +1,16 @@
 //! API of load balancers: user calls and management views.
 
-use bowline_core::{ClusterName, LoadBalancerKey};
+use bowline_agent::fit_response;
+use bowline_agent_client::{
+    Balancer, ChangeRequest, CloudAddress, FindBalancersReply, FindBalancersRequest, OwnersReply, OwnersRequest,
+};
 use bowline_l4::LoadBalancerStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::balancers::{Balancer, Change, CloudAddress, Observation, Query};
 use crate::cloud::{LocalCloud, World};
 
 use super::reply::{ApiError, ApiResult, ok};
 use super::users::{read, write};
-
-/// Services to observe.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FindBalancersRequest {
-    pub(crate) asking: Vec<Query>,
-}
-
-/// Approximate maximum size of a response; a larger load balancer is returned alone. Half of what a client reads.
-const MAX_RESPONSE: usize = 8 << 20;
-
-/// Observations in the order of the request, or the first of them if the response would be too large; the client requests the
-/// rest again.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FindBalancersReply {
-    pub(crate) found: Vec<Observation>,
-}
-
-/// Lists the owners of a cluster after this one.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OwnersRequest {
-    pub(crate) cluster: ClusterName,
-    #[serde(default)]
-    pub(crate) after: Option<LoadBalancerKey>,
-    #[serde(default)]
-    pub(crate) limit: Option<usize>,
-}
-
-/// Page of owners, and whether there are more.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct OwnersReply {
-    pub(crate) owners: Vec<LoadBalancerKey>,
-    pub(crate) more: bool,
-}
-
-/// Change of one resource.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChangeRequest {
-    pub(crate) asking: Query,
-    pub(crate) change: Change,
-}
 
 /// All load balancers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,23 +42,9 @@ pub(super) async fn find(cloud: &LocalCloud, request: FindBalancersRequest) -> A
         return Err(ApiError::too_many_keys(count, limit));
     }
     let show = |world: Option<&World>| {
-        ok(&FindBalancersReply { found: first_of(request.asking.iter().map(|query| cloud.observe(world, query))) })
+        ok(&FindBalancersReply { found: fit_response(request.asking.iter().map(|query| cloud.observe(world, query))) })
     };
     read(cloud, "observe-balancers", show, || ok(&FindBalancersReply { found: Vec::new() })).await
-}
-
-/// Takes as many observations as fit into one response, at least one.
-fn first_of(observations: impl Iterator<Item = Observation>) -> Vec<Observation> {
-    let mut size = 0;
-    let mut found = Vec::new();
-    for observation in observations {
-        size += observation.size();
-        if size > MAX_RESPONSE && !found.is_empty() {
-            break;
-        }
-        found.push(observation);
-    }
-    found
 }
 
 pub(super) async fn owners(cloud: &LocalCloud, request: OwnersRequest) -> ApiResult {

@@ -46,14 +46,11 @@ use crate::cloud::LocalCloud;
 use crate::fleet::is_id;
 
 pub use balancers::BalancerView;
-pub(crate) use balancers::{
-    ChangeRequest, FindBalancersReply, FindBalancersRequest, ListAddressesReply, ListBalancersReply, OwnersReply,
-    OwnersRequest,
-};
+pub(crate) use balancers::{ListAddressesReply, ListBalancersReply};
 pub(crate) use instances::{Answer, AssignRequest, FindReply, FindRequest, Finding, Key, ListReply, TAG, TagRequest};
 pub use owner::FaultInForce;
 pub(crate) use owner::{FaultNumber, Latency};
-pub(crate) use reply::{ApiError, ErrorBody, ErrorReply, too_large, truncated_body};
+pub(crate) use reply::{ApiError, too_large, truncated_body};
 use reply::{ApiResult, Reply, created, empty, ok, parse};
 pub(crate) use routes::{
     CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteTablesReply, RouteView,

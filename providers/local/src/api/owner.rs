@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bowline_agent_client::Change;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::balancers::Change;
 use crate::cloud::LocalCloud;
 use crate::faults::{Fault, FaultSpec};
 use crate::{pod_cidrs, routes};

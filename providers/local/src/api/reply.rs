@@ -2,30 +2,14 @@
 
 use std::time::Duration;
 
+use bowline_agent_client::{ErrorBody, ErrorReply};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cloud::CloudError;
-
-/// Body of an error response.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ErrorReply {
-    pub(crate) error: ErrorBody,
-}
-
-/// Code and message of an [`ErrorReply`].
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ErrorBody {
-    pub(crate) code: String,
-    pub(crate) message: String,
-    /// `Retry-After` in milliseconds; the header has whole seconds only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_after_millis: Option<u64>,
-}
 
 /// Error response.
 pub(crate) struct ApiError {
@@ -171,14 +155,7 @@ impl From<CloudError> for ApiError {
             CloudError::NoSuchRoute(_) => (StatusCode::NOT_FOUND, "no_such_route"),
             CloudError::DestinationTaken(_) => (StatusCode::CONFLICT, "destination_taken"),
             CloudError::PodCidrTaken(..) => (StatusCode::CONFLICT, "pod_range_taken"),
-            CloudError::NoSuchBalancer(_) => (StatusCode::NOT_FOUND, "no_such_balancer"),
-            CloudError::NoSuchAddress(_) => (StatusCode::NOT_FOUND, "no_such_address"),
-            CloudError::NameTaken(..) => (StatusCode::CONFLICT, "name_taken"),
-            CloudError::Foreign(..) => (StatusCode::CONFLICT, "foreign"),
-            CloudError::AddressTaken(..) => (StatusCode::CONFLICT, "address_taken"),
-            CloudError::PortTaken(..) => (StatusCode::CONFLICT, "port_taken"),
-            CloudError::InUse(..) => (StatusCode::CONFLICT, "in_use"),
-            CloudError::Changed(_) => (StatusCode::CONFLICT, "changed"),
+            CloudError::Rule(rule) => (status(rule.status()), rule.code()),
             CloudError::Busy(_) => (StatusCode::CONFLICT, "busy"),
             CloudError::Exhausted(_) => (StatusCode::INSUFFICIENT_STORAGE, "exhausted"),
             CloudError::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid"),
@@ -187,4 +164,8 @@ impl From<CloudError> for ApiError {
         let retry_after = if let CloudError::Busy(rest) = &error { Some(*rest) } else { None };
         ApiError { retry_after, ..ApiError::new(status, code, error.to_string()) }
     }
+}
+
+fn status(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

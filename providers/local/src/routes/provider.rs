@@ -1,12 +1,12 @@
 //! `OneRoutePerCall` trait: routes of the cloud.
 
 use async_trait::async_trait;
+use bowline_agent_client::invalid_response;
 use bowline_cloud::{Error, OneRoutePerCall, Result};
 use bowline_core::{ClusterName, InstanceRef, NodeName, ProviderId, Route, RouteSpec};
 
 use crate::LocalProvider;
 use crate::api::{CreateRouteRequest, DeleteRouteRequest, ListRoutesRequest, RouteView};
-use crate::error::invalid_response;
 
 const LIST: &str = "list routes";
 const CREATE: &str = "create route";

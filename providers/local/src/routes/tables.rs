@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use bowline_agent::check_name;
 use bowline_core::canonical_cidr;
 use ipnet::IpNet;
 
 use super::records::{NewRoute, RouteRecord};
 use crate::cloud::CloudError;
-use crate::fleet::{Fleet, check_name, generated_number};
+use crate::fleet::{Fleet, generated_number};
 
 /// Prefix of route IDs.
 const PREFIX: &str = "rt-";

@@ -2,7 +2,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bowline_cloud::{CloudProvider, ErrorKind, Instances, LoadBalancers};
+use bowline_cloud::{CloudProvider, ErrorKind, Instances};
 use bowline_core::testing::desired;
 use bowline_core::{DesiredLoadBalancer, InstanceRef};
 use bowline_local::{
@@ -404,8 +404,9 @@ async fn load_balancers_with_15000_targets_are_observed_in_responses_of_bounded_
     let config = Config { endpoint: format!("http://{}", server.address()), ..Config::default() };
     let provider = LocalProvider::over_http(&config).unwrap();
     let desired = ["a/a", "a/b", "a/c", "a/d", "a/e"].map(|service| large_service(service, 15_000));
-    for step in provider.plan(&desired[0], None).unwrap().steps {
-        provider.apply(&desired[0].key, &step, None).await.unwrap();
+    let balancers = provider.load_balancers().unwrap();
+    for step in balancers.plan(&desired[0], None).unwrap().steps {
+        balancers.apply(&desired[0].key, &step, None).await.unwrap();
     }
     let created = cloud.balancers().remove(0);
     assert_eq!(created.targets.len(), 15_000);
@@ -415,9 +416,9 @@ async fn load_balancers_with_15000_targets_are_observed_in_responses_of_bounded_
         cloud.add_balancer(NewBalancer { name, owner, settings, targets, ..NewBalancer::default() }).unwrap();
     }
     cloud.reset_calls();
-    let states = provider.observe(&desired).await;
+    let states = balancers.observe(&desired).await;
     for (service, state) in desired.iter().zip(states) {
-        let plan = provider.plan(service, state.unwrap().as_ref()).unwrap();
+        let plan = balancers.plan(service, state.unwrap().as_ref()).unwrap();
         assert!(plan.is_empty(), "{plan}");
     }
     assert_eq!(cloud.calls()["observe-balancers"], 3, "two of them fit into one response");

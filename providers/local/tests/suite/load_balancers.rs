@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_agent::RuleError;
 use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Retry};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
 use bowline_core::testing::{addresses, desired, target};
@@ -30,13 +31,17 @@ impl World {
         World { provider: LocalProvider::in_process(cloud.clone(), &Config::default()), cloud }
     }
 
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.provider.load_balancers().unwrap()
+    }
+
     async fn observe(&self, desired: &DesiredLoadBalancer) -> Result<Option<LoadBalancerState>, Error> {
-        Driver::new(&self.provider).observe(desired).await
+        Driver::new(self.balancers()).observe(desired).await
     }
 
     async fn plan(&self, desired: &DesiredLoadBalancer) -> Result<Plan, Error> {
         let state = self.observe(desired).await?;
-        self.provider.plan(desired, state.as_ref())
+        self.balancers().plan(desired, state.as_ref())
     }
 
     /// Plans and applies, checks that the last step returns the observed state, and returns the kinds of calls.
@@ -45,7 +50,7 @@ impl World {
         let plan = self.plan(desired).await?;
         let mut last = None;
         for step in &plan.steps {
-            last = Some(self.provider.apply(&desired.key, step, None).await?);
+            last = Some(self.balancers().apply(&desired.key, step, None).await?);
         }
         let calls: Vec<_> = self.cloud.calls().into_iter().filter(|(kind, _)| kind != "observe-balancers").collect();
         assert_eq!(self.cloud.writes(), plan.steps.len() as u64, "one write call per step: {plan}");
@@ -332,8 +337,8 @@ async fn the_cloud_rejects_a_stale_plan_that_conflicts() {
     let desired = web();
     let plan = world.plan(&desired).await.unwrap();
     world.cloud.add_balancer(foreign("auidofweb")).unwrap();
-    world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
-    let error = world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err();
+    world.balancers().apply(&desired.key, &plan.steps[0], None).await.unwrap();
+    let error = world.balancers().apply(&desired.key, &plan.steps[1], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     world.converge(&deleted(&desired)).await.unwrap();
@@ -363,7 +368,7 @@ async fn only_the_annotation_adopts_and_only_load_balancers_without_owner() {
             Balancer { owner: None, ..adopted },
             "nothing else has changed"
         );
-        assert_eq!(world.provider.list(&ClusterName::from("kubernetes")).await.unwrap().len(), 1);
+        assert_eq!(world.balancers().list(&ClusterName::from("kubernetes")).await.unwrap().len(), 1);
     }
     world.converge(&web()).await.unwrap();
     assert_eq!(
@@ -386,11 +391,11 @@ async fn steps_are_idempotent() {
         let plan = world.plan(&desired).await.unwrap();
         assert!(!plan.is_empty());
         for step in &plan.steps {
-            world.provider.apply(&desired.key, step, None).await.unwrap();
-            world.provider.apply(&desired.key, step, None).await.unwrap();
+            world.balancers().apply(&desired.key, step, None).await.unwrap();
+            world.balancers().apply(&desired.key, step, None).await.unwrap();
         }
         for step in &plan.steps {
-            let again = world.provider.apply(&desired.key, step, None).await;
+            let again = world.balancers().apply(&desired.key, step, None).await;
             let is_superseded = matches!(&again, Err(error) if error.kind() == ErrorKind::AlreadyExists);
             assert!(again.is_ok() || is_superseded, "{step}: {again:?}");
         }
@@ -407,14 +412,14 @@ async fn all_owners_are_listed_whatever_the_page_size() {
         world.converge(&desired_for(&format!("shop/{name}"))).await.unwrap();
     }
     world.cloud.reset_calls();
-    let keys = world.provider.list(&ClusterName::from("kubernetes")).await.unwrap();
+    let keys = world.balancers().list(&ClusterName::from("kubernetes")).await.unwrap();
     assert_eq!(keys.iter().map(|key| key.service.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
     assert_eq!(world.cloud.calls()["list-balancers"], 3);
-    assert!(world.provider.list(&ClusterName::from("other")).await.unwrap().is_empty());
+    assert!(world.balancers().list(&ClusterName::from("other")).await.unwrap().is_empty());
     let desired: Vec<_> = keys.iter().take(2).map(|key| desired_for(&format!("shop/{}", key.service))).collect();
     world.cloud.reset_calls();
-    assert!(world.provider.observe(&desired).await.iter().all(|state| matches!(state, Ok(Some(_)))));
-    assert!(world.provider.observe(&[]).await.is_empty());
+    assert!(world.balancers().observe(&desired).await.iter().all(|state| matches!(state, Ok(Some(_)))));
+    assert!(world.balancers().observe(&[]).await.is_empty());
     assert_eq!(world.cloud.calls()["observe-balancers"], 1);
 }
 
@@ -424,10 +429,10 @@ async fn during_a_change_there_is_no_plan() {
     let world = World::with(BalancerOptions { work_time, ..BalancerOptions::default() });
     let desired = web();
     let plan = world.plan(&desired).await.unwrap();
-    let half = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
+    let half = world.balancers().apply(&desired.key, &plan.steps[0], None).await.unwrap();
     let Applied::Started(operation) = half else { panic!("{half:?}") };
-    assert_eq!(world.provider.poll(&desired.key, &operation).await.unwrap(), Progress::Running);
-    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
+    assert_eq!(world.balancers().poll(&desired.key, &operation).await.unwrap(), Progress::Running);
+    let state = world.balancers().observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     assert_eq!(state.pending.as_ref(), Some(&operation));
     tokio::time::sleep(Duration::from_secs(20)).await;
     // The maximum poll interval is ten seconds, and so is the remaining time.
@@ -435,18 +440,18 @@ async fn during_a_change_there_is_no_plan() {
     let advice = |error: Error| (error.kind(), error.retry_advice());
     for desired in [&desired, &deleted(&desired)] {
         assert_eq!(advice(world.plan(desired).await.unwrap_err()), rest);
-        assert_eq!(world.provider.plan(desired, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
+        assert_eq!(world.balancers().plan(desired, Some(&state)).unwrap_err().kind(), ErrorKind::InProgress);
     }
-    assert_eq!(advice(world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap_err()), rest);
+    assert_eq!(advice(world.balancers().apply(&desired.key, &plan.steps[1], None).await.unwrap_err()), rest);
     assert!(!world.plan(&desired_for("shop/other")).await.unwrap().is_empty(), "other Services are not affected");
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.provider.poll(&desired.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
-    world.provider.apply(&desired.key, &plan.steps[1], None).await.unwrap();
+    assert_eq!(world.balancers().poll(&desired.key, &operation).await.unwrap(), Progress::Done(Opaque::new(())));
+    world.balancers().apply(&desired.key, &plan.steps[1], None).await.unwrap();
     tokio::time::sleep(work_time).await;
     let later = changed(&desired, |spec| drop(spec.targets.edit(Vec::pop)));
     let plan = world.plan(&later).await.unwrap();
-    world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap();
-    let error = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
+    world.balancers().apply(&desired.key, &plan.steps[0], None).await.unwrap();
+    let error = world.balancers().apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
     assert_eq!((error.kind(), error.retry_advice()), (ErrorKind::InProgress, Retry::After(work_time)));
     tokio::time::sleep(work_time).await;
     assert!(world.plan(&later).await.unwrap().is_empty());
@@ -472,10 +477,10 @@ async fn faults_affect_every_call() {
         let observed = world.observe(&desired).await.unwrap_err();
         assert_eq!((observed.kind(), observed.retry_advice()), (kind, retry), "{fault:?}");
         if fault != Fault::Empty {
-            let listed = world.provider.list(&desired.key.cluster).await.unwrap_err();
+            let listed = world.balancers().list(&desired.key.cluster).await.unwrap_err();
             assert_eq!((listed.kind(), listed.retry_advice()), (kind, retry), "{fault:?}");
         }
-        let applied = world.provider.apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
+        let applied = world.balancers().apply(&desired.key, &plan.steps[0], None).await.unwrap_err();
         assert_eq!((applied.kind(), applied.retry_advice()), (kind, retry), "{fault:?}");
         world.cloud.repair_all();
         world.converge(&desired).await.unwrap();
@@ -515,7 +520,7 @@ async fn stale_reads_create_no_duplicates() {
         let plan = world.plan(&desired).await.unwrap();
         assert_eq!(plan.steps.len(), 2, "the reads are stale");
         for step in &plan.steps {
-            world.provider.apply(&desired.key, step, None).await.unwrap();
+            world.balancers().apply(&desired.key, step, None).await.unwrap();
         }
     }
     world.cloud.repair_all();
@@ -534,15 +539,15 @@ async fn an_unsupported_spec_is_rejected() {
         assert_eq!(world.plan(&desired).await.unwrap_err().kind(), ErrorKind::Unsupported);
     }
     let state = LoadBalancerState::new(Default::default(), Opaque::new("state of another provider"));
-    assert_eq!(world.provider.plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
+    assert_eq!(world.balancers().plan(&web(), Some(&state)).unwrap_err().kind(), ErrorKind::Unexpected);
     let mut step = world.plan(&web()).await.unwrap().steps.remove(0);
     assert_eq!(
-        world.provider.apply(&desired_for("shop/x").key, &step, None).await.unwrap_err().kind(),
+        world.balancers().apply(&desired_for("shop/x").key, &step, None).await.unwrap_err().kind(),
         ErrorKind::Unexpected,
         "step of another Service"
     );
     step.payload = Opaque::default();
-    assert_eq!(world.provider.apply(&web().key, &step, None).await.unwrap_err().kind(), ErrorKind::Unexpected);
+    assert_eq!(world.balancers().apply(&web().key, &step, None).await.unwrap_err().kind(), ErrorKind::Unexpected);
     assert!(world.is_empty());
 }
 
@@ -586,9 +591,9 @@ fn an_invalid_manual_load_balancer_allocates_no_address() {
     assert!(matches!(world.cloud.add_balancer(foreign("")), Err(CloudError::Invalid(_))));
     assert!(world.is_empty());
     world.cloud.add_balancer(foreign("a")).unwrap();
-    assert!(matches!(world.cloud.add_balancer(foreign("a")), Err(CloudError::NameTaken(..))));
+    assert!(matches!(world.cloud.add_balancer(foreign("a")), Err(CloudError::Rule(RuleError::NameTaken(..)))));
     assert_eq!(world.cloud.addresses().len(), 1);
-    assert_eq!(world.cloud.delete_balancer("lb-9"), Err(CloudError::NoSuchBalancer("lb-9".to_owned())));
+    assert_eq!(world.cloud.delete_balancer("lb-9"), Err(RuleError::NoSuchBalancer("lb-9".to_owned()).into()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use bowline_cloud::LoadBalancers;
+use bowline_cloud::{CloudProvider, LoadBalancers};
 use bowline_core::annotations::ProxyProtocol;
 use bowline_core::testing::desired;
 use bowline_core::{Address, AddressType, DesiredLoadBalancer, IpMode, LoadBalancerSpec, PortSpec, Protocol};
@@ -95,9 +95,13 @@ impl World {
         })
     }
 
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.provider.load_balancers().unwrap()
+    }
+
     /// Applies the desired state and returns the addresses.
     async fn converge(&self, desired: &DesiredLoadBalancer) -> Vec<IpAddr> {
-        let settled = Driver::new(&self.provider).settle(&mut desired.clone()).await.unwrap();
+        let settled = Driver::new(self.balancers()).settle(&mut desired.clone()).await.unwrap();
         let ingress = settled.state.map(|state| state.status.ingress).unwrap_or_default();
         ingress.iter().map(|entry| entry.ip.as_ref().unwrap().parse().unwrap()).collect()
     }
@@ -228,7 +232,7 @@ async fn a_failed_listener_is_reported_in_the_status_and_retried() {
     let taken = blocker.local_addr().unwrap().port();
     let desired = world.desired(1, vec![port(Protocol::Tcp, taken, 30000), port(Protocol::Tcp, 8080, 30000)]);
     world.converge(&desired).await;
-    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
+    let state = world.balancers().observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     let entry = &state.status.ingress[0];
     assert_eq!(entry.ip_mode, Some(IpMode::Proxy));
     let errors: Vec<_> = entry.ports.iter().map(|port| (port.port, port.error.as_deref())).collect();
@@ -244,7 +248,7 @@ async fn a_failed_listener_is_reported_in_the_status_and_retried() {
         }
     };
     tokio::time::timeout(TIMEOUT, works).await.unwrap();
-    let state = world.provider.observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
+    let state = world.balancers().observe(std::slice::from_ref(&desired)).await.remove(0).unwrap().unwrap();
     assert!(state.errors.is_empty(), "{:?}", state.errors);
 }
 

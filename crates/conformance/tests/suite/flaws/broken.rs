@@ -174,7 +174,7 @@ impl Broken {
     }
 
     pub(crate) fn balancers(&self) -> &dyn LoadBalancers {
-        &self.real
+        self.real.load_balancers().unwrap()
     }
 
     pub(crate) fn routes(&self) -> &dyn OneRoutePerCall {

@@ -1,4 +1,4 @@
-//! `TypedLoadBalancers` trait: load balancers of the cloud.
+//! `TypedLoadBalancers` trait: load balancers of the agents, or of the local cloud, which has the same API.
 //!
 //! ```text
 //!  desired state ──► desired: name, addresses, settings, targets ──┐
@@ -25,13 +25,16 @@ use bowline_core::{
     ClusterName, DesiredLoadBalancer, Ingress, IpMode, LoadBalancerKey, LoadBalancerState, LoadBalancerStatus,
     Operation, Plan, PollInterval, PortStatus, Progress,
 };
+use bowline_http::Api;
 
-use crate::LocalProvider;
-use crate::api::{ChangeRequest, FindBalancersRequest, OwnersRequest};
-use crate::balancers::{Change, CloudAddress, Listener, ListenerError, Observation, Query};
-use crate::error::invalid_response;
+use crate::calls::{Change, Query};
+use crate::client;
+use crate::errors::invalid_response;
+use crate::messages::{ChangeRequest, FindBalancersRequest, OwnersRequest};
+use crate::observation::{ListenerError, Observation};
+use crate::records::{CloudAddress, Listener};
 
-pub(crate) use targets::TargetPlans;
+use targets::TargetPlans;
 
 const OBSERVE: &str = "observe load balancers";
 const LIST: &str = "list load balancers";
@@ -40,6 +43,12 @@ const APPLY: &str = "change a load balancer";
 
 /// Error in the status of a Service port whose listener failed.
 const CANNOT_LISTEN: &str = "CannotListen";
+
+/// Load balancers of a group of agents, or of a local cloud.
+pub struct AgentLoadBalancers {
+    api: Api,
+    target_plans: TargetPlans,
+}
 
 /// Payload of a step.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +62,7 @@ pub struct Payload {
 type State = LoadBalancerState<Observation>;
 
 #[async_trait]
-impl TypedLoadBalancers for LocalProvider {
+impl TypedLoadBalancers for AgentLoadBalancers {
     type State = Observation;
     type Change = Payload;
     type Polled = ();
@@ -83,7 +92,7 @@ impl TypedLoadBalancers for LocalProvider {
         let mut request = OwnersRequest { cluster: cluster.clone(), after: None, limit: None };
         let (mut owners, mut guard) = (Vec::new(), PageGuard::default());
         loop {
-            let page = self.client.owners(&request).await.map_err(|error| error.during(LIST))?;
+            let page = client::owners(&self.api, &request).await.map_err(|error| error.during(LIST))?;
             let next = page.owners.last().filter(|_| page.more).cloned();
             let new = page.owners.len();
             owners.extend(page.owners);
@@ -106,7 +115,7 @@ impl TypedLoadBalancers for LocalProvider {
         }
         let Payload { query, change, ip_mode } = payload.clone();
         let is_deletion = change.is_deletion();
-        match self.client.change(&ChangeRequest { asking: query, change }).await {
+        match client::change(&self.api, &ChangeRequest { asking: query, change }).await {
             Ok(observed) if observed.failed => Err(failed()),
             Ok(observed) => Ok(match pending(&observed) {
                 Some(operation) => Applied::Started(operation),
@@ -164,14 +173,23 @@ fn in_progress(key: &LoadBalancerKey, rest: Duration) -> Operation {
     }
 }
 
-impl LocalProvider {
+impl AgentLoadBalancers {
+    /// Creates the load balancers behind an API, whose errors must be decoded with [`ApiErrors`](crate::ApiErrors).
+    ///
+    /// `id_prefix` is the prefix of the provider IDs of machines that the server knows, as a local cloud does; such a machine may be a
+    /// target without addresses. `None` means that the server has no machines: Nodes without an address are then no targets, and
+    /// the plan has a warning. With `drain`, the target of a leaving Node keeps its connections.
+    pub fn new(api: Api, id_prefix: Option<&str>, drain: bool) -> AgentLoadBalancers {
+        AgentLoadBalancers { api, target_plans: TargetPlans::new(id_prefix, drain) }
+    }
+
     /// Reads the observations, one per query, in order.
     async fn found(&self, request: &FindBalancersRequest) -> Result<Vec<Observation>> {
         let mut found = Vec::new();
         // A response that would be too large has the first observations only.
         while let Some(rest) = request.asking.get(found.len()..).filter(|rest| !rest.is_empty()) {
             let request = FindBalancersRequest { asking: rest.to_vec() };
-            let reply = self.client.find_balancers(&request).await.map_err(|error| error.during(OBSERVE))?;
+            let reply = client::find_balancers(&self.api, &request).await.map_err(|error| error.during(OBSERVE))?;
             let keys = rest.iter().map(|query| &query.key).take(reply.found.len().max(1));
             if !keys.eq(reply.found.iter().map(|found| &found.key)) {
                 return Err(invalid_response(OBSERVE, "the observations do not match the request"));

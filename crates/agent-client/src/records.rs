@@ -8,7 +8,7 @@ use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::targets::Targets;
+use crate::targets::Targets;
 
 /// Address of load balancers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,13 +157,23 @@ impl CloudAddress {
     }
 }
 
+impl Listener {
+    /// Whether both listeners cannot share an address.
+    pub fn conflicts_with(&self, other: &Listener) -> bool {
+        (self.protocol, self.port) == (other.protocol, other.port)
+    }
+}
+
 /// IP family of an address.
-pub(crate) fn family_of(ip: &IpAddr) -> IpFamily {
+pub fn family_of(ip: &IpAddr) -> IpFamily {
     if ip.is_ipv4() { IpFamily::IPv4 } else { IpFamily::IPv6 }
 }
 
 /// Displays an owner in messages.
-pub(crate) struct OwnerName<'a>(pub(crate) Option<&'a LoadBalancerKey>);
+pub struct OwnerName<'a>(
+    /// The owner; `None` if there is none.
+    pub Option<&'a LoadBalancerKey>,
+);
 
 impl fmt::Display for OwnerName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

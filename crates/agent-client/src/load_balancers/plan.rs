@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bowline_cloud::{Error, ErrorKind, Result};
 use bowline_core::annotations::DeletionPolicy;
-use bowline_core::{DesiredLoadBalancer, FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, Plan, Step, Verb};
-
-use crate::balancers::{
-    AddressRequest, AddressStatus, Adoptee, Balancer, BalancerSettings, Change, CloudAddress, Listener, Observation,
-    OwnerName, Query, has_another, other_group_address, outside_pool,
+use bowline_core::{
+    DesiredLoadBalancer, FieldChange, IpMode, LoadBalancerKey, LoadBalancerSpec, Plan, Step, Verb, Warning,
 };
+
+use crate::calls::{AddressRequest, Change, Query};
+use crate::conflicts::{has_another, other_group_address, outside_pool};
+use crate::observation::{AddressStatus, Adoptee, Observation};
+use crate::records::{Balancer, BalancerSettings, CloudAddress, Listener, OwnerName};
 
 use super::desired;
 use super::targets::{TargetPlan, TargetPlans};
@@ -18,6 +20,8 @@ use super::{PLAN, Payload, ip_mode};
 
 const ADDRESS: &str = "address";
 const BALANCER: &str = "load balancer";
+/// Reason of the Events for conditions of the agents.
+const AGENT_WARNING: &str = "LoadBalancerAgentWarning";
 /// Field of the ownership mark.
 const OWNER: &str = "owner";
 
@@ -42,13 +46,21 @@ pub(super) fn plan(
     targets: &TargetPlans,
 ) -> Result<Plan<Payload>> {
     let query = desired::query(desired).map_err(|error| error.to_error(PLAN))?;
-    let mut steps = Steps { query, ip_mode: ip_mode(desired), plan: Plan { locks: locks(desired), ..Plan::default() } };
+    let (locks, warnings) = (locks(desired), agent_warnings(&observed));
+    let mut steps = Steps { query, ip_mode: ip_mode(desired), plan: Plan { locks, warnings, ..Plan::default() } };
     match &desired.spec {
         Some(spec) => steps.build(desired, spec, observed, targets)?,
         None if desired.settings.policy == DeletionPolicy::Retain => steps.release(&observed),
         None => steps.tear_down(&observed),
     }
     Ok(steps.plan)
+}
+
+/// Conditions of the agents, which become Events. They are no errors of the state: those are ports that do not work, and make the
+/// Service not ready.
+fn agent_warnings(observed: &Observation) -> Vec<Warning> {
+    let warning = |message: &String| Warning { reason: AGENT_WARNING.to_owned(), message: message.clone() };
+    observed.warnings.iter().map(warning).collect()
 }
 
 /// Locks of a plan: all Services of a share group create and delete its addresses, and two Services may adopt the same load
@@ -87,6 +99,7 @@ impl Steps {
         self.create_addresses(&target_state, &observed);
         let current = observed.balancer.as_ref().map(|balancer| balancer.targets.clone()).unwrap_or_default();
         let targets = targets.get(&current, &spec.targets);
+        self.plan.warnings.extend(targets.warning());
         match &observed.balancer {
             None => self.create_balancer(&target_state, &targets),
             Some(balancer) => self.update_balancer(&target_state, &observed, balancer, &targets),

@@ -5,23 +5,29 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline_core::{Address, AddressType, FieldChange, Merged, ProviderId, TargetNode, TargetSet, merge_sorted};
+use bowline_core::{
+    Address, AddressType, FieldChange, Merged, ProviderId, TargetNode, TargetSet, Warning, merge_sorted,
+};
 
-use crate::Config;
-use crate::balancers::{BalancerTarget, TargetChange, Targets, family_of};
+use crate::calls::TargetChange;
+use crate::records::{BalancerTarget, family_of};
+use crate::targets::Targets;
 
 use super::plan::field;
 
-/// Maximum number of targets that a step lists by name; further ones are counted.
+/// Maximum number of targets that a step or a warning lists by name; further ones are counted.
 const SHOWN: usize = 10;
+
+/// Reason of the Event for Nodes that are no targets because they have no address.
+const NO_ADDRESS: &str = "NodesWithoutAddress";
 
 /// Number of cached plans: Services with different Nodes, and their targets before and after an update.
 const CACHED: usize = 8;
 
 /// Target planner with a cache of the latest plans.
-pub(crate) struct TargetPlans {
-    /// Prefix of the provider IDs of this cloud's machines.
-    prefix: String,
+pub(super) struct TargetPlans {
+    /// Prefix of the provider IDs of the server's machines; `None` if the server has none.
+    prefix: Option<String>,
     /// Whether a leaving target is drained.
     drain: bool,
     latest: Mutex<VecDeque<(Versions, Arc<TargetPlan>)>>,
@@ -36,12 +42,13 @@ pub(super) struct TargetPlan {
     pub(super) change: TargetChange,
     shown: Vec<FieldChange>,
     others: usize,
+    /// Nodes that would be targets if they had an address.
+    without_address: Vec<String>,
 }
 
 impl TargetPlans {
-    pub(crate) fn new(config: &Config) -> TargetPlans {
-        let (prefix, drain) = (config.id_prefix.clone(), config.load_balancers.drain);
-        TargetPlans { prefix, drain, latest: Mutex::default() }
+    pub(super) fn new(prefix: Option<&str>, drain: bool) -> TargetPlans {
+        TargetPlans { prefix: prefix.map(str::to_owned), drain, latest: Mutex::default() }
     }
 
     /// Returns the plan from the observed to the desired targets, cached if possible.
@@ -62,7 +69,7 @@ impl TargetPlans {
     fn plan(&self, now: &Targets, then: &TargetSet) -> TargetPlan {
         let (mut plan, mut set) = (TargetPlan::default(), Vec::new());
         let mut put = |plan: &mut TargetPlan, now: Option<&BalancerTarget>, then: &TargetNode| {
-            let then = target(then, &self.prefix);
+            let then = target(then, self.prefix());
             plan.show(now, Some(&then));
             set.push(then);
         };
@@ -70,13 +77,30 @@ impl TargetPlans {
             match merged {
                 Merged::Left(now) => plan.remove(now),
                 Merged::Both(now, then) if then.draining && !self.drain => plan.remove(now),
-                Merged::Both(now, then) if !is_up_to_date(now, then, &self.prefix) => put(&mut plan, Some(now), then),
-                Merged::Right(then) if !then.draining => put(&mut plan, None, then),
-                Merged::Both(..) | Merged::Right(_) => {}
+                Merged::Both(now, then) if self.is_unreachable(then) => {
+                    plan.remove(now);
+                    plan.without_address.push(then.node.as_str().to_owned());
+                }
+                Merged::Both(now, then) if !is_up_to_date(now, then, self.prefix()) => put(&mut plan, Some(now), then),
+                Merged::Right(then) if then.draining => {}
+                Merged::Right(then) if self.is_unreachable(then) => {
+                    plan.without_address.push(then.node.as_str().to_owned());
+                }
+                Merged::Right(then) => put(&mut plan, None, then),
+                Merged::Both(..) => {}
             }
         }
         plan.change.set = set.into();
         plan
+    }
+
+    fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
+    }
+
+    /// Whether traffic cannot reach the Node: it has no address, and the server has no machines to look one up.
+    fn is_unreachable(&self, node: &TargetNode) -> bool {
+        self.prefix.is_none() && target_addresses(&node.addresses).is_empty()
     }
 }
 
@@ -100,6 +124,18 @@ impl TargetPlan {
             (self.others > 0).then(|| field("further targets", None, Some(format!("{} changes", self.others))));
         self.shown.iter().cloned().chain(others)
     }
+
+    /// Warning about Nodes that are no targets because they have no address.
+    pub(super) fn warning(&self) -> Option<Warning> {
+        let mut names = self.without_address.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        if self.without_address.len() > SHOWN {
+            names.push_str(&format!(" and {} others", self.without_address.len() - SHOWN));
+        }
+        let message = format!(
+            "the load balancer sends no traffic to Nodes without an IP address: {names}; check status.addresses of these Nodes"
+        );
+        (!names.is_empty()).then(|| Warning { reason: NO_ADDRESS.to_owned(), message })
+    }
 }
 
 /// Sorts targets by name and removes duplicates: a manually created load balancer may have any order.
@@ -110,13 +146,13 @@ fn by_name(targets: &[BalancerTarget]) -> Vec<&BalancerTarget> {
     targets
 }
 
-fn is_up_to_date(now: &BalancerTarget, then: &TargetNode, prefix: &str) -> bool {
+fn is_up_to_date(now: &BalancerTarget, then: &TargetNode, prefix: Option<&str>) -> bool {
     now.machine.as_deref() == machine(then, prefix)
         && now.draining == then.draining
         && now.addresses == target_addresses(&then.addresses)
 }
 
-fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
+fn target(node: &TargetNode, prefix: Option<&str>) -> BalancerTarget {
     BalancerTarget {
         name: node.node.as_str().to_owned(),
         machine: machine(node, prefix).map(str::to_owned),
@@ -125,9 +161,9 @@ fn target(node: &TargetNode, prefix: &str) -> BalancerTarget {
     }
 }
 
-/// ID of the machine, if it belongs to this cloud.
-fn machine<'a>(node: &'a TargetNode, prefix: &str) -> Option<&'a str> {
-    node.provider_id.as_ref().filter(|id| id.prefix() == Some(prefix)).and_then(ProviderId::rest)
+/// ID of the machine, if the server knows it.
+fn machine<'a>(node: &'a TargetNode, prefix: Option<&str>) -> Option<&'a str> {
+    node.provider_id.as_ref().filter(|id| prefix.is_some() && id.prefix() == prefix).and_then(ProviderId::rest)
 }
 
 /// The first internal address of each family; external ones if there are no internal ones.
@@ -159,7 +195,7 @@ mod tests {
     use bowline_core::testing;
 
     fn plans(drain: bool) -> TargetPlans {
-        TargetPlans { prefix: "fake".to_owned(), drain, latest: Mutex::default() }
+        TargetPlans::new(Some("fake"), drain)
     }
 
     fn plan(now: &Targets, then: &TargetSet) -> Arc<TargetPlan> {
@@ -221,5 +257,24 @@ mod tests {
         assert_eq!((kept.set.len(), kept.remove.len()), (2, 0));
         let gone = &plans(false).get(&now, &then).change;
         assert_eq!((gone.set.len(), &*gone.remove), (0, &["n00000".to_owned(), "n00001".to_owned()][..]));
+    }
+
+    #[test]
+    fn without_machines_a_node_without_an_address_is_no_target_and_a_warning() {
+        let (server, mut then) = (TargetPlans::new(None, true), targets(0..13));
+        let address = Address::new(AddressType::InternalIP, "192.0.2.1");
+        then.edit(|targets| targets.iter_mut().for_each(|target| target.addresses = vec![address.clone()]));
+        let now = server.get(&Targets::default(), &then).change.set.clone();
+        assert!(now.len() == 13 && now.iter().all(|target| target.machine.is_none() && !target.addresses.is_empty()));
+        then.edit(|targets| targets.iter_mut().skip(1).for_each(|target| target.addresses.clear()));
+        for (now, set, remove) in [(&Targets::default(), 1, 0), (&now, 0, 12)] {
+            let plan = server.get(now, &then);
+            assert_eq!((plan.change.set.len(), plan.change.remove.len()), (set, remove));
+            let warning = plan.warning().unwrap().message;
+            assert!(warning.contains(": n00001, n00002, ") && warning.contains("n00010 and 2 others;"), "{warning}");
+        }
+        // A server with machines looks the addresses up.
+        let plan = plan(&now, &then);
+        assert_eq!((plan.change.remove.len(), plan.warning()), (0, None));
     }
 }

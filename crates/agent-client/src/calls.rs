@@ -6,78 +6,118 @@ use std::net::IpAddr;
 use bowline_core::{IpFamily, LoadBalancerKey};
 use serde::{Deserialize, Serialize};
 
-use super::records::{BalancerSettings, CloudAddress};
-use super::targets::Targets;
+use crate::records::{BalancerSettings, CloudAddress};
+use crate::targets::Targets;
 
 /// Service and the resources it needs. Every call has a query, because every response is the observation of the Service: the
 /// resources with its mark, and conflicting ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Query {
+pub struct Query {
     /// Ownership mark.
-    pub(crate) key: LoadBalancerKey,
+    pub key: LoadBalancerKey,
     /// Name of a new load balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Name or ID of a load balancer to adopt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) adopt: Option<String>,
+    pub adopt: Option<String>,
     /// Requested addresses, in order.
     #[serde(default)]
-    pub(crate) addresses: Vec<AddressRequest>,
+    pub addresses: Vec<AddressRequest>,
 }
 
 /// Requested address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct AddressRequest {
-    pub(crate) family: IpFamily,
+pub struct AddressRequest {
+    /// IP family.
+    pub family: IpFamily,
+    /// From the internal pool.
     #[serde(default)]
-    pub(crate) internal: bool,
+    pub internal: bool,
+    /// Share group: Services of one namespace with this group share the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) share_group: Option<String>,
+    pub share_group: Option<String>,
     /// Specific address, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ip: Option<IpAddr>,
+    pub ip: Option<IpAddr>,
 }
 
 /// Write call. Resources of earlier calls are found by their mark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub(crate) enum Change {
+pub enum Change {
     /// Allocates an address, or joins the one of the share group.
-    CreateAddress { desired: AddressRequest },
+    CreateAddress {
+        /// Requested address.
+        desired: AddressRequest,
+    },
     /// Creates a load balancer on the requested addresses, which must exist.
-    CreateBalancer { name: String, settings: BalancerSettings, targets: Targets },
+    CreateBalancer {
+        /// Unique name.
+        name: String,
+        /// Settings.
+        settings: BalancerSettings,
+        /// Targets.
+        targets: Targets,
+    },
     /// Changes settings, addresses and targets.
-    UpdateBalancer { id: String, settings: BalancerSettings, targets: TargetChange },
+    UpdateBalancer {
+        /// ID of the load balancer.
+        id: String,
+        /// New settings.
+        settings: BalancerSettings,
+        /// Changed targets.
+        targets: TargetChange,
+    },
     /// Changes the targets only.
-    UpdateTargets { id: String, targets: TargetChange },
+    UpdateTargets {
+        /// ID of the load balancer.
+        id: String,
+        /// Changed targets.
+        targets: TargetChange,
+    },
     /// Marks a load balancer without an owner, and its addresses.
-    AdoptBalancer { id: String },
+    AdoptBalancer {
+        /// ID of the load balancer.
+        id: String,
+    },
     /// Removes the mark from a load balancer and its addresses, and changes nothing else.
-    ReleaseBalancer { id: String },
+    ReleaseBalancer {
+        /// ID of the load balancer.
+        id: String,
+    },
     /// Deletes a load balancer.
-    DeleteBalancer { id: String },
+    DeleteBalancer {
+        /// ID of the load balancer.
+        id: String,
+    },
     /// Removes the mark from an address.
-    ReleaseAddress { id: String },
+    ReleaseAddress {
+        /// ID of the address.
+        id: String,
+    },
     /// Removes the mark from an address, and returns the address to the pool if it has no other mark.
-    DeleteAddress { id: String },
+    DeleteAddress {
+        /// ID of the address.
+        id: String,
+    },
 }
 
 /// Change of targets with only the differences, because a load balancer may have thousands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct TargetChange {
+pub struct TargetChange {
     /// Targets to add, or to replace by name.
-    pub(crate) set: Targets,
+    pub set: Targets,
     /// Names of targets to remove.
-    pub(crate) remove: Vec<String>,
+    pub remove: Vec<String>,
 }
 
 impl TargetChange {
     /// Returns these targets with the change, sorted by name.
-    pub(crate) fn apply(&self, targets: &Targets) -> Targets {
+    pub fn apply(&self, targets: &Targets) -> Targets {
         let set = self.set.iter().map(|target| &*target.name);
         let replaced: HashSet<&str> = set.chain(self.remove.iter().map(|name| &**name)).collect();
         let kept = targets.iter().filter(|target| !replaced.contains(target.name.as_str()));
@@ -89,7 +129,7 @@ impl TargetChange {
 
 impl Change {
     /// All kinds of write calls.
-    pub(crate) const KINDS: [&str; 9] = [
+    pub const KINDS: [&str; 9] = [
         "create-address",
         "create-balancer",
         "update-balancer",
@@ -102,7 +142,7 @@ impl Change {
     ];
 
     /// Name under which the call is counted and faults are injected.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Change::CreateAddress { .. } => "create-address",
             Change::CreateBalancer { .. } => "create-balancer",
@@ -117,7 +157,7 @@ impl Change {
     }
 
     /// ID of the existing load balancer that the call changes.
-    pub(crate) fn balancer(&self) -> Option<&str> {
+    pub fn balancer(&self) -> Option<&str> {
         match self {
             Change::UpdateBalancer { id, .. }
             | Change::UpdateTargets { id, .. }
@@ -131,7 +171,7 @@ impl Change {
 
 impl AddressRequest {
     /// Whether the address matches the request.
-    pub(crate) fn matches(&self, address: &CloudAddress) -> bool {
+    pub fn matches(&self, address: &CloudAddress) -> bool {
         self.is_like(address) && self.ip.is_none_or(|ip| ip == address.ip)
     }
 
@@ -141,7 +181,7 @@ impl AddressRequest {
     }
 
     /// Whether the address belongs to the requested share group. Only Services of one namespace share addresses.
-    pub(crate) fn is_of_group(&self, key: &LoadBalancerKey, address: &CloudAddress) -> bool {
+    pub fn is_of_group(&self, key: &LoadBalancerKey, address: &CloudAddress) -> bool {
         let is_same_namespace =
             |owner: &LoadBalancerKey| owner.cluster == key.cluster && owner.namespace == key.namespace;
         self.share_group.is_some() && self.is_like(address) && address.owners.iter().any(is_same_namespace)

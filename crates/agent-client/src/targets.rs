@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::records::BalancerTarget;
+use crate::records::BalancerTarget;
 
 /// Immutable targets of a load balancer. Cheap to clone.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ static EMPTY: LazyLock<Targets> = LazyLock::new(|| Targets::new(Vec::new()));
 
 impl Targets {
     /// Identifies the list in this process: equal versions mean the same list.
-    pub(crate) fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         self.0.version
     }
 

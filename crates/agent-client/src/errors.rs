@@ -1,16 +1,17 @@
-//! Maps errors of the cloud to provider errors.
+//! Maps errors of the API to provider errors.
 
 use std::time::Duration;
 
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_http::{ErrorDecoder, ErrorResponse};
 
-use crate::api::{ErrorBody, ErrorReply};
+use crate::messages::{ErrorBody, ErrorReply};
 
 /// Decodes error responses by their code, which is more specific than the HTTP status.
-pub(crate) struct CloudErrors;
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ApiErrors;
 
-impl ErrorDecoder for CloudErrors {
+impl ErrorDecoder for ApiErrors {
     fn decode(&self, response: &ErrorResponse<'_>) -> Error {
         // Another server may have responded.
         let foreign = || ErrorReply { error: ErrorBody { message: response.text(), ..Default::default() } };
@@ -39,8 +40,8 @@ fn by_code(status: u16, code: &str, message: &str, retry_after: Option<Duration>
     }
 }
 
-/// Error for an invalid response of the cloud.
-pub(crate) fn invalid_response(operation: &str, why: &str) -> Error {
+/// Error for an invalid response.
+pub fn invalid_response(operation: &str, why: &str) -> Error {
     Error::new(ErrorKind::Unexpected, operation, format!("invalid response: {why}"))
 }
 

@@ -8,7 +8,8 @@ use bowline_core::annotations::{HEALTH_CHECK_INTERVAL, IDLE_TIMEOUT};
 use bowline_core::service::default_load_balancer_name;
 use bowline_core::{DesiredLoadBalancer, IpFamily, LoadBalancerSpec, PortSpec, Protocol, SessionAffinity};
 
-use crate::balancers::{AddressRequest, BalancerCheck, BalancerSettings, Listener, Query, family_of};
+use crate::calls::{AddressRequest, Query};
+use crate::records::{BalancerCheck, BalancerSettings, Listener, family_of};
 
 /// Default health check interval.
 const CHECK_INTERVAL_MILLIS: u64 = 3000;

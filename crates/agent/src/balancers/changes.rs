@@ -3,27 +3,20 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use bowline_agent_client::{
+    AddressRequest, Balancer, BalancerSettings, Change, CloudAddress, Listener, NewBalancer, Query, TargetChange,
+    Targets, family_of, has_another, other_group_address, outside_pool,
+};
 use bowline_core::{LoadBalancerKey, Protocol};
 
-use crate::cloud::CloudError;
-use crate::fleet::check_name;
-
-use super::calls::{AddressRequest, Change, Query, TargetChange};
-use super::records::{Balancer, BalancerSettings, CloudAddress, Listener, NewBalancer, family_of};
-use super::targets::Targets;
-use super::{BalancerOptions, Balancers};
+use super::{Balancers, Pools, RuleError, check_name};
 
 impl Balancers {
     /// Applies a call. Returns whether it changed anything.
-    pub(crate) fn apply(
-        &mut self,
-        options: &BalancerOptions,
-        query: &Query,
-        change: Change,
-    ) -> Result<bool, CloudError> {
+    pub fn apply(&mut self, pools: &Pools, query: &Query, change: Change) -> Result<bool, RuleError> {
         let key = &query.key;
         match change {
-            Change::CreateAddress { desired } => self.allocate(options, key, &desired).map(|(_, new)| new),
+            Change::CreateAddress { desired } => self.allocate(pools, key, &desired).map(|(_, new)| new),
             Change::CreateBalancer { name, settings, targets } => self.create(query, name, settings, targets),
             Change::UpdateBalancer { id, settings, targets } => self.update(query, &id, settings, targets),
             Change::UpdateTargets { id, targets } => self.update_targets(key, &id, targets),
@@ -41,27 +34,27 @@ impl Balancers {
     /// is new.
     fn allocate(
         &mut self,
-        options: &BalancerOptions,
+        pools: &Pools,
         key: &LoadBalancerKey,
         desired: &AddressRequest,
-    ) -> Result<(String, bool), CloudError> {
+    ) -> Result<(String, bool), RuleError> {
         if let Some(owned) = self.owned_addresses(key).find(|address| desired.matches(address)) {
             return Ok((owned.id.clone(), false));
         }
         let shared = self.addresses().find(|address| desired.is_of_group(key, address)).map(|found| (**found).clone());
         let mut address = match shared {
             Some(shared) if desired.matches(&shared) => shared,
-            Some(shared) => return Err(CloudError::Invalid(other_group_address(desired, &shared))),
-            None => self.new_address(options, desired)?,
+            Some(shared) => return Err(RuleError::Invalid(other_group_address(desired, &shared))),
+            None => self.new_address(pools, desired)?,
         };
         address.owners.push(key.clone());
         Ok((self.put_address(address).id.clone(), true))
     }
 
-    fn new_address(&mut self, options: &BalancerOptions, desired: &AddressRequest) -> Result<CloudAddress, CloudError> {
+    fn new_address(&mut self, pools: &Pools, desired: &AddressRequest) -> Result<CloudAddress, RuleError> {
         let ip = match desired.ip {
-            Some(ip) => self.check_free(options, ip, desired).map(|()| ip)?,
-            None => options.first_free(desired.family, desired.internal, |ip| self.ips.contains_key(ip))?,
+            Some(ip) => self.check_free(pools, ip, desired).map(|()| ip)?,
+            None => pools.first_free(desired.family, desired.internal, |ip| self.ips.contains_key(ip))?,
         };
         let id = self.new_id("ip");
         Ok(CloudAddress {
@@ -73,18 +66,18 @@ impl Balancers {
         })
     }
 
-    fn check_free(&self, options: &BalancerOptions, ip: IpAddr, desired: &AddressRequest) -> Result<(), CloudError> {
+    fn check_free(&self, pools: &Pools, ip: IpAddr, desired: &AddressRequest) -> Result<(), RuleError> {
         if let Some(found) = self.at(&ip) {
-            return Err(CloudError::AddressTaken(ip, found.owners.first().cloned()));
+            return Err(RuleError::AddressTaken(ip, found.owners.first().cloned()));
         }
-        if !options.contains(&ip, desired.internal) || family_of(&ip) != desired.family {
-            return Err(CloudError::Invalid(outside_pool(&ip, desired.internal)));
+        if !pools.contains(&ip, desired.internal) || family_of(&ip) != desired.family {
+            return Err(RuleError::Invalid(outside_pool(&ip, desired.internal)));
         }
         Ok(())
     }
 
     /// Removes the mark from an address. Idempotent.
-    fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn unmark_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, RuleError> {
         let mut address = CloudAddress::clone(self.address(id)?);
         if !address.is_owned_by(key) {
             return Ok(false);
@@ -94,9 +87,9 @@ impl Balancers {
         Ok(true)
     }
 
-    fn delete_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn delete_address(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, RuleError> {
         if let Some(user) = self.users_of(id).find(|user| user.owner.as_ref() == Some(key)) {
-            return Err(CloudError::InUse(id.to_owned(), user.name.clone()));
+            return Err(RuleError::InUse(id.to_owned(), user.name.clone()));
         }
         let was_marked = self.unmark_address(key, id)?;
         // An address without an owner was retained on purpose.
@@ -122,7 +115,7 @@ impl Balancers {
         name: String,
         settings: BalancerSettings,
         targets: Targets,
-    ) -> Result<bool, CloudError> {
+    ) -> Result<bool, RuleError> {
         if self.balancer_of(&query.key).is_some() {
             return Ok(false);
         }
@@ -137,10 +130,10 @@ impl Balancers {
         addresses: Vec<String>,
         settings: BalancerSettings,
         targets: Targets,
-    ) -> Result<String, CloudError> {
+    ) -> Result<String, RuleError> {
         check_name(&name)?;
         if let Some(namesake) = self.named(&name) {
-            return Err(CloudError::NameTaken(name, namesake.owner.clone()));
+            return Err(RuleError::NameTaken(name, namesake.owner.clone()));
         }
         check_settings(&settings)?;
         self.check_ports(None, &addresses, &settings.listeners)?;
@@ -155,7 +148,7 @@ impl Balancers {
         id: &str,
         settings: BalancerSettings,
         targets: TargetChange,
-    ) -> Result<bool, CloudError> {
+    ) -> Result<bool, RuleError> {
         let old = self.owned(&query.key, id)?;
         let addresses = self.owned_address_ids(query)?;
         check_settings(&settings)?;
@@ -165,19 +158,19 @@ impl Balancers {
         Ok(true)
     }
 
-    fn update_targets(&mut self, key: &LoadBalancerKey, id: &str, targets: TargetChange) -> Result<bool, CloudError> {
+    fn update_targets(&mut self, key: &LoadBalancerKey, id: &str, targets: TargetChange) -> Result<bool, RuleError> {
         let balancer = self.owned(key, id)?;
         let targets = targets.apply(&balancer.targets);
         self.put_balancer(Balancer { targets, ..balancer });
         Ok(true)
     }
 
-    fn adopt(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn adopt(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, RuleError> {
         let mut balancer = Balancer::clone(self.balancer(id)?);
         match (&balancer.owner, self.balancer_of(key)) {
             (Some(owner), _) if owner == key => return Ok(false),
-            (Some(owner), _) => return Err(CloudError::Foreign(balancer.name, Some(owner.clone()))),
-            (None, Some(own)) => return Err(CloudError::Invalid(has_another(&own.name, &balancer.name))),
+            (Some(owner), _) => return Err(RuleError::Foreign(balancer.name, Some(owner.clone()))),
+            (None, Some(own)) => return Err(RuleError::Invalid(has_another(&own.name, &balancer.name))),
             (None, None) => balancer.owner = Some(key.clone()),
         }
         for address in self.unowned_addresses(&balancer)? {
@@ -188,16 +181,16 @@ impl Balancers {
     }
 
     /// Addresses of a load balancer without an owner, which must have no owner either.
-    fn unowned_addresses(&self, balancer: &Balancer) -> Result<Vec<CloudAddress>, CloudError> {
+    fn unowned_addresses(&self, balancer: &Balancer) -> Result<Vec<CloudAddress>, RuleError> {
         let addresses = self.addresses_of(balancer).map(|address| CloudAddress::clone(address));
         let unowned = addresses.map(|address| match address.owners.first() {
-            Some(owner) => Err(CloudError::AddressTaken(address.ip, Some(owner.clone()))),
+            Some(owner) => Err(RuleError::AddressTaken(address.ip, Some(owner.clone()))),
             None => Ok(address),
         });
         unowned.collect()
     }
 
-    fn release(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn release(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, RuleError> {
         if self.balancer(id)?.owner.is_none() {
             return Ok(false);
         }
@@ -209,7 +202,7 @@ impl Balancers {
         Ok(true)
     }
 
-    fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, CloudError> {
+    fn delete(&mut self, key: &LoadBalancerKey, id: &str) -> Result<bool, RuleError> {
         self.owned(key, id)?;
         self.remove_balancer(id);
         Ok(true)
@@ -218,19 +211,19 @@ impl Balancers {
     // ---- management calls
 
     /// Creates a load balancer with addresses from the pool.
-    pub(crate) fn add(&mut self, options: &BalancerOptions, new: NewBalancer) -> Result<Balancer, CloudError> {
+    pub fn add(&mut self, pools: &Pools, new: NewBalancer) -> Result<Balancer, RuleError> {
         if let Some(own) = new.owner.as_ref().and_then(|owner| self.balancer_of(owner)) {
-            return Err(CloudError::Invalid(has_another(&own.name, &new.name)));
+            return Err(RuleError::Invalid(has_another(&own.name, &new.name)));
         }
         // On failure, no address is allocated.
         let mut after = self.clone();
-        let addresses = after.allocate_all(options, &new)?;
+        let addresses = after.allocate_all(pools, &new)?;
         let id = after.create_record(new.name, new.owner, addresses, new.settings, new.targets.into())?;
         *self = after;
         self.balancer(&id).map(|created| Balancer::clone(created))
     }
 
-    fn allocate_all(&mut self, options: &BalancerOptions, new: &NewBalancer) -> Result<Vec<String>, CloudError> {
+    fn allocate_all(&mut self, pools: &Pools, new: &NewBalancer) -> Result<Vec<String>, RuleError> {
         let families = new.ip.map_or_else(|| new.families.clone(), |ip| vec![family_of(&ip)]);
         let desired = |family| AddressRequest {
             family,
@@ -239,26 +232,26 @@ impl Balancers {
             ip: new.ip,
         };
         let requests: Vec<_> = families.into_iter().map(desired).collect();
-        requests.iter().map(|desired| self.allocate_for(options, new, desired)).collect()
+        requests.iter().map(|desired| self.allocate_for(pools, new, desired)).collect()
     }
 
     fn allocate_for(
         &mut self,
-        options: &BalancerOptions,
+        pools: &Pools,
         new: &NewBalancer,
         desired: &AddressRequest,
-    ) -> Result<String, CloudError> {
+    ) -> Result<String, RuleError> {
         match &new.owner {
-            Some(owner) => self.allocate(options, owner, desired).map(|(id, _)| id),
+            Some(owner) => self.allocate(pools, owner, desired).map(|(id, _)| id),
             None => {
-                let address = self.new_address(options, desired)?;
+                let address = self.new_address(pools, desired)?;
                 Ok(self.put_address(address).id.clone())
             }
         }
     }
 
     /// Deletes a load balancer, and returns its addresses without other users to the pool.
-    pub(crate) fn remove(&mut self, id: &str) -> Result<(), CloudError> {
+    pub fn remove(&mut self, id: &str) -> Result<(), RuleError> {
         let removed = Balancer::clone(self.balancer(id)?);
         self.remove_balancer(id);
         for address in &removed.addresses {
@@ -273,23 +266,23 @@ impl Balancers {
     // ---- rules
 
     /// Returns the load balancer, if it carries this mark.
-    fn owned(&self, key: &LoadBalancerKey, id: &str) -> Result<Balancer, CloudError> {
+    fn owned(&self, key: &LoadBalancerKey, id: &str) -> Result<Balancer, RuleError> {
         let balancer = self.balancer(id)?;
         if balancer.owner.as_ref() != Some(key) {
-            return Err(CloudError::Foreign(balancer.name.clone(), balancer.owner.clone()));
+            return Err(RuleError::Foreign(balancer.name.clone(), balancer.owner.clone()));
         }
         Ok(Balancer::clone(balancer))
     }
 
     /// IDs of the requested addresses, which must exist with the mark.
-    fn owned_address_ids(&self, query: &Query) -> Result<Vec<String>, CloudError> {
+    fn owned_address_ids(&self, query: &Query) -> Result<Vec<String>, RuleError> {
         let find = |desired: &AddressRequest| self.owned_addresses(&query.key).find(|address| desired.matches(address));
-        let missing = || CloudError::Changed("an address of this load balancer no longer exists".to_owned());
+        let missing = || RuleError::Changed("an address of this load balancer no longer exists".to_owned());
         query.addresses.iter().map(|desired| find(desired).map(|found| found.id.clone()).ok_or_else(missing)).collect()
     }
 
     /// Checks that no other load balancer uses a port of an address.
-    fn check_ports(&self, id: Option<&str>, addresses: &[String], listeners: &[Listener]) -> Result<(), CloudError> {
+    fn check_ports(&self, id: Option<&str>, addresses: &[String], listeners: &[Listener]) -> Result<(), RuleError> {
         for address in addresses {
             let others = self.users_of(address).filter(|other| Some(other.id.as_str()) != id);
             for other in others {
@@ -297,7 +290,7 @@ impl Balancers {
                     other.settings.listeners.iter().find(|taken| listeners.iter().any(|new| new.conflicts_with(taken)));
                 if let Some(taken) = conflicting {
                     let ip = self.address(address)?.ip;
-                    return Err(CloudError::PortTaken(ip, taken.protocol, taken.port, other.owner.clone()));
+                    return Err(RuleError::PortTaken(ip, taken.protocol, taken.port, other.owner.clone()));
                 }
             }
         }
@@ -305,46 +298,22 @@ impl Balancers {
     }
 }
 
-impl Listener {
-    /// Whether both listeners cannot share an address.
-    pub(crate) fn conflicts_with(&self, other: &Listener) -> bool {
-        (self.protocol, self.port) == (other.protocol, other.port)
-    }
-}
-
-fn check_settings(settings: &BalancerSettings) -> Result<(), CloudError> {
+fn check_settings(settings: &BalancerSettings) -> Result<(), RuleError> {
     let mut ports = HashSet::new();
     for Listener { protocol, port, node_port } in &settings.listeners {
         if *port == 0 || *node_port == 0 {
-            return Err(CloudError::Invalid("ports must be at least 1".to_owned()));
+            return Err(RuleError::Invalid("ports must be at least 1".to_owned()));
         }
         if *protocol == Protocol::Sctp {
-            return Err(CloudError::Invalid("load balancers support TCP and UDP, not SCTP".to_owned()));
+            return Err(RuleError::Invalid("load balancers support TCP and UDP, not SCTP".to_owned()));
         }
         if !ports.insert((*protocol, *port)) {
-            return Err(CloudError::Invalid(format!("duplicate port {port}")));
+            return Err(RuleError::Invalid(format!("duplicate port {port}")));
         }
     }
     let interval = settings.health_check.as_ref().map(|check| check.interval_millis);
     if [interval, settings.idle_timeout_millis, settings.affinity_seconds.map(u64::from)].contains(&Some(0)) {
-        return Err(CloudError::Invalid("timeouts, intervals and affinity must be greater than 0".to_owned()));
+        return Err(RuleError::Invalid("timeouts, intervals and affinity must be greater than 0".to_owned()));
     }
     Ok(())
-}
-
-/// Error message for an address outside the pool.
-pub(crate) fn outside_pool(ip: &IpAddr, internal: bool) -> String {
-    let inside = if internal { "internal " } else { "" };
-    format!("the address {ip} is not in the {inside}pool of the cloud; request an address of the pool, or none")
-}
-
-/// Error message for another address than that of the share group.
-pub(crate) fn other_group_address(desired: &AddressRequest, shared: &CloudAddress) -> String {
-    let (group, ip) = (desired.share_group.as_deref().unwrap_or_default(), shared.ip);
-    format!("the share group {group:?} has the address {ip}; request that address, or none")
-}
-
-/// Error message for a second load balancer of a Service.
-pub(crate) fn has_another(own: &str, other: &str) -> String {
-    format!("this Service already has the load balancer {own:?} and cannot also have {other:?}")
 }

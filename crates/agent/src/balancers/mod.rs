@@ -1,7 +1,6 @@
-//! Load balancers and addresses of a cloud.
+//! Load balancers and their addresses: records, indexes and rules.
 //!
-//! A plain value, as [`Fleet`](crate::fleet::Fleet) is, with the rules about names, marks, pools and ports; it knows nothing of
-//! files, time, faults or sockets.
+//! A plain value with the rules about names, marks, pools and ports; it knows nothing of files, time, faults or sockets.
 //!
 //! ```text
 //!  address ip-0001 127.0.32.1  owners: web/front ◄──── load balancer lb-0002 "a1b2…"  owner: web/front
@@ -11,32 +10,27 @@
 //! Resources of a Service carry its key as a mark and are found by it: creating an address or a load balancer with the same mark
 //! twice returns the same resource.
 
-mod calls;
 mod changes;
-mod observation;
+mod observe;
+mod pool;
 mod pools;
-mod records;
-mod targets;
+mod rule_error;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bowline_agent_client::{Balancer, CloudAddress};
 use bowline_core::{ClusterName, LoadBalancerKey};
 
-use crate::cloud::CloudError;
-
-pub(crate) use calls::{AddressRequest, Change, Query, TargetChange};
-pub(crate) use changes::{has_another, other_group_address, outside_pool};
-pub(crate) use observation::{AddressStatus, Adoptee, ListenerError, Observation};
-pub use pools::BalancerOptions;
-pub use records::{Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer};
-pub(crate) use records::{OwnerName, family_of};
-pub use targets::Targets;
+pub use observe::fit_response;
+pub use pool::{Pool, PoolError};
+pub use pools::Pools;
+pub use rule_error::{MAX_NAME_LENGTH, RuleError, check_name};
 
 /// All load balancers and addresses. Clones share the records, so an old version is cheap to keep.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Balancers {
+pub struct Balancers {
     balancers: BTreeMap<String, Arc<Balancer>>,
     addresses: BTreeMap<String, Arc<CloudAddress>>,
     owned: HashMap<LoadBalancerKey, Owned>,
@@ -57,15 +51,11 @@ struct Owned {
 
 impl Balancers {
     /// Restores records; `last` is the number of the last generated ID.
-    pub(crate) fn restore(
-        addresses: Vec<CloudAddress>,
-        balancers: Vec<Balancer>,
-        last: u64,
-    ) -> Result<Balancers, CloudError> {
+    pub fn restore(addresses: Vec<CloudAddress>, balancers: Vec<Balancer>, last: u64) -> Result<Balancers, RuleError> {
         let mut all = Balancers { last, ..Balancers::default() };
         for address in addresses {
             if all.ips.contains_key(&address.ip) || all.addresses.contains_key(&address.id) {
-                return Err(CloudError::Invalid(format!("duplicate address {} or {}", address.id, address.ip)));
+                return Err(RuleError::Invalid(format!("duplicate address {} or {}", address.id, address.ip)));
             }
             all.put_address(address);
         }
@@ -76,46 +66,46 @@ impl Balancers {
         Ok(all)
     }
 
-    fn check_restored(&self, balancer: &Balancer) -> Result<(), CloudError> {
+    fn check_restored(&self, balancer: &Balancer) -> Result<(), RuleError> {
         let Balancer { id, name, .. } = balancer;
         if self.balancers.contains_key(id) || self.names.contains_key(name) {
-            return Err(CloudError::Invalid(format!("duplicate load balancer {id} or {name:?}")));
+            return Err(RuleError::Invalid(format!("duplicate load balancer {id} or {name:?}")));
         }
         balancer.addresses.iter().try_for_each(|address| self.address(address).map(drop))
     }
 
     /// Number of the last generated ID.
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.last
     }
 
     /// All load balancers, by ID.
-    pub(crate) fn balancers(&self) -> impl Iterator<Item = &Arc<Balancer>> {
+    pub fn balancers(&self) -> impl Iterator<Item = &Arc<Balancer>> {
         self.balancers.values()
     }
 
     /// All addresses, by ID.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Arc<CloudAddress>> {
+    pub fn addresses(&self) -> impl Iterator<Item = &Arc<CloudAddress>> {
         self.addresses.values()
     }
 
     /// Returns the load balancer with this ID.
-    pub(crate) fn balancer(&self, id: &str) -> Result<&Arc<Balancer>, CloudError> {
-        self.balancers.get(id).ok_or_else(|| CloudError::NoSuchBalancer(id.to_owned()))
+    pub fn balancer(&self, id: &str) -> Result<&Arc<Balancer>, RuleError> {
+        self.balancers.get(id).ok_or_else(|| RuleError::NoSuchBalancer(id.to_owned()))
     }
 
     /// Returns the address with this ID.
-    pub(crate) fn address(&self, id: &str) -> Result<&Arc<CloudAddress>, CloudError> {
-        self.addresses.get(id).ok_or_else(|| CloudError::NoSuchAddress(id.to_owned()))
+    pub fn address(&self, id: &str) -> Result<&Arc<CloudAddress>, RuleError> {
+        self.addresses.get(id).ok_or_else(|| RuleError::NoSuchAddress(id.to_owned()))
     }
 
     /// Addresses of a load balancer, in order.
-    pub(crate) fn addresses_of(&self, balancer: &Balancer) -> impl Iterator<Item = &Arc<CloudAddress>> {
+    pub fn addresses_of(&self, balancer: &Balancer) -> impl Iterator<Item = &Arc<CloudAddress>> {
         balancer.addresses.iter().filter_map(|id| self.addresses.get(id))
     }
 
     /// Load balancer with this mark.
-    pub(crate) fn balancer_of(&self, key: &LoadBalancerKey) -> Option<&Arc<Balancer>> {
+    pub fn balancer_of(&self, key: &LoadBalancerKey) -> Option<&Arc<Balancer>> {
         self.balancers.get(self.owned.get(key)?.balancer.as_ref()?)
     }
 
@@ -138,13 +128,13 @@ impl Balancers {
     }
 
     /// IDs of load balancers with targets that have no addresses and are resolved by machine.
-    pub(crate) fn with_machine_targets(&self) -> Vec<String> {
+    pub fn with_machine_targets(&self) -> Vec<String> {
         let by_machine = |balancer: &&Arc<Balancer>| balancer.targets.iter().any(|target| target.addresses.is_empty());
         self.balancers.values().filter(by_machine).map(|balancer| balancer.id.clone()).collect()
     }
 
     /// Returns at most `limit` owners of this cluster after this one, sorted, and whether there are more.
-    pub(crate) fn owners(
+    pub fn owners(
         &self,
         cluster: &ClusterName,
         after: Option<&LoadBalancerKey>,
