@@ -1,7 +1,10 @@
 //! The L4 agent: load balancers and routes on hosts without a cloud.
 //!
 //! * [`Balancers`] are the records and their rules: a plain value, without files, time or sockets.
+//! * [`Sockets`] forward the traffic of load balancers, from the [`Records`] of an agent or of the local cloud.
 
 mod balancers;
+mod data_plane;
 
 pub use balancers::{Balancers, MAX_NAME_LENGTH, Pool, PoolError, Pools, RuleError, check_name, fit_response};
+pub use data_plane::{Records, Sockets, load_balancer_config, target_host};

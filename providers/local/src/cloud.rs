@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_agent::{Balancers, Pools, RuleError};
+use bowline_agent::{Balancers, Pools, RuleError, Sockets};
 use bowline_core::Address;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::api::Key;
 use crate::cloud_load_balancers::BalancerOptions;
-use crate::data_plane::Sockets;
+use crate::data_plane::open_sockets;
 use crate::faults::{Fault, FaultEffect, FaultSpec, Faults, Injected};
 use crate::fleet::Fleet;
 use crate::kernel::{KernelRoutes, RouteOptions};
@@ -223,7 +223,7 @@ impl LocalCloud {
         });
         let CloudOptions { snapshot, page_size, balancers, max_routes, token_file, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|limit| *limit > 0), watch::Sender::default());
-        let sockets = balancers.data_plane.then(Sockets::open).transpose()?;
+        let sockets = balancers.data_plane.then(open_sockets).transpose()?;
         let kernel = options.routes.kernel.then(KernelRoutes::open).transpose()?;
         let shared = Shared {
             snapshot,
@@ -436,8 +436,15 @@ impl LocalCloud {
         Ok(outcome)
     }
 
+    /// Locks the state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state()
+    }
+}
+
+impl Shared {
     /// Locks the state. No change is applied partially, so a poisoned lock is still consistent.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
