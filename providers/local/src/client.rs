@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_agent::RouteProblem;
 use bowline_agent_client::client::{query, read, write};
 use bowline_agent_client::{ApiErrors, Balancer, CloudAddress, NewBalancer, invalid_response};
 use bowline_cloud::{Calls, Error, ErrorKind, PageGuard, Result};
@@ -21,7 +22,6 @@ use crate::api::{
 };
 use crate::cloud::{LocalCloud, Machine, NewMachine};
 use crate::faults::FaultSpec;
-use crate::kernel::RouteProblem;
 use crate::routes::{NewRoute, RouteRecord};
 use crate::token::Token;
 

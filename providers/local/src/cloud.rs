@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bowline_agent::{Balancers, Pools, RuleError, Sockets};
+use bowline_agent::{Balancers, KernelRoutes, Pools, RuleError, Sockets};
 use bowline_core::Address;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use crate::cloud_load_balancers::BalancerOptions;
 use crate::data_plane::open_sockets;
 use crate::faults::{Fault, FaultEffect, FaultSpec, Faults, Injected};
 use crate::fleet::Fleet;
-use crate::kernel::{KernelRoutes, RouteOptions};
+use crate::kernel::{RouteOptions, open_kernel_routes};
 use crate::pending_changes::PendingChanges;
 use crate::routes::{RouteRecord, RouteTables};
 use crate::snapshot;
@@ -129,7 +129,7 @@ pub(crate) struct Shared {
     page_size: usize,
     pub(crate) pools: Pools,
     pub(crate) sockets: Option<Sockets>,
-    pub(crate) kernel: Option<KernelRoutes>,
+    pub(crate) kernel: Option<Arc<KernelRoutes>>,
     pub(crate) max_routes: Option<usize>,
     token_file: Option<PathBuf>,
     pub(crate) route_changes: watch::Sender<u64>,
@@ -224,7 +224,7 @@ impl LocalCloud {
         let CloudOptions { snapshot, page_size, balancers, max_routes, token_file, .. } = options;
         let (max_routes, route_changes) = (max_routes.filter(|limit| *limit > 0), watch::Sender::default());
         let sockets = balancers.data_plane.then(open_sockets).transpose()?;
-        let kernel = options.routes.kernel.then(KernelRoutes::open).transpose()?;
+        let kernel = options.routes.kernel.then(open_kernel_routes).transpose()?;
         let shared = Shared {
             snapshot,
             page_size,

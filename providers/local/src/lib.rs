@@ -36,6 +36,7 @@ mod tags;
 mod token;
 
 pub use api::{BalancerView, FaultInForce};
+pub use bowline_agent::{RouteProblem, RuleError};
 pub use bowline_agent_client::{
     Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, Targets,
 };
@@ -44,7 +45,7 @@ pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, New
 pub use cloud_load_balancers::BalancerOptions;
 pub use config::{Config, LoadBalancerConfig, RouteConfig};
 pub use faults::{Fault, FaultSpec};
-pub use kernel::{RouteOptions, RouteProblem};
+pub use kernel::RouteOptions;
 pub use provider::{LocalProvider, factory, factory_for};
 pub use routes::{NewRoute, RouteRecord};
 pub use server::{Server, serve, serve_for};

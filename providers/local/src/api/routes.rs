@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bowline_agent::RouteProblem;
 use bowline_core::{Address, ClusterName, NodeName};
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +10,6 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::{LocalCloud, World};
-use crate::kernel::RouteProblem;
 use crate::routes::{self, RouteRecord};
 
 use super::instances::Key;

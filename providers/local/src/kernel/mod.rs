@@ -1,36 +1,21 @@
 //! Kernel routes: routes of the Linux kernel in the network namespaces of machines.
 //!
-//! ```text
-//!  tables, machines ──► desired ──┐
-//!                                 ├─► diff ──► apply, in each namespace
-//!  the kernel ────────► found ────┘
-//! ```
-//!
 //! A machine may have a network namespace. With [`RouteOptions::kernel`], each of these namespaces has a kernel route for every
 //! route of the tables, with the `InternalIP` of the target machine as next hop; except the namespace of that machine itself,
-//! which owns the pod CIDR. Desired and actual routes are compared at the start, after each change and periodically, so missed
-//! changes and changes by other programs are corrected.
-//!
-//! Routes of the cloud have their own protocol number. Other routes are never touched.
+//! which owns the pod CIDR. `bowline-agent` syncs them: at the start, after each change and periodically.
 
-#[cfg(not(all(feature = "netlink", target_os = "linux")))]
-mod absent;
-#[cfg(all(feature = "netlink", target_os = "linux"))]
-mod linux;
+mod desired;
 mod namespace;
 
-use std::fmt;
+use std::sync::Arc;
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use bowline_agent::{DesiredRoutes, KernelRoutes, RouteProblem};
+use tokio::runtime::Handle;
 
-#[cfg(not(all(feature = "netlink", target_os = "linux")))]
-pub(crate) use absent::KernelRoutes;
-#[cfg(all(feature = "netlink", target_os = "linux"))]
-pub(crate) use linux::KernelRoutes;
+use crate::cloud::{CloudError, LocalCloud, World};
+
+use desired::desired_routes;
 pub(crate) use namespace::check_namespace;
-
-use crate::LocalCloud;
 
 /// Options of routes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,33 +26,38 @@ pub struct RouteOptions {
     pub kernel: bool,
 }
 
-/// Kernel route that is missing or could not be removed. It is retried until it succeeds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RouteProblem {
-    /// Network namespace of the machine; `None` if the records are inconsistent.
-    pub namespace: Option<String>,
-    /// Destination, if the problem is about one.
-    pub destination: Option<IpNet>,
-    /// Problem and fix.
-    pub message: String,
-}
-
-impl fmt::Display for RouteProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(namespace) = &self.namespace {
-            write!(f, "network namespace {namespace:?}: ")?;
-        }
-        if let Some(destination) = &self.destination {
-            write!(f, "route to {destination}: ")?;
-        }
-        f.write_str(&self.message)
-    }
+/// Opens the kernel routes on the current runtime.
+pub(crate) fn open_kernel_routes() -> Result<Arc<KernelRoutes>, CloudError> {
+    let runtime = Handle::try_current()
+        .map_err(|_| CloudError::Invalid("a cloud with kernel routes must be opened on a Tokio runtime".to_owned()))?;
+    let kernel = KernelRoutes::of_namespaces(runtime).map_err(|error| CloudError::Invalid(error.to_string()))?;
+    Ok(Arc::new(kernel))
 }
 
 impl LocalCloud {
     /// Problems of kernel routes, as of the last sync; empty without [`RouteOptions::kernel`].
     pub fn route_problems(&self) -> Vec<RouteProblem> {
-        self.shared.kernel.as_ref().map(KernelRoutes::problems).unwrap_or_default()
+        self.shared.kernel.as_ref().map(|kernel| kernel.problems()).unwrap_or_default()
     }
+
+    /// Starts the task that syncs kernel routes, until the cloud is dropped.
+    pub(crate) fn spawn_kernel_routes(&self) {
+        if let Some(kernel) = &self.shared.kernel {
+            let shared = Arc::downgrade(&self.shared);
+            let desired = move || shared.upgrade().map(|shared| LocalCloud { shared }.read(of_world));
+            kernel.spawn_sync(desired, self.route_changes());
+        }
+    }
+
+    /// Syncs the kernel routes with the current tables. Returns whether there are no problems.
+    pub(crate) async fn sync_kernel_routes(&self) -> bool {
+        match &self.shared.kernel {
+            Some(kernel) => kernel.sync(|| self.read(of_world)).await,
+            None => true,
+        }
+    }
+}
+
+fn of_world(world: &World) -> DesiredRoutes {
+    desired_routes(world.fleet.iter(), world.routes.iter())
 }

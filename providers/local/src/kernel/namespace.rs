@@ -1,14 +1,7 @@
 //! Network namespace of a machine: a name under `/run/netns`, where `ip netns add` creates it, or a path, for instance of a
 //! process.
 
-#[cfg(all(feature = "netlink", target_os = "linux"))]
-use std::path::{Path, PathBuf};
-
 use crate::CloudError;
-
-/// Directory of named namespaces.
-#[cfg(all(feature = "netlink", target_os = "linux"))]
-const NAMED: &str = "/run/netns";
 
 /// Limit of a path (`PATH_MAX`).
 const MAX_PATH: usize = 4096;
@@ -25,13 +18,6 @@ pub(crate) fn check_namespace(name: &str) -> Result<(), CloudError> {
     )))
 }
 
-/// Path of a validated namespace.
-#[cfg(all(feature = "netlink", target_os = "linux"))]
-pub(crate) fn path(name: &str) -> PathBuf {
-    // `join` with an absolute path returns that path.
-    Path::new(NAMED).join(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,12 +30,5 @@ mod tests {
         for name in ["", ".", "..", "../etc", "a/b", "a\0b", "a\n", &"a".repeat(MAX_PATH)] {
             assert!(check_namespace(name).unwrap_err().to_string().contains("/run/netns"), "{name:?}");
         }
-    }
-
-    #[cfg(all(feature = "netlink", target_os = "linux"))]
-    #[test]
-    fn a_name_is_under_run_netns_and_a_path_is_used_as_is() {
-        assert_eq!(path("worker-1"), Path::new("/run/netns/worker-1"));
-        assert_eq!(path("/proc/42/ns/net"), Path::new("/proc/42/ns/net"));
     }
 }

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_agent::RuleError;
 use bowline_cloud::{Applied, CloudProvider, Error, ErrorKind, LoadBalancers, Retry};
 use bowline_core::annotations::{DeletionPolicy, LoadBalancerSettings, ProxyProtocol};
 use bowline_core::testing::{addresses, desired, target};
@@ -12,7 +11,7 @@ use bowline_core::{
 };
 use bowline_local::{
     Balancer, BalancerCheck, BalancerOptions, BalancerSettings, CloudError, CloudOptions, Config, Fault, FaultSpec,
-    Listener, LocalCloud, LocalProvider, NewBalancer,
+    Listener, LocalCloud, LocalProvider, NewBalancer, RuleError,
 };
 use bowline_simulator::drive::Driver;
 

@@ -1,4 +1,4 @@
-//! Netlink socket in another network namespace.
+//! Netlink socket, in this or another network namespace.
 //!
 //! A socket belongs to the namespace of the thread that opens it, wherever it is used later. A dedicated thread therefore enters
 //! the namespace, opens the socket and exits, and no shared thread ever changes its namespace. File operations, which may block,
@@ -21,6 +21,11 @@ use rtnetlink::proto::Connection;
 use rtnetlink::{Handle, new_connection};
 use tokio::runtime;
 use tokio::sync::oneshot;
+
+use crate::kernel_routes::Namespace;
+
+/// Directory of named namespaces, where `ip netns add` creates them.
+const NAMED: &str = "/run/netns";
 
 /// Reason why a socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -46,19 +51,32 @@ pub(super) fn check_privileges() -> Result<(), EnterError> {
     thread.join().unwrap_or(Err(EnterError::Forbidden))
 }
 
+/// Opens a socket in the namespace.
+pub(super) async fn connect(namespace: &Namespace) -> Result<Handle, EnterError> {
+    let (connection, handle) = match namespace.name() {
+        None => open(&runtime::Handle::current())?,
+        Some(name) => open_in(path(name)).await?,
+    };
+    // The connection ends when the handle is dropped.
+    tokio::spawn(connection);
+    Ok(handle)
+}
+
+/// Path of a namespace.
+fn path(name: &str) -> PathBuf {
+    // `join` with an absolute path returns that path.
+    Path::new(NAMED).join(name)
+}
+
 /// Opens a socket in the namespace at this path.
-pub(super) async fn connect(path: PathBuf) -> Result<Handle, EnterError> {
+async fn open_in(path: PathBuf) -> Result<(Connection<RouteNetlinkMessage>, Handle), EnterError> {
     let (runtime, (sender, receiver)) = (runtime::Handle::current(), oneshot::channel());
     let work = move || {
         // The receiver is dropped after a timeout.
         let _ = sender.send(enter(&path).and_then(|()| open(&runtime)));
     };
     thread::Builder::new().name("enter-netns".to_owned()).spawn(work).map_err(EnterError::NoThread)?;
-    let (connection, handle) =
-        receiver.await.unwrap_or_else(|_| Err(EnterError::NoThread(io::Error::other("the thread exited early"))))?;
-    // The connection ends when the handle is dropped.
-    tokio::spawn(connection);
-    Ok(handle)
+    receiver.await.unwrap_or_else(|_| Err(EnterError::NoThread(io::Error::other("the thread exited early"))))
 }
 
 /// Moves the current thread into the namespace.
@@ -78,4 +96,15 @@ fn open(runtime: &runtime::Handle) -> Result<(Connection<RouteNetlinkMessage>, H
     let _guard = runtime.enter();
     let (connection, handle, _) = new_connection().map_err(EnterError::NoSocket)?;
     Ok((connection, handle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_under_run_netns_and_a_path_is_used_as_is() {
+        assert_eq!(path("worker-1"), Path::new("/run/netns/worker-1"));
+        assert_eq!(path("/proc/42/ns/net"), Path::new("/proc/42/ns/net"));
+    }
 }

@@ -1,23 +1,12 @@
 //! Route changes in one namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-/// Next hop of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hop {
-    /// Gateway address, on a network of the namespace.
-    Via(IpAddr),
-    /// Packets are dropped.
-    Blackhole,
-}
+use crate::kernel_routes::{Hop, Routes};
 
-/// Desired routes of a namespace, by destination.
-pub(super) type Routes = BTreeMap<IpNet, Hop>;
-
-/// Route of the cloud in a namespace.
+/// Route of this program in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) destination: IpNet,
@@ -37,7 +26,7 @@ pub(super) struct Plan {
     pub(super) add: Vec<(IpNet, Hop)>,
 }
 
-/// Compares desired and existing routes of the cloud.
+/// Compares desired and existing routes of this program.
 pub(super) fn diff(desired: &Routes, found: &[Found]) -> Plan {
     let mut kept = BTreeSet::new();
     let is_correct = |route: &Found| route.hop.is_some() && desired.get(&route.destination).copied() == route.hop;

@@ -4,20 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bowline_agent::{DesiredRoutes, Hop, Namespace, RouteProblem, Routes};
 use bowline_core::AddressType;
 use ipnet::IpNet;
 
-use super::diff::{Hop, Routes};
 use crate::cloud::Machine;
-use crate::kernel::RouteProblem;
 use crate::routes::RouteRecord;
-
-/// Desired routes by namespace, and problems.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct DesiredRoutes {
-    pub(super) namespaces: BTreeMap<String, Routes>,
-    pub(super) problems: Vec<RouteProblem>,
-}
 
 /// Route of all namespaces except that of its machine.
 #[derive(Clone, Copy)]
@@ -42,7 +34,10 @@ pub(super) fn desired_routes<'a>(
     }
     let mut problems = Vec::new();
     let all = all_routes(&machines, routes, &mut problems);
-    let namespaces = namespaces.into_iter().map(|(name, local)| (name.to_owned(), routes_of(&local, &all))).collect();
+    let namespaces = namespaces
+        .into_iter()
+        .map(|(name, local)| (Namespace::Named(name.to_owned()), routes_of(&local, &all)))
+        .collect();
     DesiredRoutes { namespaces, problems }
 }
 
@@ -159,6 +154,10 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn ns(name: &str) -> Namespace {
+        Namespace::Named(name.to_owned())
+    }
+
     fn hop_via(text: &str) -> Hop {
         Hop::Via(text.parse().unwrap())
     }
@@ -188,21 +187,21 @@ mod tests {
             (net("fd00:1::/64"), hop_via("fd00::1")),
             to_elsewhere,
         ]);
-        assert_eq!(desired.namespaces, BTreeMap::from([("ns-a".to_owned(), of_a), ("ns-b".to_owned(), of_b)]));
+        assert_eq!(desired.namespaces, BTreeMap::from([(ns("ns-a"), of_a), (ns("ns-b"), of_b)]));
         assert_eq!(desired.problems, []);
     }
 
     #[test]
     fn a_namespace_without_routes_is_synced() {
         let desired = of_one_cluster(&[machine("a", Some("ns-a"), &[])], &[]);
-        assert_eq!(desired.namespaces, BTreeMap::from([("ns-a".to_owned(), Routes::new())]));
+        assert_eq!(desired.namespaces, BTreeMap::from([(ns("ns-a"), Routes::new())]));
     }
 
     #[test]
     fn a_shared_namespace_has_no_routes_to_its_machines() {
         let machines = [machine("a", Some("ns"), &["192.0.2.1"]), machine("b", Some("ns"), &["192.0.2.2"])];
         let desired = of_one_cluster(&machines, &[route("10.0.1.0/24", "a"), route("10.0.2.0/24", "b")]);
-        assert_eq!(desired.namespaces, BTreeMap::from([("ns".to_owned(), Routes::new())]));
+        assert_eq!(desired.namespaces, BTreeMap::from([(ns("ns"), Routes::new())]));
     }
 
     #[test]
@@ -211,14 +210,14 @@ mod tests {
         let desired =
             of_one_cluster(&[machine("a", Some("ns"), &["192.0.2.1"])], &[marked, route("10.0.2.0/24", "gone")]);
         let blackholes = [net("10.0.1.0/24"), net("10.0.2.0/24")].map(|destination| (destination, Hop::Blackhole));
-        assert_eq!(desired.namespaces, BTreeMap::from([("ns".to_owned(), Routes::from(blackholes))]));
+        assert_eq!(desired.namespaces, BTreeMap::from([(ns("ns"), Routes::from(blackholes))]));
     }
 
     #[test]
     fn a_machine_without_an_address_of_the_family_is_a_problem() {
         let machines = [machine("a", Some("ns-a"), &["192.0.2.1", "not an address"]), machine("b", Some("ns-b"), &[])];
         let desired = of_one_cluster(&machines, &[route("fd00:1::/64", "a")]);
-        assert_eq!(desired.namespaces["ns-b"], Routes::new());
+        assert_eq!(desired.namespaces[&ns("ns-b")], Routes::new());
         let problem = desired.problems[0].to_string();
         assert_eq!(problem, "route to fd00:1::/64: the machine \"a\" has no IPv6 InternalIP; add one");
     }
@@ -229,7 +228,7 @@ mod tests {
             [machine("a", None, &["192.0.2.1"]), machine("b", None, &["192.0.2.2"]), machine("home", Some("ns"), &[])];
         let (first, second) = (route("10.0.1.0/24", "a"), route("10.0.1.0/24", "b"));
         let desired = desired_routes(machines.iter(), [("one", &first), ("two", &second)].into_iter());
-        assert_eq!(desired.namespaces["ns"], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
+        assert_eq!(desired.namespaces[&ns("ns")], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
         assert!(
             desired.problems[0].message.contains("has that of the cluster \"one\" to the machine \"a\", not"),
             "{:?}",
@@ -246,8 +245,8 @@ mod tests {
         };
         let machines = [with_range("a", "192.0.2.1", "10.0.1.0/24"), with_range("b", "192.0.2.2", "10.0.2.0/24")];
         let desired = of_one_cluster(&machines, &[route("10.0.1.0/24", "a"), route("10.0.2.0/24", "a")]);
-        assert_eq!(desired.namespaces["b"], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
-        assert_eq!(desired.namespaces["a"], Routes::from([(net("10.0.2.0/24"), hop_via("192.0.2.2"))]));
+        assert_eq!(desired.namespaces[&ns("b")], Routes::from([(net("10.0.1.0/24"), hop_via("192.0.2.1"))]));
+        assert_eq!(desired.namespaces[&ns("a")], Routes::from([(net("10.0.2.0/24"), hop_via("192.0.2.2"))]));
         let messages: Vec<_> = desired.problems.iter().map(|problem| problem.message.as_str()).collect();
         assert!(matches!(messages[..], [message] if message.contains("pod CIDR of the machine \"b\"")), "{messages:?}");
     }

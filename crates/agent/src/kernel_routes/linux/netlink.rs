@@ -11,13 +11,14 @@ use rtnetlink::packet_route::route::{
 };
 use rtnetlink::{Error, Handle, RouteMessageBuilder};
 
-use super::diff::{Found, Hop};
+use super::diff::Found;
+use crate::kernel_routes::{Hop, Namespace};
 
-/// Protocol number of the cloud's routes: `proto 176` in `ip route`. Neither the kernel nor a registered routing daemon uses it
+/// Protocol number of the routes of this program: `proto 176` in `ip route`. Neither the kernel nor a registered routing daemon uses it
 /// (`/etc/iproute2/rt_protos`).
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(0xb0);
 
-/// Lists the routes of the cloud in the namespace.
+/// Lists the routes of this program in the namespace.
 pub(super) async fn dump(kernel: &Handle) -> Result<Vec<Found>, Error> {
     let mut routes_found = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -36,7 +37,7 @@ pub(super) async fn add(kernel: &Handle, destination: IpNet, hop: Hop) -> Result
     kernel.route().add(message(destination, Some(hop))).execute().await
 }
 
-/// Removes a route of the cloud. Succeeds if it does not exist.
+/// Removes a route of this program. Succeeds if it does not exist.
 pub(super) async fn remove(kernel: &Handle, route: &Found) -> Result<(), Error> {
     let mut exactly = message(route.destination, route.hop);
     if route.priority != 0 {
@@ -49,17 +50,21 @@ pub(super) async fn remove(kernel: &Handle, route: &Found) -> Result<(), Error> 
 }
 
 /// Cause of an error, and its fix.
-pub(super) fn explain(error: &Error, hop: Option<Hop>) -> String {
+pub(super) fn explain(error: &Error, namespace: &Namespace, hop: Option<Hop>) -> String {
+    let (place, advice) = match namespace {
+        Namespace::Own => ("this host", "grant it to this program, or disable routes"),
+        Namespace::Named(_) => ("this namespace", "run the cloud as root"),
+    };
     match (errno(error), hop) {
         (Some(Errno::EEXIST), _) => "another program has created a route to this destination; remove it".to_owned(),
         (Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::EINVAL), Some(Hop::Via(via))) => {
             format!(
-                "{via} is on no network of this namespace; assign an address of its network to an interface there, and bring it up"
+                "{via} is on no network of {place}; assign an address of its network to an interface there, and bring it up"
             )
         }
         (Some(Errno::ENETDOWN), _) => "the interface is down; bring it up".to_owned(),
         (Some(Errno::EPERM | Errno::EACCES), _) => {
-            "changing routes requires CAP_NET_ADMIN; run the cloud as root".to_owned()
+            format!("changing routes requires CAP_NET_ADMIN; {advice}")
         }
         (Some(errno), _) => format!("the kernel rejected the request: {}", errno.desc()),
         (None, _) => format!("netlink request failed: {error}"),
@@ -71,7 +76,7 @@ fn errno(error: &Error) -> Option<Errno> {
     Some(Errno::from_raw(message.raw_code().saturating_neg()))
 }
 
-/// Message for a route of the cloud, in the main table.
+/// Message for a route of this program, in the main table.
 fn message(destination: IpNet, hop: Option<Hop>) -> RouteMessage {
     let mut message = RouteMessageBuilder::<IpAddr>::new().protocol(PROTOCOL).build();
     let address = destination.addr();
@@ -87,7 +92,7 @@ fn message(destination: IpNet, hop: Option<Hop>) -> RouteMessage {
     message
 }
 
-/// Parses a route of the cloud; `None` for any other route.
+/// Parses a route of this program; `None` for any other route.
 fn found(message: &RouteMessage) -> Option<Found> {
     let header = &message.header;
     if header.protocol != PROTOCOL || header.table != RouteHeader::RT_TABLE_MAIN {
