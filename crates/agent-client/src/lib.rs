@@ -7,8 +7,8 @@
 //!               POST /v1/balancers/find, owners            POST /v1/balancers/change
 //! ```
 //!
-//! * Records ([`Balancer`], [`CloudAddress`]), write calls ([`Change`]) and [`Observation`]s are the vocabulary of the API. The agents
-//!   (`bowline-agent`) and the local cloud (`bowline-local`) keep such records and answer with such observations.
+//! * Records ([`Balancer`], [`CloudAddress`]), write calls ([`Change`]) and [`Observation`]s are the vocabulary of the API. The
+//!   agents (`bowline-agent`) and the local cloud (`bowline-local`) keep such records and answer with such observations.
 //! * `AgentLoadBalancers` implements the provider trait for load balancers. It and the client need the feature `client`, which is
 //!   enabled by default; an agent alone does without it.
 

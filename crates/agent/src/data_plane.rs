@@ -5,8 +5,8 @@
 //!                                          as of now, None if it is deleted          └──► errors of listeners, retries
 //! ```
 //!
-//! Every change of a load balancer configures the data plane from the complete current record. The number of changes therefore does
-//! not matter, and a restart restores all load balancers.
+//! Every change of a load balancer configures the data plane from the complete current record. The number of changes therefore
+//! does not matter, and a restart restores all load balancers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -42,8 +42,8 @@ const FALL: u32 = 2;
 /// Source of the records that the data plane forwards traffic for. Each update reads the current state, so a missed or repeated
 /// update does no harm.
 pub trait Records: Send + Sync + 'static {
-    /// Returns the current configuration of a load balancer, from [`load_balancer_config`]; `None` if it has no sockets: it does not
-    /// exist, or another agent forwards its traffic.
+    /// Returns the current configuration of a load balancer, from [`load_balancer_config`]; `None` if it has no sockets: it
+    /// does not exist, or another agent forwards its traffic.
     fn config(&self, id: &str) -> Option<LoadBalancerConfig>;
 }
 
@@ -187,8 +187,8 @@ fn listener_errors(status: LoadBalancerStatus) -> Vec<ListenerError> {
 
 // ---- configuration of the data plane
 
-/// Configuration of a load balancer; `None` if it does not exist. `host` returns the address of a target, if it has one; agents pass
-/// [`target_host`].
+/// Configuration of a load balancer; `None` if it does not exist. `host` returns the address of a target, if it has one;
+/// agents pass [`target_host`].
 pub fn load_balancer_config(
     balancers: &Balancers,
     id: &str,

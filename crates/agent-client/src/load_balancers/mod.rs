@@ -176,9 +176,9 @@ fn in_progress(key: &LoadBalancerKey, rest: Duration) -> Operation {
 impl AgentLoadBalancers {
     /// Creates the load balancers behind an API, whose errors must be decoded with [`ApiErrors`](crate::ApiErrors).
     ///
-    /// `id_prefix` is the prefix of the provider IDs of machines that the server knows, as a local cloud does; such a machine may be a
-    /// target without addresses. `None` means that the server has no machines: Nodes without an address are then no targets, and
-    /// the plan has a warning. With `drain`, the target of a leaving Node keeps its connections.
+    /// `id_prefix` is the prefix of the provider IDs of machines that the server knows, as a local cloud does; such a machine
+    /// may be a target without addresses. `None` means that the server has no machines: Nodes without an address are then no
+    /// targets, and the plan has a warning. With `drain`, the target of a leaving Node keeps its connections.
     pub fn new(api: Api, id_prefix: Option<&str>, drain: bool) -> AgentLoadBalancers {
         AgentLoadBalancers { api, target_plans: TargetPlans::new(id_prefix, drain) }
     }

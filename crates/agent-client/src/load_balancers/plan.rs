@@ -340,3 +340,23 @@ fn field_texts(settings: &BalancerSettings) -> [(&'static str, Option<String>); 
 fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> Option<String> {
     (!items.is_empty()).then(|| items.iter().map(text).collect::<Vec<_>>().join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::testing;
+
+    use super::*;
+
+    #[test]
+    fn conditions_of_the_agents_are_warnings_and_no_steps() {
+        let (desired, plans) = (testing::desired("shop/web", &[]), TargetPlans::new(None, true));
+        let observed = Observation::empty(desired.key.clone());
+        let json = serde_json::to_value(&observed).unwrap();
+        assert!(json.get("warnings").is_none(), "as before, without warnings: {json}");
+        let warned = Observation { warnings: vec!["lb-2 is unreachable".to_owned()], ..observed.clone() };
+        let [calm, warned] = [observed, warned].map(|observed| plan(&desired, observed, &plans).unwrap());
+        assert_eq!((calm.warnings.len(), &calm.steps), (0, &warned.steps));
+        let warning = Warning { reason: AGENT_WARNING.to_owned(), message: "lb-2 is unreachable".to_owned() };
+        assert_eq!(warned.warnings, [warning]);
+    }
+}

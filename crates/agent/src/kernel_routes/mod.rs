@@ -6,12 +6,12 @@
 //!  the kernel ─────────► found ────────┘
 //! ```
 //!
-//! The caller computes the [`DesiredRoutes`]: an agent those of its own host, the local cloud those of the namespaces of its machines.
-//! Desired and actual routes are compared at the start, after each change and periodically, so missed changes and changes by other
-//! programs are corrected.
+//! The caller computes the [`DesiredRoutes`]: an agent those of its own host, the local cloud those of the namespaces of its
+//! machines. Desired and actual routes are compared at the start, after each change and periodically, so missed changes and
+//! changes by other programs are corrected.
 //!
-//! The routes have their own protocol number. Routes of other programs are never touched, so only one program per namespace may have
-//! kernel routes.
+//! The routes have their own protocol number. Routes of other programs are never touched, so only one program per namespace
+//! may have kernel routes.
 
 #[cfg(not(all(feature = "netlink", target_os = "linux")))]
 mod absent;

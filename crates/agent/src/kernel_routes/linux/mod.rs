@@ -80,7 +80,8 @@ impl KernelRoutes {
         *known = problems;
     }
 
-    /// Syncs in a task: at once, after each change, periodically, and until `desired` returns `None`, because the records are dropped.
+    /// Syncs in a task: at once, after each change, periodically, and until `desired` returns `None`, because the records are
+    /// dropped.
     pub fn spawn_sync(
         self: &Arc<Self>,
         desired: impl Fn() -> Option<DesiredRoutes> + Send + Sync + 'static,

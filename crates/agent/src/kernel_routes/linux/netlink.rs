@@ -14,8 +14,8 @@ use rtnetlink::{Error, Handle, RouteMessageBuilder};
 use super::diff::Found;
 use crate::kernel_routes::{Hop, Namespace};
 
-/// Protocol number of the routes of this program: `proto 176` in `ip route`. Neither the kernel nor a registered routing daemon uses it
-/// (`/etc/iproute2/rt_protos`).
+/// Protocol number of the routes of this program: `proto 176` in `ip route`. Neither the kernel nor a registered routing
+/// daemon uses it (`/etc/iproute2/rt_protos`).
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(0xb0);
 
 /// Lists the routes of this program in the namespace.
