@@ -3,10 +3,13 @@
 //! * [`Balancers`] are the records and their rules: a plain value, without files, time or sockets.
 //! * [`Sockets`] forward the traffic of load balancers, from the [`Records`] of an agent or of the local cloud.
 //! * [`KernelRoutes`] are routes of the Linux kernel, with the feature `netlink`.
+//! * [`network`] puts the addresses on an interface and announces them.
 
 mod balancers;
 mod data_plane;
 mod kernel_routes;
+#[cfg(feature = "daemon")]
+pub mod network;
 
 pub use balancers::{Balancers, MAX_NAME_LENGTH, Pool, PoolError, Pools, RuleError, check_name, fit_response};
 pub use data_plane::{Records, Sockets, load_balancer_config, target_host};

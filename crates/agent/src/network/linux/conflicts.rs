@@ -1,0 +1,167 @@
+//! Meaning of claims on the segment: beacons of peers, conflicts, unknown hosts. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use tokio::time::Instant;
+
+use crate::network::{MacAddress, NetworkOptions, Seen, SeenKind};
+
+/// Maximum number of observations between two calls of [`Watch::take`].
+const MAX_OBSERVATIONS: usize = 1024;
+
+/// Statement of a packet: a host uses an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) address: IpAddr,
+    pub(super) by: MacAddress,
+}
+
+/// Knowledge about the hosts of the segment.
+pub(super) struct Watch {
+    options: NetworkOptions,
+    /// Link addresses of this host.
+    pub(super) own: BTreeSet<MacAddress>,
+    pub(super) peers: BTreeSet<MacAddress>,
+    observations: BTreeMap<(SeenKind, IpAddr, MacAddress), Instant>,
+    /// Addresses that are probed for a duplicate, with the host that uses them.
+    probed: BTreeMap<IpAddr, Option<MacAddress>>,
+}
+
+impl Watch {
+    pub(super) fn new(options: NetworkOptions) -> Watch {
+        let (own, peers) = (BTreeSet::new(), BTreeSet::new());
+        Watch { options, own, peers, observations: BTreeMap::new(), probed: BTreeMap::new() }
+    }
+
+    /// Records a claim. Returns whether another host uses an address that this agent holds.
+    pub(super) fn see(&mut self, claim: Claim, is_held: bool, now: Instant) -> bool {
+        if self.own.contains(&claim.by) {
+            return false;
+        }
+        if let Some(user) = self.probed.get_mut(&claim.address) {
+            *user = Some(claim.by);
+        }
+        let Some(kind) = self.judge(claim, is_held) else { return false };
+        let key = (kind, claim.address, claim.by);
+        // A flood of forged packets must not use memory without bound.
+        if self.observations.len() < MAX_OBSERVATIONS || self.observations.contains_key(&key) {
+            self.observations.insert(key, now);
+        }
+        kind == SeenKind::Conflict
+    }
+
+    fn judge(&self, claim: Claim, is_held: bool) -> Option<SeenKind> {
+        if !is_held && !self.options.contains(claim.address) {
+            return None;
+        }
+        Some(match (self.peers.contains(&claim.by), is_held) {
+            (true, _) => SeenKind::Beacon,
+            (false, true) => SeenKind::Conflict,
+            (false, false) => SeenKind::Foreign,
+        })
+    }
+
+    /// Returns and forgets the observations.
+    pub(super) fn take(&mut self) -> Vec<Seen> {
+        let observations = std::mem::take(&mut self.observations).into_iter();
+        observations.map(|((kind, address, by), at)| Seen { kind, address, by, at }).collect()
+    }
+
+    /// Starts collecting the users of addresses.
+    pub(super) fn begin_probe(&mut self, addresses: &[IpAddr]) {
+        self.probed = addresses.iter().map(|address| (*address, None)).collect();
+    }
+
+    /// Returns the users of the probed addresses.
+    pub(super) fn end_probe(&mut self) -> BTreeMap<IpAddr, MacAddress> {
+        let probed = std::mem::take(&mut self.probed).into_iter();
+        probed.filter_map(|(address, user)| Some((address, user?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+    const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 3];
+
+    fn watch() -> Watch {
+        let range = |from: &str, to: &str| from.parse().unwrap()..=to.parse().unwrap();
+        let pool = vec![range("192.0.2.200", "192.0.2.207"), range("2001:db8::100", "2001:db8::1ff")];
+        let mut watch = Watch::new(NetworkOptions { interface: "eth1".to_owned(), pool });
+        watch.own.insert(OWN.into());
+        watch.peers.insert(PEER.into());
+        watch
+    }
+
+    fn claim(address: &str, by: [u8; 6]) -> Claim {
+        Claim { address: address.parse().unwrap(), by: by.into() }
+    }
+
+    #[test]
+    fn claims_are_judged_by_host_and_address() {
+        use SeenKind::{Beacon, Conflict, Foreign};
+        let cases = [
+            ("192.0.2.200", OWN, true, None),
+            ("192.0.2.200", OWN, false, None),
+            ("192.0.2.200", PEER, false, Some(Beacon)),
+            ("192.0.2.200", PEER, true, Some(Beacon)),
+            ("192.0.2.200", STRANGER, true, Some(Conflict)),
+            ("192.0.2.207", STRANGER, false, Some(Foreign)),
+            ("2001:db8::1ff", PEER, false, Some(Beacon)),
+            ("2001:db8::1ff", STRANGER, true, Some(Conflict)),
+            // Held, but no longer in the pool.
+            ("203.0.113.1", STRANGER, true, Some(Conflict)),
+            // The own address of a host.
+            ("192.0.2.2", PEER, false, None),
+            ("192.0.2.208", STRANGER, false, None),
+            ("2001:db8::2", PEER, false, None),
+        ];
+        for (address, by, is_held, expected) in cases {
+            let (mut watch, now) = (watch(), Instant::now());
+            let claim = claim(address, by);
+            let is_conflict = watch.see(claim, is_held, now);
+            assert_eq!(is_conflict, expected == Some(Conflict), "{claim:?}");
+            let seen = expected.map(|kind| Seen { kind, address: claim.address, by: claim.by, at: now });
+            assert_eq!(watch.take(), Vec::from_iter(seen), "{claim:?}");
+            assert_eq!(watch.take(), []);
+        }
+    }
+
+    #[test]
+    fn a_repeated_claim_is_one_observation() {
+        let (mut watch, now) = (watch(), Instant::now());
+        let later = now + std::time::Duration::from_millis(400);
+        watch.see(claim("192.0.2.200", PEER), false, now);
+        watch.see(claim("192.0.2.200", PEER), false, later);
+        let seen = watch.take();
+        assert_eq!((seen.len(), seen[0].at), (1, later));
+    }
+
+    #[test]
+    fn observations_are_bounded() {
+        let (mut watch, now) = (watch(), Instant::now());
+        for number in 0..5_000_u16 {
+            let [a, b] = number.to_be_bytes();
+            watch.see(claim("192.0.2.200", [6, 0, 0, 0, a, b]), true, now);
+        }
+        assert_eq!(watch.take().len(), MAX_OBSERVATIONS);
+    }
+
+    #[test]
+    fn a_probe_finds_the_user_of_an_address() {
+        let (mut watch, now) = (watch(), Instant::now());
+        let [first, second, third]: [IpAddr; 3] =
+            ["192.0.2.200", "192.0.2.201", "192.0.2.202"].map(|text| text.parse().unwrap());
+        watch.begin_probe(&[first, second]);
+        watch.see(claim("192.0.2.200", OWN), false, now);
+        watch.see(claim("192.0.2.201", STRANGER), false, now);
+        watch.see(Claim { address: third, by: STRANGER.into() }, false, now);
+        assert_eq!(watch.end_probe(), BTreeMap::from([(second, STRANGER.into())]));
+        watch.see(claim("192.0.2.200", STRANGER), false, now);
+        assert_eq!(watch.end_probe(), BTreeMap::new());
+    }
+}
