@@ -22,8 +22,8 @@ use crate::network::LIFETIME;
 /// Protocol number of the agent's addresses: `proto 176` in `ip address`, as of its routes.
 const PROTOCOL: AddressProtocol = AddressProtocol::Other(0xb0);
 
-/// Requests in flight at once. The replies to many more would not fit into the receive buffer of the socket.
-const PIPELINE: usize = 64;
+/// Maximum number of requests in flight. The replies to many more would not fit into the receive buffer of the socket.
+pub(super) const PIPELINE: usize = 64;
 
 /// Meaning of a request to put an address on the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) async fn dump(kernel: &Handle) -> Result<Vec<Found>, Error> {
     messages.try_filter_map(async |message| Ok(found(&message))).try_collect().await
 }
 
-/// Puts addresses on an interface. Returns the result of each, in the same order.
+/// Puts at most [`PIPELINE`] addresses on an interface. Returns the result of each.
 pub(super) async fn put(
     kernel: &Handle,
     link: u32,
@@ -54,7 +54,7 @@ pub(super) async fn put(
     pipeline(kernel, addresses, flags, |address| RouteNetlinkMessage::NewAddress(new(link, address))).await
 }
 
-/// Removes addresses of the agent from an interface. Succeeds if an address does not exist.
+/// Removes at most [`PIPELINE`] addresses of the agent from an interface. Succeeds for an address that does not exist.
 pub(super) async fn remove(kernel: &Handle, link: u32, addresses: &[IpAddr]) -> Vec<(IpAddr, Result<(), Error>)> {
     let mut results =
         pipeline(kernel, addresses, 0, |address| RouteNetlinkMessage::DelAddress(bare(link, address))).await;
@@ -72,12 +72,8 @@ async fn pipeline(
     flags: u16,
     message: impl Fn(IpAddr) -> RouteNetlinkMessage,
 ) -> Vec<(IpAddr, Result<(), Error>)> {
-    let mut results = Vec::with_capacity(addresses.len());
-    for some in addresses.chunks(PIPELINE) {
-        let requests = some.iter().map(|address| request(kernel, flags, message(*address)));
-        results.extend(some.iter().copied().zip(join_all(requests).await));
-    }
-    results
+    let requests = addresses.iter().map(|address| request(kernel, flags, message(*address)));
+    addresses.iter().copied().zip(join_all(requests).await).collect()
 }
 
 async fn request(kernel: &Handle, flags: u16, message: RouteNetlinkMessage) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use rtnetlink::{Error, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 
-use super::addresses::{self, Put};
+use super::addresses::{self, PIPELINE, Put};
 use super::diff::{Plan, Scope, diff};
 use super::explain;
 use super::link::{self, Link};
@@ -23,6 +23,10 @@ const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time after which an address that another host used is probed again.
 const REFUSED: Duration = Duration::from_secs(10);
+
+/// Maximum time from the start of a sync, and so from the decision of the group, to a change. A process that was suspended in
+/// between must not take addresses that another agent holds by now.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// State between syncs.
 pub(super) struct SyncState {
@@ -59,10 +63,9 @@ impl SyncState {
 
     /// Syncs the addresses, and announces them.
     pub(super) async fn hold(&mut self, desired: &BTreeSet<IpAddr>, takeover: bool) -> HoldReport {
-        // Lifetimes start later than this.
-        let renewed = Instant::now();
+        let started = Instant::now();
         let mut report = HoldReport::default();
-        let failed = match time::timeout(LIFETIME, self.sync(desired, takeover, &mut report)).await {
+        let failed = match time::timeout(LIFETIME, self.sync(desired, takeover, started, &mut report)).await {
             Ok(result) => result.err(),
             Err(_) => {
                 self.kernel = None;
@@ -72,7 +75,8 @@ impl SyncState {
         if let Some(message) = failed {
             self.report(&mut report, None, message);
         }
-        self.segment.hold(&report.held, renewed);
+        // The lifetimes began later than this.
+        self.segment.hold(&report.held, started);
         report
     }
 
@@ -81,6 +85,7 @@ impl SyncState {
         &mut self,
         desired: &BTreeSet<IpAddr>,
         takeover: bool,
+        started: Instant,
         report: &mut HoldReport,
     ) -> Result<(), String> {
         let kernel = self.connect()?;
@@ -89,24 +94,44 @@ impl SyncState {
             self.report(report, None, "no carrier; fix: connect the cable, or the virtual network".to_owned());
         }
         let plan = self.plan(&kernel, link, desired).await?;
-        let results = addresses::remove(&kernel, link.index, &plan.remove).await;
-        self.record(results, report, |state, _, address| _ = state.added.remove(&address));
-        self.put(&kernel, &plan.renew, Put::Renew, report).await;
+        self.remove(&kernel, link, &plan.remove, report).await;
+        self.put(&kernel, link, &plan.renew, (Put::Renew, started), report).await?;
         self.open_sockets(&kernel, link, desired).await?;
         self.report_foreign(&plan, report);
         let add = if takeover { plan.add } else { self.without_duplicates(plan.add, report).await };
-        self.put(&kernel, &add, Put::Add, report).await;
-        Ok(())
+        self.put(&kernel, link, &add, (Put::Add, started), report).await
     }
 
-    async fn put(&mut self, kernel: &Handle, addresses: &[IpAddr], put: Put, report: &mut HoldReport) {
-        let Some(link) = self.link else { return };
-        let results = addresses::put(kernel, link.index, addresses, put).await;
-        self.record(results, report, |state, report, address| {
-            state.added.insert(address);
-            state.refused.remove(&address);
-            report.held.insert(address);
-        });
+    async fn remove(&mut self, kernel: &Handle, link: Link, addresses: &[IpAddr], report: &mut HoldReport) {
+        for some in addresses.chunks(PIPELINE) {
+            let results = addresses::remove(kernel, link.index, some).await;
+            self.record(results, report, |state, _, address| _ = state.added.remove(&address));
+        }
+    }
+
+    async fn put(
+        &mut self,
+        kernel: &Handle,
+        link: Link,
+        addresses: &[IpAddr],
+        (put, started): (Put, Instant),
+        report: &mut HoldReport,
+    ) -> Result<(), String> {
+        for some in addresses.chunks(PIPELINE) {
+            if started.elapsed() > MAX_AGE {
+                return Err(
+                    "this process was suspended, or had no CPU time, for a second; fix: reduce the load of this host"
+                        .to_owned(),
+                );
+            }
+            let results = addresses::put(kernel, link.index, some, put).await;
+            self.record(results, report, |state, report, address| {
+                state.added.insert(address);
+                state.refused.remove(&address);
+                report.held.insert(address);
+            });
+        }
+        Ok(())
     }
 
     /// Records the results of requests.

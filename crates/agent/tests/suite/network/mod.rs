@@ -326,6 +326,22 @@ async fn an_interface_that_went_down_or_vanished_is_reported_and_works_again() {
 }
 
 #[tokio::test]
+async fn a_suspended_process_takes_no_addresses_afterwards() {
+    let Some([one]) = hosts().await else { return };
+    let agent = Agent::open(&one).await;
+    // Suspended during the probe.
+    one.namespace.start(async {
+        time::sleep(Duration::from_millis(100)).await;
+        std::thread::sleep(Duration::from_millis(1200));
+    });
+    let report = agent.hold(&services(), false).await;
+    assert_eq!((report.held, one.found_addresses().await), (BTreeSet::new(), own(&one)));
+    let text = report.problems.first().unwrap().to_string();
+    assert!(text.contains("this process was suspended"), "{text}");
+    assert_eq!(agent.hold(&services(), false).await.held, services());
+}
+
+#[tokio::test]
 async fn a_missing_interface_is_an_error_that_names_the_existing_ones() {
     let Some([one]) = hosts().await else { return };
     let result = one.namespace.run(async { Network::open(options("eth7")) }).await;
