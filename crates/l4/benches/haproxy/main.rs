@@ -11,34 +11,34 @@
 //! latencies the minimum, because other load can only increase them. The CPU time of the load balancer is printed as well: it is
 //! more meaningful than wall-clock time where client, backend and load balancer share few CPUs.
 
-use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
+mod load;
+mod process;
+
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use bowline_l4::{DataPlane, Limits, ListenerConfig, LoadBalancerConfig, Target, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use load::{ECHO, Result, Work, request};
+use process::{cpu_time, end_with_parent, median, ready, with_open_files};
 
 const ROLE: &str = "BOWLINE_L4_BENCH_ROLE";
-const HAPROXY: &str = "BOWLINE_HAPROXY";
 const BACKEND_IP: [u8; 4] = [127, 77, 0, 1];
 const OURS_IP: [u8; 4] = [127, 77, 0, 2];
 const THEIRS_IP: [u8; 4] = [127, 77, 0, 3];
 const PORT: u16 = 17_077;
-/// First byte of a connection: the request to the backend.
-const STREAM: u8 = b's';
-const ECHO: u8 = b'e';
-const ONCE: u8 = b'o';
 
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match std::env::var(ROLE).as_deref() {
-        Ok("backend") => runtime.block_on(backend()),
+        Ok("backend") => {
+            end_with_parent();
+            runtime.block_on(load::backend(SocketAddr::from((BACKEND_IP, PORT)), ready))
+        }
         Ok("load balancer") => runtime.block_on(load_balancer(Settings::from_arguments())),
         _ => runtime.block_on(measure(&Settings::from_arguments())),
     }
@@ -75,45 +75,6 @@ impl Settings {
     }
 }
 
-// === The backend ===
-
-async fn backend() -> Result<()> {
-    let socket = tokio::net::TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::from((BACKEND_IP, PORT)))?;
-    let listener = socket.listen(4096)?;
-    ready();
-    end_with_parent();
-    loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream));
-        }
-    }
-}
-
-async fn answer(mut stream: TcpStream) -> Result<()> {
-    stream.set_nodelay(true)?;
-    match stream.read_u8().await? {
-        STREAM => {
-            let piece = vec![7; 256 * 1024];
-            loop {
-                stream.write_all(&piece).await?;
-            }
-        }
-        ECHO => {
-            // Allocated at the first request, so that idle connections cost the backend little.
-            stream.write_u8(ECHO).await?;
-            stream.readable().await?;
-            let mut message = [0; 64];
-            loop {
-                stream.read_exact(&mut message).await?;
-                stream.write_all(&message).await?;
-            }
-        }
-        _ => Ok(stream.write_u8(ONCE).await?),
-    }
-}
-
 // === This data plane ===
 
 async fn load_balancer(settings: Settings) -> Result<()> {
@@ -132,18 +93,6 @@ async fn load_balancer(settings: Settings) -> Result<()> {
     ready();
     end_with_parent();
     std::future::pending().await
-}
-
-fn ready() {
-    println!("ready");
-}
-
-/// Exits when the client process ends, even if it is killed: that closes the pipe.
-fn end_with_parent() {
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(0);
-    });
 }
 
 // === Starting them ===
@@ -171,11 +120,7 @@ impl Process {
     }
 
     async fn haproxy(settings: &Settings) -> Result<Option<Process>> {
-        let program = std::env::var_os(HAPROXY).map_or_else(|| PathBuf::from("haproxy"), PathBuf::from);
-        if Command::new(&program).arg("-v").stdout(Stdio::null()).status().is_err() {
-            eprintln!("SKIPPED: HAProxy is neither in PATH nor named by {HAPROXY}");
-            return Ok(None);
-        }
+        let Some(program) = process::haproxy() else { return Ok(None) };
         let file = std::env::temp_dir().join(format!("bowline-l4-bench-{}.cfg", std::process::id()));
         std::fs::File::create(&file)?.write_all(haproxy_config(settings).as_bytes())?;
         let child = with_open_files(program).arg("-db").arg("-f").arg(&file).stderr(Stdio::null()).spawn()?;
@@ -198,13 +143,12 @@ impl Process {
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     }
 
-    /// Returns the CPU time used so far, in clock ticks of 10 ms.
-    fn ticks(&self) -> Result<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let after_name = stat.rsplit_once(')').ok_or("no name")?.1;
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let field = |at: usize| -> Result<u64> { Ok(fields.get(at).ok_or("short")?.parse()?) };
-        Ok(field(11)? + field(12)?)
+    /// Runs a measurement, and returns the work per second, and the CPU time of the load balancer for a unit of work.
+    async fn rate(&self, work: impl Future<Output = Result<Work>>, unit: f64) -> Result<Figure> {
+        let before = cpu_time(self.child.id())?;
+        let Work { amount, seconds } = work.await?;
+        let cost = (cpu_time(self.child.id())? - before) / amount * unit;
+        Ok(Figure { value: amount / seconds, cost })
     }
 }
 
@@ -213,13 +157,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Runs a program with its soft open-files limit, often 1,024, raised to the hard limit.
-fn with_open_files(program: PathBuf) -> Command {
-    let mut command = Command::new("sh");
-    command.arg("-c").arg("ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\"").arg(program);
-    command
 }
 
 fn haproxy_config(settings: &Settings) -> String {
@@ -264,12 +201,12 @@ async fn measure(settings: &Settings) -> Result<()> {
     let rounds = |what: &str| (0..settings.rounds(what)).flat_map(|_| both());
     let mut fast = Pair::default();
     for (place, process) in rounds("throughput") {
-        fast.add(place, throughput(process, settings.time()).await?);
+        fast.add(place, process.rate(load::throughput(process.address, settings.time()), 1024.0).await?);
     }
     fast.print(["throughput, 64 connections, MiB/s", "  CPU time, ms/GiB"], median);
     let mut new = Pair::default();
     for (place, process) in rounds("connections") {
-        new.add(place, new_connections(process, settings.time()).await?);
+        new.add(place, process.rate(load::new_connections(process.address, settings.time()), 1000.0).await?);
     }
     new.print(["new connections, 1/s", "  CPU time, us each"], median);
     let mut late = Pair::default();
@@ -321,69 +258,8 @@ impl Pair {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 fn lowest(values: Vec<f64>) -> Option<f64> {
     values.into_iter().min_by(f64::total_cmp)
-}
-
-async fn request(address: SocketAddr, what: u8) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    stream.write_u8(what).await?;
-    Ok(stream)
-}
-
-async fn throughput(process: &Process, time: Duration) -> Result<Figure> {
-    let before = process.ticks()?;
-    let (begun, end) = (Instant::now(), Instant::now() + time);
-    let readers: Vec<_> = (0..64).map(|_| tokio::spawn(read_until(process.address, end))).collect();
-    let mut bytes = 0;
-    for reader in readers {
-        bytes += reader.await??;
-    }
-    let (seconds, ticks) = (begun.elapsed().as_secs_f64(), process.ticks()? - before);
-    let mebibytes = bytes as f64 / (1024.0 * 1024.0);
-    Ok(Figure { value: mebibytes / seconds, cost: ticks as f64 * 10.0 / (mebibytes / 1024.0) })
-}
-
-async fn read_until(address: SocketAddr, end: Instant) -> Result<usize> {
-    let mut stream = request(address, STREAM).await?;
-    let (mut buffer, mut bytes) = (vec![0; 256 * 1024], 0);
-    while Instant::now() < end {
-        bytes += stream.read(&mut buffer).await?;
-    }
-    stream.set_zero_linger()?;
-    Ok(bytes)
-}
-
-async fn new_connections(process: &Process, time: Duration) -> Result<Figure> {
-    let before = process.ticks()?;
-    let (begun, end) = (Instant::now(), Instant::now() + time);
-    let clients: Vec<_> = (0..64).map(|_| tokio::spawn(connect_until(process.address, end))).collect();
-    let mut count = 0;
-    for client in clients {
-        count += client.await??;
-    }
-    let (seconds, ticks) = (begun.elapsed().as_secs_f64(), process.ticks()? - before);
-    Ok(Figure { value: f64::from(count) / seconds, cost: ticks as f64 * 10_000.0 / f64::from(count) })
-}
-
-async fn connect_until(address: SocketAddr, end: Instant) -> Result<u32> {
-    let mut count = 0;
-    while Instant::now() < end {
-        let mut stream = request(address, ONCE).await?;
-        let mut answer = Vec::with_capacity(1);
-        stream.read_to_end(&mut answer).await?;
-        if answer != [ONCE] {
-            return Err("a connection got no response".into());
-        }
-        count += 1;
-    }
-    Ok(count)
 }
 
 /// Measures the latency relative to direct connections to the backend: each client sends to both in turn.
