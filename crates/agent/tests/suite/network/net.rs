@@ -155,6 +155,13 @@ impl Host {
         self.namespace.kernel().await.link().set(link.build()).execute().await.unwrap();
     }
 
+    /// Connects or disconnects the other end of the interface: the host keeps its addresses.
+    pub(crate) async fn set_cable(&self, is_connected: bool) {
+        let port = LinkUnspec::new_with_name(&format!("port-{}", self.number));
+        let port = if is_connected { port.up() } else { port.down() };
+        self.switch.kernel().await.link().set(port.build()).execute().await.unwrap();
+    }
+
     /// Adds an address as an operator.
     pub(crate) async fn add_address(&self, address: IpAddr, prefix: u8) {
         let kernel = self.namespace.kernel().await;
