@@ -135,6 +135,13 @@ pub trait Bench: Send + Sync {
         BenchResult::Never
     }
 
+    /// Returns whether this fault can occur in the cloud at all; cases do not inject others. A cloud of local files and commands has no
+    /// credentials and does not throttle.
+    fn can_occur(&self, fault: InducedFault) -> bool {
+        let _ = fault;
+        true
+    }
+
     /// Makes every call fail with this fault from now on; `None` ends it. Returns `false` if the bench cannot.
     async fn inject_fault(&self, fault: Option<InducedFault>) -> bool;
 

@@ -45,7 +45,7 @@ pub(super) async fn failed_calls_are_not_repeated(context: &CaseContext) -> Case
         // The first call may have to authenticate.
         probe.run(context.provider()).await;
         let healthy = calls(context, probe).await?;
-        for (fault, _) in visible_faults().filter(|(fault, _)| *fault != InducedFault::Unauthenticated) {
+        for (fault, _) in visible_faults(context).filter(|(fault, _)| *fault != InducedFault::Unauthenticated) {
             context.inject(fault).await?;
             let failed = calls(context, probe).await?;
             context.clear_faults().await;
@@ -79,7 +79,7 @@ pub(super) async fn secrets_stay_secret(context: &CaseContext) -> CaseResult {
     for probe in probes.iter().filter(|probe| !probe.writes()) {
         hides(context, &probe.name(), &probe.run(provider).await.text)?;
     }
-    for fault in visible_faults().map(|(fault, _)| fault).chain(FOREIGN.map(InducedFault::NotFound)) {
+    for fault in visible_faults(context).map(|(fault, _)| fault).chain(FOREIGN.map(InducedFault::NotFound)) {
         context.inject(fault).await?;
         for probe in &probes {
             hides(context, &probe.name(), &probe.run(provider).await.text)?;
@@ -118,7 +118,9 @@ fn hides(context: &CaseContext, what: &str, text: &str) -> CaseResult {
 
 pub(super) async fn no_call_blocks_the_thread(context: &CaseContext) -> CaseResult {
     let probes = Probe::all(context).await?;
-    context.inject(InducedFault::Slow(SLOW)).await?;
+    if context.bench().can_occur(InducedFault::Slow(SLOW)) {
+        context.inject(InducedFault::Slow(SLOW)).await?;
+    }
     for probe in probes.into_iter().filter(|probe| !probe.writes()) {
         let mut longest = Duration::MAX;
         for _ in 0..TRIES {

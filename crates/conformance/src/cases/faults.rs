@@ -6,7 +6,7 @@ use bowline_cloud::{ErrorKind, Retry};
 use bowline_core::InstanceState;
 
 use crate::bench::InducedFault;
-use crate::context::{CaseContext, CaseResult, by_name, fail, instance_ref, require};
+use crate::context::{CaseContext, CaseFailure, CaseResult, by_name, fail, instance_ref, require};
 
 const SEVEN: Duration = Duration::from_secs(7);
 
@@ -20,9 +20,14 @@ const FAULTS: [(InducedFault, ErrorKind); 6] = [
     (InducedFault::Garbled, ErrorKind::Unexpected),
 ];
 
+/// Faults that can occur in this cloud.
+fn faults(context: &CaseContext) -> impl Iterator<Item = (InducedFault, ErrorKind)> {
+    FAULTS.into_iter().filter(|(fault, _)| context.bench().can_occur(*fault))
+}
+
 /// Faults that a listing can detect: an empty answer looks like an empty account.
-pub(super) fn visible_faults() -> impl Iterator<Item = (InducedFault, ErrorKind)> {
-    FAULTS.into_iter().filter(|(fault, _)| *fault != InducedFault::Empty)
+pub(super) fn visible_faults(context: &CaseContext) -> impl Iterator<Item = (InducedFault, ErrorKind)> {
+    faults(context).filter(|(fault, _)| *fault != InducedFault::Empty)
 }
 
 pub(super) async fn gone_is_certain(context: &CaseContext) -> CaseResult {
@@ -44,7 +49,7 @@ pub(super) async fn error_is_no_answer(context: &CaseContext) -> CaseResult {
     } else {
         Vec::new()
     };
-    for (fault, _) in FAULTS {
+    for (fault, _) in faults(context) {
         context.inject(fault).await?;
         // A name that no machine has looks the same as an empty cloud.
         let names = names.iter().filter(|_| fault != InducedFault::Empty);
@@ -67,7 +72,7 @@ pub(super) async fn error_is_no_answer(context: &CaseContext) -> CaseResult {
 
 pub(super) async fn errors_have_a_kind(context: &CaseContext) -> CaseResult {
     let here = context.add("here").await;
-    for (fault, kind) in FAULTS {
+    for (fault, kind) in faults(context) {
         context.inject(fault).await?;
         let error = context.error(&instance_ref(&here)).await?;
         require(error.kind() == kind, || {
@@ -80,7 +85,7 @@ pub(super) async fn errors_have_a_kind(context: &CaseContext) -> CaseResult {
 pub(super) async fn listing_errors_have_a_kind(context: &CaseContext) -> CaseResult {
     context.add("here").await;
     // Because of the missing fault, a listing alone never proves that a machine is gone.
-    for (fault, kind) in visible_faults() {
+    for (fault, kind) in visible_faults(context) {
         context.inject(fault).await?;
         match context.instances()?.list(None).await {
             Ok(page) => {
@@ -95,6 +100,9 @@ pub(super) async fn listing_errors_have_a_kind(context: &CaseContext) -> CaseRes
 }
 
 pub(super) async fn throttling_carries_its_delay(context: &CaseContext) -> CaseResult {
+    if !context.bench().can_occur(InducedFault::Throttled(SEVEN)) {
+        return Err(CaseFailure::NotApplicable("the cloud never throttles"));
+    }
     let here = context.add("here").await;
     context.inject(InducedFault::Throttled(SEVEN)).await?;
     let advice = context.error(&instance_ref(&here)).await?.retry_advice();

@@ -248,7 +248,7 @@ pub(super) async fn loops_write_nothing_foreign(context: &CaseContext) -> CaseRe
 pub(super) async fn loop_errors_have_a_kind(context: &CaseContext) -> CaseResult {
     let controls = controls(context)?;
     let cluster = cluster_of(&[&context.add("a").await], &Services::new(controls).await.all());
-    for (fault, kind) in visible_faults() {
+    for (fault, kind) in visible_faults(context) {
         context.inject(fault).await?;
         expect_kind(fault, kind, "run", try_run(context.provider(), &cluster).await)?;
         context.clear_faults().await;

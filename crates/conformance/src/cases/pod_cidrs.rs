@@ -86,7 +86,7 @@ pub(super) async fn assignment_survives_every_crash(context: &CaseContext) -> Ca
 pub(super) async fn assignment_errors_have_a_kind(context: &CaseContext) -> CaseResult {
     let (machine, range) = (context.add("node-1").await, pod_cidr(IpFamily::IPv4, 1));
     // `Empty` is left out: the provider may take it for a deleted machine, which is another error.
-    for (fault, kind) in visible_faults() {
+    for (fault, kind) in visible_faults(context) {
         context.inject(fault).await?;
         expect_error(&format!("assigning a pod CIDR with {fault:?}"), assign(context, &machine, range).await?, kind)?;
         context.clear_faults().await;

@@ -224,7 +224,7 @@ pub(in crate::cases) async fn failed_observation_is_no_answer(context: &CaseCont
     let fixture = LoadBalancerFixture::new(context)?;
     let desired = fixture.desired("web", &[fixture.node("node-1").await])?;
     fixture.sync_and_verify(&desired).await?;
-    for (fault, _) in visible_faults() {
+    for (fault, _) in visible_faults(context) {
         context.inject(fault).await?;
         if let Ok(state) = fixture.observe(&desired).await? {
             return fail(format!("{fault:?}: expected an error from `observe`, got {state:?}"));
@@ -240,7 +240,7 @@ pub(in crate::cases) async fn failed_observation_is_no_answer(context: &CaseCont
 pub(in crate::cases) async fn load_balancer_errors_have_a_kind(context: &CaseContext) -> CaseResult {
     let fixture = LoadBalancerFixture::new(context)?;
     let desired = fixture.desired("web", &[fixture.node("node-1").await])?;
-    for (fault, kind) in visible_faults() {
+    for (fault, kind) in visible_faults(context) {
         let all = all_errors(&fixture, &desired, fault).await?;
         for (what, error) in all {
             let found = error.kind();

@@ -123,7 +123,7 @@ pub(in crate::cases) async fn route_errors_have_a_kind(context: &CaseContext) ->
     let machine = fixture.add_machine("node-1").await;
     let route = fixture.create_and_verify(&fixture.spec(1, &machine)?, &machine).await?;
     let (before, new) = (fixture.table().await, fixture.spec(2, &machine)?);
-    for (fault, kind) in visible_faults() {
+    for (fault, kind) in visible_faults(context) {
         context.inject(fault).await?;
         verify_error("list", fault, kind, fixture.provider()?.list(&fixture.cluster).await)?;
         verify_error("create", fault, kind, fixture.try_create(&new).await?)?;
