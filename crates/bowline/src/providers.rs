@@ -9,6 +9,8 @@ pub fn registry() -> Registry {
     let registry = registry.with(bowline_local::factory());
     #[cfg(feature = "provider-aws")]
     let registry = registry.with(bowline_aws::factory());
+    #[cfg(feature = "provider-cloudlycke")]
+    let registry = registry.with(bowline_cloudlycke::factory());
     #[cfg(feature = "provider-digitalocean")]
     let registry = registry.with(bowline_digitalocean::factory());
     #[cfg(feature = "provider-openstack")]
