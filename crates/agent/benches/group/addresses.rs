@@ -16,6 +16,9 @@ use crate::net::{Host, INTERFACE, hosts};
 use crate::process::ready;
 use crate::settings::Settings;
 
+/// Renewals before a report.
+const REPORTED: u32 = 4;
+
 pub(crate) async fn measure(settings: &Settings) -> Result<()> {
     let Some([host, stranger]) = hosts().await else { return Ok(()) };
     println!("holding service addresses, renewed every {} ms", RENEWAL.as_millis());
@@ -40,7 +43,7 @@ async fn cost(host: &Host, count: usize, time: Duration) -> Result<f64> {
 // === The agent ===
 
 /// Holds addresses, and reports the time of a renewal.
-pub(crate) async fn hold(count: usize, settings: &Settings) -> Result<()> {
+pub(crate) async fn hold(count: usize) -> Result<()> {
     let network = network()?;
     let numbers = (0..count).map(|number| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes());
     let mut addresses: BTreeSet<IpAddr> = numbers.map(|[a, b]| IpAddr::from([198, 18, a, b])).collect();
@@ -53,17 +56,17 @@ pub(crate) async fn hold(count: usize, settings: &Settings) -> Result<()> {
     }
     let added = begun.elapsed();
     ready();
-    let mut renewals = Vec::new();
-    while begun.elapsed() < settings.time {
+    let mut longest = Duration::ZERO;
+    for number in 1_u32.. {
         tokio::time::sleep(RENEWAL).await;
         let begun = Instant::now();
         network.hold(&addresses, true).await;
-        renewals.push(begun.elapsed());
+        longest = longest.max(begun.elapsed());
+        if number == REPORTED {
+            writeln!(io::stderr(), "  {count} address(es): added in {added:?}, longest renewal {longest:?}")?;
+        }
     }
-    renewals.sort();
-    let median = renewals.get(renewals.len() / 2).copied().unwrap_or_default();
-    writeln!(io::stderr(), "  {count} address(es): added in {added:?}, renewed in {median:?}")?;
-    std::future::pending().await
+    Ok(())
 }
 
 // === The flood ===

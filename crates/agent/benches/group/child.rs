@@ -1,11 +1,11 @@
 //! Processes on the hosts: programs, and this program in other roles.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use bowline_agent::network::{Network, NetworkOptions};
@@ -14,7 +14,6 @@ use bowline_l4::{DataPlane, Limits, ListenerConfig, LoadBalancerConfig, Target, 
 use crate::load::{self, Result};
 use crate::net::{Host, INTERFACE};
 use crate::process::{cpu_time, end_with_parent, ready, with_open_files};
-use crate::settings::Settings;
 use crate::{addresses, net};
 
 const ROLE: &str = "BOWLINE_GROUP_BENCH_ROLE";
@@ -31,15 +30,21 @@ pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
 
 /// Process group on a host. Killed at the end of this value.
 pub(crate) struct Running {
-    child: Child,
+    id: u32,
+    stdout: Option<ChildStdout>,
+    /// Kept open: a role ends when it is closed.
+    _stdin: Option<ChildStdin>,
 }
 
 impl Running {
     /// Starts a program in the network namespace of a host.
     pub(crate) async fn start(host: &Host, mut command: Command) -> Result<Running> {
         command.process_group(0).stdin(Stdio::piped());
-        let child = host.namespace.run(async move { command.spawn() }).await?;
-        Ok(Running { child })
+        let mut child = host.namespace.run(async move { command.spawn() }).await?;
+        let running = Running { id: child.id(), stdout: child.stdout.take(), _stdin: child.stdin.take() };
+        // Without this, a killed process would still exist for those who check it.
+        std::thread::spawn(move || child.wait());
+        Ok(running)
     }
 
     /// Starts this program in another role, and waits until it is ready.
@@ -48,7 +53,7 @@ impl Running {
         command.args(std::env::args().skip(1)).env(ROLE, &role).stdout(Stdio::piped());
         let mut running = Running::start(host, command).await?;
         let mut line = String::new();
-        BufReader::new(running.child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        BufReader::new(running.stdout.take().ok_or("no output")?).read_line(&mut line)?;
         if line.trim() == "ready" { Ok(running) } else { Err(format!("the {role} did not start").into()) }
     }
 
@@ -57,14 +62,18 @@ impl Running {
         Ok((Running::start_role(host, format!("backend {address}")).await?, address))
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// CPU time so far, in milliseconds.
     pub(crate) fn cpu_time(&self) -> Result<f64> {
-        cpu_time(self.child.id())
+        cpu_time(self.id)
     }
 
     /// Sends a signal to all processes of the group.
     pub(crate) fn signal(&self, signal: &str) -> Result<()> {
-        let group = format!("-{}", self.child.id());
+        let group = format!("-{}", self.id);
         let status = Command::new("kill").args(["-s", signal, "--", &group]).stderr(Stdio::null()).status()?;
         if status.success() { Ok(()) } else { Err(format!("cannot send {signal}").into()) }
     }
@@ -73,28 +82,34 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.signal("KILL");
-        let _ = self.child.wait();
     }
 }
 
-/// Configuration file that exists as long as this value.
-pub(crate) struct ConfigFile(PathBuf);
+/// Folder with the configuration file of a program. Exists as long as this value.
+pub(crate) struct ConfigFolder(PathBuf);
 
-impl ConfigFile {
-    pub(crate) fn write(name: &str, text: &str) -> Result<ConfigFile> {
-        let path = std::env::temp_dir().join(format!("bowline-group-bench-{}-{name}", std::process::id()));
-        std::fs::File::create(&path)?.write_all(text.as_bytes())?;
-        Ok(ConfigFile(path))
+impl ConfigFolder {
+    pub(crate) fn write(program: &str, host: &Host, config: &str) -> Result<ConfigFolder> {
+        let name = format!("bowline-group-bench-{}-{program}-{}", std::process::id(), host.addresses[0]);
+        let folder = ConfigFolder(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0)?;
+        std::fs::write(folder.file(), config)?;
+        Ok(folder)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
+    pub(crate) fn file(&self) -> PathBuf {
+        self.other("config")
+    }
+
+    /// Path of another file of the program.
+    pub(crate) fn other(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 }
 
-impl Drop for ConfigFile {
+impl Drop for ConfigFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -104,15 +119,15 @@ pub(crate) async fn start_haproxy(
     program: &Path,
     bind: &str,
     target: SocketAddr,
-) -> Result<(Running, ConfigFile)> {
+) -> Result<(Running, ConfigFolder)> {
     let config = format!(
-        "global\n  nbthread 1\n  maxconn 10000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
+        "global\n  nbthread 1\n  maxconn 5000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
          timeout server 1h\n  backlog 4096\nlisten bench\n  bind {bind}\n  server one {target}\n"
     );
-    let file = ConfigFile::write(&format!("haproxy-{}", host.addresses[0]), &config)?;
+    let folder = ConfigFolder::write("haproxy", host, &config)?;
     let mut command = with_open_files(program.to_path_buf());
-    command.arg("-db").arg("-f").arg(file.path()).stderr(Stdio::null());
-    Ok((Running::start(host, command).await?, file))
+    command.args(["-q", "-db", "-f"]).arg(folder.file());
+    Ok((Running::start(host, command).await?, folder))
 }
 
 /// Waits until a server answers.
@@ -135,12 +150,12 @@ pub(crate) fn role() -> Option<String> {
 }
 
 /// Runs in a role: a word and its arguments.
-pub(crate) async fn run(role: &str, settings: &Settings) -> Result<()> {
+pub(crate) async fn run(role: &str) -> Result<()> {
     end_with_parent();
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["backend", address] => load::backend(address.parse()?, ready).await,
         ["data-plane", target] => data_plane(target.parse()?).await,
-        ["holder", count] => addresses::hold(count.parse()?, settings).await,
+        ["holder", count] => addresses::hold(count.parse()?).await,
         ["flood"] => addresses::flood().await,
         _ => Err(format!("unknown role {role:?}").into()),
     }

@@ -39,7 +39,7 @@ fn main() -> load::Result<()> {
     let settings = settings::Settings::from_arguments();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if let Some(role) = child::role() {
-        return runtime.block_on(child::run(&role, &settings));
+        return runtime.block_on(child::run(&role));
     }
     if !settings::has_open_files() {
         return settings::again_with_open_files();

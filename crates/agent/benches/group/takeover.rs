@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::child::{ConfigFile, PORT, Running, start_haproxy, until_served};
+use crate::child::{ConfigFolder, PORT, Running, start_haproxy, until_served};
 use crate::load::{self, Result};
 use crate::net::{Host, hosts};
 use crate::process;
@@ -32,7 +32,7 @@ const THEIRS: [u8; 4] = [192, 0, 2, 201];
 enum Fault {
     /// The programs are stopped in an orderly way.
     Stop,
-    /// The programs are killed.
+    /// The load balancer is killed.
     Crash,
     /// The host loses its network.
     Lost,
@@ -71,27 +71,21 @@ fn has_keepalived() -> bool {
 async fn keepalived(haproxy: &Path, fault: Fault) -> Result<Gap> {
     let Some([client, target, one, two]) = hosts().await else { return Err("no namespaces".into()) };
     let (_backend, target) = Running::start_backend(&target).await?;
-    let (mut programs, mut files) = (Vec::new(), Vec::new());
+    let (mut programs, mut folders) = (Vec::new(), Vec::new());
     for (host, priority) in [(&one, 150), (&two, 100)] {
-        let (running, file) = start_haproxy(host, haproxy, &format!("*:{PORT}"), target).await?;
-        let config = keepalived_config(priority);
-        let config = ConfigFile::write(&format!("keepalived-{}", host.addresses[0]), &config)?;
-        let pid_files = ["-p", "-r"].map(|option| (option, config.path().with_extension(format!("pid{option}"))));
-        let mut command = Command::new("keepalived");
-        command.args(["--dont-fork", "--vrrp", "-f"]).arg(config.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        for (option, file) in &pid_files {
-            command.arg(option).arg(file);
-        }
-        programs.push([Running::start(host, command).await?, running]);
-        files.push((file, config));
+        let (haproxy, folder) = start_haproxy(host, haproxy, &format!("*:{PORT}"), target).await?;
+        folders.push(folder);
+        let folder = ConfigFolder::write("keepalived", host, &keepalived_config(priority, haproxy.id()))?;
+        programs.push([Running::start(host, keepalived_command(&folder)).await?, haproxy]);
+        folders.push(folder);
     }
     until_served(&client, THEIRS.into()).await?;
     // The host with the higher priority takes over from the other one, if that was first.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    fault_and_gap(&client, THEIRS.into(), async || match fault {
-        Fault::Stop => programs[0].iter().try_for_each(|program| program.signal("TERM")),
-        Fault::Crash => programs[0].iter().try_for_each(|program| program.signal("KILL")),
-        Fault::Lost => {
+    fault_and_gap(&client, THEIRS.into(), async || match (fault, &programs[0]) {
+        (Fault::Stop, active) => active.iter().try_for_each(|program| program.signal("TERM")),
+        (Fault::Crash, [_, haproxy]) => haproxy.signal("KILL"),
+        (Fault::Lost, _) => {
             one.set_cable(false).await;
             Ok(())
         }
@@ -99,11 +93,21 @@ async fn keepalived(haproxy: &Path, fault: Fault) -> Result<Gap> {
     .await
 }
 
-fn keepalived_config(priority: u8) -> String {
+fn keepalived_command(folder: &ConfigFolder) -> Command {
+    let mut command = Command::new("keepalived");
+    command.args(["--dont-fork", "--vrrp"]).arg("--use-file").arg(folder.file());
+    command.arg("--pid").arg(folder.other("pid")).arg("--vrrp_pid").arg(folder.other("vrrp-pid"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// The script is the usual check of HAProxy, with half of the usual interval.
+fn keepalived_config(priority: u8, haproxy: u32) -> String {
     let address = IpAddr::from(THEIRS);
     format!(
-        "global_defs {{\n  script_user root\n}}\nvrrp_instance bench {{\n  state BACKUP\n  interface eth1\n  \
-         virtual_router_id 51\n  priority {priority}\n  virtual_ipaddress {{\n    {address}/32 dev eth1\n  }}\n}}\n"
+        "global_defs {{\n  script_user root\n}}\nvrrp_script haproxy {{\n  script \"/bin/kill -0 {haproxy}\"\n  interval 1\n}}\n\
+         vrrp_instance bench {{\n  state BACKUP\n  interface eth1\n  virtual_router_id 51\n  priority {priority}\n  \
+         virtual_ipaddress {{\n    {address}/32 dev eth1\n  }}\n  track_script {{\n    haproxy\n  }}\n}}\n"
     )
 }
 
@@ -128,6 +132,8 @@ async fn fault_and_gap(client: &Host, address: IpAddr, fault: impl AsyncFn() -> 
     let served = connected.await?;
     let mut times: Vec<Instant> = served.iter().flatten().copied().collect();
     times.sort();
+    // Service that does not come back is a gap until the end.
+    times.push(Instant::now() - TIMEOUT);
     let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
     let failed = served.iter().filter(|served| served.is_none()).count();
     Ok(Gap { time: gaps.max().ok_or("no connection was served")?, failed: failed as f64 })
