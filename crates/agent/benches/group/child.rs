@@ -162,8 +162,8 @@ pub(crate) async fn run(role: &str) -> Result<()> {
 }
 
 pub(crate) fn network() -> Result<Network> {
-    let pool = vec![IpAddr::from([192, 0, 2, 200])..=IpAddr::from([192, 0, 2, 210])];
-    Ok(Network::open(NetworkOptions { interface: net::INTERFACE.to_owned(), pool })?)
+    let pools = vec!["192.0.2.200-192.0.2.210".parse()?];
+    Ok(Network::open(NetworkOptions { interface: net::INTERFACE.to_owned(), pools })?)
 }
 
 /// Holds the service address, and forwards its connections to a target.

@@ -27,7 +27,6 @@ mod mac;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -38,6 +37,8 @@ pub use absent::Network;
 pub use linux::Network;
 pub use mac::{InvalidMacAddress, MacAddress};
 
+use crate::Pool;
+
 /// Lifetime of an address on the interface. Call [`Network::hold`] every quarter of it.
 pub const LIFETIME: Duration = Duration::from_secs(2);
 
@@ -46,15 +47,14 @@ pub const LIFETIME: Duration = Duration::from_secs(2);
 pub struct NetworkOptions {
     /// Interface of the service addresses.
     pub interface: String,
-    /// Addresses of the group. Announcements of other addresses by other hosts are ignored.
-    pub pool: Vec<RangeInclusive<IpAddr>>,
+    /// Pools of the group. Announcements of other addresses by other hosts are ignored.
+    pub pools: Vec<Pool>,
 }
 
 impl NetworkOptions {
     /// Whether an address belongs to the pool of the group.
     fn contains(&self, address: IpAddr) -> bool {
-        // Ranges of one family only: IPv4 sorts before IPv6.
-        self.pool.iter().any(|range| range.contains(&address))
+        self.pools.iter().any(|pool| pool.contains(&address))
     }
 }
 

@@ -89,9 +89,8 @@ mod tests {
     const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
     fn watch() -> Watch {
-        let range = |from: &str, to: &str| from.parse().unwrap()..=to.parse().unwrap();
-        let pool = vec![range("192.0.2.200", "192.0.2.207"), range("2001:db8::100", "2001:db8::1ff")];
-        let mut watch = Watch::new(NetworkOptions { interface: "eth1".to_owned(), pool });
+        let pools = ["192.0.2.200/29", "2001:db8::100-2001:db8::1ff"].map(|text| text.parse().unwrap()).to_vec();
+        let mut watch = Watch::new(NetworkOptions { interface: "eth1".to_owned(), pools });
         watch.own.insert(OWN.into());
         watch.peers.insert(PEER.into());
         watch

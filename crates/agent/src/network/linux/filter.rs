@@ -1,12 +1,12 @@
 //! Packet filters: the kernel drops packets that do not concern the group before they cost the agent any time.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::RangeInclusive;
 
 use nix::libc;
 use socket2::SockFilter;
 
 use super::{arp, ndp};
+use crate::Pool;
 
 /// The kernel limits the length of a filter to 4096 instructions.
 const MAX_RANGES: usize = 1000;
@@ -30,9 +30,9 @@ const ACCEPT: u32 = u32::MAX;
 /// Instruction: code, jump if true, jump if false, operand.
 type Instruction = (u32, u8, u8, u32);
 
-/// Accepts ARP packets whose sender is in one of the ranges.
-pub(super) fn arp(ranges: &[RangeInclusive<IpAddr>]) -> Vec<SockFilter> {
-    program(&arp_instructions(ranges))
+/// Accepts ARP packets whose sender is in one of the pools.
+pub(super) fn arp(pools: &[Pool]) -> Vec<SockFilter> {
+    program(&arp_instructions(pools))
 }
 
 /// Drops all packets.
@@ -54,8 +54,8 @@ pub(super) fn ndp() -> Vec<SockFilter> {
     program(&instructions)
 }
 
-fn arp_instructions(ranges: &[RangeInclusive<IpAddr>]) -> Vec<Instruction> {
-    let ranges: Vec<_> = ranges.iter().filter_map(ipv4_range).collect();
+fn arp_instructions(pools: &[Pool]) -> Vec<Instruction> {
+    let ranges: Vec<_> = pools.iter().filter_map(ipv4_range).collect();
     let mut instructions = for_this_host().to_vec();
     instructions.push((LOAD_WORD, 0, 0, arp::SENDER));
     let is_too_long = ranges.len() > MAX_RANGES;
@@ -72,9 +72,9 @@ fn for_this_host() -> [Instruction; 3] {
     [(LOAD_BYTE, 0, 0, PACKET_TYPE), (IF_GREATER, 0, 1, MULTICAST), (RETURN, 0, 0, DROP)]
 }
 
-fn ipv4_range(range: &RangeInclusive<IpAddr>) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    match (range.start(), range.end()) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => Some((*first, *last)),
+fn ipv4_range(pool: &Pool) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    match (pool.first(), pool.last()) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => Some((first, last)),
         _ => None,
     }
 }
@@ -111,13 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn only_senders_of_the_ranges_pass() {
-        let range = |from: &str, to: &str| from.parse().unwrap()..=to.parse().unwrap();
-        let pool = [
-            range("192.0.2.200", "192.0.2.207"),
-            range("2001:db8::100", "2001:db8::1ff"),
-            range("203.0.113.255", "203.0.113.255"),
-        ];
+    fn only_senders_of_the_pools_pass() {
+        let pool = ["192.0.2.200/29", "2001:db8::100/120", "203.0.113.255"].map(|text| text.parse().unwrap());
         let program = arp_instructions(&pool);
         let cases = [
             ([192, 0, 2, 199], false),
@@ -139,10 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn many_ranges_pass_all_packets() {
-        let ranges: Vec<_> =
-            (0..2000_u32).map(|n| Ipv4Addr::from(n * 2).into()..=Ipv4Addr::from(n * 2).into()).collect();
-        let program = arp_instructions(&ranges);
+    fn many_pools_pass_all_packets() {
+        let pools: Vec<Pool> = (0..2000).map(|n| Ipv4Addr::from(n * 2).to_string().parse().unwrap()).collect();
+        let program = arp_instructions(&pools);
         assert!(program.len() < 4096);
         assert!(run(&program, &arp::announcement([2; 6].into(), [203, 0, 113, 1].into()), 1));
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::conflicts::{Claim, Watch};
 use super::packet_socket::PacketSocket;
 use super::schedule::{Announcement, Schedule};
 use super::{arp, filter, ndp};
+use crate::Pool;
 use crate::network::{MacAddress, NetworkOptions, Seen};
 
 /// Packets that are processed between two pauses of [`RECEIVE_PAUSE`]. Together they limit the cost of a flood: the kernel drops
@@ -78,6 +78,10 @@ impl Segment {
 
     pub(super) fn set_peers(&self, peers: BTreeSet<MacAddress>) {
         self.state().watch.peers = peers;
+    }
+
+    pub(super) fn is_peer(&self, mac: MacAddress) -> bool {
+        self.state().watch.peers.contains(&mac)
     }
 
     /// Starts to announce through sockets, on a host with these link addresses.
@@ -150,20 +154,16 @@ pub(super) async fn announce(segment: Arc<Segment>) {
 }
 
 impl Sockets {
-    /// Opens the sockets of an interface. ARP packets whose sender is outside of the ranges are not received.
-    pub(super) fn open(
-        interface: &str,
-        mac: MacAddress,
-        ranges: &[RangeInclusive<IpAddr>],
-    ) -> io::Result<Arc<Sockets>> {
-        let arp = PacketSocket::open(interface, arp::ETHERTYPE, &filter::arp(ranges))?;
+    /// Opens the sockets of an interface. ARP packets whose sender is outside of the pools are not received.
+    pub(super) fn open(interface: &str, mac: MacAddress, pools: &[Pool]) -> io::Result<Arc<Sockets>> {
+        let arp = PacketSocket::open(interface, arp::ETHERTYPE, &filter::arp(pools))?;
         let ndp = PacketSocket::open(interface, ndp::ETHERTYPE, &filter::ndp())?;
         Ok(Arc::new(Sockets { mac, arp, ndp }))
     }
 
-    /// Replaces the ranges of [`Sockets::open`].
-    pub(super) fn set_ranges(&self, ranges: &[RangeInclusive<IpAddr>]) -> io::Result<()> {
-        self.arp.set_filter(&filter::arp(ranges))
+    /// Replaces the pools of [`Sockets::open`].
+    pub(super) fn set_pools(&self, pools: &[Pool]) -> io::Result<()> {
+        self.arp.set_filter(&filter::arp(pools))
     }
 
     /// Announces an address. An error means that the interface is down or its queue is full; later announcements make up for it.

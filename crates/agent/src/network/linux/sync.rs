@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use rtnetlink::{Error, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
@@ -15,6 +15,7 @@ use super::diff::{Plan, Scope, diff};
 use super::explain;
 use super::link::{self, Link};
 use super::segment::{self, Segment, Sockets};
+use crate::Pool;
 use crate::network::{HoldReport, LIFETIME, MacAddress, NetworkOptions, NetworkProblem};
 
 /// Number of probes for a duplicate of a new address, and the pause after each.
@@ -23,6 +24,9 @@ const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time after which an address that another host used is probed again.
 const REFUSED: Duration = Duration::from_secs(10);
+
+/// The same for an address of a peer, which releases it or loses it soon.
+const REFUSED_BY_PEER: Duration = Duration::from_secs(1);
 
 /// Maximum time from the start of a sync, and so from the decision of the group, to a change. A process that was suspended in
 /// between must not take addresses that another agent holds by now.
@@ -41,11 +45,11 @@ pub(super) struct SyncState {
     refused: BTreeMap<IpAddr, (MacAddress, Instant)>,
 }
 
-/// Open sockets, and the interface and ranges they were opened for.
+/// Open sockets, and the interface and pools they were opened for.
 struct Receivers {
     link: u32,
     mac: MacAddress,
-    ranges: Vec<RangeInclusive<IpAddr>>,
+    pools: Vec<Pool>,
     sockets: Arc<Sockets>,
     _tasks: JoinSet<()>,
 }
@@ -232,12 +236,12 @@ impl SyncState {
             self.close_sockets();
             return Ok(());
         };
-        let ranges = self.observed_ranges(desired);
+        let pools = self.observed_pools(desired);
         match &mut self.receivers {
             Some(receivers) if (receivers.link, receivers.mac) == (link.index, mac) => {
-                if receivers.ranges != ranges {
-                    receivers.sockets.set_ranges(&ranges).map_err(|error| explain::packet_socket(&error))?;
-                    receivers.ranges = ranges;
+                if receivers.pools != pools {
+                    receivers.sockets.set_pools(&pools).map_err(|error| explain::packet_socket(&error))?;
+                    receivers.pools = pools;
                 }
                 return Ok(());
             }
@@ -245,11 +249,11 @@ impl SyncState {
         }
         let mut own = link::addresses_of_host(kernel).await.map_err(|error| self.failed(error))?;
         own.insert(mac);
-        let sockets = Sockets::open(&self.options.interface, mac, &ranges);
+        let sockets = Sockets::open(&self.options.interface, mac, &pools);
         let sockets = sockets.map_err(|error| explain::packet_socket(&error))?;
         let tasks = segment::receive(&sockets, &self.segment);
         self.segment.open(own, sockets.clone());
-        self.receivers = Some(Receivers { link: link.index, mac, ranges, sockets, _tasks: tasks });
+        self.receivers = Some(Receivers { link: link.index, mac, pools, sockets, _tasks: tasks });
         Ok(())
     }
 
@@ -258,10 +262,10 @@ impl SyncState {
         self.segment.close();
     }
 
-    /// Returns the ranges of addresses that packets of other hosts are observed for.
-    fn observed_ranges(&self, desired: &BTreeSet<IpAddr>) -> Vec<RangeInclusive<IpAddr>> {
+    /// Returns the addresses that packets of other hosts are observed for.
+    fn observed_pools(&self, desired: &BTreeSet<IpAddr>) -> Vec<Pool> {
         let outside = desired.iter().filter(|address| !self.options.contains(**address));
-        self.options.pool.iter().cloned().chain(outside.map(|address| *address..=*address)).collect()
+        self.options.pools.iter().copied().chain(outside.map(|address| IpNet::from(*address).into())).collect()
     }
 
     /// Returns the addresses that no other host uses.
@@ -270,12 +274,17 @@ impl SyncState {
         self.refused.retain(|_, (_, next_probe)| now < *next_probe);
         let probed: Vec<_> = addresses.iter().copied().filter(|address| !self.refused.contains_key(address)).collect();
         for (address, by) in self.probe(&probed).await {
-            self.refused.insert(address, (by, now + REFUSED));
+            let pause = if self.segment.is_peer(by) { REFUSED_BY_PEER } else { REFUSED };
+            self.refused.insert(address, (by, now + pause));
         }
         for address in &addresses {
             if let Some((by, _)) = self.refused.get(address) {
-                let message =
-                    format!("host {by} on this network uses it; fix: remove it from that host, or from `pool`");
+                let message = match self.segment.is_peer(*by) {
+                    true => format!("the peer {by} still holds it; retrying"),
+                    false => {
+                        format!("host {by} on this network uses it; fix: remove it from that host, or from `pool`")
+                    }
+                };
                 self.report(report, Some(*address), message);
             }
         }

@@ -30,9 +30,8 @@ fn services() -> BTreeSet<IpAddr> {
 }
 
 fn options(interface: &str) -> NetworkOptions {
-    let range = |from: &str, to: &str| from.parse().unwrap()..=to.parse().unwrap();
-    let pool = vec![range("192.0.2.200", "192.0.2.250"), range("2001:db8::200", "2001:db8::2ff")];
-    NetworkOptions { interface: interface.to_owned(), pool }
+    let pools = ["192.0.2.200-192.0.2.250", "2001:db8::200/120"].map(|text| text.parse().unwrap()).to_vec();
+    NetworkOptions { interface: interface.to_owned(), pools }
 }
 
 /// Network of an agent on a host.
@@ -269,6 +268,23 @@ async fn an_address_in_use_is_refused_except_for_a_takeover() {
     assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
     let forced = agent.hold(&desired, true).await;
     assert_eq!(forced, HoldReport { held: desired, problems: BTreeSet::new() });
+}
+
+#[tokio::test]
+async fn an_address_that_a_peer_still_holds_is_taken_soon() {
+    let Some([one, two]) = hosts().await else { return };
+    let (first, second) = (Agent::open(&one).await, Agent::open(&two).await);
+    second.network.set_peers(BTreeSet::from([first.mac()]));
+    second.hold(&BTreeSet::new(), false).await;
+    assert_eq!(first.hold(&services(), false).await.held, services());
+    let report = second.hold(&services(), false).await;
+    assert_eq!((report.held, report.problems.len()), (BTreeSet::new(), 2));
+    let expected = format!("address 192.0.2.200: the peer {} still holds it; retrying", first.mac());
+    assert!(report.problems.first().unwrap().to_string().ends_with(&expected), "{:?}", report.problems);
+    within(SOON, "the addresses expire and are taken", async || {
+        second.hold(&services(), false).await.held == services()
+    })
+    .await;
 }
 
 #[tokio::test]
