@@ -14,3 +14,10 @@ pub mod network;
 pub use balancers::{Balancers, MAX_NAME_LENGTH, Pool, PoolError, Pools, RuleError, check_name, fit_response};
 pub use data_plane::{Records, Sockets, load_balancer_config, target_host};
 pub use kernel_routes::{DesiredRoutes, Hop, KernelRoutes, KernelRoutesError, Namespace, RouteProblem, Routes};
+
+#[cfg(feature = "daemon")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the daemon follows"))]
+mod group;
+#[cfg(feature = "daemon")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the daemon follows"))]
+mod version;
