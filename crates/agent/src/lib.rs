@@ -5,6 +5,8 @@
 //! * [`KernelRoutes`] are routes of the Linux kernel, with the feature `netlink`.
 //! * [`network`] puts the addresses on an interface and announces them.
 
+#![cfg_attr(feature = "daemon", allow(dead_code, unused_imports, reason = "the daemon follows"))]
+
 mod balancers;
 mod data_plane;
 mod kernel_routes;
@@ -16,8 +18,26 @@ pub use data_plane::{Records, Sockets, load_balancer_config, target_host};
 pub use kernel_routes::{DesiredRoutes, Hop, KernelRoutes, KernelRoutesError, Namespace, RouteProblem, Routes};
 
 #[cfg(feature = "daemon")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the daemon follows"))]
+mod config;
+#[cfg(feature = "daemon")]
+mod error;
+#[cfg(feature = "daemon")]
 mod group;
 #[cfg(feature = "daemon")]
-#[cfg_attr(not(test), expect(dead_code, reason = "the daemon follows"))]
+mod routes;
+#[cfg(feature = "daemon")]
+mod state;
+#[cfg(feature = "daemon")]
+#[cfg(test)]
+mod testing;
+#[cfg(feature = "daemon")]
 mod version;
+
+#[cfg(feature = "daemon")]
+pub use config::{Config, Listen, Peer, TlsConfig};
+#[cfg(feature = "daemon")]
+pub use group::beat::Role;
+#[cfg(feature = "daemon")]
+pub use routes::{CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteRecord};
+#[cfg(feature = "daemon")]
+pub use state::StateError;

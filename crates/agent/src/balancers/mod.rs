@@ -12,6 +12,8 @@
 
 mod changes;
 mod observe;
+#[cfg(feature = "daemon")]
+mod patch;
 mod pool;
 mod pools;
 mod rule_error;
@@ -24,6 +26,8 @@ use bowline_agent_client::{Balancer, CloudAddress};
 use bowline_core::{ClusterName, LoadBalancerKey};
 
 pub use observe::fit_response;
+#[cfg(feature = "daemon")]
+pub(crate) use patch::BalancersPatch;
 pub use pool::{Pool, PoolError};
 pub use pools::Pools;
 pub use rule_error::{MAX_NAME_LENGTH, RuleError, check_name};

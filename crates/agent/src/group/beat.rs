@@ -9,7 +9,7 @@ use crate::version::{ClaimId, Version};
 /// Role of an agent in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
+pub enum Role {
     /// May be active.
     #[default]
     Member,
