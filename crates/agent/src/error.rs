@@ -48,6 +48,9 @@ pub(crate) enum AgentError {
     /// A standby does not have the version that precedes a change.
     #[error("{0}")]
     OutOfSync(String),
+    /// A standby follows another active agent, or has a newer state.
+    #[error("{0}")]
+    Rejected(String),
     /// There is no such path.
     #[error("{0}")]
     NoSuchPath(String),
@@ -82,6 +85,7 @@ impl AgentError {
             AgentError::ApiVersion(_) => (StatusCode::BAD_REQUEST, "apiVersion"),
             AgentError::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
             AgentError::OutOfSync(_) => (StatusCode::CONFLICT, "outOfSync"),
+            AgentError::Rejected(_) => (StatusCode::CONFLICT, "rejected"),
             AgentError::NoSuchPath(_) => (StatusCode::NOT_FOUND, "no_such_path"),
             AgentError::WrongMethod(_) => (StatusCode::METHOD_NOT_ALLOWED, "wrong_method"),
             AgentError::NotJson(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json"),

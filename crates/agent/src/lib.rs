@@ -5,8 +5,6 @@
 //! * [`KernelRoutes`] are routes of the Linux kernel, with the feature `netlink`.
 //! * [`network`] puts the addresses on an interface and announces them.
 
-#![cfg_attr(feature = "daemon", allow(dead_code, unused_imports, reason = "the daemon follows"))]
-
 mod balancers;
 mod data_plane;
 mod kernel_routes;
@@ -18,26 +16,46 @@ pub use data_plane::{Records, Sockets, load_balancer_config, target_host};
 pub use kernel_routes::{DesiredRoutes, Hop, KernelRoutes, KernelRoutesError, Namespace, RouteProblem, Routes};
 
 #[cfg(feature = "daemon")]
+mod agent;
+#[cfg(feature = "daemon")]
+mod certificate_names;
+#[cfg(feature = "daemon")]
 mod config;
 #[cfg(feature = "daemon")]
 mod error;
 #[cfg(feature = "daemon")]
 mod group;
 #[cfg(feature = "daemon")]
+mod metrics;
+#[cfg(feature = "daemon")]
+mod pki;
+#[cfg(feature = "daemon")]
 mod routes;
+#[cfg(feature = "daemon")]
+mod server;
 #[cfg(feature = "daemon")]
 mod state;
 #[cfg(feature = "daemon")]
 #[cfg(test)]
 mod testing;
 #[cfg(feature = "daemon")]
+mod traffic;
+#[cfg(feature = "daemon")]
 mod version;
 
+#[cfg(feature = "daemon")]
+pub use agent::{Agent, OpenError};
 #[cfg(feature = "daemon")]
 pub use config::{Config, Listen, Peer, TlsConfig};
 #[cfg(feature = "daemon")]
 pub use group::beat::Role;
 #[cfg(feature = "daemon")]
+pub use metrics::METRICS;
+#[cfg(feature = "daemon")]
+pub use pki::{NewCertificates, PkiError, create_certificates};
+#[cfg(feature = "daemon")]
 pub use routes::{CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteRecord};
+#[cfg(feature = "daemon")]
+pub use server::{AgentStatus, PeerStatus, PoolUse, TlsFileError};
 #[cfg(feature = "daemon")]
 pub use state::StateError;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_config::table::{Format, Item, Key, Keys as _, Kind, Section, Table, UnknownKeys, Value, keys};
+use bowline_config::table::{Format, Item, Key, Kind, Section, Table, UnknownKeys, Value, keys};
 
 use crate::group::beat::Role;
 
@@ -100,5 +100,6 @@ pub(super) fn tls_files(tls: &TlsKeys) -> [(Key, &PathBuf); 3] {
 /// Number of keys, for a test of the reference page.
 #[cfg(test)]
 pub(super) fn count() -> usize {
+    use bowline_config::table::Keys as _;
     Keys::keys().len() + TlsKeys::keys().len() + RouteKeys::keys().len() + PeerKeys::keys().len()
 }

@@ -3,6 +3,7 @@
 //! A plain value with the rules about destinations, IDs and limits; it knows nothing of files, time or kernels. An agent does not
 //! know machines: a Node is identified by its provider ID, or by its name if it has none.
 
+pub(crate) mod host;
 mod messages;
 #[cfg(test)]
 mod tests;
