@@ -5,20 +5,42 @@ use std::time::Duration;
 use bowline_cloud::{Error, ErrorKind, Retry};
 use bowline_http::{ErrorDecoder, ErrorResponse};
 
-use crate::messages::{ErrorBody, ErrorReply};
+use crate::messages::{API_HEADER, ErrorBody, ErrorReply, codes};
+
+/// Code of this client for a server that is no agent.
+pub(crate) const NOT_AN_AGENT: &str = "notAnAgent";
 
 /// Decodes error responses by their code, which is more specific than the HTTP status.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ApiErrors;
 
+/// As [`ApiErrors`], for agents, whose responses have a header of their own: a proxy may have sent any other one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AgentErrors;
+
 impl ErrorDecoder for ApiErrors {
     fn decode(&self, response: &ErrorResponse<'_>) -> Error {
-        // Another server may have responded.
-        let foreign = || ErrorReply { error: ErrorBody { message: response.text(), ..Default::default() } };
-        let ErrorBody { code, message, retry_after_millis } = response.json().unwrap_or_else(foreign).error;
-        let retry_after = retry_after_millis.map(Duration::from_millis).or(response.retry_after());
-        by_code(response.status(), &code, &message, retry_after)
+        decode(response, response.json())
     }
+}
+
+impl ErrorDecoder for AgentErrors {
+    fn decode(&self, response: &ErrorResponse<'_>) -> Error {
+        let is_agent = response.headers().contains_key(API_HEADER);
+        decode(response, response.json().filter(|_| is_agent))
+    }
+
+    fn tls_advice(&self) -> &'static str {
+        "; see caFile, certificateFile and keyFile of the agents"
+    }
+}
+
+/// Decodes a reply; without one, another server may have responded.
+fn decode(response: &ErrorResponse<'_>, reply: Option<ErrorReply>) -> Error {
+    let foreign = || ErrorReply { error: ErrorBody { message: response.text(), ..Default::default() } };
+    let ErrorBody { code, message, retry_after_millis, .. } = reply.unwrap_or_else(foreign).error;
+    let retry_after = retry_after_millis.map(Duration::from_millis).or(response.retry_after());
+    by_code(response.status(), &code, &message, retry_after)
 }
 
 fn by_code(status: u16, code: &str, message: &str, retry_after: Option<Duration>) -> Error {
@@ -31,6 +53,13 @@ fn by_code(status: u16, code: &str, message: &str, retry_after: Option<Duration>
         // The fix, a rename in the cloud, is visible only to a retry.
         "ambiguous" => coded(ErrorKind::InvalidConfig).retry(Retry::Backoff),
         "busy" => coded(ErrorKind::InProgress).retry(retry_after.map_or(Retry::Backoff, Retry::After)),
+        // Executed by no agent, so the outcome is known.
+        codes::NOT_ACTIVE | codes::NOT_READY => {
+            coded(ErrorKind::Unavailable).retry(retry_after.map_or(Retry::Backoff, Retry::After))
+        }
+        // An upgrade is visible only to a retry.
+        codes::API_VERSION => coded(ErrorKind::InvalidConfig).retry(Retry::Backoff),
+        NOT_AN_AGENT => coded(ErrorKind::Unexpected).outcome_unknown(),
         // Another server responds at the endpoint, or the cloud is not up yet.
         _ if matches!(status, 404 | 405) => {
             let message = format!("{message} (HTTP status {status})");
@@ -83,6 +112,11 @@ mod tests {
             (504, "answer_lost", None, ErrorKind::Unavailable, Retry::Backoff),
             (507, "exhausted", None, ErrorKind::QuotaExceeded, Retry::Backoff),
             (599, "", None, ErrorKind::Unavailable, Retry::Backoff),
+            (421, "notActive", None, ErrorKind::Unavailable, Retry::Backoff),
+            (503, "notReady", Some(rest), ErrorKind::Unavailable, Retry::After(rest)),
+            (400, "apiVersion", None, ErrorKind::InvalidConfig, Retry::Backoff),
+            (403, "forbidden", None, ErrorKind::PermissionDenied, Retry::Backoff),
+            (502, NOT_AN_AGENT, None, ErrorKind::Unexpected, Retry::Backoff),
         ];
         for (status, code, retry_after, kind, retry) in table {
             let error = by_code(status, code, "no", retry_after);

@@ -1,10 +1,35 @@
 //! Requests and replies of the API, and its errors.
+//!
+//! | code of an error | status | meaning |
+//! |---|---|---|
+//! | `notActive` | 421 | this agent is not the active one of its group; nothing was executed |
+//! | `notReady` | 503 | the agent cannot answer yet; nothing was executed |
+//! | `apiVersion` | 400 | the client has another version of the API; nothing was executed |
+//! | `forbidden` | 403 | the certificate of the client is not allowed |
+//!
+//! The codes of the rules about load balancers, addresses and routes are in `errors`, with what a provider makes of them.
 
 use bowline_core::{ClusterName, LoadBalancerKey};
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{Change, Query};
 use crate::observation::Observation;
+
+/// Header of every request and response of an agent, with the version of the API.
+pub const API_HEADER: &str = "bowline-agent-api";
+
+/// Version of the API.
+pub const API_VERSION: &str = "1";
+
+/// Codes of errors that an agent returns before it executes anything.
+pub mod codes {
+    /// The agent is not the active one of its group.
+    pub const NOT_ACTIVE: &str = "notActive";
+    /// The agent cannot answer yet.
+    pub const NOT_READY: &str = "notReady";
+    /// The client has another version of the API.
+    pub const API_VERSION: &str = "apiVersion";
+}
 
 /// Services to observe.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,4 +98,7 @@ pub struct ErrorBody {
     /// `Retry-After` in milliseconds; the header has whole seconds only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_millis: Option<u64>,
+    /// Endpoint of the active agent, with `notActive`, if the agent knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<String>,
 }

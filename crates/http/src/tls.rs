@@ -406,5 +406,7 @@ fn is_about_our_certificate(alert: AlertDescription) -> bool {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::AccessDenied
+            // The certificate of an issuer with the name of a trusted CA and another key.
+            | Alert::DecryptError
     )
 }

@@ -131,7 +131,7 @@ impl ApiError {
 
     pub(super) fn into_reply(self) -> Reply {
         let retry_after_millis = self.retry_after.map(|after| after.as_millis() as u64);
-        let error = ErrorBody { code: self.code.to_owned(), message: self.message, retry_after_millis };
+        let error = ErrorBody { code: self.code.to_owned(), message: self.message, retry_after_millis, active: None };
         let body = serde_json::to_vec(&ErrorReply { error }).unwrap_or_default();
         let mut reply = reply(self.status, body.into());
         if let Some(after) = self.retry_after {
