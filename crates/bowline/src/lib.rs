@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_cloud::Registry;
-use bowline_commands::{Invocation, Manager, Task};
+use bowline_commands::{Invocation, Manager, Task, TaskLogging};
 use bowline_core::with_causes;
 use bowline_daemon::CannotStart;
 use bowline_settings::cli::ManagerArgs;
@@ -109,8 +109,9 @@ fn run_manager(
 /// Runs a command to completion.
 fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     match task.logging() {
-        Some(options) => logging::start(&options, None).map(drop),
-        None => logging::start_plain(),
+        TaskLogging::Manager(options) => logging::start(&options, None).map(drop),
+        TaskLogging::Plain => logging::start_plain(),
+        TaskLogging::Own => Ok(()),
     }
     .map_err(|error| BadInput(error.to_string()))?;
     task.run(registry, &runtime(None)?)

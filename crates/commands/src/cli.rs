@@ -24,11 +24,11 @@ pub(crate) use absent::AbsentCommand;
 pub(crate) use apiserver::ApiserverArgs;
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "playground")]
-pub(crate) use cloud::{CloudArgs, CloudCommand, EndpointArgs};
+pub(crate) use cloud::{CloudArgs, CloudCommand, DeleteRouteArgs, EndpointArgs};
 pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 #[cfg(feature = "playground")]
-pub(crate) use playground::PlaygroundArgs;
+pub(crate) use playground::{ExampleArgs, PlaygroundArgs, PlaygroundCommand};
 
 /// Kubernetes cloud controller manager, with tools to try it without a cloud.
 ///
@@ -72,8 +72,9 @@ pub(crate) enum Command {
 
     /// Try Bowline locally, without a cloud account, Docker or root.
     ///
-    /// Runs an API server, a local cloud, simulated kubelets and the controllers in one process, with a guided tour: commands to
-    /// paste and their expected results. State is not persisted. Stop it with Ctrl-C.
+    /// Runs an API server, a local cloud, simulated kubelets and the controllers in one process, with a guided tour. On a terminal
+    /// it shows one step at a time, and Enter goes on. Otherwise it runs all steps, prints the result of each check, and exits with
+    /// code 0, or with 1 if a step failed. State is not persisted; Ctrl-C stops it.
     #[cfg(feature = "playground")]
     Playground(PlaygroundArgs),
 

@@ -10,7 +10,7 @@ use bowline_local::{CloudError, CloudOptions, FaultSpec, LocalCloud, ManagementC
 use bowline_runtime::Shutdown;
 use bowline_settings::BadInput;
 
-use crate::cli::{CloudArgs, CloudCommand, EndpointArgs};
+use crate::cli::{CloudArgs, CloudCommand, DeleteRouteArgs, EndpointArgs};
 use crate::output::{print, say};
 use crate::owner_token::{self, TokenFile, default_path};
 
@@ -89,10 +89,10 @@ async fn execute(client: &ManagementClient, command: &CloudCommand) -> Result<St
         CloudCommand::AddRoute(args) => {
             Ok(format!("{}\n", client.add_route(&args.table.cluster, &NewRoute::from(args)).await?.id))
         }
-        CloudCommand::DeleteRoute(args) => client.remove_route(&args.table.cluster, &args.id).await.map(no_output),
-        CloudCommand::Stop(machine) => client.stop(&machine.id).await.map(no_output),
-        CloudCommand::Start(machine) => client.start(&machine.id).await.map(no_output),
-        CloudCommand::Delete(machine) => client.delete(&machine.id).await.map(no_output),
+        CloudCommand::DeleteRoute(args) => delete_routes(client, args).await.map(no_output),
+        CloudCommand::Stop(machines) => for_each(&machines.ids, async |id| client.stop(id).await).await,
+        CloudCommand::Start(machines) => for_each(&machines.ids, async |id| client.start(id).await).await,
+        CloudCommand::Delete(machines) => for_each(&machines.ids, async |id| client.delete(id).await).await,
         CloudCommand::Fault(args) => Ok(format!("{}\n", client.inject(&FaultSpec::from(args)).await?)),
         CloudCommand::Repair(args) => client.repair(args.number).await.map(no_output),
         CloudCommand::Calls(args) => {
@@ -103,6 +103,29 @@ async fn execute(client: &ManagementClient, command: &CloudCommand) -> Result<St
             Ok(calls.iter().map(|(kind, count)| format!("{kind} {count}\n")).collect())
         }
     }
+}
+
+/// Changes one machine after the other, up to the first error.
+async fn for_each(
+    ids: &[String],
+    change: impl AsyncFn(&str) -> Result<(), bowline_cloud::Error>,
+) -> Result<String, bowline_cloud::Error> {
+    for id in ids {
+        change(id).await?;
+    }
+    Ok(String::new())
+}
+
+async fn delete_routes(client: &ManagementClient, args: &DeleteRouteArgs) -> Result<(), bowline_cloud::Error> {
+    let cluster = &args.table.cluster;
+    let ids = match args.all {
+        true => client.routes(cluster).await?.into_iter().map(|route| route.id).collect(),
+        false => args.ids.clone(),
+    };
+    for id in ids {
+        client.remove_route(cluster, &id).await?;
+    }
+    Ok(())
 }
 
 impl CloudCommand {

@@ -51,12 +51,24 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A command with its flags.
 pub struct Task(pub(crate) Command);
 
+/// Logging of a command.
+pub enum TaskLogging {
+    /// Like the manager.
+    Manager(logging::Options),
+    /// For people, on standard error.
+    Plain,
+    /// The command starts its own.
+    Own,
+}
+
 impl Task {
-    /// Logging options of a command that logs like the manager; `None` for an interactive one.
-    pub fn logging(&self) -> Option<logging::Options> {
+    /// Returns the logging that the command needs.
+    pub fn logging(&self) -> TaskLogging {
         match &self.0 {
-            Command::AdmissionServer(args) => Some(bowline_settings::admission_server_logging(args)),
-            _ => None,
+            Command::AdmissionServer(args) => TaskLogging::Manager(bowline_settings::admission_server_logging(args)),
+            #[cfg(feature = "playground")]
+            Command::Playground(_) => TaskLogging::Own,
+            _ => TaskLogging::Plain,
         }
     }
 

@@ -11,7 +11,10 @@ use crate::private_file;
 /// Text before the token.
 const PREFIX: &str = "Authorization: Bearer ";
 
-/// A token file, deleted on drop.
+/// Directory of the tokens in the user's directory for run-time files.
+const DIRECTORY: &str = "bowline";
+
+/// A token file, deleted on drop, together with the directory of [`default_path`] if that is empty.
 pub(crate) struct TokenFile(PathBuf);
 
 impl TokenFile {
@@ -36,6 +39,9 @@ impl Drop for TokenFile {
     fn drop(&mut self) {
         // The token is already invalid; a leftover file is harmless.
         let _ = fs::remove_file(&self.0);
+        // Succeeds only for an empty directory.
+        let own = self.0.parent().filter(|directory| directory.file_name().is_some_and(|name| name == DIRECTORY));
+        let _ = own.map(fs::remove_dir);
     }
 }
 
@@ -52,7 +58,7 @@ pub(crate) fn default_path(address: &str) -> PathBuf {
     let home = || variable("HOME").map(|home| home.join(".cache"));
     let directory = variable("XDG_RUNTIME_DIR").or_else(home).unwrap_or_else(std::env::temp_dir);
     let address = address.replace("localhost", "127.0.0.1").replace([':', '[', ']'], "-");
-    directory.join("bowline").join(format!("cloud-{address}.token"))
+    directory.join(DIRECTORY).join(format!("cloud-{address}.token"))
 }
 
 fn create_directory(directory: &Path) -> io::Result<()> {

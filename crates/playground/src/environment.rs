@@ -14,7 +14,7 @@ use crate::machines::machine;
 use crate::objects::{Node, Pod, Service, create};
 use crate::tour::{Environment, POD, POD_PORT, TourAction};
 use crate::traffic::{self, Probe, ProbeResult, ProbeResults};
-use crate::{CLUSTER, Playground, Snapshot};
+use crate::{CLUSTER, Playground, PlaygroundError, Snapshot};
 
 /// Number of attempts to create the first Pod, and the pause between two.
 const ATTEMPTS: u32 = 50;
@@ -64,7 +64,12 @@ impl Environment for Playground {
         for probe in probes {
             results.insert(probe.clone(), self.run_probe(probe, &services, &pods).await);
         }
-        Ok(Snapshot { nodes, pods, services, routes: self.cloud.routes(CLUSTER), results })
+        let (routes, machines) = (self.cloud.routes(CLUSTER), self.cloud.fleet());
+        Ok(Snapshot { nodes, pods, services, routes, machines, has_faults: !self.cloud.faults().is_empty(), results })
+    }
+
+    fn failure(&mut self) -> impl Future<Output = PlaygroundError> + Send {
+        Playground::failure(self)
     }
 }
 

@@ -31,7 +31,6 @@ mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,11 +49,11 @@ use tokio::task::JoinHandle;
 
 pub use assertion::{Assertion, Snapshot};
 pub use machines::machine;
-pub use manifest::{Manifest, Ports};
+pub use manifest::{EXAMPLES, Manifest, Ports};
 pub use pod_network::{PodNetwork, PodNetworkError, check_cluster_cidrs};
 pub use subnet::Subnet;
 pub use timing::Timing;
-pub use tour::{CloudAccess, Environment, Step, StepFailure, Tour, TourAction};
+pub use tour::{Environment, Step, StepFailure, StepRun, StepState, Tour, TourAction};
 pub use traffic::{Probe, ProbeResult, ProbeResults};
 
 use cache::Cache;
@@ -220,13 +219,12 @@ impl Playground {
         self.cloud_server.owner_token()
     }
 
-    /// Returns the tour of this playground. `token` is a file with the owner's token as a request header line for curl.
-    pub fn tour(&self, token: &Path) -> Tour {
+    /// Returns the tour of this playground.
+    pub fn tour(&self) -> Tour {
         let (nodes, subnet) = (self.options.nodes, self.subnet());
         let [pool, _] = subnet.load_balancer_pools();
         let ports = pool.hosts().next().map_or(Ports::DEFAULT, |first| Ports::free(first.into()));
-        let cloud = CloudAccess { url: self.cloud_url(), token: token.display().to_string() };
-        Tour::new(nodes, Timing::for_nodes(nodes), &cloud, subnet, self.pod_network(), ports)
+        Tour::new(nodes, Timing::for_nodes(nodes), subnet, self.pod_network(), ports)
     }
 
     /// Returns whether Pods are reachable at their addresses.

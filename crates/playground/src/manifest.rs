@@ -1,13 +1,16 @@
 //! Manifests of the tour: the files in `examples/`, which the documentation shows.
 //!
-//! A Service has the ports in its file, unless another program listens on them on all addresses of this machine; then it has other
-//! ports, and the command to paste replaces them.
+//! The program contains the files, so that the tour works without a checkout. A Service has the ports in its file, unless another
+//! program listens on them on all addresses of this machine; then it has other ports, and the command to paste names them.
 
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
+
+use crate::assertion::Snapshot;
+use crate::objects::{Service, ServicePort};
 
 /// Field manager of the tour.
 const FIELD_MANAGER: &str = "playground-tour";
@@ -19,6 +22,16 @@ pub(crate) const HELLO: Manifest =
 /// The Service with an additional UDP port.
 pub(crate) const HELLO_UDP: Manifest =
     Manifest { path: "examples/hello-udp.yaml", text: include_str!("../../../examples/hello-udp.yaml") };
+
+/// Two Nodes without machines.
+const NODE: Manifest = Manifest { path: "examples/node.yaml", text: include_str!("../../../examples/node.yaml") };
+
+/// A Service without Pods.
+const SERVICE: Manifest =
+    Manifest { path: "examples/service.yaml", text: include_str!("../../../examples/service.yaml") };
+
+/// All manifests in `examples/`, which the program contains, so that it needs no checkout.
+pub const EXAMPLES: [Manifest; 4] = [HELLO, HELLO_UDP, NODE, SERVICE];
 
 /// Ports of the Service `hello`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +48,17 @@ impl Ports {
 
     /// Returns the default ports, or the next free ones if another program uses them on this address.
     pub fn free(address: IpAddr) -> Ports {
-        let candidates = (0..20).map(|number| Ports { http: 4080 + number * 10, udp: 4081 + number * 10 });
+        let candidates = (0..20).map(|number| Ports::from(Ports::DEFAULT.http + number * 10));
         candidates.into_iter().find(|ports| ports.are_free(address)).unwrap_or(Ports::DEFAULT)
     }
 
     fn are_free(self, address: IpAddr) -> bool {
         TcpListener::bind((address, self.http)).is_ok() && UdpSocket::bind((address, self.udp)).is_ok()
+    }
+
+    /// Returns the ports from this one on.
+    pub fn from(http: u16) -> Ports {
+        Ports { http, udp: http.saturating_add(1) }
     }
 
     /// Returns the replacements to make in the files.
@@ -59,13 +77,42 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Returns the name of the example: that of the file, without its extension.
+    pub fn name(self) -> &'static str {
+        self.path.trim_start_matches("examples/").trim_end_matches(".yaml")
+    }
+
+    /// Returns the first sentence of the comment at the start of the file, up to a colon.
+    pub fn summary(self) -> String {
+        let comment = self.text.lines().map_while(|line| line.strip_prefix("# ")).collect::<Vec<_>>().join(" ");
+        let end = [". ", ": "].iter().filter_map(|mark| comment.find(mark)).min().unwrap_or(comment.len());
+        comment.get(..end).unwrap_or_default().trim_end_matches('.').to_owned()
+    }
+
+    /// Returns the manifest with these ports.
+    pub fn text(self, ports: Ports) -> String {
+        let edit = |text: String, (from, to): (String, String)| text.replace(&from, &to);
+        ports.replacements().into_iter().fold(self.text.to_owned(), edit)
+    }
+
     /// Returns the shell command that applies it.
     pub(crate) fn command(self, ports: Ports) -> String {
-        if ports == Ports::DEFAULT {
-            return format!("kubectl apply -f {}", self.path);
-        }
-        let edits = ports.replacements().map(|(from, to)| format!("-e 's/{from}/{to}/'")).join(" ");
-        format!("sed {edits} {} | kubectl apply -f -", self.path)
+        let port = if ports == Ports::DEFAULT { String::new() } else { format!(" --port {}", ports.http) };
+        format!("bowline playground example {}{port} | kubectl apply -f -", self.name())
+    }
+
+    /// Returns whether all Pods exist, and all Services with at least the ports in the file.
+    pub(crate) fn is_applied(self, ports: Ports, snapshot: &Snapshot) -> bool {
+        let Ok(objects) = self.objects(ports) else { return false };
+        let has_ports = |object: &DynamicObject, service: &Service| {
+            let wanted: Vec<ServicePort> =
+                serde_json::from_value(object.data["spec"]["ports"].clone()).unwrap_or_default();
+            wanted.iter().all(|wanted| service.spec.ports.iter().any(|port| port.port == wanted.port))
+        };
+        objects.iter().all(|object| match snapshot.service(&object.name_any()) {
+            Some(service) => has_ports(object, service),
+            None => snapshot.pod(&object.name_any()).is_some(),
+        })
     }
 
     /// Applies all objects in the namespace `default`, like `kubectl apply --server-side`.
@@ -82,10 +129,8 @@ impl Manifest {
     }
 
     fn objects(self, ports: Ports) -> Result<Vec<DynamicObject>, String> {
-        let edit = |text: String, (from, to): (String, String)| text.replace(&from, &to);
-        let text = ports.replacements().into_iter().fold(self.text.to_owned(), edit);
         let read = |text: &str| serde_saphyr::from_str(text).map_err(|error| format!("{}: {error}", self.path));
-        text.split("\n---\n").map(read).collect()
+        self.text(ports).split("\n---\n").map(read).collect()
     }
 }
 
@@ -115,10 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn the_command_replaces_the_ports() {
-        assert_eq!(HELLO.command(Ports::DEFAULT), "kubectl apply -f examples/hello.yaml");
-        let other =
-            "sed -e 's/port: 4080/port: 4090/' -e 's/port: 4081/port: 4091/' examples/hello.yaml | kubectl apply -f -";
-        assert_eq!(HELLO.command(Ports { http: 4090, udp: 4091 }), other);
+    fn the_command_names_other_ports() {
+        assert_eq!(HELLO.command(Ports::DEFAULT), "bowline playground example hello | kubectl apply -f -");
+        let other = "bowline playground example hello-udp --port 4090 | kubectl apply -f -";
+        assert_eq!(HELLO_UDP.command(Ports::from(4090)), other);
+        assert!(HELLO_UDP.text(Ports::from(4090)).contains("port: 4091"));
+    }
+
+    #[test]
+    fn all_files_of_the_folder_are_in_the_program_with_a_summary() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples")).unwrap();
+        let files = folder.filter_map(|file| file.unwrap().file_name().into_string().ok());
+        let mut names: Vec<_> = files.filter_map(|name| Some(name.strip_suffix(".yaml")?.to_owned())).collect();
+        names.sort_unstable();
+        let mut examples = EXAMPLES.map(Manifest::name);
+        examples.sort_unstable();
+        assert_eq!(names, examples);
+        assert_eq!(EXAMPLES.map(Manifest::summary)[3], "A Service that asks the cloud for a load balancer");
+        assert!(EXAMPLES.iter().all(|example| (20..120).contains(&example.summary().len())));
     }
 }

@@ -274,6 +274,7 @@ pub(crate) struct ServiceSpec {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ServicePort {
+    pub(crate) port: u16,
     pub(crate) protocol: String,
     /// 0 if not set.
     pub(crate) node_port: u16,

@@ -26,6 +26,7 @@ mod manifests;
 mod openstack_trouble;
 mod oracle;
 mod playground;
+mod playground_terminal;
 mod providers;
 mod release;
 mod scale;

@@ -97,11 +97,11 @@ pub(crate) enum CloudCommand {
     Add(AddArgs),
     /// List machines.
     List(EndpointArgs),
-    /// Stop a machine.
+    /// Stop machines.
     Stop(MachineArgs),
-    /// Start a machine.
+    /// Start machines.
     Start(MachineArgs),
-    /// Delete a machine.
+    /// Delete machines.
     Delete(MachineArgs),
     /// List load balancers with their owners, addresses, ports, targets and traffic.
     Balancers(EndpointArgs),
@@ -111,7 +111,7 @@ pub(crate) enum CloudCommand {
     Routes(EndpointArgs),
     /// Create a route to a machine and print its ID.
     AddRoute(AddRouteArgs),
-    /// Delete a route.
+    /// Delete routes.
     DeleteRoute(DeleteRouteArgs),
     /// Inject a fault and print its number.
     Fault(FaultArgs),
@@ -124,18 +124,19 @@ pub(crate) enum CloudCommand {
 #[derive(Debug, Args)]
 pub(crate) struct EndpointArgs {
     /// Address of the cloud.
-    #[arg(long, value_name = "URL", default_value = Config::default().endpoint)]
+    #[arg(long, value_name = "URL", default_value = Config::default().endpoint, env = "BOWLINE_CLOUD_ENDPOINT")]
     pub(crate) endpoint: String,
 
     /// File with the owner's token. Default: the file that the cloud writes by default.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "BOWLINE_CLOUD_TOKEN_FILE")]
     pub(crate) owner_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
-    /// ID of the machine.
-    pub(crate) id: String,
+    /// ID of the machine; repeat for more.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) at: EndpointArgs,
 }
@@ -213,8 +214,12 @@ pub(crate) struct AddRouteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteRouteArgs {
-    /// ID of the route.
-    pub(crate) id: String,
+    /// ID of the route; repeat for more.
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    pub(crate) ids: Vec<String>,
+    /// Delete all routes of the cluster.
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) table: TableArgs,
 }

@@ -4,13 +4,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use bowline_core::parse_cidr;
-use bowline_playground::{PlaygroundOptions, check_cluster_cidrs};
+use bowline_playground::{PlaygroundOptions, Ports, check_cluster_cidrs};
 use bowline_settings::flags::{self, Switch as _};
-use clap::Args;
+use clap::{Args, Subcommand};
 use ipnet::IpNet;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PlaygroundArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<PlaygroundCommand>,
+
     /// Initial number of machines, each with a simulated kubelet and its Node.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = node_count)]
     pub(crate) nodes: usize,
@@ -41,9 +45,38 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "FILE", default_value = "bowline.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
 
-    /// Run the tour unattended and check every step: exit code 0, or 1 and the name of the step that failed.
+    /// Run the tour unattended and check every step: exit code 0, or 1 and the name of the step that failed. The default without a
+    /// terminal.
     #[arg(long)]
     pub(crate) script: bool,
+
+    /// Print the commands of all steps, and run until SIGINT or SIGTERM.
+    #[arg(long, conflicts_with = "script")]
+    pub(crate) no_tour: bool,
+
+    /// File that the log is appended to, at level info, or the level of BOWLINE_LOG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+
+    /// Show all log lines above the tour. Default: only the most recent one; the key L shows all.
+    #[arg(long)]
+    pub(crate) show_log: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlaygroundCommand {
+    /// Print an example manifest for `kubectl apply -f -`. Without a name, list the examples.
+    Example(ExampleArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExampleArgs {
+    /// Name of the example.
+    pub(crate) name: Option<String>,
+
+    /// HTTP port of the Service hello, if another program uses the default; its UDP port is the next one.
+    #[arg(long, value_name = "PORT", default_value_t = Ports::DEFAULT.http, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
 }
 
 impl From<&PlaygroundArgs> for PlaygroundOptions {

@@ -5,10 +5,11 @@ mod traffic;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use bowline_core::Address;
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
-use bowline_local::RouteRecord;
+use bowline_local::{Machine, RouteRecord};
 use kube::ResourceExt as _;
 
 use crate::objects::{Node, Pod, Service};
@@ -25,6 +26,10 @@ pub struct Snapshot {
     pub(crate) services: Vec<Service>,
     /// Routes of this cluster in the cloud.
     pub(crate) routes: Vec<RouteRecord>,
+    /// Machines of the cloud.
+    pub(crate) machines: Vec<Arc<Machine>>,
+    /// Faults are injected into the cloud.
+    pub(crate) has_faults: bool,
     /// Results of probes of Services and Pods.
     pub(crate) results: ProbeResults,
 }
@@ -184,7 +189,11 @@ impl Snapshot {
         self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))
     }
 
-    fn service(&self, name: &str) -> Option<&Service> {
+    pub(crate) fn pod(&self, name: &str) -> Option<&Pod> {
+        self.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name))
+    }
+
+    pub(crate) fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|service| service.metadata.name.as_deref() == Some(name))
     }
 
@@ -205,7 +214,7 @@ fn taints_everywhere(snapshot: &Snapshot, expected: bool, key: &str) -> (bool, S
 }
 
 fn check_pod(snapshot: &Snapshot, name: &str, holds: impl Fn(&Pod) -> bool) -> (bool, String) {
-    let Some(pod) = snapshot.pods.iter().find(|pod| pod.metadata.name.as_deref() == Some(name)) else {
+    let Some(pod) = snapshot.pod(name) else {
         return (false, format!("there is no Pod {name}"));
     };
     (holds(pod), format!("{} on {}", pod.phase(), pod.node().unwrap_or("no Node")))

@@ -19,26 +19,16 @@ const EXTRA_TIME: Duration = Duration::from_secs(20);
 const TIME_PER_NODE: Duration = Duration::from_millis(50);
 
 /// Properties of the playground that the steps depend on.
-pub(super) struct Context<'a> {
+pub(super) struct Context {
     pub(super) nodes: usize,
     pub(super) timing: Timing,
-    pub(super) cloud: &'a CloudAccess,
     pub(super) subnet: Subnet,
     pub(super) pods: PodNetwork,
     /// Ports of the Service `hello`.
     pub(super) ports: Ports,
 }
 
-/// Access to the cloud's API for the commands of the tour.
-#[derive(Debug, Clone)]
-pub struct CloudAccess {
-    /// URL such as `http://127.0.0.1:PORT`.
-    pub url: String,
-    /// Path of a file with the owner's token as a request header line.
-    pub token: String,
-}
-
-impl Context<'_> {
+impl Context {
     pub(super) fn machine(&self, number: usize) -> NewMachine {
         machine(number, self.subnet)
     }
@@ -58,32 +48,15 @@ impl Context<'_> {
         self.timing.grace_period * 2 + TIME_PER_NODE * self.nodes.try_into().unwrap_or(u32::MAX) + EXTRA_TIME
     }
 
-    pub(super) fn post_command(&self, path: &str, body: &str) -> String {
-        let data = match body {
-            "" => String::new(),
-            body => format!(" -H 'Content-Type: application/json' -d '{body}'"),
-        };
-        format!("{} -X POST {}/v1/{path}{data}", self.curl_as_owner(), self.cloud.url)
-    }
-
-    pub(super) fn delete_command(&self, path: &str) -> String {
-        format!("{} -X DELETE {}/v1/{path}", self.curl_as_owner(), self.cloud.url)
-    }
-
-    /// Returns a curl command with the owner's token, which changes to the cloud require.
-    pub(super) fn curl_as_owner(&self) -> String {
-        format!("curl -sS -H @{}", self.cloud.token)
-    }
-
     pub(super) fn step(
         &self,
         title: &str,
         description: String,
         action: TourAction,
-        commands: Vec<String>,
+        [commands, views]: [Vec<String>; 2],
         assertions: Vec<Assertion>,
     ) -> Step {
         let (title, deadline, duration) = (title.to_owned(), self.deadline(), Duration::ZERO);
-        Step { title, description, commands, action, assertions, deadline, duration }
+        Step { title, description, commands, views, action, assertions, deadline, duration }
     }
 }

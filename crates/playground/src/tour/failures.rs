@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use bowline_core::well_known::{ALLOW_DELETION, SHUTDOWN_TAINT, UNINITIALIZED_TAINT};
-use serde_json::json;
+use bowline_local::NewMachine;
 
 use super::context::Context;
 use super::{Step, TourAction};
-use crate::CLUSTER;
 use crate::assertion::Assertion;
 
 /// Time for which no Node may be deleted: enough for several checks and their confirmation.
 const NO_DELETION_PERIOD: Duration = Duration::from_millis(1_500);
 
 /// Returns the steps that are possible with this number of Nodes.
-pub(super) fn steps(context: &Context<'_>) -> Vec<Step> {
+pub(super) fn steps(context: &Context) -> Vec<Step> {
     let mut steps = vec![context.stop()];
     // Needs a second Node: the list of machines is doubtful only if other machines are missing as well.
     if context.nodes > 1 {
@@ -28,7 +27,7 @@ pub(super) fn steps(context: &Context<'_>) -> Vec<Step> {
     steps
 }
 
-impl Context<'_> {
+impl Context {
     fn stop(&self) -> Step {
         let (node, id) = (self.node(), self.id());
         let description = format!(
@@ -37,15 +36,14 @@ impl Context<'_> {
              does not delete the Node, because the machine still exists.",
             self.timing.grace_period.as_secs_f64()
         );
-        let commands = vec![
-            self.post_command(&format!("instances/{id}/stop"), ""),
-            format!("kubectl wait --for=condition=Ready=Unknown node/{node} --timeout=60s"),
-            "sleep 2".to_owned(),
+        let views = vec![
+            "kubectl get nodes".to_owned(),
+            "bowline cloud list".to_owned(),
             format!(
                 r#"kubectl get node {node} -o jsonpath='{{range .spec.taints[*]}}{{.key}}:{{.effect}}{{"\n"}}{{end}}'"#
             ),
-            "kubectl get nodes".to_owned(),
         ];
+        let commands = [vec![format!("bowline cloud stop {id}")], views];
         let assertions = vec![Assertion::Ready(node.clone(), "Unknown"), Assertion::Tainted(node, SHUTDOWN_TAINT)];
         self.step("Stop a machine", description, TourAction::Stop(id), commands, assertions)
     }
@@ -57,12 +55,11 @@ impl Context<'_> {
              is not ready and not in the list, but an empty list does not prove that a machine is deleted: the\n\
              controller deletes no Node, and an Event gives the reason."
         );
-        let commands = vec![
-            self.post_command("faults", r#"{"fault":"empty"}"#),
-            "sleep 3".to_owned(),
+        let views = vec![
             "kubectl get nodes".to_owned(),
             format!("kubectl get events --field-selector involvedObject.name={node}"),
         ];
+        let commands = [vec!["bowline cloud fault empty".to_owned()], views];
         let assertions = vec![Assertion::Exists(node), Assertion::NodeCount(self.nodes)];
         let step =
             self.step("The cloud lists no machines", description, TourAction::HideMachines, commands, assertions);
@@ -75,12 +72,8 @@ impl Context<'_> {
             "The cloud lists all machines again, and {id} is started. Its kubelet sends heartbeats, and the taint is\n\
              removed."
         );
-        let commands = vec![
-            self.delete_command("faults"),
-            self.post_command(&format!("instances/{id}/start"), ""),
-            format!("kubectl wait --for=condition=Ready node/{node} --timeout=60s"),
-            format!("kubectl describe node {node}"),
-        ];
+        let commands = vec!["bowline cloud repair".to_owned(), format!("bowline cloud start {id}")];
+        let commands = [commands, vec!["kubectl get nodes".to_owned(), format!("kubectl describe node {node}")]];
         let assertions = vec![
             Assertion::Ready(node.clone(), "True"),
             Assertion::Untainted(node, SHUTDOWN_TAINT),
@@ -96,12 +89,8 @@ impl Context<'_> {
              lists the other machines and not this one, so the controller deletes the Node. Its route is deleted, and\n\
              its pod CIDR is free for another Node."
         );
-        let commands = vec![
-            self.delete_command(&format!("instances/{id}")),
-            format!("kubectl wait --for=delete node/{node} --timeout=60s"),
-            "kubectl get nodes".to_owned(),
-            format!("curl -sS '{}/v1/routes?cluster={CLUSTER}'", self.cloud.url),
-        ];
+        let views = vec!["kubectl get nodes".to_owned(), "bowline cloud routes".to_owned()];
+        let commands = [vec![format!("bowline cloud delete {id}")], views];
         let assertions = vec![
             Assertion::Deleted(node),
             Assertion::NodeCount(self.nodes.saturating_sub(1)),
@@ -119,17 +108,17 @@ impl Context<'_> {
             Assertion::NetworkUnavailable(new.name.clone(), "False"),
             Assertion::AllRouted,
         ];
-        let body = json!({
-            "id": new.id, "name": new.name, "instanceType": new.instance_type, "zone": new.zone, "region": new.region,
-            "addresses": new.addresses,
-        });
-        let commands = vec![
-            self.post_command("instances", &body.to_string()),
-            "sleep 2".to_owned(),
-            format!("kubectl get node {} -o wide", new.name),
-            format!("kubectl describe node {}", new.name),
-            format!("curl -sS {}/v1/calls", self.cloud.url),
+        let NewMachine { id, name, instance_type, zone, region, .. } = &new;
+        let addresses: String = new.addresses.iter().map(|address| format!(" --address {address}")).collect();
+        let add = format!(
+            "bowline cloud add {name} --id {id} --type {instance_type} --zone {zone} --region {region}{addresses}"
+        );
+        let views = vec![
+            format!("kubectl get node {name} -o wide"),
+            format!("kubectl describe node {name}"),
+            "bowline cloud calls".to_owned(),
         ];
+        let commands = [vec![add], views];
         let description = "A new machine boots, and its kubelet registers a Node. The Node is initialised and gets a pod CIDR and a\n\
                     route, and its condition NetworkUnavailable becomes False. The last command shows how few API calls the\n\
                     cloud received.";
@@ -143,12 +132,12 @@ impl Context<'_> {
              most of the Nodes at once looks like a mistake: if more than a third of the Nodes would be deleted, the\n\
              brake holds back all deletions. Events say so."
         );
-        let commands = vec![
-            format!("for n in $(seq {last}); do {}; done", self.delete_command("instances/m-$n")),
-            "sleep 5".to_owned(),
+        let machines: Vec<_> = (1..=last).map(|number| self.machine(number).id).collect();
+        let views = vec![
             "kubectl get nodes".to_owned(),
             format!("kubectl get events --field-selector involvedObject.name={first}"),
         ];
+        let commands = [vec![format!("bowline cloud delete {}", machines.join(" "))], views];
         let assertions = vec![Assertion::Ready(first, "Unknown"), Assertion::NodeCount(self.nodes)];
         let step = self.step(
             "Delete most machines at once",
@@ -164,11 +153,8 @@ impl Context<'_> {
         let description = "The annotation on the Nodes confirms that they may be deleted, and the brake is released. Nodes that are\n\
                     ready are not deleted, even with the annotation.";
         let first = self.machine(1).name;
-        let commands = vec![
-            format!("kubectl annotate nodes --all {ALLOW_DELETION}=true"),
-            format!("kubectl wait --for=delete node/{first} --timeout=60s"),
-            "kubectl get nodes".to_owned(),
-        ];
+        let annotate = format!("kubectl annotate nodes --all {ALLOW_DELETION}=true");
+        let commands = [vec![annotate], vec!["kubectl get nodes".to_owned(), "bowline cloud list".to_owned()]];
         let assertions = vec![
             Assertion::Deleted(first),
             Assertion::NodeCount(1),

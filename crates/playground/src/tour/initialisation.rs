@@ -8,11 +8,11 @@ use crate::assertion::Assertion;
 use crate::node_monitor::{NETWORK_UNAVAILABLE_TAINT, NOT_READY_TAINT};
 
 /// Returns the steps before and after the controllers start.
-pub(super) fn steps(context: &Context<'_>) -> Vec<Step> {
+pub(super) fn steps(context: &Context) -> Vec<Step> {
     vec![context.uninitialised(), context.initialised()]
 }
 
-impl Context<'_> {
+impl Context {
     fn uninitialised(&self) -> Step {
         let first = self.machine(1).name;
         let assertions = vec![
@@ -31,7 +31,9 @@ impl Context<'_> {
              node.cloudprovider.kubernetes.io/uninitialized. No controller runs yet: the Nodes have no provider ID, no\n\
              addresses and no pod CIDR, and the Pod {POD} stays Pending."
         );
-        self.step("Before: uninitialised Nodes", description, TourAction::CreatePod, Vec::new(), assertions)
+        let views =
+            vec!["kubectl get nodes".to_owned(), "kubectl get pods".to_owned(), "bowline cloud list".to_owned()];
+        self.step("Before: uninitialised Nodes", description, TourAction::CreatePod, [Vec::new(), views], assertions)
     }
 
     fn initialised(&self) -> Step {
@@ -59,12 +61,18 @@ impl Context<'_> {
              each Node, and remove the taint. They allocate a pod CIDR for each Node and create a route for it in the\n\
              cloud. The scheduler binds the Pod {POD} to a Node."
         );
-        let commands = vec![
+        let views = vec![
             "kubectl get nodes -o wide".to_owned(),
             format!("kubectl get nodes -L {},{},{}", INSTANCE_TYPE.ga, REGION.ga, ZONE.ga),
             format!("kubectl describe node {}", machine.name),
             "kubectl get pods -o wide".to_owned(),
         ];
-        self.step("After: initialised Nodes", description, TourAction::StartControllers, commands, assertions)
+        self.step(
+            "After: initialised Nodes",
+            description,
+            TourAction::StartControllers,
+            [Vec::new(), views],
+            assertions,
+        )
     }
 }

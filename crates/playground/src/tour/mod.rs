@@ -4,74 +4,39 @@
 //! and print the result. Text and check therefore cannot diverge.
 //!
 //! ```text
-//!  Step ──► Environment::perform ──► Environment::observe ──► assertions hold? ──no──► retry until the deadline ──► StepFailure
-//!                                                                 └─yes──► (and keep holding for `duration`) ──► next step
+//!  Step ──► StepRun: Waiting ──(performed here, or seen to be performed elsewhere)──► Running ──► Passed, or Failed
+//!                                                                                       └─ Environment::observe, until all
+//!                                                                                          assertions hold, for `duration`
 //! ```
 
+mod action;
 mod context;
 mod failures;
 mod initialisation;
 mod network;
+mod run;
 mod traffic;
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bowline_local::NewMachine;
-use tokio::time::Instant;
-
+use crate::PlaygroundError;
 use crate::assertion::{Assertion, Snapshot};
-use crate::manifest::{Manifest, Ports};
+use crate::manifest::Ports;
 use crate::pod_network::PodNetwork;
 use crate::subnet::Subnet;
 use crate::timing::Timing;
 use crate::traffic::Probe;
-pub use context::CloudAccess;
+pub use action::TourAction;
 use context::Context;
+pub use run::{StepRun, StepState};
 
 /// Name of the Pod that is created before Nodes are initialised.
 pub(crate) const POD: &str = "web";
 
 /// Port of the Pod.
 pub(crate) const POD_PORT: u16 = 8080;
-
-/// Interval between two observations.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Action of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TourAction {
-    /// Creates a Pod.
-    CreatePod,
-    /// Starts the controllers.
-    StartControllers,
-    /// Removes all routes from the cloud.
-    DeleteRoutes,
-    /// Applies the objects of a file, with these ports.
-    Apply(Manifest, Ports),
-    /// Deletes the Pod of this name.
-    DeletePod(String),
-    /// Sets the external traffic policy of the Service of this name to `Local`.
-    SetPolicyLocal(String),
-    /// Deletes the Service of this name.
-    DeleteService(String),
-    /// Stops the machine of this ID.
-    Stop(String),
-    /// Makes the cloud return an empty list of machines.
-    HideMachines,
-    /// Makes the cloud list all machines again, and starts the machine of this ID.
-    RestoreAndStart(String),
-    /// Deletes the machine of this ID.
-    Delete(String),
-    /// Creates a machine.
-    Add(Box<NewMachine>),
-    /// Deletes the machines of these numbers, all at once.
-    DeleteMany(RangeInclusive<usize>),
-    /// Sets the annotation `bowline.dev/allow-deletion` on all Nodes.
-    AllowDeletion,
-}
 
 /// One step of the tour.
 #[derive(Debug, Clone)]
@@ -80,8 +45,10 @@ pub struct Step {
     pub title: String,
     /// Description of the action and its effects.
     pub description: String,
-    /// Shell commands that perform the action and show its effects.
+    /// Shell commands that perform the action; empty if only the playground can.
     pub commands: Vec<String>,
+    /// Shell commands that show the effects, once all assertions hold.
+    pub views: Vec<String>,
     /// Action to perform.
     pub action: TourAction,
     /// Assertions that must hold at the same time.
@@ -99,6 +66,9 @@ pub trait Environment {
 
     /// Reads the current state, and runs these probes.
     fn observe(&mut self, probes: &BTreeSet<Probe>) -> impl Future<Output = Result<Snapshot, String>> + Send;
+
+    /// Waits until a component ends unexpectedly, and returns the error.
+    fn failure(&mut self) -> impl Future<Output = PlaygroundError> + Send;
 }
 
 /// A failed step.
@@ -123,15 +93,8 @@ pub struct Tour {
 
 impl Tour {
     /// Creates the tour of a playground with `nodes` Nodes, at least one. `ports` are the ports of its Service.
-    pub fn new(
-        nodes: usize,
-        timing: Timing,
-        cloud: &CloudAccess,
-        subnet: Subnet,
-        pods: PodNetwork,
-        ports: Ports,
-    ) -> Tour {
-        let context = Context { nodes, timing, cloud, subnet, pods, ports };
+    pub fn new(nodes: usize, timing: Timing, subnet: Subnet, pods: PodNetwork, ports: Ports) -> Tour {
+        let context = Context { nodes, timing, subnet, pods, ports };
         let actions = [initialisation::steps, network::steps, traffic::steps, failures::steps];
         Tour { steps: actions.map(|steps| steps(&context)).concat() }
     }
@@ -156,7 +119,7 @@ impl Tour {
         let of = self.steps.len();
         for (number, step) in (1..).zip(self.steps.iter().take(count)) {
             print(format_args!("\n[{number}/{of}] {}\n{}", step.title, indent(&step.description)));
-            match step.run(environment).await {
+            match run::to_end(step, environment).await {
                 Ok(took) => {
                     print(format_args!("{}      after {:.1} s\n", step.list_assertions("   ok "), took.as_secs_f64()))
                 }
@@ -171,10 +134,10 @@ impl Tour {
         let mut text = String::new();
         for (number, step) in (1..).zip(&self.steps).skip(from.saturating_sub(1)) {
             let _ = write!(text, "\n[{number}/{}] {}\n{}\n", self.steps.len(), step.title, indent(&step.description));
-            for command in &step.commands {
-                let _ = writeln!(text, "  {command}");
-            }
-            let _ = write!(text, "\n{}", step.list_assertions("   -> "));
+            let list =
+                |commands: &[String]| commands.iter().map(|command| format!("  {command}\n")).collect::<String>();
+            let _ = writeln!(text, "{}\n{}", list(&step.commands), step.list_assertions("   -> "));
+            text += &list(&step.views);
         }
         text
     }
@@ -185,41 +148,6 @@ fn indent(text: &str) -> String {
 }
 
 impl Step {
-    /// Runs the step. Returns the time until the assertions held.
-    async fn run(&self, environment: &mut impl Environment) -> Result<Duration, String> {
-        let start = Instant::now();
-        environment.perform(&self.action).await?;
-        let mut reached_at: Option<Instant> = None;
-        loop {
-            let started = Instant::now();
-            match (self.check(environment).await, reached_at) {
-                (Ok(()), since) => {
-                    let since = since.unwrap_or_else(Instant::now);
-                    if since.elapsed() >= self.duration {
-                        return Ok(start.elapsed());
-                    }
-                    reached_at = Some(since);
-                }
-                (Err(observed), Some(_)) => return Err(format!("the state did not last: {observed}")),
-                (Err(observed), None) if start.elapsed() >= self.deadline => {
-                    return Err(format!("after {:.1} s: {observed}", start.elapsed().as_secs_f64()));
-                }
-                (Err(_), None) => {}
-            }
-            // Reading thousands of Nodes takes CPU time, most of which should be left for the components under observation.
-            tokio::time::sleep(POLL_INTERVAL.max(started.elapsed() * 4)).await;
-        }
-    }
-
-    async fn check(&self, environment: &mut impl Environment) -> Result<(), String> {
-        let probes = self.assertions.iter().filter_map(Assertion::probe).collect();
-        let snapshot = environment.observe(&probes).await?;
-        let broken = |assertion: &Assertion| {
-            assertion.check(&snapshot).err().map(|observed| format!("expected: {assertion}; observed: {observed}"))
-        };
-        self.assertions.iter().find_map(broken).map_or(Ok(()), Err)
-    }
-
     fn list_assertions(&self, mark: &str) -> String {
         self.assertions.iter().fold(String::new(), |mut text, assertion| {
             let _ = writeln!(text, "{mark}{assertion}");
@@ -262,6 +190,10 @@ mod tests {
             let nodes = (0..count.unwrap_or_default()).map(|_| Node::default()).collect();
             Ok(Snapshot { nodes, ..Snapshot::default() })
         }
+
+        fn failure(&mut self) -> impl Future<Output = PlaygroundError> + Send {
+            std::future::pending()
+        }
     }
 
     fn step(title: &str, action: TourAction, count: usize, duration: Duration) -> Step {
@@ -269,6 +201,7 @@ mod tests {
             title: title.to_owned(),
             description: "something".to_owned(),
             commands: Vec::new(),
+            views: Vec::new(),
             action,
             assertions: vec![Assertion::NodeCount(count)],
             deadline: Duration::from_secs(5),
@@ -328,16 +261,16 @@ mod tests {
 
     fn tour_of(nodes: usize, pods: PodNetwork) -> Tour {
         let (timing, subnet) = (Timing::for_nodes(nodes), Subnet::Loopback(64));
-        let cloud = CloudAccess { url: "http://127.0.0.1:7480".to_owned(), token: "cloud-token".to_owned() };
-        Tour::new(nodes, timing, &cloud, subnet, pods, Ports::DEFAULT)
+        Tour::new(nodes, timing, subnet, pods, Ports::DEFAULT)
     }
 
     #[test]
-    fn every_step_has_assertions_and_all_but_the_first_have_commands() {
+    fn every_step_has_assertions_and_views_and_all_but_the_first_two_have_commands() {
         for nodes in [1, 3, 1_000] {
             for (number, step) in (1..).zip(tour_of(nodes, PodNetwork::Reachable).steps()) {
                 assert!(!step.assertions.is_empty(), "{}", step.title);
-                assert_eq!(step.commands.is_empty(), number == 1, "{}", step.title);
+                assert!(!step.views.is_empty(), "{}", step.title);
+                assert_eq!(step.commands.is_empty(), number <= 2, "{}", step.title);
                 assert!(step.deadline > Timing::for_nodes(nodes).grace_period, "{}", step.title);
             }
         }
@@ -366,7 +299,7 @@ mod tests {
         let text = tour_of(3, PodNetwork::Reachable).instructions(3);
         for part in [
             "[9/15] Stop a machine",
-            "  curl -sS -H @cloud-token -X POST http://127.0.0.1:7480/v1/instances/m-3/stop\n",
+            "  bowline cloud stop m-3\n",
             "   -> node-3 has the taint node.cloudprovider.kubernetes.io/shutdown\n",
         ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");

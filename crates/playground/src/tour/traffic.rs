@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::context::Context;
+use super::run::address_of;
 use super::{Step, TourAction};
 use crate::assertion::Assertion;
 use crate::manifest::{HELLO, HELLO_UDP};
@@ -18,11 +19,8 @@ const REMAINING_POD: &str = "hello-2";
 /// Time for which no request may reach the deleted Pod.
 const NO_ERROR_PERIOD: Duration = Duration::from_secs(1);
 
-/// Prints the address of the Service.
-const ADDRESS: &str = "kubectl get service hello -o jsonpath='{.status.loadBalancer.ingress[0].ip}'";
-
 /// Returns the steps; none if load balancers cannot be reached on this system.
-pub(super) fn steps(context: &Context<'_>) -> Vec<Step> {
+pub(super) fn steps(context: &Context) -> Vec<Step> {
     if !context.subnet.is_reachable() {
         return Vec::new();
     }
@@ -40,9 +38,9 @@ fn reaches(probe: fn(String, u16) -> Probe, port: u16, pods: &[&str]) -> Asserti
     Assertion::AnsweredBy(probe(SERVICE.to_owned(), port), pods.iter().map(|pod| (*pod).to_owned()).collect())
 }
 
-impl Context<'_> {
+impl Context {
     fn curl(&self) -> String {
-        format!("curl -sS http://$({ADDRESS}):{}", self.ports.http)
+        format!("curl -sS http://{}:{}", address_of(SERVICE), self.ports.http)
     }
 
     fn create_load_balancer(&self) -> Step {
@@ -53,13 +51,13 @@ impl Context<'_> {
              not require root.",
             self.ports.http
         );
-        let commands = vec![
-            HELLO.command(self.ports),
-            format!("until {}; do sleep 1; done", self.curl()),
+        let views = vec![
             format!("kubectl get service {SERVICE}"),
             format!("for n in 1 2 3 4; do {}; done", self.curl()),
+            "bowline cloud balancers".to_owned(),
             format!("kubectl describe service {SERVICE}"),
         ];
+        let commands = [vec![HELLO.command(self.ports)], views];
         let assertions = vec![
             Assertion::HasAddress(SERVICE.to_owned()),
             reaches(Probe::Http, self.ports.http, &[DELETED_POD, REMAINING_POD]),
@@ -72,11 +70,8 @@ impl Context<'_> {
             "The Pod {DELETED_POD} is deleted. Its connections are closed, and new ones reach {REMAINING_POD}. The\n\
              address does not change, and no request fails."
         );
-        let commands = vec![
-            format!("kubectl delete pod {DELETED_POD}"),
-            format!("for n in 1 2 3 4; do {}; done", self.curl()),
-            "kubectl get pods -o wide".to_owned(),
-        ];
+        let views = vec![format!("for n in 1 2 3 4; do {}; done", self.curl()), "kubectl get pods -o wide".to_owned()];
+        let commands = [vec![format!("kubectl delete pod {DELETED_POD}")], views];
         let assertions = vec![reaches(Probe::Http, self.ports.http, &[REMAINING_POD])];
         let step =
             self.step("Delete a Pod", description, TourAction::DeletePod(DELETED_POD.to_owned()), commands, assertions);
@@ -87,11 +82,8 @@ impl Context<'_> {
         let description = "The Service gets a second port, for UDP. The load balancer is updated in place: it keeps its address, and\n\
                     established connections stay open.";
         let talk = format!("exec 3<>/dev/udp/$0/{}; echo ahoy >&3; timeout 5 head -n 2 <&3", self.ports.udp);
-        let commands = vec![
-            HELLO_UDP.command(self.ports),
-            format!("until bash -c '{talk}' $({ADDRESS}); do sleep 1; done"),
-            format!("kubectl get service {SERVICE}"),
-        ];
+        let views = vec![format!("kubectl get service {SERVICE}"), format!("bash -c '{talk}' {}", address_of(SERVICE))];
+        let commands = [vec![HELLO_UDP.command(self.ports)], views];
         let assertions = vec![
             reaches(Probe::Udp, self.ports.udp, &[REMAINING_POD]),
             reaches(Probe::Http, self.ports.http, &[REMAINING_POD]),
@@ -112,12 +104,10 @@ impl Context<'_> {
              with {REMAINING_POD}."
         );
         let port = format!("kubectl get service {SERVICE} -o jsonpath='{{.spec.healthCheckNodePort}}'");
-        let commands = vec![
-            format!(r#"kubectl patch service {SERVICE} -p '{{"spec":{{"externalTrafficPolicy":"Local"}}}}'"#),
-            "sleep 2".to_owned(),
-            format!("for ip in {}; do curl -sS -w '\\n' http://$ip:$({port})/healthz; done", self.some_addresses()),
-            format!("until {}; do sleep 1; done", self.curl()),
-        ];
+        let patch = format!(r#"kubectl patch service {SERVICE} -p '{{"spec":{{"externalTrafficPolicy":"Local"}}}}'"#);
+        let health =
+            format!("for ip in {}; do curl -sS -w '\\n' http://$ip:$({port})/healthz; done", self.some_addresses());
+        let commands = [vec![patch], vec![health, self.curl()]];
         let assertions = vec![
             Assertion::OnlyNodesWithPods(SERVICE.to_owned()),
             reaches(Probe::Http, self.ports.http, &[REMAINING_POD]),
@@ -140,8 +130,8 @@ impl Context<'_> {
     fn delete_service(&self) -> Step {
         let description = "The Service is deleted. A finalizer keeps it until the load balancer is deleted in the cloud. After that\n\
                     nothing listens on the address, and another Service may get it.";
-        let commands =
-            vec![format!("kubectl delete service {SERVICE} --timeout=60s"), "kubectl get services".to_owned()];
+        let views = vec!["kubectl get services".to_owned(), "bowline cloud balancers".to_owned()];
+        let commands = [vec![format!("kubectl delete service {SERVICE}")], views];
         let service = SERVICE.to_owned();
         let assertions = vec![
             Assertion::NoService(service.clone()),

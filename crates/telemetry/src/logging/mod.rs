@@ -20,7 +20,7 @@ mod sink;
 mod text;
 mod zone;
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -133,9 +133,21 @@ pub fn start_plain() -> Result<(), BadFilter> {
         None => EnvFilter::new(filter::COMMANDS),
     };
     // Colours on a terminal only, not in files and pipes.
-    let colours = std::io::stderr().is_terminal();
+    let colours = io::stderr().is_terminal();
     // Errors about a failed write would go to the same stream.
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
+    let lines = lines.log_internal_errors(false).with_filter(Selection::new(filter, VModule::default()));
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+    Ok(())
+}
+
+/// Starts the logging of an interactive command that shows its log itself. Each line goes to its own writer.
+pub fn start_to<W: io::Write + 'static>(writer: impl Fn() -> W + Send + Sync + 'static) -> Result<(), BadFilter> {
+    let filter = match from_environment() {
+        Some(text) => filter::parse(text)?,
+        None => levels(0),
+    };
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
     let lines = lines.log_internal_errors(false).with_filter(Selection::new(filter, VModule::default()));
     let _ = tracing_subscriber::registry().with(lines).try_init();
     Ok(())

@@ -1,0 +1,138 @@
+//! The terminal: its modes, its size, keys and signals.
+//!
+//! Keys arrive one by one and are not echoed. Ctrl-C and Ctrl-Z still send signals.
+
+use std::io::{self, IsTerminal as _, Read as _};
+
+use nix::sys::signal::{Signal as Number, raise};
+use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{getpgrp, tcgetpgrp};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Size of a terminal that does not report its size.
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
+
+/// A key, or an event of the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    /// Go on.
+    Enter,
+    /// Show the log, or hide it.
+    Log,
+    /// Skip a failed step.
+    Skip,
+    /// End the playground.
+    Quit,
+    /// The contents of the screen may have to be printed again.
+    Redraw,
+}
+
+/// The terminal in the modes of the tour; dropping it restores the former modes.
+pub(super) struct Terminal {
+    former: Termios,
+    keys: mpsc::UnboundedReceiver<u8>,
+    resized: Signal,
+    stopped: Signal,
+    hung_up: Signal,
+}
+
+impl Terminal {
+    /// Returns whether a person can use the tour: standard input and output are terminals, and the process is in the foreground.
+    pub(super) fn is_interactive() -> bool {
+        io::stdin().is_terminal() && io::stdout().is_terminal() && is_in_foreground()
+    }
+
+    /// Sets the modes. Must be called in a Tokio runtime.
+    pub(super) fn open() -> io::Result<Terminal> {
+        let former = tcgetattr(io::stdin())?;
+        let terminal = Terminal {
+            former,
+            keys: read_keys()?,
+            resized: signal(SignalKind::window_change())?,
+            stopped: signal(SignalKind::from_raw(Number::SIGTSTP as i32))?,
+            hung_up: signal(SignalKind::hangup())?,
+        };
+        terminal.set_modes()?;
+        Ok(terminal)
+    }
+
+    /// Returns the number of columns and rows.
+    pub(super) fn size() -> (usize, usize) {
+        let size = terminal_size::terminal_size_of(io::stdout());
+        let size = size.map(|(width, height)| (usize::from(width.0), usize::from(height.0)));
+        size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(DEFAULT_SIZE)
+    }
+
+    /// Waits for the next input. No input is lost if the future is dropped.
+    pub(super) async fn next(&mut self) -> Input {
+        loop {
+            tokio::select! {
+                key = self.keys.recv() => match key {
+                    Some(b'\n' | b'\r' | b' ') => return Input::Enter,
+                    Some(b'l' | b'L') => return Input::Log,
+                    Some(b's' | b'S') => return Input::Skip,
+                    // 4 is Ctrl-D. Without a terminal there are no more keys.
+                    Some(b'q' | b'Q' | 4) | None => return Input::Quit,
+                    Some(_) => {}
+                },
+                Some(()) = self.resized.recv() => return Input::Redraw,
+                Some(()) = self.hung_up.recv() => return Input::Quit,
+                Some(()) = self.stopped.recv() => {
+                    self.suspend();
+                    return Input::Redraw;
+                }
+            }
+        }
+    }
+
+    fn set_modes(&self) -> io::Result<()> {
+        let mut modes = self.former.clone();
+        modes.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
+        let values = [(SpecialCharacterIndices::VMIN, 1), (SpecialCharacterIndices::VTIME, 0)];
+        for (index, value) in values {
+            if let Some(character) = modes.control_chars.get_mut(index as usize) {
+                *character = value;
+            }
+        }
+        Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &modes)?)
+    }
+
+    /// Restores the former modes, and discards unread keys.
+    fn restore(&self) {
+        // In the background this would stop the process; the shell has restored its modes already.
+        if is_in_foreground() {
+            // A terminal that is gone has no modes.
+            let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.former);
+        }
+    }
+
+    /// Stops the process until the shell continues it.
+    fn suspend(&self) {
+        self.restore();
+        let _ = raise(Number::SIGSTOP);
+        let _ = self.set_modes();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+fn is_in_foreground() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
+}
+
+/// Reads keys in a thread, which ends with the process: reading a terminal cannot be cancelled.
+fn read_keys() -> io::Result<mpsc::UnboundedReceiver<u8>> {
+    let (sender, keys) = mpsc::unbounded_channel();
+    let read = move || {
+        let mut input = io::stdin();
+        let mut key = [0];
+        while matches!(input.read(&mut key), Ok(1)) && key.iter().all(|key| sender.send(*key).is_ok()) {}
+    };
+    std::thread::Builder::new().name("keys".to_owned()).spawn(read)?;
+    Ok(keys)
+}
