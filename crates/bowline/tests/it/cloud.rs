@@ -161,3 +161,26 @@ fn changes_need_the_owner_token() {
     assert!(cloud.program.stop("-TERM").success());
     assert!(!path.exists(), "the token file is deleted with the cloud");
 }
+
+#[test]
+fn several_machines_and_all_routes_are_changed_at_once() {
+    let cloud = Cloud::start(&[]);
+    for name in ["a", "b", "c"] {
+        cloud.run(&format!("add {name} --id={name}"));
+    }
+    cloud.run("stop a b");
+    assert_eq!(cloud.run("list").matches("stopped").count(), 2);
+    cloud.run("add-route 10.1.0.0/24 a --cluster=c1");
+    cloud.run("add-route 10.2.0.0/24 b --cluster=c1");
+    cloud.run("add-route 10.3.0.0/24 b --cluster=c2");
+    cloud.run("delete-route --all --cluster=c1");
+    assert!(!cloud.run("routes").contains("c1") && cloud.run("routes").contains("10.3.0.0/24"));
+    cloud.run("delete a c");
+    let mut list = std::process::Command::new(crate::support::BOWLINE);
+    let list = list.args(["cloud", "list"]).env("BOWLINE_CLOUD_ENDPOINT", &cloud.endpoint).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.lines().count() == 2 && list.contains('b'), "the environment names the cloud: {list}");
+    let endpoint = format!("--endpoint={}", cloud.endpoint);
+    refused(&["cloud", "delete-route", "--all", "rt-1", &endpoint], 2, &["--all"]);
+    refused(&["cloud", "delete-route", &endpoint], 2, &["required"]);
+}

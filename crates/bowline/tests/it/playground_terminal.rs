@@ -80,7 +80,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
     }
 
-    /// Waits until the output has this text so many times.
+    /// Waits until the output has this text at least `times` times.
     fn wait_for(&self, text: &str, times: usize) {
         let seen = within(TIMEOUT, || (self.output().matches(text).count() >= times).then_some(()));
         assert!(seen.is_some(), "{text:?} was not printed {times} times: {}", self.output());

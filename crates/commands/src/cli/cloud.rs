@@ -123,12 +123,18 @@ pub(crate) enum CloudCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct EndpointArgs {
-    /// Address of the cloud.
-    #[arg(long, value_name = "URL", default_value = Config::default().endpoint, env = "BOWLINE_CLOUD_ENDPOINT")]
+    /// Address of the cloud; BOWLINE_CLOUD_ENDPOINT sets it, too.
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = Config::default().endpoint,
+        env = "BOWLINE_CLOUD_ENDPOINT",
+        hide_env = true,
+    )]
     pub(crate) endpoint: String,
 
-    /// File with the owner's token. Default: the file that the cloud writes by default.
-    #[arg(long, value_name = "FILE", env = "BOWLINE_CLOUD_TOKEN_FILE")]
+    /// File with the owner's token; BOWLINE_CLOUD_TOKEN_FILE sets it, too. Default: the file that the cloud writes by default.
+    #[arg(long, value_name = "FILE", env = "BOWLINE_CLOUD_TOKEN_FILE", hide_env = true)]
     pub(crate) owner_token_file: Option<PathBuf>,
 }
 

@@ -148,7 +148,7 @@ pub(super) fn what_next(style: Style) -> String {
         ("Expose a Service of your own:", "bowline playground example"),
         ("Make the cloud fail, and watch the Nodes and Events:", "bowline cloud fault throttled=5s"),
         ("Start with more machines:", "bowline playground --nodes 100"),
-        ("Look at a cluster of yours, without changing anything:", "bowline check --help"),
+        ("Check a cluster of yours, without changing anything:", "bowline check --help"),
     ];
     let mut text = format!("\n{}\n\n", style.paint(Role::Title, "That was the tour. What to try next"));
     for (what, command) in suggestions {

@@ -34,7 +34,7 @@ impl Screen {
         bytes
     }
 
-    /// Returns the bytes that erase everything, for a terminal whose size changed: it may have wrapped lines anew.
+    /// Returns the bytes that erase everything, for a terminal whose size changed: it may have wrapped the lines again.
     pub(super) fn restart(&mut self) -> &'static str {
         self.live.clear();
         if self.in_place { CLEAR } else { "" }

@@ -259,6 +259,31 @@ mod tests {
         assert_eq!(outcome.unwrap_err().reason, "injection failed");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_is_performed_elsewhere_is_noticed() {
+        let mut environment = FakeEnvironment::new(&[0, 0, 1]);
+        let delete = |duration| step("gone", TourAction::Delete("m-1".to_owned()), 1, duration);
+        let one = delete(Duration::ZERO);
+        let mut run = StepRun::new(&one);
+        run.observe(&mut environment).await;
+        assert_eq!((run.state(), run.checks()), (&StepState::Running, &[false][..]));
+        run.observe(&mut environment).await;
+        assert_eq!((run.has_ended(), run.checks()), (false, &[false][..]));
+        run.observe(&mut environment).await;
+        assert_eq!((run.state(), run.checks()), (&StepState::Passed(Duration::ZERO), &[true][..]));
+        assert!(environment.actions.is_empty());
+        let waiting = step("fault", TourAction::HideMachines, 1, Duration::ZERO);
+        let mut run = StepRun::new(&waiting);
+        run.observe(&mut environment).await;
+        assert_eq!(run.state(), &StepState::Waiting);
+    }
+
+    #[test]
+    fn views_have_known_addresses() {
+        let views = tour_of(3, PodNetwork::Reachable).steps()[3].views.clone();
+        assert!(views.iter().any(|view| view.contains("http://$(kubectl get service hello -o jsonpath=")), "{views:?}");
+    }
+
     fn tour_of(nodes: usize, pods: PodNetwork) -> Tour {
         let (timing, subnet) = (Timing::for_nodes(nodes), Subnet::Loopback(64));
         Tour::new(nodes, timing, subnet, pods, Ports::DEFAULT)
