@@ -16,6 +16,7 @@ mod support;
 mod aws;
 mod cli;
 mod cloud;
+mod cloudlycke;
 mod daemon;
 mod digitalocean;
 mod failover;

@@ -100,12 +100,13 @@ pub(crate) fn owns(id: &ProviderId) -> bool {
     id.prefix().is_none_or(|prefix| prefix == NAME)
 }
 
-/// Returns the key of a machine. The part after the prefix is not interpreted.
+/// Returns the key of a machine. The part after the prefix is not interpreted. The layers combine lookups with one key, so an ID without
+/// the prefix, which no machine has, needs another key than that with the prefix.
 pub(crate) fn identify(asked: &InstanceRef) -> Identity {
     match &asked.provider_id {
         None => Identity::Name(asked.node.to_string()),
         Some(id) if !owns(id) => Identity::NotMine,
-        Some(id) => Identity::Id(id.rest().unwrap_or(id.as_str()).to_owned()),
+        Some(id) => Identity::Id(id.rest().map_or_else(|| format!(":{id}"), str::to_owned)),
     }
 }
 

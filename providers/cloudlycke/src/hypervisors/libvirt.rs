@@ -31,11 +31,16 @@ impl Libvirt {
     }
 }
 
-/// Returns the kind of an error by its text in English: `virsh` has no codes.
+/// Returns the kind of an error by its text in English: `virsh` has no codes. A domain is not found only if `virsh` reports nothing
+/// else, such as a lost connection.
 fn kind(errors: &str) -> Option<ErrorKind> {
+    let is_absence = |line: &str| line.contains("failed to get domain '") || line.contains("Domain not found:");
+    let mut lines = errors.lines().filter(|line| !line.trim().is_empty()).peekable();
+    if lines.peek().is_some() && lines.all(is_absence) {
+        return Some(ErrorKind::NotFound);
+    }
     let has = |text: &str| errors.contains(text);
     match () {
-        () if has("Domain not found") => Some(ErrorKind::NotFound),
         () if has("authentication failed") || has("authentication unavailable") => Some(ErrorKind::Unauthenticated),
         () if has("Permission denied") || has("access denied") => Some(ErrorKind::PermissionDenied),
         () => None,
@@ -174,7 +179,13 @@ mod tests {
     #[test]
     fn errors_of_virsh_have_kinds() {
         let cases = [
-            ("error: Domain not found: no domain with matching uuid 'x'", Some(ErrorKind::NotFound)),
+            ("error: failed to get domain 'x'\n", Some(ErrorKind::NotFound)),
+            (
+                "error: failed to get domain 'x'\nerror: Domain not found: no domain with matching name 'x'\n",
+                Some(ErrorKind::NotFound),
+            ),
+            ("error: failed to get domain 'x'\nerror: Cannot recv data: Connection reset by peer\n", None),
+            ("\n", None),
             ("error: authentication unavailable: no polkit agent", Some(ErrorKind::Unauthenticated)),
             (
                 "error: Failed to connect socket to '/run/libvirt/sock': Permission denied",

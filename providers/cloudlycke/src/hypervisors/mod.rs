@@ -88,6 +88,12 @@ impl Cached {
         described
     }
 
+    /// Reads whether a machine exists that the hypervisor did not list, whatever is known of it.
+    pub(crate) async fn confirm(&self, id: &str) -> Result<Option<Details>> {
+        self.lock().remove(id);
+        self.describe(id, false, false).await
+    }
+
     /// Forgets machines that do not exist any more.
     pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
         self.lock().retain(|id, _| is_known(id));
@@ -103,5 +109,30 @@ impl Known {
         let Some(details) = &self.details else { return false };
         let has_all = !addresses || self.has_addresses && !details.addresses.is_empty();
         has_all && self.running == running && !is_transitional(&details.state) && self.read.elapsed() < DETAILS_AGE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(state: &str, running: bool, addresses: usize) -> Known {
+        let candidate = crate::machine::Candidate { address: [10, 0, 0, 1].into(), is_default: true };
+        let addresses = vec![candidate; addresses];
+        let details = Details { state: state.to_owned(), addresses, ..Details::default() };
+        Known { details: Some(details), running, has_addresses: true, read: Instant::now() }
+    }
+
+    // CL-10
+    #[tokio::test(start_paused = true)]
+    async fn details_are_kept_for_some_minutes() {
+        let (on, off) = (known("running", true, 1), known("poweroff", false, 0));
+        assert!(on.is_valid(true, true) && on.is_valid(true, false) && off.is_valid(false, false));
+        assert!(!on.is_valid(false, false) && !off.is_valid(true, false), "switched on or off");
+        assert!(!known("running", true, 0).is_valid(true, true), "no address yet");
+        assert!(!known("stopping", false, 0).is_valid(false, false) && !known("odd", true, 1).is_valid(true, true));
+        assert!(!Known { details: None, ..known("running", true, 1) }.is_valid(true, false), "the last read failed");
+        tokio::time::advance(DETAILS_AGE).await;
+        assert!(!on.is_valid(true, true) && !off.is_valid(false, false));
     }
 }

@@ -47,6 +47,8 @@ async fn an_unknown_id_does_not_exist() {
         assert_eq!(look_up(&provider, &by_id(id)).await, "gone", "{id}");
         assert!(provider.owns(by_id(id).provider_id.as_ref().unwrap()), "{id}");
     }
+    let keys = ["m-c2-1", "cloudlycke://m-c2-1"].map(|id| provider.identify(&by_id(id)).unwrap());
+    assert_ne!(keys[0], keys[1], "the layers must not combine these lookups");
     assert!(!provider.owns(by_id("aws:///a/i-1").provider_id.as_ref().unwrap()));
 }
 

@@ -237,6 +237,11 @@ fn stand_in() -> &'static Path {
     })
 }
 
+/// Returns the folder of the examples.
+pub(crate) fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cloudlycke")
+}
+
 /// Reports that a test is skipped, in the format that the CI gate counts. The test runner would capture `eprintln!`.
 pub(crate) fn skip(why: &str) {
     std::io::stderr()

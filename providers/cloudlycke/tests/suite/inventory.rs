@@ -4,7 +4,7 @@ use std::fs;
 
 use bowline_cloud::CloudProvider;
 
-use crate::host::{Folder, by_id, by_name, look_up, provider};
+use crate::host::{Folder, by_id, by_name, examples, look_up, provider};
 
 const MACHINES: &str = "\
 machines:
@@ -82,4 +82,24 @@ async fn an_invalid_file_is_an_error_with_its_line() {
 async fn a_missing_file_is_an_error_at_the_start() {
     let provider = provider("backend: inventory\ninventoryFile: /nonexistent/machines.yaml\n");
     assert!(provider.start().await.unwrap_err().to_string().contains("/nonexistent/machines.yaml"));
+}
+
+// CL-47: the examples are valid.
+#[tokio::test]
+async fn the_example_files_are_valid() {
+    let machines = examples().join("inventory.yaml");
+    let config = fs::read_to_string(examples().join("inventory.conf")).unwrap();
+    let provider = provider(&config.replace("examples/cloudlycke/inventory.yaml", &machines.display().to_string()));
+    assert_eq!(provider.files(), [machines]);
+    let answer = look_up(&provider, &by_id("cloudlycke://n-c1-1")).await;
+    assert!(
+        answer.starts_with("running node-c1-1 cloudlycke://n-c1-1 vbox.vm.2g.2cpu InternalIP=192.168.56.11"),
+        "{answer}"
+    );
+    assert!(
+        look_up(&provider, &by_name("rack-7"))
+            .await
+            .contains("cloudlycke://host-7 rack.large InternalIP=10.0.0.7 InternalIP=fd00::7")
+    );
+    crate::host::provider(&fs::read_to_string(examples().join("vagrant.conf")).unwrap());
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use bowline_cloud::CloudProvider;
 
-use crate::host::{Folder, by_id, by_name, look_up, provider, skip};
+use crate::host::{Folder, Host, by_id, by_name, look_up, provider, skip};
 
 const ON: &str = "6695eb01-f6a4-8304-79aa-97f2502e1931";
 const OFF: &str = "6695eb01-f6a4-8304-79aa-97f2502e1932";
@@ -64,4 +64,27 @@ async fn a_host_without_domains_or_without_a_daemon_is_an_error() {
     let config = config.replace("host.xml", "missing.xml");
     let answer = look_up(&provider(&config), &by_name("a")).await;
     assert!(answer.starts_with("unavailable") && answer.contains("virsh -q -c test:///"), "{answer}");
+}
+
+// CL-51: machines of vagrant-libvirt have a key in the index and the UUID of their domain in the id file.
+#[tokio::test]
+async fn machines_of_vagrant_may_be_domains() {
+    let folder = Folder::new();
+    let Some(config) = host(&folder, &[domain("project_web", ON, 1), domain("project_db", OFF, 5)]) else { return };
+    let vagrant = Host::new();
+    for (name, uuid) in [("web", ON), ("db", OFF), ("lost", &OFF.replace("32", "39"))] {
+        let vm = vagrant.add_in(name, &vagrant.path("project"), "libvirt");
+        fs::write(vagrant.id_path(&vm), uuid).unwrap();
+    }
+    let provider =
+        vagrant.provider(&config.replace("backend: libvirt\n", "provider: libvirt\n").replace("cacheSeconds: 0\n", ""));
+    let key = vagrant.vm("web").key;
+    let answer = look_up(&provider, &by_name("web")).await;
+    assert!(
+        answer.starts_with(&format!("running web cloudlycke://{key} libvirt.vm.1g.2cpu InternalIP=192.168.122.")),
+        "{answer}"
+    );
+    assert!(look_up(&provider, &by_name("db")).await.starts_with("stopped db"));
+    assert_eq!(look_up(&provider, &by_name("lost")).await, "gone", "virsh does not find the domain");
+    assert_eq!(vagrant.calls(), [""; 0], "VBoxManage is not asked");
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use bowline_cloud::CloudProvider;
 
-use crate::host::{Host, Vm, by_id, by_name, look_up, skip};
+use crate::host::{Host, Vm, by_id, by_name, examples, look_up, skip};
 
 /// States in which the machines of the comparison are.
 const STATES: [&str; 6] = ["running", "poweroff", "saved", "aborted", "gurumeditation", "paused"];
@@ -125,6 +125,23 @@ async fn python_vagrant_reports_the_same_states() {
     let mut expected: BTreeMap<_, _> = ours.iter().map(|(name, state)| (name.clone(), with_provider(state))).collect();
     expected.insert("new-machine".to_owned(), with_provider("not_created"));
     assert_eq!(theirs, expected, "{text} {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn vagrant_accepts_the_example() {
+    if !has_vagrant() {
+        return;
+    }
+    let host = Host::new();
+    fs::copy(examples().join("Vagrantfile"), host.path("project/Vagrantfile")).unwrap();
+    let output = run(&host, "vagrant", &["validate"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = run(&host, "vagrant", &["status", "--machine-readable"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        ["master-c1-1", "node-c1-1"].iter().all(|name| text.contains(&format!(",{name},state,not_created"))),
+        "{text}"
+    );
 }
 
 /// Contents of all files below a folder.

@@ -75,6 +75,17 @@ async fn a_machine_is_gone_if_the_index_or_virtualbox_says_so() {
     assert!(look_up(&provider, &by_name("c")).await.starts_with("running"));
 }
 
+// CL-8
+#[tokio::test]
+async fn a_stopped_machine_that_virtualbox_forgets_is_gone_at_once() {
+    let host = Host::with(&["a", "b"]);
+    let (provider, vm) = (host.provider(""), host.vm("a"));
+    host.set_state(&vm, "poweroff");
+    assert!(look_up(&provider, &by_name("a")).await.starts_with("stopped a"));
+    host.forget(&vm);
+    assert_eq!(look_up(&provider, &by_name("a")).await, "gone");
+}
+
 // CL-7
 #[tokio::test]
 async fn a_machine_that_is_not_created_is_neither_gone_nor_found() {

@@ -115,9 +115,8 @@ impl Backend for Vagrant {
 
     async fn describe(&self, machine: &Machine) -> Result<Option<Details>> {
         let Some(id) = machine.names.own.as_deref() else { return Ok(None) };
-        let running = matches!(machine.standing, Standing::Listed { running: true });
-        let addresses = !self.addressed.contains(&machine.names.name);
-        self.cached.describe(id, running, addresses).await
+        let Standing::Listed { running } = machine.standing else { return self.cached.confirm(id).await };
+        self.cached.describe(id, running, !self.addressed.contains(&machine.names.name)).await
     }
 
     fn is_new(&self, machine: &Machine) -> bool {
