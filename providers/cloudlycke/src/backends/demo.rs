@@ -110,7 +110,7 @@ pub(crate) fn identify(asked: &InstanceRef) -> Identity {
     }
 }
 
-/// Logs the methods of the demonstration that a lookup replaces, with its wording: its guide tells users to follow this log.
+/// Logs the methods of the demonstration that a lookup replaces, with its wording: its users follow this log.
 fn log(asked: &InstanceRef) {
     const BY_ID: [&str; 4] = [
         "InstanceExistsByProviderID",

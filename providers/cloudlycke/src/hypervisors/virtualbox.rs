@@ -144,7 +144,7 @@ impl<'a> Info<'a> {
         Ok(Details { state, memory_mib, cpus, addresses, ..Details::default() })
     }
 
-    /// Returns the address of a guest's interface, with the kind of the adapter that has its MAC. An interface without an adapter, such
+    /// Returns the address of a reported interface, with the kind of the adapter that has its MAC. An interface without an adapter, such
     /// as a bridge of the cluster's network plugin, is none of the machine's own.
     fn candidate(&self, interface: &Interface) -> Option<Candidate> {
         let is_same = |key: &&str| self.get(key).is_some_and(|mac| mac.eq_ignore_ascii_case(&interface.mac));

@@ -141,7 +141,7 @@ impl Host {
         fs::write(self.path("bin/props").join(&vm.uuid), nat + &own).unwrap();
     }
 
-    /// Sets the state of a machine. The guest properties of a machine that is off have no addresses.
+    /// Sets the state of a machine. The properties of a machine that is off have no addresses.
     pub(crate) fn set_state(&self, vm: &Vm, state: &str) {
         self.write_info(vm, state, 1024, 2);
         if state == "running" {
