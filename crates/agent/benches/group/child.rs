@@ -14,7 +14,7 @@ use bowline_l4::{DataPlane, Limits, ListenerConfig, LoadBalancerConfig, Target, 
 use crate::load::{self, Result};
 use crate::net::{Host, INTERFACE};
 use crate::process::{cpu_time, end_with_parent, ready, with_open_files};
-use crate::{addresses, net};
+use crate::{addresses, agents, net};
 
 const ROLE: &str = "BOWLINE_GROUP_BENCH_ROLE";
 
@@ -85,29 +85,28 @@ impl Drop for Running {
     }
 }
 
-/// Folder with the configuration file of a program. Exists as long as this value.
-pub(crate) struct ConfigFolder(PathBuf);
+/// Folder with the files of a program. Exists as long as this value.
+pub(crate) struct Folder(PathBuf);
 
-impl ConfigFolder {
-    pub(crate) fn write(program: &str, host: &Host, config: &str) -> Result<ConfigFolder> {
+impl Folder {
+    pub(crate) fn new(program: &str, host: &Host) -> Result<Folder> {
         let name = format!("bowline-group-bench-{}-{program}-{}", std::process::id(), host.addresses[0]);
-        let folder = ConfigFolder(std::env::temp_dir().join(name));
+        let folder = Folder(std::env::temp_dir().join(name));
         std::fs::create_dir_all(&folder.0)?;
-        std::fs::write(folder.file(), config)?;
         Ok(folder)
     }
 
-    pub(crate) fn file(&self) -> PathBuf {
-        self.other("config")
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
-    /// Path of another file of the program.
-    pub(crate) fn other(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        std::fs::write(self.path(name), text)?;
+        Ok(self.path(name))
     }
 }
 
-impl Drop for ConfigFolder {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -119,14 +118,15 @@ pub(crate) async fn start_haproxy(
     program: &Path,
     bind: &str,
     target: SocketAddr,
-) -> Result<(Running, ConfigFolder)> {
+) -> Result<(Running, Folder)> {
     let config = format!(
         "global\n  nbthread 1\n  maxconn 5000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
          timeout server 1h\n  backlog 4096\nlisten bench\n  bind {bind}\n  server one {target}\n"
     );
-    let folder = ConfigFolder::write("haproxy", host, &config)?;
+    let folder = Folder::new("haproxy", host)?;
+    let file = folder.write("config", &config)?;
     let mut command = with_open_files(program.to_path_buf());
-    command.args(["-q", "-db", "-f"]).arg(folder.file());
+    command.args(["-q", "-db", "-f"]).arg(file);
     Ok((Running::start(host, command).await?, folder))
 }
 
@@ -156,6 +156,7 @@ pub(crate) async fn run(role: &str) -> Result<()> {
         ["backend", address] => load::backend(address.parse()?, ready).await,
         ["data-plane", target] => data_plane(target.parse()?).await,
         ["holder", count] => addresses::hold(count.parse()?).await,
+        ["agent", config] => agents::run(config).await,
         ["flood"] => addresses::flood().await,
         _ => Err(format!("unknown role {role:?}").into()),
     }

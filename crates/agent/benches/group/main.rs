@@ -14,6 +14,8 @@
 #[cfg(target_os = "linux")]
 mod addresses;
 #[cfg(target_os = "linux")]
+mod agents;
+#[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
 #[path = "../../../l4/benches/haproxy/load.rs"]

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::child::{ConfigFolder, PORT, Running, start_haproxy, until_served};
+use crate::agents::{self, Group};
+use crate::child::{Folder, PORT, Running, SERVICE, start_haproxy, until_served};
 use crate::load::{self, Result};
 use crate::net::{Host, hosts};
 use crate::process;
@@ -45,6 +46,9 @@ pub(crate) async fn measure(settings: &Settings) -> Result<()> {
     for (fault, name) in faults {
         let (mut gaps, mut failed) = (Pair::default(), Pair::default());
         for _ in 0..settings.rounds {
+            let gap = group_of_agents(fault).await?;
+            gaps.add(0, gap.time.as_secs_f64() * 1000.0);
+            failed.add(0, gap.failed);
             if let Some(haproxy) = &programs {
                 let gap = keepalived(haproxy, fault).await?;
                 gaps.add(1, gap.time.as_secs_f64() * 1000.0);
@@ -55,6 +59,30 @@ pub(crate) async fn measure(settings: &Settings) -> Result<()> {
         failed.print("  failed connections");
     }
     Ok(())
+}
+
+// === Agents ===
+
+/// Measures a group of two agents.
+async fn group_of_agents(fault: Fault) -> Result<Gap> {
+    let Some([client, target, one, two]) = hosts().await else { return Err("no namespaces".into()) };
+    let (_backend, target) = Running::start_backend(&target).await?;
+    let pair = [&one, &two];
+    let group = Group::start(pair).await?;
+    group.create(&client, pair, target).await?;
+    until_served(&client, SERVICE.into()).await?;
+    // The standby has copied the state.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let active = agents::active(pair).await?;
+    fault_and_gap(&client, SERVICE.into(), async || match fault {
+        Fault::Stop => group.agent(active).signal("TERM"),
+        Fault::Crash => group.agent(active).signal("KILL"),
+        Fault::Lost => {
+            pair[active].set_cable(false).await;
+            Ok(())
+        }
+    })
+    .await
 }
 
 // === keepalived ===
@@ -75,7 +103,8 @@ async fn keepalived(haproxy: &Path, fault: Fault) -> Result<Gap> {
     for (host, priority) in [(&one, 150), (&two, 100)] {
         let (haproxy, folder) = start_haproxy(host, haproxy, &format!("*:{PORT}"), target).await?;
         folders.push(folder);
-        let folder = ConfigFolder::write("keepalived", host, &keepalived_config(priority, haproxy.id()))?;
+        let folder = Folder::new("keepalived", host)?;
+        folder.write("config", &keepalived_config(priority, haproxy.id()))?;
         programs.push([Running::start(host, keepalived_command(&folder)).await?, haproxy]);
         folders.push(folder);
     }
@@ -93,10 +122,10 @@ async fn keepalived(haproxy: &Path, fault: Fault) -> Result<Gap> {
     .await
 }
 
-fn keepalived_command(folder: &ConfigFolder) -> Command {
+fn keepalived_command(folder: &Folder) -> Command {
     let mut command = Command::new("keepalived");
-    command.args(["--dont-fork", "--vrrp"]).arg("--use-file").arg(folder.file());
-    command.arg("--pid").arg(folder.other("pid")).arg("--vrrp_pid").arg(folder.other("vrrp-pid"));
+    command.args(["--dont-fork", "--vrrp"]).arg("--use-file").arg(folder.path("config"));
+    command.arg("--pid").arg(folder.path("pid")).arg("--vrrp_pid").arg(folder.path("vrrp-pid"));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
