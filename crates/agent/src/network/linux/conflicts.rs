@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use crate::network::{MacAddress, NetworkOptions, Seen, SeenKind};
 
-/// Maximum number of observations between two calls of [`Watch::take`].
-const MAX_OBSERVATIONS: usize = 1024;
+/// Maximum number of unknown hosts between two calls of [`Watch::take`]. The number of the others is limited by that of the peers and
+/// of the addresses.
+const MAX_UNKNOWN: usize = 64;
 
 /// Statement of a packet: a host uses an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +24,19 @@ pub(super) struct Watch {
     /// Link addresses of this host.
     pub(super) own: BTreeSet<MacAddress>,
     pub(super) peers: BTreeSet<MacAddress>,
-    observations: BTreeMap<(SeenKind, IpAddr, MacAddress), Instant>,
+    observations: BTreeMap<Subject, Seen>,
     /// Addresses that are probed for a duplicate, with the host that uses them.
     probed: BTreeMap<IpAddr, Option<MacAddress>>,
+}
+
+/// Subject of an observation, of which only the latest is kept: a flood of forged packets must not use memory without bound.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    /// Peer and family.
+    Beacon(MacAddress, bool),
+    Conflict(IpAddr),
+    /// Unknown host and family.
+    Foreign(MacAddress, bool),
 }
 
 impl Watch {
@@ -43,12 +54,21 @@ impl Watch {
             *user = Some(claim.by);
         }
         let Some(kind) = self.judge(claim, is_held) else { return false };
-        let key = (kind, claim.address, claim.by);
-        // A flood of forged packets must not use memory without bound.
-        if self.observations.len() < MAX_OBSERVATIONS || self.observations.contains_key(&key) {
-            self.observations.insert(key, now);
+        let Claim { address, by } = claim;
+        let subject = match kind {
+            SeenKind::Beacon => Subject::Beacon(by, address.is_ipv4()),
+            SeenKind::Conflict => Subject::Conflict(address),
+            SeenKind::Foreign => Subject::Foreign(by, address.is_ipv4()),
+        };
+        if kind != SeenKind::Foreign || self.has_room_for(subject) {
+            self.observations.insert(subject, Seen { kind, address, by, at: now });
         }
         kind == SeenKind::Conflict
+    }
+
+    fn has_room_for(&self, subject: Subject) -> bool {
+        let unknown = self.observations.keys().filter(|subject| matches!(subject, Subject::Foreign(..)));
+        self.observations.contains_key(&subject) || unknown.count() < MAX_UNKNOWN
     }
 
     fn judge(&self, claim: Claim, is_held: bool) -> Option<SeenKind> {
@@ -64,8 +84,7 @@ impl Watch {
 
     /// Returns and forgets the observations.
     pub(super) fn take(&mut self) -> Vec<Seen> {
-        let observations = std::mem::take(&mut self.observations).into_iter();
-        observations.map(|((kind, address, by), at)| Seen { kind, address, by, at }).collect()
+        std::mem::take(&mut self.observations).into_values().collect()
     }
 
     /// Starts collecting the users of addresses.
@@ -146,8 +165,14 @@ mod tests {
         for number in 0..5_000_u16 {
             let [a, b] = number.to_be_bytes();
             watch.see(claim("192.0.2.200", [6, 0, 0, 0, a, b]), true, now);
+            watch.see(claim("192.0.2.201", [6, 0, 0, 0, a, b]), false, now);
         }
-        assert_eq!(watch.take().len(), MAX_OBSERVATIONS);
+        for address in ["192.0.2.200", "192.0.2.201", "2001:db8::100", "2001:db8::101"] {
+            watch.see(claim(address, PEER), false, now);
+        }
+        let seen = watch.take();
+        let count = |kind| seen.iter().filter(|seen| seen.kind == kind).count();
+        assert_eq!([SeenKind::Beacon, SeenKind::Conflict, SeenKind::Foreign].map(count), [2, 1, MAX_UNKNOWN]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Network {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).link_address
     }
 
-    /// Observations since the last call. Their number is limited.
+    /// Observations since the last call: the latest of each peer and family, of each address in conflict, and of some unknown hosts.
     #[must_use]
     pub fn observations(&self) -> Vec<Seen> {
         self.segment.observations()
