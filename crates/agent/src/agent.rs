@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use crate::config::{Config, Listen};
 use crate::data_plane::Sockets;
 use crate::group::Group;
-use crate::group::beat::Role;
 use crate::group::peer_client::PeerClient;
+use crate::interface::open_interface;
 use crate::kernel_routes::{DesiredRoutes, KernelRoutes, KernelRoutesError};
 use crate::metrics::Metrics;
 use crate::server::{Api, Credentials, Listener, TlsFileError, serve, serve_plain};
@@ -66,7 +66,7 @@ pub enum OpenError {
 impl Agent {
     /// Reads state and certificates, and binds the listeners. Must be called in a Tokio runtime.
     pub async fn open(config: Config) -> Result<Agent, OpenError> {
-        let interface = open_interface(&config)?;
+        let interface = open_interface(&config).await?;
         Agent::open_with(config, interface).await
     }
 
@@ -182,13 +182,5 @@ fn text(listen: &Listen) -> String {
     match listen {
         Listen::Tcp(address) => address.to_string(),
         Listen::Unix(path) => format!("unix:{}", path.display()),
-    }
-}
-
-/// Opens the interface of the service addresses. Followers have none.
-fn open_interface(config: &Config) -> Result<Option<Box<dyn Interface>>, OpenError> {
-    match config.interface.as_ref().filter(|_| config.role == Role::Member) {
-        None => Ok(None),
-        Some(name) => Err(OpenError::Interface(format!("interface {name:?} cannot be used by this program"))),
     }
 }

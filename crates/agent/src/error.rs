@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use bowline_agent_client::RouteRecord;
 use http::StatusCode;
 
 use crate::balancers::RuleError;
-use crate::routes::RouteRecord;
 
 /// Reason why a call is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

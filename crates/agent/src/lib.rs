@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "daemon")]
 mod group;
 #[cfg(feature = "daemon")]
+mod interface;
+#[cfg(feature = "daemon")]
 mod metrics;
 #[cfg(feature = "daemon")]
 mod pki;
@@ -54,8 +56,6 @@ pub use metrics::METRICS;
 #[cfg(feature = "daemon")]
 pub use pki::{NewCertificates, PkiError, create_certificates};
 #[cfg(feature = "daemon")]
-pub use routes::{CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteRecord};
-#[cfg(feature = "daemon")]
-pub use server::{AgentStatus, PeerStatus, PoolUse, TlsFileError};
+pub use server::TlsFileError;
 #[cfg(feature = "daemon")]
 pub use state::StateError;

@@ -7,7 +7,7 @@ use bowline_runtime::{Metric, metrics};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder};
 use tokio::time::Instant;
 
-use crate::server::Api;
+use crate::server::{Api, role_name};
 
 metrics! {
     /// Metrics of an agent.
@@ -88,7 +88,7 @@ impl Api {
         let registry = Registry::new();
         let role: IntGaugeVec = ROLE.register(&registry)?;
         for name in ["active", "standby", "fenced", "follower"] {
-            role.with_label_values(&[name]).set(i64::from(name == self.group.role_name()));
+            role.with_label_values(&[name]).set(i64::from(name == role_name(self.group.role())));
         }
         HELD.register::<IntGauge>(&registry)?.set(number(self.traffic.held()));
         PROBLEMS.register::<IntGauge>(&registry)?.set(number(self.group.problems.all().len()));

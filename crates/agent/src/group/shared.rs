@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bowline_agent_client::AgentRole;
 use bowline_runtime::{Fence, Fenced as NoClaim, Term};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -276,14 +277,14 @@ impl Group {
         inner.peers.iter().filter(is_standby).map(|peer| peer.name.clone()).collect()
     }
 
-    /// Name of the own role in status and metrics.
-    pub(crate) fn role_name(&self) -> &'static str {
+    /// Own role.
+    pub(crate) fn role(&self) -> AgentRole {
         let inner = self.inner();
         match (inner.active, self.config.role, inner.fenced) {
-            (Some(_), ..) => "active",
-            (None, Role::Follower, _) => "follower",
-            (None, _, Some(_)) => "fenced",
-            (None, ..) => "standby",
+            (Some(_), ..) => AgentRole::Active,
+            (None, Role::Follower, _) => AgentRole::Follower,
+            (None, _, Some(_)) => AgentRole::Fenced,
+            (None, ..) => AgentRole::Standby,
         }
     }
 }

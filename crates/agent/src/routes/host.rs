@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use bowline_agent_client::RouteRecord;
 use bowline_core::AddressType;
 use ipnet::IpNet;
 
-use super::{RouteRecord, RouteTable};
+use super::RouteTable;
 use crate::kernel_routes::{Hop, Routes};
 
 impl RouteTable {
@@ -52,10 +53,10 @@ pub(crate) fn host_addresses() -> BTreeSet<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use bowline_agent_client::CreateRouteRequest;
     use bowline_core::testing::addresses;
 
     use super::*;
-    use crate::routes::CreateRouteRequest;
 
     #[test]
     fn the_next_hop_is_the_internal_address_of_the_family_and_own_pod_cidrs_have_no_route() {

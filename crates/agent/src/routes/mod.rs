@@ -4,20 +4,18 @@
 //! know machines: a Node is identified by its provider ID, or by its name if it has none.
 
 pub(crate) mod host;
-mod messages;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use bowline_agent_client::{CreateRouteRequest, RouteRecord};
 use bowline_core::canonical_cidr;
 use ipnet::IpNet;
 
 use crate::balancers::check_name;
 use crate::error::AgentError;
-
-pub use messages::{CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest, RouteRecord};
 
 /// Prefix of route IDs.
 const PREFIX: &str = "rt-";

@@ -1,16 +1,14 @@
 //! Calls of clients: load balancers and routes.
 
 use bowline_agent_client::{
-    BalancerTarget, Change, ChangeRequest, FindBalancersReply, FindBalancersRequest, Observation, OwnersReply,
-    OwnersRequest, Query, Targets,
+    BalancerTarget, Change, ChangeRequest, CreateRouteRequest, DeleteRouteRequest, Empty, FindBalancersReply,
+    FindBalancersRequest, ListRoutesReply, ListRoutesRequest, Observation, OwnersReply, OwnersRequest, Query, Targets,
 };
-use serde_json::json;
 
 use super::router::Api;
 use super::{Reply, ok};
 use crate::balancers::{Pool, Pools, RuleError, fit_response};
 use crate::error::AgentError;
-use crate::routes::{CreateRouteRequest, DeleteRouteRequest, ListRoutesReply, ListRoutesRequest};
 
 /// Maximum number of Services per call.
 const PAGE: usize = 100;
@@ -73,7 +71,7 @@ pub(super) async fn delete_route(api: &Api, request: DeleteRouteRequest) -> Resu
         Ok(((), true))
     };
     api.group.write(&api.client, edit).await?;
-    ok(&json!({}))
+    ok(&Empty {})
 }
 
 impl Api {

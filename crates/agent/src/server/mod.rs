@@ -17,6 +17,8 @@ mod plain;
 mod router;
 mod status;
 
+pub(crate) use bowline_agent_client::{API_HEADER, API_VERSION};
+use bowline_agent_client::{ErrorBody, ErrorReply};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
@@ -28,13 +30,7 @@ pub use credentials::TlsFileError;
 pub(crate) use credentials::{Credentials, client_verifier};
 pub(crate) use plain::serve_plain;
 pub(crate) use router::Api;
-pub use status::{AgentStatus, PeerStatus, PoolUse};
-
-/// Header with the version of the API.
-pub(crate) const API_HEADER: &str = "bowline-agent-api";
-
-/// Version of the API.
-pub(crate) const API_VERSION: &str = "1";
+pub(crate) use status::role_name;
 
 /// Header with the claim of a peer, in JSON.
 pub(crate) const CLAIM_HEADER: &str = "bowline-agent-claim";
@@ -67,25 +63,10 @@ fn error_reply(error: &AgentError) -> Reply {
     let (status, code) = error.status();
     let active = if let AgentError::NotActive { active, .. } = error { active.clone() } else { None };
     let retry_after_millis = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(500);
-    let body = ErrorReply { error: ErrorBody { code, message: error.to_string(), retry_after_millis, active } };
+    let body = ErrorReply {
+        error: ErrorBody { code: code.to_owned(), message: error.to_string(), retry_after_millis, active },
+    };
     reply(status, serde_json::to_vec(&body).unwrap_or_default().into())
-}
-
-#[derive(Serialize)]
-struct ErrorReply {
-    error: ErrorBody,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ErrorBody {
-    code: &'static str,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_millis: Option<u64>,
-    /// Endpoint of the active agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    active: Option<String>,
 }
 
 fn reply(status: StatusCode, body: Bytes) -> Reply {

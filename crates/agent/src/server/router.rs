@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_agent_client::Empty;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, header};
@@ -124,7 +125,7 @@ impl Api {
             }
             Call::UpdateState => {
                 self.group.accept(&admitted.name, parse(body)?).await?;
-                ok(&serde_json::json!({}))
+                ok(&Empty {})
             }
         }
     }

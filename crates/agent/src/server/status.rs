@@ -1,127 +1,82 @@
 //! `GET /v1/status`.
 
-use serde::{Deserialize, Serialize};
+use bowline_agent_client::{AddressRange, AgentRole, AgentStatus, PeerStatus, PoolStatus};
+use bowline_core::IpFamily;
 use tokio::time::Instant;
 
-use super::API_VERSION;
 use super::router::Api;
-use crate::version::Version;
-
-/// Status of an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentStatus {
-    /// Name.
-    pub name: String,
-    /// Version of the program.
-    pub version: String,
-    /// Version of the API.
-    pub api_version: String,
-    /// `active`, `standby`, `fenced` or `follower`.
-    pub role: String,
-    /// Reason why the agent is fenced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fenced: Option<String>,
-    /// Greatest term that the agent knows of.
-    pub term: u64,
-    /// Version of its state, as `TERM.WRITES`.
-    pub state: String,
-    /// Number of load balancers.
-    pub balancers: usize,
-    /// Number of routes.
-    pub routes: usize,
-    /// Use of the address pools.
-    pub pools: Vec<PoolUse>,
-    /// The other members.
-    pub peers: Vec<PeerStatus>,
-    /// Current and recent problems.
-    pub problems: Vec<String>,
-}
-
-/// Use of an address pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolUse {
-    /// Pool.
-    pub pool: String,
-    /// Whether it is for internal load balancers.
-    pub internal: bool,
-    /// Number of its addresses.
-    pub size: u64,
-    /// Number of allocated addresses.
-    pub used: usize,
-}
-
-/// Status of a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PeerStatus {
-    /// Name.
-    pub name: String,
-    /// Endpoint.
-    pub endpoint: String,
-    /// Whether it answers.
-    pub alive: bool,
-    /// Whether it is active.
-    pub active: bool,
-    /// Version of its state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// Error of the latest poll.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
+use crate::balancers::{Balancers, Pool};
+use crate::config::Peer;
 
 impl Api {
     pub(super) fn status(&self) -> AgentStatus {
-        let (group, role) = (&self.group, self.group.role_name());
-        let (peers, problems) = (self.peers(), group.problems.all());
+        let group = &self.group;
+        let (role, peers, problems) = (group.role(), self.peers(), group.problems.all());
+        let connections = self.open_connections();
         let inner = group.inner();
-        let world = &inner.state.world;
         AgentStatus {
             name: group.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            api_version: API_VERSION.to_owned(),
-            role: role.to_owned(),
-            fenced: inner.fenced.map(|fenced| fenced.to_string()),
+            role,
             term: inner.seen_term,
             state: inner.state.position.version.to_string(),
-            balancers: world.balancers.balancers().count(),
-            routes: world.routes.iter().count(),
-            pools: self.pools(&world.balancers),
+            addresses: self.traffic.held() as u64,
+            connections,
+            pools: self.pools(&inner.state.world.balancers),
             peers,
-            problems,
+            problems: inner.fenced.map(|fenced| fenced.to_string()).into_iter().chain(problems).collect(),
         }
     }
 
-    fn pools(&self, balancers: &crate::Balancers) -> Vec<PoolUse> {
+    fn open_connections(&self) -> u64 {
+        let ids: Vec<_> = self.group.read(|world| world.balancers.balancers().map(|found| found.id.clone()).collect());
+        let listeners = ids.iter().filter_map(|id| self.traffic.status(id)).flat_map(|status| status.listeners);
+        listeners.map(|listener| listener.counters.open).sum()
+    }
+
+    /// Pools by kind and family, as far as there are any.
+    fn pools(&self, balancers: &Balancers) -> Vec<PoolStatus> {
         let pools = &self.group.config.pools;
-        let external = pools.external.iter().map(|pool| (pool, false));
-        let all = external.chain(pools.internal.iter().map(|pool| (pool, true)));
-        let of = |(pool, internal): (&crate::Pool, bool)| PoolUse {
-            pool: pool.to_string(),
-            internal,
-            size: pool.size(),
-            used: balancers.addresses().filter(|address| pool.contains(&address.ip)).count(),
-        };
-        all.map(of).collect()
+        let kinds = [(false, &pools.external), (true, &pools.internal)];
+        let all = kinds.into_iter().flat_map(|(internal, pools)| {
+            [IpFamily::IPv4, IpFamily::IPv6].map(|family| pool_status(internal, family, pools, balancers))
+        });
+        all.filter(|pool| !pool.ranges.is_empty()).collect()
     }
 
     fn peers(&self) -> Vec<PeerStatus> {
         let (inner, now) = (self.group.inner(), Instant::now());
-        let of = |peer: &crate::config::Peer| {
+        let of = |peer: &Peer| {
             let view = inner.peers.iter().find(|view| view.name == peer.name);
-            let latest = view.and_then(|view| view.heard.as_ref()).map(|heard| &heard.beat);
-            let alive = view.and_then(|view| view.beat(now));
             PeerStatus {
                 name: peer.name.clone(),
                 endpoint: peer.endpoint.clone(),
-                alive: alive.is_some(),
-                active: alive.is_some_and(|beat| beat.active.is_some()),
-                state: latest.map(|beat| Version::to_string(&beat.version)),
-                error: inner.unreachable.get(&peer.name).map(|(_, error)| error.clone()),
+                reachable: view.is_some_and(|view| view.beat(now).is_some()),
+                message: inner.unreachable.get(&peer.name).map(|(_, error)| error.clone()),
             }
         };
         self.group.config.peers.iter().map(of).collect()
+    }
+}
+
+fn pool_status(internal: bool, family: IpFamily, pools: &[Pool], balancers: &Balancers) -> PoolStatus {
+    let pools: Vec<_> = pools.iter().filter(|pool| pool.family() == family).collect();
+    let is_inside = |ip| pools.iter().any(|pool| pool.contains(ip));
+    PoolStatus {
+        internal,
+        family,
+        ranges: pools.iter().map(|pool| AddressRange { first: pool.first(), last: pool.last() }).collect(),
+        size: pools.iter().fold(0, |size: u64, pool| size.saturating_add(pool.size())),
+        used: balancers.addresses().filter(|address| is_inside(&address.ip)).count() as u64,
+    }
+}
+
+/// Role as in metrics.
+pub(crate) fn role_name(role: AgentRole) -> &'static str {
+    match role {
+        AgentRole::Active => "active",
+        AgentRole::Standby => "standby",
+        AgentRole::Fenced => "fenced",
+        AgentRole::Follower => "follower",
     }
 }

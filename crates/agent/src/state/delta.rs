@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use bowline_agent_client::RouteRecord;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{State, World};
 use crate::balancers::BalancersPatch;
-use crate::routes::{RouteRecord, RouteTable};
+use crate::routes::RouteTable;
 use crate::version::{ClaimId, Position, Version};
 
 /// Changes from the state of one version to that of another. Without changes, it announces a claim.

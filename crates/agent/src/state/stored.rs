@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bowline_agent_client::{Balancer, CloudAddress};
+use bowline_agent_client::{Balancer, CloudAddress, RouteRecord};
 use serde::{Deserialize, Serialize};
 
 use super::{State, World};
 use crate::balancers::Balancers;
-use crate::routes::{RouteRecord, RouteTable};
+use crate::routes::RouteTable;
 use crate::version::{ClaimId, Position, Version};
 
 /// Version of the format.

@@ -1,10 +1,11 @@
 //! Random histories of states.
 
-use bowline_agent_client::{AddressRequest, BalancerSettings, BalancerTarget, Change, Listener, Query, TargetChange};
+use bowline_agent_client::{
+    AddressRequest, BalancerSettings, BalancerTarget, Change, CreateRouteRequest, Listener, Query, TargetChange,
+};
 use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
 
 use crate::balancers::Pools;
-use crate::routes::CreateRouteRequest;
 use crate::state::{State, Stored};
 use crate::version::ClaimId;
 

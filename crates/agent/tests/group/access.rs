@@ -122,7 +122,7 @@ async fn changed_certificates_are_used_without_a_restart() {
         }
     }
     let (active, _) = group.settled().await;
-    assert!(group.status(active).await.unwrap().peers[0].alive);
+    assert!(group.status(active).await.unwrap().peers[0].reachable);
 }
 
 #[tokio::test(flavor = "multi_thread")]

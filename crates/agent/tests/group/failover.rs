@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use bowline_agent_client::AgentRole;
 use serde_json::{Value, json};
 
 use crate::group::Group;
@@ -29,8 +30,8 @@ async fn writes_through_the_active_agent_are_in_the_files_of_all() {
     assert_eq!(files[0]["routes"]["c"][0], route);
     for index in 0..3 {
         let status = group.status(index).await.unwrap();
-        assert_eq!((status.balancers, status.routes, status.pools[0].used), (1, 1, 1), "{status:?}");
-        assert_eq!(status.peers.iter().filter(|peer| peer.alive).count(), 2, "{status:?}");
+        assert_eq!((status.pools[0].used, status.pools[0].size), (1, 254), "{status:?}");
+        assert_eq!(status.peers.iter().filter(|peer| peer.reachable).count(), 2, "{status:?}");
         assert_eq!(status.problems, Vec::<String>::new());
     }
     let other = json!({"cluster": "c", "destination": "10.1.0.0/24", "node": "n-2", "providerId": "cloudlycke://2"});
@@ -140,7 +141,7 @@ async fn a_follower_copies_the_state_and_is_never_active() {
     group.post_active("/v1/routes/create", &create).await.unwrap();
     let (active, _) = group.settled().await;
     assert_ne!(active, 2);
-    assert_eq!(group.status(2).await.unwrap().role, "follower");
+    assert_eq!(group.status(2).await.unwrap().role, AgentRole::Follower);
     assert_eq!(stored(&group, 2)["routes"]["c"][0]["destination"], json!("10.1.0.0/24"));
     group.kill(active);
     let (next, _) = group.settled().await;

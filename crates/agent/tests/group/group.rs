@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bowline_agent::{Agent, AgentStatus, Config, NewCertificates, OpenError, create_certificates};
+use bowline_agent::{Agent, Config, NewCertificates, OpenError, create_certificates};
+use bowline_agent_client::{AgentRole, AgentStatus};
 use bowline_config::ConfigFile;
 use bowline_http::{Client, ClientCertificate, Options, Proxies, Roots, Tls};
 use bowline_runtime::Shutdown;
@@ -208,7 +209,9 @@ impl Group {
     pub(crate) async fn active(&self) -> Vec<usize> {
         let mut active = Vec::new();
         for index in 0..self.nodes.len() {
-            if self.nodes[index].running.is_some() && self.status(index).await.is_ok_and(|it| it.role == "active") {
+            if self.nodes[index].running.is_some()
+                && self.status(index).await.is_ok_and(|it| it.role == AgentRole::Active)
+            {
                 active.push(index);
             }
         }
@@ -233,14 +236,14 @@ impl Group {
 
     fn settled_on(&self, all: &[(usize, AgentStatus)]) -> Option<usize> {
         let running = self.nodes.iter().filter(|node| node.running.is_some()).count();
-        let mut active = all.iter().filter(|(_, status)| status.role == "active");
+        let mut active = all.iter().filter(|(_, status)| status.role == AgentRole::Active);
         let (index, leader) = active.next().filter(|_| all.len() == running)?;
         let follows = |status: &AgentStatus| {
-            let mut active = status.peers.iter().filter(|peer| peer.active);
-            let knows = active.next().is_some_and(|peer| peer.name == leader.name) && active.next().is_none();
-            knows && status.state == leader.state && (status.role == "standby" || status.role == "follower")
+            let knows = status.peers.iter().any(|peer| peer.name == leader.name && peer.reachable);
+            let is_standby = matches!(status.role, AgentRole::Standby | AgentRole::Follower);
+            knows && is_standby && (&status.state, status.term) == (&leader.state, leader.term)
         };
-        let is_alive = |name: &str| leader.peers.iter().all(|peer| peer.name != name || peer.alive);
+        let is_alive = |name: &str| leader.peers.iter().all(|peer| peer.name != name || peer.reachable);
         let others = all.iter().filter(|(other, _)| other != index);
         let mut others = others.map(|(_, status)| follows(status) && is_alive(&status.name));
         (active.next().is_none() && others.all(|settled| settled)).then_some(*index)
