@@ -1,6 +1,7 @@
 //! Helm chart, rendered from the same templates, with Helm expressions in place of values.
 //!
-//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `index`, `quote` and `toJson` are used, so that the templates stay readable.
+//! Only `if`, `else`, `end`, `range`, `not`, `or`, `eq`, `index`, `print`, `lower`, `quote` and `toJson` are used, so that the templates
+//! stay readable.
 
 use bowline_cloud::Registry;
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
@@ -12,6 +13,7 @@ use bowline_kube::{
 use super::environment;
 use super::fill::{Fillings, scalar};
 use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
+use super::readme;
 use crate::permissions::{self, SYSTEM};
 
 /// A controller, and the chart value that enables it.
@@ -57,21 +59,54 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
     let budget = fillings.fill(DISRUPTION_BUDGET);
     vec![
         ("Chart.yaml", chart()),
+        ("README.md", readme(registry)),
         ("values.yaml", values(registry)),
+        ("values.schema.json", schema(registry)),
+        ("templates/NOTES.txt", notes()),
         ("templates/account.yaml", account.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &cluster_rules()), role(Some(SYSTEM), &system_rules())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
         ("templates/disruption_budget.yaml", when(IS_DEPLOYMENT, &budget) + "\n"),
         ("templates/workload.yaml", workload(&fillings)),
+        ("templates/pod_monitor.yaml", pod_monitor(&fillings)),
+        ("templates/prometheus_rule.yaml", prometheus_rule(&fillings)),
     ]
 }
 
+fn provider_names(registry: &Registry) -> Vec<&'static str> {
+    registry.iter().map(|factory| factory.name).collect()
+}
+
 fn values(registry: &Registry) -> String {
-    let names: Vec<_> = registry.iter().map(|factory| factory.name).collect();
-    let fillings = Fillings::default().with("image", image()).with("providers", names.join(", "));
+    let fillings = Fillings::default().with("image", image()).with("providers", provider_names(registry).join(", "));
     let fillings = fillings.with("environment_secrets", environment::chart_value(registry));
     fillings.fill(include_str!("templates/chart/values.yaml"))
+}
+
+/// Renders the JSON schema that Helm checks values against.
+fn schema(registry: &Registry) -> String {
+    let names: Vec<_> = provider_names(registry).into_iter().map(|name| format!("{name:?}")).collect();
+    let fillings = Fillings::default().with("provider_names", names.join(", "));
+    fillings.with("owned_flags", owned_flags().join("|")).fill(include_str!("templates/chart/values.schema.json"))
+}
+
+/// Flags that values set. Those of clouds may be repeated, for several clouds.
+fn owned_flags() -> Vec<&'static str> {
+    let flags = include_str!("templates/chart/args.yaml").split("--").skip(1);
+    let flags: Vec<_> = flags.filter_map(|text| text.split('=').next()).collect();
+    let repeatable = ["cloud-provider", "cloud-config"];
+    flags.into_iter().chain(["controllers"]).filter(|flag| !repeatable.contains(flag)).collect()
+}
+
+fn readme(registry: &Registry) -> String {
+    let head = Fillings::default().with("version", env!("CARGO_PKG_VERSION"));
+    head.fill(include_str!("templates/chart/README.head.md")) + &readme::table(&values(registry))
+}
+
+/// Renders what Helm prints after the installation.
+fn notes() -> String {
+    Fillings::default().with("image", image()).fill(include_str!("templates/chart/NOTES.txt"))
 }
 
 fn image() -> String {
@@ -95,6 +130,21 @@ fn when(condition: &str, lines: &str) -> String {
 fn either(condition: &str, lines: &str, others: &str) -> String {
     let (lines, others) = (lines.trim_end(), others.trim_end());
     format!("{{{{- if {condition} }}}}\n{lines}\n{{{{- else }}}}\n{others}\n{{{{- end }}}}")
+}
+
+// ---- monitoring
+
+fn pod_monitor(fillings: &Fillings) -> String {
+    when(".Values.podMonitor.enabled", &fillings.fill(include_str!("templates/chart/pod_monitor.yaml"))) + "\n"
+}
+
+/// Renders the alerts of the repository, with Prometheus' own templates as literals of Helm's.
+fn prometheus_rule(fillings: &Fillings) -> String {
+    let alerts = include_str!("../../../../deploy/prometheus/alerts.yaml");
+    let groups = alerts.find("groups:").map(|start| &alerts[start..]).unwrap_or_default();
+    let groups = groups.replace("{{", "{{ `{{").replace("}}", "}}` }}");
+    let rule = fillings.clone().with("groups", groups).fill(include_str!("templates/chart/prometheus_rule.yaml"));
+    when(".Values.prometheusRule.enabled", &rule) + "\n"
 }
 
 // ---- RBAC
@@ -182,6 +232,8 @@ fn workload(fillings: &Fillings) -> String {
         .with("rollout", either(IS_DEPLOYMENT, &of_deployment, include_str!("templates/daemonset.yaml")))
         .with("affinity", when(IS_DEPLOYMENT, include_str!("templates/affinity.yaml")))
         .with("nodes", include_str!("templates/chart/nodes.yaml"))
+        .with("tolerations", include_str!("templates/chart/tolerations.yaml"))
+        .with("pod_annotations", include_str!("templates/chart/pod_annotations.yaml"))
         .with("image", "{{ quote .Values.image }}")
         .with("args", args())
         .with("pull_secrets", include_str!("templates/chart/pull_secrets.yaml"))

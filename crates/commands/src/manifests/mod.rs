@@ -12,6 +12,7 @@ mod environment;
 mod fill;
 mod installation;
 mod objects;
+mod readme;
 
 use bowline_cloud::Registry;
 use bowline_settings::BadInput;

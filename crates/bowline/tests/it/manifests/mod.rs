@@ -2,7 +2,9 @@
 //! the manager needs. The generated files in `deploy/` have the same contents.
 
 mod chart;
+mod helm;
 mod needed;
+mod schema;
 
 use std::process::{Command, Stdio};
 
