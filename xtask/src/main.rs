@@ -1,8 +1,9 @@
 //! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
 //! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits. `cargo xtask lint`
-//! checks the words and the rule IDs of comments, messages and pages.
+//! checks the words and the rule IDs of comments, messages and pages. `cargo xtask dist` builds a release.
 
 mod cli_reference;
+mod dist;
 mod figures;
 mod generated;
 mod lint;
@@ -29,6 +30,8 @@ enum Chore {
     Figures,
     /// Check words and rule IDs in comments, messages, names and pages.
     Lint,
+    /// Build what a release consists of: program, image, chart, manifests, Debian package, SBOM and checksums.
+    Dist(dist::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -37,5 +40,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Generate { check: true } => generated::check(),
         Chore::Figures => figures::print(&generated::root()),
         Chore::Lint => lint::check(&generated::root()),
+        Chore::Dist(options) => dist::run(&generated::root(), &options),
     }
 }

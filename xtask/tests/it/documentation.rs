@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 11] = [
+const OF_OTHERS: [(&str, &[&str]); 13] = [
     ("aws", &["aws-service-name", "format", "policy-document", "policy-name"]),
     ("cargo", &["bench", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
+    ("cargo xtask", &["verify"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["reuse-values", "set", "set-file", "set-string"]),
@@ -18,6 +19,7 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
     ("kube-apiserver", &["kubelet-preferred-address-types"]),
     ("kubelet", &["hostname-override", "node-ip", "node-labels", "provider-id"]),
     ("openstack", &["names", "role", "user"]),
+    ("sha256sum and systemctl", &["check", "now"]),
     ("tests/openstack/down", &["purge"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),
@@ -26,7 +28,7 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
 /// A script with flags of its own, each at the beginning of a line, with `)` behind it.
 const SCRIPT: &str = "deploy/image/build";
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
