@@ -45,7 +45,26 @@ pub(super) fn program(source: &Source, features: &str, folder: &Path) -> anyhow:
     if !cargo.status().context("cannot run cargo")?.success() {
         bail!("cargo cannot build the program; a static one needs the static C library of this machine");
     }
-    Ok(folder.join(PROFILE).join("bowline"))
+    let program = folder.join(PROFILE).join("bowline");
+    check_paths(&fs::read(&program)?, &names)?;
+    Ok(program)
+}
+
+/// Fails if the program contains the name of a folder of this machine, which would be another one elsewhere.
+fn check_paths(program: &[u8], names: &[(&PathBuf, &str)]) -> anyhow::Result<()> {
+    for (folder, _) in names {
+        let folder = folder.to_string_lossy();
+        if let Some(at) = position(program, folder.as_bytes()) {
+            let end = program.len().min(at + 200);
+            let text = String::from_utf8_lossy(program.get(at..end).unwrap_or_default()).into_owned();
+            bail!("the program is not reproducible, because it contains a path of this machine: {text:?}");
+        }
+    }
+    Ok(())
+}
+
+fn position(program: &[u8], text: &[u8]) -> Option<usize> {
+    program.windows(text.len()).position(|part| part == text)
 }
 
 fn cargo_home() -> anyhow::Result<PathBuf> {
@@ -68,7 +87,7 @@ fn c_flags(names: &[(&PathBuf, &str)]) -> String {
 /// Fails for a program that needs a dynamic linker, which the image does not have.
 pub(super) fn check_static(program: &[u8]) -> anyhow::Result<()> {
     let head = program.get(..4096).unwrap_or(program);
-    if ["/ld-linux", "/ld-musl"].iter().any(|name| head.windows(name.len()).any(|part| part == name.as_bytes())) {
+    if ["/ld-linux", "/ld-musl"].iter().any(|name| position(head, name.as_bytes()).is_some()) {
         bail!("the program is linked dynamically; build it with -C target-feature=+crt-static");
     }
     Ok(())
@@ -79,4 +98,17 @@ pub(super) fn has_command(program: &Path, command: &str) -> bool {
     let mut program = Command::new(program);
     program.args([command, "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     program.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_a_path_of_the_machine_is_rejected() {
+        let names = [(&PathBuf::from("/home/a/bowline"), "/bowline")];
+        check_paths(b"\0/bowline/src/main.rs\0", &names).unwrap();
+        let error = check_paths(b"\0/home/a/bowline/src/main.rs\0", &names).unwrap_err();
+        assert!(error.to_string().contains("/home/a/bowline/src/main.rs"), "{error}");
+    }
 }
