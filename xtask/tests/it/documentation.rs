@@ -14,7 +14,7 @@ const OF_OTHERS: [(&str, &[&str]); 13] = [
     ("cargo xtask", &["verify"]),
     ("curl", &["cacert"]),
     ("docker and podman", &["file", "input"]),
-    ("helm", &["reuse-values", "set", "set-file", "set-string"]),
+    ("helm", &["reuse-values", "set", "set-file", "set-string", "skip-schema-validation"]),
     ("kubectl", &["all", "as", "from-file", "from-literal", "raw", "server-side", "validate", "watch"]),
     ("kube-apiserver", &["kubelet-preferred-address-types"]),
     ("kubelet", &["hostname-override", "node-ip", "node-labels", "provider-id"]),
