@@ -2,17 +2,23 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command};
+use bowline::exit_code;
+use clap::{Arg, ArgAction, Command};
 
 const HEAD: &str = "\
 # Command line
 
 <!-- Made by `cargo xtask generate` from the declared flags (`crates/commands/src/cli.rs`, `crates/settings/src/cli/`); change those instead. -->
 
-A boolean flag takes `--flag`, `--flag=true` and `--flag=false`; other values may follow a space or `=`. Input that \
-cannot work ends the program with exit code 2 and a message that names the flag, the value and what would be right; \
-any other failure ends it with exit code 1. The manager, which is `bowline` with flags and no command, ends as the Go \
-managers do: with 1 if its flags or files cannot work or the lease is lost, with 255 if anything else fails.
+A boolean flag takes `--flag`, `--flag=true` and `--flag=false`; other values may follow a space or `=`. Flags may be before or after \
+the command: `bowline --v=2 plan` is `bowline plan --v=2`. Every command has `--help`, a summary, `--help-all`, with all of its flags, and \
+`--version`. `bowline` without arguments prints what to try first if standard output is a terminal. If it is not, the usage is an \
+invalid command line; in a Pod it runs the manager.
+
+`bowline completion bash|zsh|fish` prints a completion script, and `cargo xtask man` writes man pages to `target/man`.
+
+## Exit codes
+
 ";
 
 /// The page for `program` and all its commands.
@@ -20,6 +26,9 @@ pub(crate) fn page(mut program: Command) -> String {
     // Fills in what clap derives late: usage lines, version flags.
     program.build();
     let mut page = HEAD.to_owned();
+    push(&mut page, format_args!("| code | meaning for all commands |\n|---|---|\n"));
+    exit_code::TABLE.iter().for_each(|(code, meaning)| push(&mut page, format_args!("| {code} | {meaning} |\n")));
+    push(&mut page, format_args!("\n{}\n", exit_code::OF_MANAGER));
     section(&mut page, &program, &program);
     page
 }
@@ -31,7 +40,8 @@ fn section(page: &mut String, command: &Command, program: &Command) {
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     push(page, format_args!("\n## `{name}`\n\n{about}\n\n```text\n{usage}\n```\n"));
     flags(page, command, program);
-    if let Some(after) = command.get_after_help() {
+    let is_program = command.get_name() == program.get_name();
+    if let Some(after) = command.get_after_long_help().or(command.get_after_help()).filter(|_| is_program) {
         push(page, format_args!("\n{after}\n"));
     }
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
@@ -46,7 +56,9 @@ fn flags(page: &mut String, command: &Command, program: &Command) {
     let repeats = command.get_name() != program.get_name()
         && program.get_arguments().count() > 1
         && program.get_arguments().all(|flag| has(command, flag));
-    let own = |flag: &&Arg| !flag.is_hide_set() && flag.get_id().as_str() != "help" && !(repeats && has(program, flag));
+    let prints_only =
+        |flag: &Arg| matches!(flag.get_action(), ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version);
+    let own = |flag: &&Arg| !flag.is_hide_set() && !prints_only(flag) && !(repeats && has(program, flag));
     let mut groups: Vec<(Option<&str>, Vec<&Arg>)> = Vec::new();
     for flag in command.get_arguments().filter(own) {
         let heading = flag.get_help_heading();
@@ -73,7 +85,13 @@ fn row(page: &mut String, flag: &Arg) {
     let default = defaults.map(|value| format!("`{}`", value.to_string_lossy()));
     let default = default.reduce(|all, one| format!("{all}, {one}"));
     let missing = if flag.is_required_set() { "required" } else { "" };
-    let help = flag.get_help().map(ToString::to_string).unwrap_or_default().replace('\n', " ");
+    let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default().replace('\n', " ");
+    // A computed default is in the help only.
+    let (help, declared) = match help.rsplit_once(" [default: ") {
+        Some((meaning, default)) => (meaning.to_owned(), Some(default.trim_end_matches(']').to_owned())),
+        None => (help, None),
+    };
+    let default = default.or(declared);
     let cells = [format!("`{}`", spelling(flag)), default.unwrap_or(missing.to_owned()), help];
     push(page, format_args!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
 }

@@ -1,12 +1,14 @@
 //! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
-//! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits. `cargo xtask lint`
-//! checks the words and the rule IDs of comments, messages and pages. `cargo xtask dist` builds a release.
+//! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits. `cargo xtask man` writes
+//! the man pages. `cargo xtask lint` checks the words and the rule IDs of comments, messages and pages. `cargo xtask dist` builds a
+//! release.
 
 mod cli_reference;
 mod dist;
 mod figures;
 mod generated;
 mod lint;
+mod man;
 mod tree;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +30,12 @@ enum Chore {
     },
     /// Print the size of each provider, the files that name it, and the number of HTTP clients, with their limits.
     Figures,
+    /// Write the man pages.
+    Man {
+        /// Directory of the pages.
+        #[arg(default_value = "target/man")]
+        directory: std::path::PathBuf,
+    },
     /// Check words and rule IDs in comments, messages, names and pages.
     Lint,
     /// Build what a release consists of: program, image, chart, manifests, Debian package, SBOM and checksums.
@@ -39,6 +47,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Generate { check: false } => generated::write(),
         Chore::Generate { check: true } => generated::check(),
         Chore::Figures => figures::print(&generated::root()),
+        Chore::Man { directory } => man::write(&generated::root().join(directory)),
         Chore::Lint => lint::check(&generated::root()),
         Chore::Dist(options) => dist::run(&generated::root(), &options),
     }

@@ -23,10 +23,8 @@ use bowline_settings::{BadInput, effective};
 use bowline_telemetry::logging;
 use bowline_telemetry::traces::{Exporter, Recorder, Traces};
 
+pub use bowline_commands::exit_code;
 pub use providers::registry;
-
-/// Exit code for invalid flags or files. The same one clap uses.
-const BAD_INPUT: u8 = 2;
 
 /// Exit code of the manager for invalid flags or files.
 // upstream: 1, which is also that of a lost lease (FLAG-4).
@@ -120,7 +118,7 @@ fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
 fn command_exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
         print_error(format_args!("error: {}\n", with_causes(error.as_ref())));
-        if error.is::<BadInput>() { ExitCode::from(BAD_INPUT) } else { ExitCode::FAILURE }
+        if error.is::<BadInput>() { ExitCode::from(exit_code::BAD_INPUT) } else { ExitCode::FAILURE }
     })
 }
 

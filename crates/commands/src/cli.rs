@@ -8,8 +8,11 @@ mod apiserver;
 mod check;
 #[cfg(feature = "playground")]
 mod cloud;
+mod completion;
+mod help;
 mod inspect;
 mod manifests;
+mod overview;
 #[cfg(feature = "playground")]
 mod playground;
 
@@ -25,6 +28,8 @@ pub(crate) use apiserver::ApiserverArgs;
 pub(crate) use check::CheckArgs;
 #[cfg(feature = "playground")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, DeleteRouteArgs, EndpointArgs};
+pub(crate) use completion::{CompletionArgs, Shell};
+pub(crate) use help::{complete_manager, meaning, with_groups};
 pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 #[cfg(feature = "playground")]
@@ -40,7 +45,6 @@ pub(crate) use playground::{ExampleArgs, PlaygroundArgs, PlaygroundCommand};
     name = "bowline",
     // The manager defines its own, with the values of Go's --version.
     disable_version_flag = true,
-    arg_required_else_help = true,
     args_conflicts_with_subcommands = true,
     // upstream: the last of repeated flags wins.
     args_override_self = true,
@@ -82,13 +86,13 @@ pub(crate) enum Command {
     ///
     /// Reads all Nodes and Services and their state in the clouds once, and prints the steps that the controllers would apply.
     /// Accepts every flag of the manager; flags that do not affect a plan are ignored. Exit codes: 0 if there is nothing to change,
-    /// 2 if there are changes, 1 on errors, including invalid flags.
+    /// 3 if there are changes, 2 for invalid flags, 1 on other errors.
     Plan(Box<PlanArgs>),
 
     /// Explain the state of a Node or Service: desired state, observed state, what blocks it, and next steps.
     ///
     /// Accepts every flag of the manager, reads the cluster and its clouds once, and changes nothing. Exit codes: 0 if there is
-    /// nothing to change, 2 if there are changes, 1 on errors, including an object that does not exist.
+    /// nothing to change, 3 if there are changes, 2 for invalid flags, 1 on other errors, including an object that does not exist.
     Explain(Box<ExplainArgs>),
 
     /// List orphaned cloud resources of this cluster: load balancers without a Service, or their remains, and routes without a
@@ -98,14 +102,14 @@ pub(crate) enum Command {
     /// every flag of the manager: with --cluster-cidr, routes to these CIDRs count as this cluster's in a cloud whose routes have
     /// no mark. If the cluster has no Nodes at all, routes are kept, because it is often the wrong cluster;
     /// --route-deletion-max-share=1 deletes them. Also lists what background loops of the cloud would remove, which --delete leaves
-    /// to the manager. Exit code 1 on errors.
+    /// to the manager. Exit codes: 0 on success, 2 for invalid flags, 1 on other errors.
     Orphans(Box<OrphansArgs>),
 
     /// Check that the manager can run with these flags, inside or outside of a cluster.
     ///
     /// Accepts the flags of the manager, queries the API server and the clouds, changes nothing, and reports errors and warnings,
-    /// each with its fix. Exit codes: 0 if there are no errors, 2 if there are errors, including invalid flags, 1 if the check
-    /// could not run.
+    /// each with its fix. Exit codes: 0 if it finds no errors, 3 if it finds errors, including invalid flags of the manager, 2 for
+    /// other invalid flags, 1 if the check could not run.
     Check(Box<CheckArgs>),
 
     /// Serve the admission webhooks of the clouds, as a program of its own beside the manager.
@@ -128,6 +132,12 @@ pub(crate) enum Command {
     /// `local` uses it. It prints one line when it is ready, and shuts down cleanly on SIGINT or SIGTERM.
     #[cfg(feature = "playground")]
     Cloud(Box<CloudArgs>),
+
+    /// Print the completion script of a shell.
+    ///
+    /// For bash, put `source <(bowline completion bash)` into ~/.bashrc; for zsh, write the output to a file _bowline in a directory of
+    /// $fpath; for fish, to ~/.config/fish/completions/bowline.fish.
+    Completion(CompletionArgs),
 
     /// Commands that are not part of this build.
     #[cfg(not(feature = "playground"))]
@@ -154,7 +164,21 @@ pub fn definition(registry: &Registry) -> clap::Command {
     let add = |definition: clap::Command, name: &&str| {
         definition.mut_subcommand(*name, |command| flags::add_to(command, registry))
     };
-    WITH_MANAGER_FLAGS.iter().fold(manager, add)
+    help::complete(WITH_MANAGER_FLAGS.iter().fold(manager, add))
+}
+
+/// What `bowline` prints without arguments.
+pub(crate) fn overview(registry: &Registry) -> String {
+    overview::screen(&provider_names(registry))
+}
+
+/// What `bowline` prints without arguments to standard error, if the output is not a terminal.
+pub(crate) fn usage(registry: &Registry) -> String {
+    overview::usage(&provider_names(registry))
+}
+
+fn provider_names(registry: &Registry) -> String {
+    registry.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Help on the providers of this program and on logging.

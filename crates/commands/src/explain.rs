@@ -14,8 +14,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use bowline_cloud::Registry;
 use bowline_controllers::forecast::{Explanation, Forecast, explain_node, explain_service};
-use bowline_core::{Node, Service, nearest, with_causes};
+use bowline_core::{Node, Service, nearest};
 use bowline_kube::SeenEvent;
+use bowline_settings::BadInput;
 
 use crate::cli::{ExplainArgs, Output};
 use crate::plan::{self, ObservedCluster, plain};
@@ -38,20 +39,20 @@ struct Report {
     events: Result<Vec<SeenEvent>, String>,
 }
 
-/// Explains the object. All errors, including invalid flags, end with exit code 1, because 2 means "changes".
+/// Explains the object.
 pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
-    let report = report(args, registry).await.map_err(|error| anyhow!(with_causes(error.as_ref())))?;
+    let report = report(args, registry).await?;
     let now = jiff::Timestamp::now();
     match args.output.output {
         Output::Text => output::print(format_args!("{}", plain(&print::text(&report, now)))),
         Output::Json => output::print(format_args!("{:#}\n", print::json(&report))),
     }?;
     let forecast = Forecast { items: vec![report.explanation.item] };
-    Ok(plan::exit_code(forecast.summary()))
+    Ok(plan::to_exit_code(forecast.summary()))
 }
 
 async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<Report> {
-    let target: Target = args.object.parse().map_err(|error: String| anyhow!(error))?;
+    let target: Target = args.object.parse().map_err(BadInput)?;
     let observed = ObservedCluster::read(&args.manager, registry).await?;
     let report = explain(&target, &observed).await;
     observed.clouds.close(CLOSE_TIMEOUT).await;

@@ -12,8 +12,10 @@
 //!
 //! The last form occurs with manifests whose `args` start with the program, because their original image has no entry point.
 
+mod order;
+
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use bowline_cloud::{Factory, Registry};
@@ -25,10 +27,10 @@ use bowline_settings::effective::EffectiveFlags;
 use bowline_settings::flags::go_bool;
 use bowline_settings::providers::flags;
 use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
 
-use crate::Task;
 use crate::cli::{self, WITH_MANAGER_FLAGS};
-use crate::output;
+use crate::{Task, exit_code, output};
 
 /// Program name of the Go managers, often with the name of the cloud as prefix.
 const MANAGER: &str = "cloud-controller-manager";
@@ -39,8 +41,8 @@ const WITHOUT_EFFECT: [&str; 4] = ["IdleArgs", "FormerArgs", "KlogArgs", "CloudS
 /// Command that serves admission webhooks. Program names of the Go managers' admission servers end with it.
 const ADMISSION_SERVER: &str = "admission-server";
 
-/// Commands whose exit code 2 is a result: invalid flags end them with 1.
-const WITH_RESULTS: [&str; 3] = ["plan", "explain", "check"];
+/// Environment variable of every Pod, by which a client finds the API server.
+const IN_POD: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Parsed command line.
 pub enum Invocation {
@@ -64,23 +66,53 @@ impl Invocation {
     /// Parses the command line, or exits with an error message, the help or the version.
     pub fn read(arguments: Vec<OsString>, registry: &Registry) -> Invocation {
         let arguments = admission_server_arguments(&arguments).unwrap_or(arguments);
-        match manager_invocation(&arguments) {
+        let arguments = if is_go_manager(&arguments) { arguments } else { in_order(arguments, registry) };
+        let manager = match manager_invocation(&arguments) {
+            // upstream: without flags the manager reports what is missing.
+            None if arguments.len() < 2 && std::env::var_os(IN_POD).is_some() => Some(("bowline".to_owned(), 0)),
+            None if arguments.len() < 2 => overview(registry),
+            manager => manager,
+        };
+        match manager {
             Some((name, skip)) => {
                 let manager = Manager::read(name, arguments.into_iter().skip(skip).collect(), registry);
                 Invocation::Manager(Box::new(manager.unwrap_or_else(|error| exit(&error, 1))))
             }
-            None => {
-                let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
-                let has_results = WITH_RESULTS.contains(&name);
-                command(arguments, registry).unwrap_or_else(|error| exit(&error, if has_results { 1 } else { 2 }))
-            }
+            None => command(arguments, registry).unwrap_or_else(|error| exit(&error, exit_code::BAD_INPUT.into())),
         }
     }
 }
 
-/// Prints clap's help or error, and exits.
+/// Prints what the program is and what to try, and exits: successfully if a person can read it, otherwise as for any invalid command
+/// line.
+fn overview(registry: &Registry) -> ! {
+    if io::stdout().is_terminal() {
+        let printed = output::print(format_args!("{}", cli::overview(registry)));
+        std::process::exit(i32::from(printed.is_err()))
+    }
+    let _ = io::stderr().write_all(cli::usage(registry).as_bytes());
+    std::process::exit(exit_code::BAD_INPUT.into())
+}
+
+/// Moves flags behind the command, and rewrites `bowline help COMMAND` to `bowline COMMAND --help`.
+fn in_order(mut arguments: Vec<OsString>, registry: &Registry) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        if !arguments.iter().any(|word| word == "--help-all") {
+            arguments.push("--help".into());
+        }
+    }
+    order::reorder(arguments, &cli::definition(registry))
+}
+
+/// Prints clap's help or error, or the version, and exits.
 fn exit(error: &clap::Error, code: i32) -> ! {
-    let printed = error.print().and_then(|()| io::stdout().flush());
+    let printed = match error.kind() {
+        // Without the name of the command.
+        ErrorKind::DisplayVersion => writeln!(io::stdout(), "{}", version()),
+        _ => error.print(),
+    };
+    let printed = printed.and_then(|()| io::stdout().flush());
     // Failing to print the requested help is an error.
     std::process::exit(if error.use_stderr() { code } else { i32::from(printed.is_err()) })
 }
@@ -88,6 +120,10 @@ fn exit(error: &clap::Error, code: i32) -> ! {
 fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, clap::Error> {
     let mut definition = cli::definition(registry);
     let argv = normalized(arguments, &mut definition, registry);
+    // Before clap: a command prints its version without the arguments that it requires.
+    if let Ok(VersionRequest::Print(text)) = version_request(argv.values("version").last().map(version_value)) {
+        print_version(&text);
+    }
     let matches = definition.try_get_matches_from_mut(argv.arguments)?;
     let mut cli = cli::Cli::from_arg_matches(&matches)?;
     match &mut cli.command {
@@ -101,7 +137,7 @@ fn command(arguments: Vec<OsString>, registry: &Registry) -> Result<Invocation, 
         }
         None => {}
     }
-    let missing = || definition.error(clap::error::ErrorKind::MissingSubcommand, "missing command");
+    let missing = || definition.error(ErrorKind::MissingSubcommand, "missing command");
     cli.command.map(|command| Invocation::Command(Task(command))).ok_or_else(missing)
 }
 
@@ -127,6 +163,11 @@ fn normalized(arguments: Vec<OsString>, definition: &mut clap::Command, registry
     default_cloud_provider(&manager.unwrap_or_default(), &mut argv, registry);
     argv.arguments.insert(0, "bowline".into());
     argv
+}
+
+/// Whether the program, or the first argument, has the name of a Go manager, which has no commands.
+fn is_go_manager(arguments: &[OsString]) -> bool {
+    arguments.iter().take(2).any(|argument| manager_name(argument).is_some())
 }
 
 /// Returns the program name if the command line runs the manager, and the number of arguments before that name.
@@ -163,7 +204,7 @@ fn manager_name(argument: &OsString) -> Option<String> {
 impl Manager {
     /// Parses the flags, and those in the file of `--config`. The first argument is the program name.
     pub fn read(name: String, arguments: Vec<OsString>, registry: &Registry) -> Result<Manager, clap::Error> {
-        let mut definition = definition(&name, registry);
+        let mut definition = definition(&name, &arguments, registry);
         let mut argv = argv::normalize(arguments, &mut definition);
         configuration::prepend(&mut argv);
         default_cloud_provider(&name, &mut argv, registry);
@@ -173,10 +214,7 @@ impl Manager {
         let mut warnings = no_effect_warnings(&definition, &args.effective);
         match version_request(args.generic.version.as_deref()) {
             Ok(VersionRequest::Nothing) => {}
-            Ok(VersionRequest::Print(text)) => {
-                let printed = output::print(format_args!("{text}\n"));
-                std::process::exit(i32::from(printed.is_err()))
-            }
+            Ok(VersionRequest::Print(text)) => print_version(&text),
             Ok(VersionRequest::Warn(warning)) => warnings.push(warning),
             Err(error) => args.errors.push(error),
         }
@@ -185,12 +223,13 @@ impl Manager {
 }
 
 /// Flags of the manager; under the name `bowline` with the commands, for the help.
-fn definition(name: &str, registry: &Registry) -> clap::Command {
+fn definition(name: &str, arguments: &[OsString], registry: &Registry) -> clap::Command {
     if name == "bowline" {
-        // Invalid arguments are already removed, so the list may be empty.
-        return cli::definition(registry).arg_required_else_help(false);
+        let is_summary = !arguments.iter().any(|argument| argument == "--help-all");
+        return cli::with_groups(cli::definition(registry), is_summary);
     }
-    flags::add_to(ManagerArgs::definition(name).after_help(cli::after_help(registry)), registry)
+    let manager = ManagerArgs::definition(name).after_help(cli::after_help(registry));
+    cli::complete_manager(flags::add_to(manager, registry))
 }
 
 /// Sets `--cloud-provider` to NAME if the program is called `NAME-cloud-controller-manager` and the flag is not given.
@@ -218,10 +257,25 @@ fn no_effect_warnings(definition: &clap::Command, flags: &EffectiveFlags) -> Vec
     let without_effect = definition.get_arguments().filter(|flag| ids.contains(&flag.get_id()));
     let given = without_effect.filter_map(|flag| {
         let name = flag.get_long()?;
-        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        flags.get(name)?.is_given.then(|| format!("--{name} has no effect: {}", help.trim_end_matches('.')))
+        flags.get(name)?.is_given.then(|| format!("--{name} has no effect: {}", cli::meaning(flag)))
     });
     given.collect()
+}
+
+/// Prints the version and exits.
+fn print_version(text: &str) -> ! {
+    let printed = output::print(format_args!("{text}\n"));
+    std::process::exit(i32::from(printed.is_err()))
+}
+
+/// Name and version of the program.
+fn version() -> String {
+    format!("bowline {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Value of `--version`, which needs none.
+fn version_value(given: &str) -> &str {
+    if given.is_empty() { "true" } else { given }
 }
 
 /// Effect of `--version`.
@@ -248,7 +302,7 @@ fn version_request(value: Option<&str>) -> Result<VersionRequest, ConfigError> {
         ))),
         Some(other) => {
             match go_bool(other) {
-                Ok(true) => Ok(VersionRequest::Print(format!("bowline {version}"))),
+                Ok(true) => Ok(VersionRequest::Print(self::version())),
                 Ok(false) => Ok(VersionRequest::Nothing),
                 Err(_) => Err(ConfigError::flag("version", format!("invalid value {other:?}"))
                     .hint("use --version or --version=raw")),

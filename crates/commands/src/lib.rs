@@ -5,6 +5,7 @@
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
 //!              │            ├─ admission-server                the same, with the manager's logging
 //!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
+//!              │            ├─ completion                      prints a script
 //!              │            └─ manifests                       read flags and local files only
 //!              └─ flags only, or another program name: the manager, which the daemon runs
 //! ```
@@ -14,6 +15,8 @@ mod check;
 mod cli;
 #[cfg(feature = "playground")]
 mod cloud;
+mod completion;
+pub mod exit_code;
 mod explain;
 mod invocation;
 #[cfg(feature = "playground")]
@@ -81,6 +84,7 @@ impl Task {
             Command::Check(args) => runtime.block_on(check::run(&args, registry)),
             Command::Manifests(args) => manifests::run(&args, registry).map(success),
             Command::AdmissionServer(args) => runtime.block_on(admission_server::run(&args, registry)).map(success),
+            Command::Completion(args) => completion::run(&args, registry).map(success),
             Command::Orphans(args) => runtime.block_on(orphans::run(&args, registry)),
             #[cfg(feature = "playground")]
             Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),

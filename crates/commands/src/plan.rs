@@ -24,30 +24,25 @@ use bowline_settings::cli::ManagerArgs;
 use bowline_settings::reach::{self, Reached};
 
 use crate::cli::{Output, PlanArgs};
-use crate::{CLOSE_TIMEOUT, output};
+use crate::{CLOSE_TIMEOUT, exit_code, output};
 
 pub(crate) use print::{counted, indented, kind_name, notice_label, plain, steps_json, write_plan};
 
-/// Exit code for "there are changes".
-const CHANGES: u8 = 2;
-
-/// Prints the plan. All errors, including invalid flags, end with exit code 1, because 2 means "changes".
+/// Prints the plan.
 pub(crate) async fn run(args: &PlanArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
-    let forecast = forecast(&args.manager, registry)
-        .await
-        .map_err(|error| anyhow::anyhow!(bowline_core::with_causes(error.as_ref())))?;
+    let forecast = forecast(&args.manager, registry).await?;
     match args.output.output {
         Output::Text => output::print(format_args!("{}", plain(&print::text(&forecast)))),
         Output::Json => output::print(format_args!("{:#}\n", print::json(&forecast))),
     }?;
-    Ok(exit_code(forecast.summary()))
+    Ok(to_exit_code(forecast.summary()))
 }
 
-pub(crate) fn exit_code(summary: Summary) -> ExitCode {
+pub(crate) fn to_exit_code(summary: Summary) -> ExitCode {
     match summary {
         Summary { failed: 1.., .. } => ExitCode::FAILURE,
         summary if summary.is_unchanged() => ExitCode::SUCCESS,
-        _ => ExitCode::from(CHANGES),
+        _ => exit_code::found(),
     }
 }
 

@@ -88,14 +88,19 @@ fn address(master: &str) -> Result<http::Uri, ConnectError> {
 }
 
 async fn from_file(path: &Path) -> Result<Config, ConnectError> {
-    let invalid = |error: &dyn std::error::Error| {
-        let (path, causes) = (path.display(), with_causes(error));
+    let invalid = |error: KubeconfigError| {
+        let causes = match &error {
+            // Its own message has the path again.
+            KubeconfigError::ReadConfig(cause, _) => cause.to_string(),
+            error => with_causes(error),
+        };
+        let path = path.display();
         ConnectError::Config(format!(
             "cannot load the kubeconfig {path}: {causes}; check it with `kubectl --kubeconfig {path} version`"
         ))
     };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(|error| invalid(&error))?;
-    from_kubeconfig(kubeconfig).await.map_err(|error| invalid(&error))
+    let kubeconfig = Kubeconfig::read_from(path).map_err(invalid)?;
+    from_kubeconfig(kubeconfig).await.map_err(invalid)
 }
 
 /// Uses the service account of the pod, or else the kubeconfig that kubectl uses.

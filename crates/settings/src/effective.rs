@@ -47,6 +47,10 @@ impl EffectiveFlags {
 
 impl EffectiveFlag {
     fn new(flag: &Arg, matches: &ArgMatches) -> Option<EffectiveFlag> {
+        // upstream: --help is listed.
+        if matches!(flag.get_action(), ArgAction::HelpLong) && flag.get_long() != Some("help") {
+            return None;
+        }
         let id = flag.get_id().as_str();
         let values = matches.try_get_raw(id).ok()?.into_iter().flatten();
         Some(EffectiveFlag {

@@ -157,6 +157,153 @@ fn help_and_version_are_printed_with_exit_code_0() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn without_arguments_it_is_the_manager_in_a_pod_and_otherwise_an_invalid_command_line() {
+    let text = refused(&[], 2, &["Usage", "bowline playground", "bowline check", "bowline plan", "docs/README.md"]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let mut command = std::process::Command::new(support::BOWLINE);
+    let output = command.env("KUBERNETES_SERVICE_HOST", "10.96.0.1").env_remove("BOWLINE_LOG").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && output.stdout.is_empty(), "{text}");
+    assert!(text.contains("\n--cloud-provider cannot be empty"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_arguments_it_prints_one_screen_on_a_terminal() {
+    // util-linux runs a command on a terminal of its own.
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", support::BOWLINE, "/dev/null"]).env_remove("KUBERNETES_SERVICE_HOST").env("TERM", "xterm");
+    let Ok(output) = command.env_remove("NO_COLOR").stdin(std::process::Stdio::null()).output() else {
+        return support::skip("script is not installed");
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("\u{1b}[1mRun the manager:\u{1b}[0m") && text.lines().count() <= 24, "{text}");
+}
+
+#[test]
+fn every_command_has_help_and_a_version() {
+    let version = format!("bowline {}\n", env!("CARGO_PKG_VERSION"));
+    let commands: [&[&str]; 14] = [
+        &[],
+        &["plan"],
+        &["explain"],
+        &["orphans"],
+        &["check"],
+        &["manifests"],
+        &["admission-server"],
+        &["apiserver"],
+        &["playground"],
+        &["cloud"],
+        &["cloud", "add"],
+        &["cloud", "list"],
+        &["completion"],
+        &["--v=2", "plan"],
+    ];
+    let printed = |words: &[&str], flag: &str| {
+        let output = support::bowline(&[words, &[flag]].concat());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?} {flag}: {output:?}");
+        text
+    };
+    for words in commands {
+        assert_eq!(
+            (printed(words, "-V"), printed(words, "--version")),
+            (version.clone(), version.clone()),
+            "{words:?}"
+        );
+        let (summary, all) = (printed(words, "--help"), printed(words, "--help-all"));
+        assert_eq!(printed(words, "-h"), summary, "{words:?}");
+        assert!(summary.contains("Usage: bowline") && summary.lines().count() <= 90, "{words:?}: {summary}");
+        assert!(all.lines().count() > summary.lines().count() && !all.contains("Default: "), "{words:?}: {all}");
+        for line in summary.lines().chain(all.lines()) {
+            assert!(line.chars().count() <= 80 || !line.trim().contains(' '), "{words:?}: {line}");
+        }
+    }
+    let (summary, all) = (printed(&[], "--help"), printed(&[], "--help-all"));
+    assert!(!summary.contains("--leader-elect-lease-duration") && all.contains("--leader-elect-lease-duration"));
+    assert_eq!(printed(&["help"], "plan"), printed(&["plan"], "--help"));
+    let raw = printed(&["plan"], "--version=raw");
+    assert!(raw.contains("platform:"), "{raw}");
+}
+
+#[test]
+fn flags_before_a_command_are_its_flags() {
+    let expected = refused(&["plan", "--knots=8"], 2, &["--knots: unknown flag"]);
+    assert_eq!(refused(&["--knots=8", "plan"], 2, &[]), expected);
+    refused(
+        &["--leader-elect", "false", "plan"],
+        1,
+        &["\"bowline\" does not take any arguments, got [\"false\" \"plan\"]"],
+    );
+    refused(&["--v=2", "playground"], 2, &["unexpected argument '--v'"]);
+    refused(&["--endpoint=http://127.0.0.1:1", "cloud", "list"], 1, &["127.0.0.1:1"]);
+}
+
+#[test]
+fn every_command_has_the_documented_exit_code_for_an_invalid_command_line() {
+    let object = "node/a";
+    for words in [
+        &["plan", "--knots=8"][..],
+        &["plan", "-o", "xml"],
+        &["explain", object, "--knots=8"],
+        &["explain", "sail"],
+        &["orphans", "--knots=8"],
+        &["check", "-o", "xml"],
+        &["manifests", "--kind=Sail"],
+        &["admission-server", "--knots=8"],
+        &["apiserver", "--knots=8"],
+        &["playground", "--knots=8"],
+        &["cloud", "--knots=8"],
+        &["cloud", "list", "--knots=8"],
+        &["completion", "tcsh"],
+        &["sail"],
+    ] {
+        refused(words, 2, &[]);
+    }
+    // upstream: the manager's.
+    refused(&["--knots=8"], 1, &["--knots: unknown flag"]);
+}
+
+#[test]
+fn every_cause_is_printed_once() {
+    let unreachable = "--master=http://127.0.0.1:1";
+    let scratch = Scratch::new("causes");
+    let missing = scratch.path("missing/file").display().to_string();
+    let flag = |name: &str| format!("--{name}={missing}");
+    let (kubeconfig, certificate, config, cloud_config) =
+        (flag("kubeconfig"), flag("tls-cert-file"), flag("config"), flag("cloud-config"));
+    let local = ["--cloud-provider=local", "--configure-cloud-routes=false"];
+    let cases: [&[&str]; 11] = [
+        &["plan", unreachable],
+        &["explain", "node/a", unreachable],
+        &["orphans", "--cluster-name=c", unreachable],
+        &["check", unreachable],
+        &["plan", &kubeconfig],
+        &["check", &kubeconfig],
+        &[&kubeconfig],
+        &[&config, unreachable],
+        &[&certificate, unreachable],
+        &[&cloud_config, unreachable],
+        &["--secure-port=1", "--bind-address=192.0.2.1", unreachable],
+    ];
+    let others: [&[&str]; 2] = [&["cloud", "list", "--endpoint=http://127.0.0.1:1"], &["apiserver", &kubeconfig]];
+    let cases = cases.iter().map(|words| [words, &local[..]].concat()).chain(others.iter().map(|words| words.to_vec()));
+    for words in cases {
+        let output = support::bowline(&words);
+        assert!(!output.status.success(), "{words:?}");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        for line in text.lines() {
+            let parts: Vec<_> = line.split(": ").map(|part| part.trim_matches([')', '(', ' '])).collect();
+            let twice = parts.iter().enumerate().find(|(index, part)| part.len() > 8 && parts[..*index].contains(part));
+            assert_eq!(twice, None, "{words:?}: {line}");
+            assert!(line.matches("os error").count() <= 2, "{words:?}: {line}");
+        }
+    }
+}
+
 #[test]
 fn an_invalid_log_filter_is_rejected() {
     let mut command = std::process::Command::new(support::BOWLINE);

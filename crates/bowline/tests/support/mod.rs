@@ -212,7 +212,7 @@ impl Drop for Program {
 /// Runs the binary to completion.
 pub(crate) fn bowline(arguments: &[&str]) -> Output {
     let mut command = Command::new(BOWLINE);
-    command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG");
+    command.args(arguments).env_remove("KUBECONFIG").env_remove("BOWLINE_LOG").env_remove("KUBERNETES_SERVICE_HOST");
     finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(), Duration::from_secs(20))
 }
 

@@ -21,12 +21,9 @@ use std::sync::Arc;
 use bowline_cloud::Registry;
 
 use crate::cli::{CheckArgs, Output};
-use crate::output;
 use crate::plan::plain;
+use crate::{exit_code, output};
 use finding::Severity;
-
-/// Exit code for "at least one error".
-const HAS_ERRORS: u8 = 2;
 
 /// Runs the check and prints its findings.
 pub(crate) async fn run(args: &CheckArgs, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
@@ -36,5 +33,5 @@ pub(crate) async fn run(args: &CheckArgs, registry: &Arc<Registry>) -> anyhow::R
         Output::Json => output::print(format_args!("{:#}\n", print::json(&findings))),
     }?;
     let is_fine = print::count(&findings, Severity::Error) == 0;
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(HAS_ERRORS) })
+    Ok(if is_fine { ExitCode::SUCCESS } else { exit_code::found() })
 }

@@ -167,7 +167,7 @@ fn commands_that_read_a_cluster_accept_the_arguments_of_a_manifest() {
 
 #[test]
 fn commands_that_read_a_cluster_accept_every_flag_in_every_spelling() {
-    let definition = definition("bowline", &registry());
+    let definition = definition("bowline", &[], &registry());
     let flags: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     for command in WITH_MANAGER_FLAGS {
         let taken = definition.find_subcommand(command).unwrap();
@@ -221,9 +221,9 @@ const ODD: [&str; 24] = [
 /// Every command line is accepted or reported with all its errors: nothing panics, and clap never exits at the first error.
 #[test]
 fn random_command_lines_do_not_panic() {
-    let mut definition = definition("cloud-controller-manager", &registry());
+    let mut definition = definition("cloud-controller-manager", &[], &registry());
     definition.build();
-    let exits = ["help", "version"];
+    let exits = ["help", "help-all", "version"];
     let flags: Vec<_> =
         definition.get_arguments().filter_map(Arg::get_long).filter(|flag| !exits.contains(flag)).collect();
     let mut random = fastrand::Rng::with_seed(6);
@@ -305,7 +305,7 @@ fn version_accepts_the_values_of_go_programs() {
 
 #[test]
 fn every_flag_of_the_go_managers_is_defined() {
-    let mut definition = definition("cloud-controller-manager", &registry());
+    let mut definition = definition("cloud-controller-manager", &[], &registry());
     definition.build();
     let known: Vec<_> = definition.get_arguments().filter_map(Arg::get_long).collect();
     let missing: Vec<_> =
@@ -315,7 +315,7 @@ fn every_flag_of_the_go_managers_is_defined() {
 
 #[test]
 fn the_same_flags_are_booleans_as_in_go() {
-    let mut definition = definition("cloud-controller-manager", &registry());
+    let mut definition = definition("cloud-controller-manager", &[], &registry());
     definition.build();
     let switches = definition.get_arguments().filter(|flag| flag.is_require_equals_set()).filter_map(Arg::get_long);
     let switches: Vec<_> = switches.collect();

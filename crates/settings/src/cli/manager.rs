@@ -200,7 +200,7 @@ pub struct GenericArgs {
 
     /// Print version information and quit; --version=raw prints all build information. --version=vX.Y.Z is accepted and has no
     /// effect.
-    #[arg(long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(short = 'V', long, value_name = "true|raw", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub version: Option<String>,
 
     /// Use individual service account credentials for each controller. The accounts are in kube-system; tokens are requested from

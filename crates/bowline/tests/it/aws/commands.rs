@@ -12,7 +12,7 @@ async fn a_plan_shows_the_load_balancers_and_writes_nothing() {
     scene.create_nlb("net").await;
     let plan = || printed(scene.run(&["plan"], &[]));
     let (code, text) = plan();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     for part in [
         "Service default/web (aws)",
         "create security group k8s-elb-a",
@@ -33,7 +33,7 @@ async fn a_plan_shows_the_load_balancers_and_writes_nothing() {
     assert_eq!(plan(), (Some(0), "No changes.\n".to_owned()));
     scene.patch("net", json!({"spec": {"ports": [{"port": 81}]}})).await;
     let (code, text) = plan();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("create listener") && text.contains("delete listener"), "{text}");
     assert_eq!(scene.cloud.writes(), []);
 }

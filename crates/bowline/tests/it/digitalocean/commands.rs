@@ -12,12 +12,12 @@ async fn a_plan_and_an_explanation_show_the_load_balancer_and_the_loops_and_writ
     let plan = || printed(scene.run(&["plan"], &FIREWALL));
     let explain = || printed(scene.run(&["explain", "service/default/web"], &FIREWALL));
     let (code, text) = plan();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     for part in ["Service default/web (digitalocean)", "create load balancer a", "Loop firewall (digitalocean)"] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
     let (code, text) = explain();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("Service default/web\n  cloud: digitalocean"), "{text}");
     assert_eq!(scene.cloud.writes(), []);
 
@@ -33,7 +33,7 @@ async fn a_plan_and_an_explanation_show_the_load_balancer_and_the_loops_and_writ
     assert!(code == Some(0) && text.contains(&address), "{text}");
     scene.patch("web", json!({"spec": {"ports": [{"port": 81}]}})).await;
     let (code, text) = plan();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     for part in ["update load balancer a", "tcp 81 to tcp 81", "update firewall public", "tcp 81 (0.0.0.0/0 ::/0)"] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }

@@ -85,7 +85,7 @@ async fn every_missing_permission_is_reported() {
     let token = create_account(&world, "unbound").await;
     let reach = as_user(&world, "unbound.kc", json!({"token": token}), None);
     let (document, code) = check_as(&reach, &[]);
-    assert_eq!(code, Some(2), "{document:#}");
+    assert_eq!(code, Some(3), "{document:#}");
     let missing = found(&document, "right-missing");
     for permission in ["list nodes: ", "patch services/status: ", "create leases.coordination.k8s.io in kube-system: "]
     {
@@ -217,7 +217,7 @@ async fn connection_failures_are_reported_by_their_stage() {
     ];
     for (user, address, expected) in cases {
         let (document, code) = check_as(&as_user(&world, expected, user, address.as_deref()), &[]);
-        assert_eq!(code, Some(2), "{expected}: {document:#}");
+        assert_eq!(code, Some(3), "{expected}: {document:#}");
         assert!(ids(&document).contains(&expected), "{expected}: {document:#}");
         assert!(ids(&document).contains(&"cloud-reached"), "the clouds are checked anyway: {document:#}");
     }
@@ -227,7 +227,7 @@ async fn connection_failures_are_reported_by_their_stage() {
 async fn missing_credentials_are_reported_if_the_server_allows_anonymous_access() {
     let world = World::start_with("check-anonymous", &["--authorization-mode=RBAC"]).await;
     let (document, code) = check_as(&as_user(&world, "anonymous", json!({}), None), &[]);
-    assert_eq!(code, Some(2), "{document:#}");
+    assert_eq!(code, Some(3), "{document:#}");
     assert!(ids(&document).contains(&"api-anonymous"), "{document:#}");
 }
 
@@ -242,7 +242,7 @@ async fn wrong_kubelet_flags_are_detected_from_nodes() {
         nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     }
     let (document, code) = check(&world, &[]);
-    assert_eq!(code, Some(2), "{document:#}");
+    assert_eq!(code, Some(3), "{document:#}");
     assert_eq!(found(&document, "kubelet-not-external"), ["plain: in local"]);
     assert_eq!(found(&document, "node-name-unknown"), ["unknown: "]);
     assert_eq!(found(&document, "provider-id-foreign"), ["moon: moon://1"]);
@@ -260,7 +260,7 @@ async fn other_managers_are_found_by_their_leases() {
         leases.create(&PostParams::default(), &lease).await.unwrap();
     }
     let (document, code) = check(&world, &[]);
-    assert_eq!(code, Some(2), "{document:#}");
+    assert_eq!(code, Some(3), "{document:#}");
     assert!(found(&document, "second-manager")[0].starts_with("hcloud-cloud-controller-manager: held by host_1"));
     assert_eq!(found(&document, "second-manager").len(), 1);
     assert_eq!(found(&document, "lease-of-another").len(), 1, "{document:#}");
@@ -272,10 +272,10 @@ async fn other_managers_are_found_by_their_leases() {
 async fn invalid_and_unknown_flags_are_findings() {
     let world = World::start("check-flags").await;
     let (document, code) = check(&world, &["--cluster-name=", "--node-monitor-period=1d", "--knots=3"]);
-    assert_eq!((code, found(&document, "configuration").len()), (Some(2), 3), "{document:#}");
+    assert_eq!((code, found(&document, "configuration").len()), (Some(3), 3), "{document:#}");
     assert!(found(&document, "configuration").iter().any(|found| found.contains("--knots: unknown flag")));
     assert!(ids(&document).contains(&"api-reached"), "the rest is checked anyway: {document:#}");
     assert!(!ids(&document).contains(&"server-new"), "the version of our own API server is known: {document:#}");
     let output = world.run("check", &["-o", "xml"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

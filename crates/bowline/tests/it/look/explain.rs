@@ -31,7 +31,7 @@ async fn a_node_is_explained_before_and_after_its_initialisation() {
     let (before, writes) = (world.versions().await, world.api_writes().await);
 
     let output = explain(&world, "node/worker-1", &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let printed = text(&output.stdout);
     for part in [
         "Node worker-1\n  cloud: local: the machine is running\n",
@@ -81,7 +81,7 @@ async fn a_service_is_explained_with_its_class_its_targets_and_its_events() {
     world.create_service("wrong", json!({"bowline.dev/internal": "perhaps"})).await;
     let (before, writes) = (world.versions().await, world.api_writes().await);
     let output = explain(&world, "service/default/web", &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let printed = text(&output.stdout);
     for part in [
         "Service default/web\n  cloud: local: it is the default cloud for Services without a class (--load-balancer-default-cloud)\n",
@@ -134,16 +134,16 @@ async fn the_error_for_a_missing_object_suggests_the_nearest_names() {
     let world = World::start("explain-unknown").await;
     world.create_node("worker-1").await;
     world.create_service("web", json!({})).await;
-    for (object, expected) in [
-        ("node/worker-2", "Node worker-2 not found; did you mean worker-1?"),
-        ("service/prod/web", "Service prod/web not found; found default/web"),
-        ("service/web", "expected node/NAME or service/NAMESPACE/NAME"),
+    for (object, code, expected) in [
+        ("node/worker-2", 1, "Node worker-2 not found; did you mean worker-1?"),
+        ("service/prod/web", 1, "Service prod/web not found; found default/web"),
+        ("service/web", 2, "expected node/NAME or service/NAMESPACE/NAME"),
     ] {
         let output = explain(&world, object, &[]);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(text(&output.stderr).contains(expected), "{output:?}");
     }
     let none = world.run("explain", &[]);
-    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(text(&none.stderr).contains("<node/NAME|service/NAMESPACE/NAME>"), "{none:?}");
 }

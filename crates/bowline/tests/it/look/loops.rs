@@ -44,7 +44,7 @@ async fn steps_of_loops_are_planned_and_their_leftovers_are_listed() {
     let step = "    update machine one\n        tag: cluster:kubernetes (removed)\n";
     let expected =
         format!("Loop tags (local)\n  in the cloud:\n{step}\n1 step in clouds and 0 in the cluster to apply.\n");
-    assert_eq!((plan.status.code(), text(&plan.stdout)), (Some(2), expected), "{plan:?}");
+    assert_eq!((plan.status.code(), text(&plan.stdout)), (Some(3), expected), "{plan:?}");
     let changes = json!([{"field": "tag", "from": "cluster:kubernetes"}]);
     let steps = json!([{"verb": "update", "kind": "machine", "name": "one", "changes": changes}]);
     let item = json!({

@@ -23,7 +23,7 @@ async fn a_plan_prints_the_changes_and_changes_nothing() {
     assert!(writes >= 2, "both nodes were created: {writes}");
 
     let plan = world.plan(&[]);
-    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    assert_eq!(plan.status.code(), Some(3), "{plan:?}");
     let printed = text(&plan.stdout);
     for part in [
         "Node worker-1 (local)\n  in the cluster:\n    update Node worker-1\n",
@@ -37,7 +37,7 @@ async fn a_plan_prints_the_changes_and_changes_nothing() {
     }
 
     let json = world.plan(&["-o", "json"]);
-    assert_eq!(json.status.code(), Some(2));
+    assert_eq!(json.status.code(), Some(3));
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(document["version"], 1);
     assert_eq!(
@@ -75,7 +75,7 @@ async fn plan_and_orphans_accept_the_arguments_of_a_deployment() {
     assert_eq!(orphans.status.code(), Some(0), "{orphans:?}");
     // It would look like a deletion, and delete nothing.
     let both = world.run("orphans", &["--cluster-name=harbour", "--dry-run", "--delete", "--yes"]);
-    assert_eq!(both.status.code(), Some(2), "{both:?}");
+    assert_eq!(both.status.code(), Some(3), "{both:?}");
     assert!(text(&both.stderr).contains("--delete: a dry run deletes nothing"), "{both:?}");
 }
 
@@ -89,12 +89,12 @@ async fn errors_of_a_plan_exit_with_1() {
     assert_eq!(plan.status.code(), Some(1), "{plan:?}");
     assert!(text(&plan.stdout).contains("failed: ") && text(&plan.stdout).contains("1 failed."), "{plan:?}");
 
-    // Exit code 2 would mean changes.
+    // The exit code of changes is 3.
     for flags in
         [&["--knots=8"][..], &["--node-monitor-period=1d"], &["--load-balancer-default-cloud=moon"], &["-o", "xml"]]
     {
         let plan = world.plan(flags);
-        assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "{flags:?}: {plan:?}");
+        assert_eq!((plan.status.code(), plan.stdout.len()), (Some(2), 0), "{flags:?}: {plan:?}");
     }
     let help = bowline(&["plan", "--help"]);
     assert_eq!(help.status.code(), Some(0));
@@ -129,7 +129,7 @@ async fn balancers_are_planned_as_they_are_then_made_and_removed() {
     world.cloud_writes();
     let (before, writes) = (world.versions().await, world.api_writes().await);
     let plan = world.plan(&["-o", "json"]);
-    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    assert_eq!(plan.status.code(), Some(3), "{plan:?}");
     let document: Value = serde_json::from_slice(&plan.stdout).unwrap();
     let (web, wrong) = (&document["items"][0], &document["items"][1]);
     assert_eq!(
@@ -201,7 +201,7 @@ async fn pod_cidrs_and_routes_are_planned_as_the_manager_applies_them() {
     node_and_orphaned_route(&world).await;
     let (before, writes) = (world.versions().await, world.api_writes().await);
     let plan = world.plan(&NETWORK);
-    assert_eq!(plan.status.code(), Some(2), "{plan:?}");
+    assert_eq!(plan.status.code(), Some(3), "{plan:?}");
     let printed = text(&plan.stdout);
     for part in [
         "    update Node worker-1\n        spec.podCIDRs: 10.244.0.0/24\n",
@@ -262,13 +262,13 @@ async fn a_dry_run_creates_no_routes() {
 async fn a_plan_with_routes_needs_a_cluster_cidr() {
     let world = World::start("plan-ranges").await;
     let plan = world.run("plan", &[]);
-    // Exit code 2 would mean changes.
+    // The exit code of changes is 3.
     assert_eq!((plan.status.code(), plan.stdout.len()), (Some(1), 0), "R24: {plan:?}");
     let printed = text(&plan.stderr);
     assert!(printed.contains("set --cluster-cidr=<pod network>") && printed.contains("--configure-cloud-routes=false"));
     let several =
         world.run("plan", &["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/25", "--feature-gates=Knots=1"]);
-    assert_eq!(several.status.code(), Some(1), "{several:?}");
+    assert_eq!(several.status.code(), Some(2), "{several:?}");
     assert!(text(&several.stderr).contains("2 configuration errors"), "{several:?}");
 }
 

@@ -25,7 +25,7 @@ async fn a_plan_prints_octavia_and_neutron_changes_and_writes_nothing() {
     let scene = Scene::new("plan").await;
     scene.create("web").await;
     let (code, printed) = run(&scene, "plan", &[]);
-    assert_eq!(code, Some(2), "{printed}");
+    assert_eq!(code, Some(3), "{printed}");
     for part in
         ["Service default/web (openstack)", "kube_service_kubernetes_default_web", "floating IP", "security group"]
     {
@@ -41,7 +41,7 @@ async fn a_plan_prints_octavia_and_neutron_changes_and_writes_nothing() {
     assert_eq!((code, printed.as_str()), (Some(0), "No changes.\n"));
     scene.annotate("web", "connection-limit", "100").await;
     let (code, printed) = run(&scene, "plan", &[]);
-    assert_eq!(code, Some(2), "{printed}");
+    assert_eq!(code, Some(3), "{printed}");
     assert!(printed.contains("listener") && printed.contains("100"), "{printed}");
 
     // A load balancer in ERROR is a failure.

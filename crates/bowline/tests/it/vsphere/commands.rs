@@ -12,7 +12,7 @@ async fn a_plan_shows_nodes_and_load_balancers_and_writes_nothing() {
     scene.create("web").await;
     let plan = || printed(scene.run(&["plan"]));
     let (code, text) = plan();
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     for part in ["Node node-3", &uuid, "Service default/web (vsphere)", "server pool", "virtual server"] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
