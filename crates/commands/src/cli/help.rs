@@ -102,8 +102,9 @@ pub(crate) fn with_groups(program: Command, is_summary: bool) -> Command {
     let program = program.help_template(StyledStr::from(template)).override_usage(USAGE);
     let program = program.mut_subcommands(|command| command.hide(true));
     let in_one_group = |flag: Arg| match flag.get_help_heading() {
-        Some(_) => flag.help_heading(MOST_IMPORTANT),
-        None => flag,
+        // The heading of a provider's flags identifies them; they are not in the summary.
+        Some(_) if !flag.is_hide_short_help_set() => flag.help_heading(MOST_IMPORTANT),
+        _ => flag,
     };
     if is_summary { program.mut_args(in_one_group) } else { program }
 }

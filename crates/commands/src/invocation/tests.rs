@@ -314,6 +314,24 @@ fn every_flag_of_the_go_managers_is_defined() {
 }
 
 #[test]
+fn the_help_changes_no_flag_of_a_provider() {
+    const TAGS: bowline_cloud::ProviderFlag = bowline_cloud::ProviderFlag {
+        name: "sea-tags",
+        value: "TAGS",
+        default: "",
+        summary: "Tags. Default: none.",
+        syntax: bowline_cloud::FlagSyntax::Single,
+    };
+    let none = |_: &bowline_cloud::BuildContext<'_>| Err(ConfigErrors::new());
+    let sea = Factory { flags: &[TAGS], ..Factory::new("sea", "for tests", String::new, none) };
+    let registry = Registry::default().with(sea);
+    for name in ["bowline", "sea-cloud-controller-manager"] {
+        let Manager { args, .. } = Manager::read(name.to_owned(), words(&[name, "--sea-tags=a"]), &registry).unwrap();
+        assert!(args.effective.get("sea-tags").unwrap().is_of_provider, "{name}");
+    }
+}
+
+#[test]
 fn the_same_flags_are_booleans_as_in_go() {
     let mut definition = definition("cloud-controller-manager", &[], &registry());
     definition.build();
