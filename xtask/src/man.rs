@@ -63,7 +63,8 @@ fn page(name: &str, command: &Command, program: &Command) -> io::Result<Vec<u8>>
     if let Some(after) = command.get_after_long_help().filter(|_| is_program) {
         section(&mut page, "NOTES", &escaped(&after.to_string()).replace("\n\n", "\n.PP\n"));
     }
-    Ok(page)
+    // Not every terminal has this character.
+    Ok(String::from_utf8_lossy(&page).replace('…', "...").into_bytes())
 }
 
 fn is_help(id: &clap::Id) -> bool {
