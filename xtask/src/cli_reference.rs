@@ -58,7 +58,8 @@ fn flags(page: &mut String, command: &Command, program: &Command) {
         && program.get_arguments().all(|flag| has(command, flag));
     let prints_only =
         |flag: &Arg| matches!(flag.get_action(), ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version);
-    let own = |flag: &&Arg| !flag.is_hide_set() && !prints_only(flag) && !(repeats && has(program, flag));
+    let left_out = |flag: &Arg| flag.is_hide_set() || prints_only(flag) || (repeats && has(program, flag));
+    let own = |flag: &&Arg| !left_out(flag);
     let mut groups: Vec<(Option<&str>, Vec<&Arg>)> = Vec::new();
     for flag in command.get_arguments().filter(own) {
         let heading = flag.get_help_heading();
