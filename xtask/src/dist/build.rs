@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use memchr::memmem;
 
 use super::source::Source;
 
@@ -54,17 +55,13 @@ pub(super) fn program(source: &Source, features: &str, folder: &Path) -> anyhow:
 fn check_paths(program: &[u8], names: &[(&PathBuf, &str)]) -> anyhow::Result<()> {
     for (folder, _) in names {
         let folder = folder.to_string_lossy();
-        if let Some(at) = position(program, folder.as_bytes()) {
+        if let Some(at) = memmem::find(program, folder.as_bytes()) {
             let end = program.len().min(at + 200);
             let text = String::from_utf8_lossy(program.get(at..end).unwrap_or_default()).into_owned();
             bail!("the program is not reproducible, because it contains a path of this machine: {text:?}");
         }
     }
     Ok(())
-}
-
-fn position(program: &[u8], text: &[u8]) -> Option<usize> {
-    program.windows(text.len()).position(|part| part == text)
 }
 
 fn cargo_home() -> anyhow::Result<PathBuf> {
@@ -87,7 +84,7 @@ fn c_flags(names: &[(&PathBuf, &str)]) -> String {
 /// Fails for a program that needs a dynamic linker, which the image does not have.
 pub(super) fn check_static(program: &[u8]) -> anyhow::Result<()> {
     let head = program.get(..4096).unwrap_or(program);
-    if ["/ld-linux", "/ld-musl"].iter().any(|name| position(head, name.as_bytes()).is_some()) {
+    if ["/ld-linux", "/ld-musl"].iter().any(|name| memmem::find(head, name.as_bytes()).is_some()) {
         bail!("the program is linked dynamically; build it with -C target-feature=+crt-static");
     }
     Ok(())
