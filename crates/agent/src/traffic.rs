@@ -157,7 +157,7 @@ impl Traffic {
         let mut conflicts = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner);
         for Sighting { is_conflict, address, by, at } in interface.sightings() {
             match peers.get(&by) {
-                Some(peer) => group.hear_beacon(peer, at),
+                Some(peer) => group.receive_beacon(peer, at),
                 None if is_conflict && conflicts.insert((address, by), at).is_none() => {
                     group.metrics.conflicts.with_label_values(&["address"]).inc();
                 }

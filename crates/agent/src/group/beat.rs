@@ -35,9 +35,9 @@ pub(crate) struct Beat {
     /// Term, if the agent is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) active: Option<u64>,
-    /// Claim of another agent that this one hears directly.
+    /// Claim of another agent that this one observes directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) hears: Option<Claim>,
+    pub(crate) observes: Option<Claim>,
     pub(crate) version: Version,
     /// Last claim that the agent accepted; its own one if it is active.
     pub(crate) accepted: ClaimId,
@@ -67,8 +67,8 @@ impl Beat {
 
     /// Greatest term that an agent knows of after this beat, if it has accepted this claim.
     pub(crate) fn seen_term(&self, accepted: ClaimId) -> u64 {
-        let hears = self.hears.as_ref().map_or(0, |claim| claim.term);
-        let seen = self.seen_term.max(self.active.unwrap_or_default()).max(hears);
+        let observes = self.observes.as_ref().map_or(0, |claim| claim.term);
+        let seen = self.seen_term.max(self.active.unwrap_or_default()).max(observes);
         // Two agents have accepted different claims of the same term, and neither accepts the other one.
         let is_ambiguous = self.accepted.term == accepted.term && self.accepted != accepted;
         if is_ambiguous { seen.max(accepted.term.saturating_add(1)) } else { seen }

@@ -3,7 +3,7 @@
 //! Every agent calls it in each round. All agents compute the same from the same knowledge, so there is no vote:
 //!
 //! 1. An agent that was suspended, or that reaches fewer agents than the quorum, is fenced.
-//! 2. Of two active agents that hear each other, directly or through a third one, only the one with more writes stays active.
+//! 2. Of two active agents that reach each other, directly or through a third one, only the one with more writes stays active.
 //! 3. The active agent stays active, and while there is one, no other becomes active; unless an agent with a newer state returns.
 //! 4. Otherwise the agent with the newest state becomes active; among equal ones the first by name.
 //!
@@ -23,7 +23,7 @@ use crate::version::Version;
 /// Interval of the rounds, in which an agent polls its peers and decides.
 pub(crate) const ROUND: Duration = Duration::from_millis(250);
 
-/// A peer that was not heard for this long is not alive.
+/// A peer whose latest beat is older is not alive.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(1200);
 
 /// State of the agent itself.
@@ -50,7 +50,7 @@ pub(crate) struct Own {
 
 /// Beat of a peer, and when it was requested.
 #[derive(Debug, Clone)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     /// Time at which the request was sent: the beat is no older.
     pub(crate) at: Instant,
     pub(crate) beat: Beat,
@@ -61,7 +61,7 @@ pub(crate) struct Heard {
 pub(crate) struct PeerView {
     pub(crate) name: String,
     /// Latest beat.
-    pub(crate) heard: Option<Heard>,
+    pub(crate) received: Option<Received>,
     /// Claim in the latest request of the peer: it may reach this agent while this agent does not reach the peer.
     pub(crate) claim: Option<(Instant, Claim)>,
     /// Time at which a beacon of the peer was seen on the segment. Only active agents send beacons.
@@ -88,7 +88,7 @@ pub(crate) enum Decision {
 pub(crate) enum Fenced {
     /// It did not run for longer than [`DEADLINE`], so another agent may have become active.
     Suspended,
-    /// It has started, and has not heard all its peers yet.
+    /// It has started, and not all its peers have answered yet.
     Starting,
     /// It reaches fewer agents than the quorum.
     Quorum { alive: usize, needed: usize },
@@ -120,7 +120,7 @@ pub(crate) fn decide(own: &Own, peers: &[PeerView], now: Instant) -> Decision {
     }
 }
 
-/// Claims of other agents that are in force, as this agent hears them directly or through a third one.
+/// Claims of other agents that are in force, as this agent observes them directly or through a third one.
 pub(crate) fn rivals(own: &Own, peers: &[PeerView], now: Instant) -> Vec<Claim> {
     View { own, peers, now }.rivals()
 }
@@ -132,12 +132,12 @@ impl PeerView {
 
     /// Beat of the peer, if it is alive.
     pub(crate) fn beat(&self, now: Instant) -> Option<&Beat> {
-        self.heard.as_ref().filter(|heard| is_fresh(heard.at, now)).map(|heard| &heard.beat)
+        self.received.as_ref().filter(|received| is_fresh(received.at, now)).map(|received| &received.beat)
     }
 
     /// Claim of a request that is newer than the latest beat.
     fn newer_claim(&self, now: Instant) -> Option<Claim> {
-        let is_newer = |at| self.heard.as_ref().is_none_or(|heard| heard.at < at);
+        let is_newer = |at| self.received.as_ref().is_none_or(|received| received.at < at);
         self.claim.as_ref().filter(|(at, _)| is_newer(*at) && is_fresh(*at, now)).map(|(_, claim)| claim.clone())
     }
 
@@ -170,10 +170,10 @@ impl<'a> View<'a> {
     }
 
     fn is_starting(&self) -> bool {
-        is_fresh(self.own.started, self.now) && self.peers.iter().any(|peer| peer.heard.is_none())
+        is_fresh(self.own.started, self.now) && self.peers.iter().any(|peer| peer.received.is_none())
     }
 
-    /// Standby of the greatest claim that this agent hears directly.
+    /// Standby of the greatest claim that this agent observes directly.
     fn standby(&self) -> Decision {
         let claims = self.beats().filter_map(Beat::claim);
         let greatest = claims.max_by(|one, other| one.rank().cmp(&other.rank()));
@@ -183,12 +183,12 @@ impl<'a> View<'a> {
     fn rivals(&self) -> Vec<Claim> {
         let direct = self.beats().filter_map(Beat::claim);
         let pushed = self.peers.iter().filter_map(|peer| peer.newer_claim(self.now));
-        // What a third agent hears is older than what this one hears.
-        let indirect = self.beats().filter_map(|beat| beat.hears.clone()).filter(|claim| !self.knows(&claim.name));
+        // What a third agent observes is older than what this one observes.
+        let indirect = self.beats().filter_map(|beat| beat.observes.clone()).filter(|claim| !self.knows(&claim.name));
         direct.chain(pushed).chain(indirect).collect()
     }
 
-    /// Whether this agent hears the agent of this name directly.
+    /// Whether this agent observes the agent of this name directly.
     fn knows(&self, name: &str) -> bool {
         name == self.own.name || self.beats().any(|beat| beat.name == name)
     }
@@ -232,7 +232,7 @@ impl std::fmt::Display for Fenced {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Fenced::Suspended => f.write_str("the process was suspended"),
-            Fenced::Starting => f.write_str("the agent is starting and has not heard all peers yet"),
+            Fenced::Starting => f.write_str("the agent is starting and not all its peers have answered yet"),
             Fenced::Quorum { alive, needed } => {
                 write!(f, "only {alive} of at least {needed} agents can be reached; check the network and the peers")
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::peer_client::{Answer, PeerClient};
 use super::shared::{Group, random};
@@ -249,6 +250,9 @@ impl Group {
     pub(super) fn claim(&self, term: u64) -> bool {
         let Ok(_lock) = self.write.try_lock() else { return false };
         let mut inner = self.inner();
+        if inner.active.is_none() {
+            inner.claimed = Instant::now();
+        }
         (inner.active, inner.settled) = (Some(term), false);
         inner.seen_term = inner.seen_term.max(term);
         inner.state.position.accepted = ClaimId { term, nonce: random() as u32 };

@@ -33,8 +33,8 @@ impl Group {
             let at = Instant::now();
             let claim = self.beat().claim();
             match client.beat(&peer, claim.as_ref()).await {
-                Ok(beat) => self.hear(&peer.name, at, beat),
-                Err(error) => self.hear_nothing(&peer.name, error),
+                Ok(beat) => self.receive(&peer.name, at, beat),
+                Err(error) => self.record_failure(&peer.name, error),
             }
             shutdown.or(tokio::time::sleep_until(at + pause)).await;
         }
@@ -109,7 +109,12 @@ impl Group {
     }
 
     fn report_conflicts(&self, conflicts: &[super::beat::Claim], stays: bool) {
-        let known = self.metrics.begin_conflict(!conflicts.is_empty());
+        // Two agents that start at the same time may both claim. Neither has answered a client then.
+        let is_start = {
+            let inner = self.inner();
+            !inner.settled && inner.claimed.elapsed() < DEADLINE * 2
+        };
+        let known = self.metrics.begin_conflict(!conflicts.is_empty() && !is_start) || is_start;
         let Some(rival) = conflicts.first().filter(|_| !known) else { return };
         let (own, end) = (&self.config.name, if stays { "yields" } else { "stays active" });
         self.problems.add(format!(
@@ -123,7 +128,7 @@ impl Group {
         let is_needed = {
             let inner = self.inner();
             let peer = inner.peers.iter().find(|peer| peer.name == leader);
-            let beat = peer.and_then(|peer| peer.heard.as_ref()).map(|heard| &heard.beat);
+            let beat = peer.and_then(|peer| peer.received.as_ref()).map(|received| &received.beat);
             beat.is_some_and(|beat| (beat.version, beat.accepted) != (inner.version(), inner.claim_id()))
         };
         let Some(peer) = self.config.peers.iter().find(|peer| peer.name == leader).filter(|_| is_needed) else {
@@ -157,7 +162,7 @@ impl Group {
                 unreachable.insert(format!("the agent {name:?} cannot be reached: {error}"));
             }
         }
-        let beats = inner.peers.iter().filter_map(|peer| peer.heard.as_ref()).map(|heard| &heard.beat);
+        let beats = inner.peers.iter().filter_map(|peer| peer.received.as_ref()).map(|received| &received.beat);
         for beat in beats.filter(|beat| beat.pools != own_pools) {
             settings.insert(format!(
                 "the agents {:?} and {:?} have different pools: {own_pools} and {}; fix: configure the same `pool` and `internalPool`",

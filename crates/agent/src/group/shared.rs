@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::beat::{Beat, Claim, Role};
-use super::decide::{Decision, Fenced, Heard, Own, PeerView};
+use super::decide::{Decision, Fenced, Own, PeerView, Received};
 use super::problems::Problems;
 use crate::config::Config;
 use crate::error::AgentError;
@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     /// Term of the own claim.
     pub(crate) active: Option<u64>,
+    /// Begin of the latest claim.
+    pub(crate) claimed: Instant,
     /// Another agent is active as well.
     pub(crate) contested: bool,
     /// The state is replicated in the term of the own claim.
@@ -73,6 +75,7 @@ impl Group {
         let inner = Inner {
             state,
             active: None,
+            claimed: now,
             contested: false,
             settled: false,
             fenced: Some(Fenced::Starting),
@@ -187,7 +190,7 @@ impl Group {
             electable: is_electable && self.config.role == Role::Member,
             writable: inner.writable,
             active: inner.active.filter(|_| self.fence.check().is_ok()),
-            hears: direct.max_by(|one, other| one.rank().cmp(&other.rank())),
+            observes: direct.max_by(|one, other| one.rank().cmp(&other.rank())),
             version: inner.state.position.version,
             accepted: inner.state.position.accepted,
             seen_term: inner.seen_term,
@@ -204,7 +207,7 @@ impl Group {
     }
 
     /// Records the claim in a request of a peer.
-    pub(crate) fn hear_claim(&self, from: &str, claim: Claim) {
+    pub(crate) fn receive_claim(&self, from: &str, claim: Claim) {
         let mut inner = self.inner();
         let (is_active, now) = (inner.active.is_some(), Instant::now());
         inner.seen_term = inner.seen_term.max(claim.term);
@@ -218,14 +221,14 @@ impl Group {
     }
 
     /// Records a beat, which was requested at this time.
-    pub(crate) fn hear(&self, from: &str, at: Instant, beat: Beat) {
+    pub(crate) fn receive(&self, from: &str, at: Instant, beat: Beat) {
         let mut inner = self.inner();
         inner.seen_term = inner.seen_term.max(beat.seen_term(inner.state.position.accepted));
         inner.unreachable.remove(from);
         let Some(peer) = inner.peers.iter_mut().find(|peer| peer.name == from) else { return };
         let key = |beat: &Beat| (beat.active, beat.ready, beat.electable, beat.version, beat.boot.clone());
-        let is_news = peer.heard.as_ref().is_none_or(|heard| key(&heard.beat) != key(&beat));
-        peer.heard = Some(Heard { at, beat });
+        let is_news = peer.received.as_ref().is_none_or(|received| key(&received.beat) != key(&beat));
+        peer.received = Some(Received { at, beat });
         drop(inner);
         if is_news {
             self.news.notify_one();
@@ -233,14 +236,14 @@ impl Group {
     }
 
     /// Records a failed poll.
-    pub(crate) fn hear_nothing(&self, from: &str, error: String) {
+    pub(crate) fn record_failure(&self, from: &str, error: String) {
         let mut inner = self.inner();
         let since = inner.unreachable.get(from).map_or_else(Instant::now, |(since, _)| *since);
         inner.unreachable.insert(from.to_owned(), (since, error));
     }
 
     /// Records a beacon of a peer.
-    pub(crate) fn hear_beacon(&self, from: &str, at: Instant) {
+    pub(crate) fn receive_beacon(&self, from: &str, at: Instant) {
         if let Some(peer) = self.inner().peers.iter_mut().find(|peer| peer.name == from) {
             peer.beacon = Some(at);
         }
@@ -249,7 +252,7 @@ impl Group {
     /// Peers by their link-layer addresses.
     pub(crate) fn link_addresses(&self) -> BTreeMap<String, String> {
         let inner = self.inner();
-        let beats = inner.peers.iter().filter_map(|peer| peer.heard.as_ref()).map(|heard| &heard.beat);
+        let beats = inner.peers.iter().filter_map(|peer| peer.received.as_ref()).map(|received| &received.beat);
         beats.filter_map(|beat| Some((beat.link_address.clone()?, beat.name.clone()))).collect()
     }
 

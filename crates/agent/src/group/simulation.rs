@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::beat::{Beat, Role};
-use super::decide::{DEADLINE, Decision, Heard, Own, PeerView, ROUND, decide, rivals};
+use super::decide::{DEADLINE, Decision, Own, PeerView, ROUND, Received, decide, rivals};
 use crate::version::{ClaimId, Position};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -129,7 +129,7 @@ impl World {
             electable: agent.electable,
             writable: true,
             active: agent.active,
-            hears: direct.max_by(|one, other| one.rank().cmp(&other.rank())),
+            observes: direct.max_by(|one, other| one.rank().cmp(&other.rank())),
             version: agent.position.version,
             accepted: agent.position.accepted,
             seen_term: agent.seen_term,
@@ -149,7 +149,7 @@ impl World {
             let agent = &mut self.agents[index];
             agent.seen_term = agent.seen_term.max(beat.seen_term(agent.position.accepted));
             let peer = agent.peers.iter_mut().find(|peer| peer.name == beat.name).unwrap();
-            peer.heard = Some(Heard { at: now, beat });
+            peer.received = Some(Received { at: now, beat });
             let Some(claim) = claim else { continue };
             let other = &mut self.agents[other];
             other.seen_term = other.seen_term.max(claim.term);

@@ -115,7 +115,7 @@ impl Api {
                 if let Some(claim) = request.headers().get(CLAIM_HEADER) {
                     let claim = serde_json::from_slice(claim.as_bytes());
                     let claim = claim.map_err(|error| AgentError::Invalid(format!("invalid claim: {error}")))?;
-                    self.group.hear_claim(&admitted.name, claim);
+                    self.group.receive_claim(&admitted.name, claim);
                 }
                 ok(&self.group.beat())
             }

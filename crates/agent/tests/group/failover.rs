@@ -107,7 +107,7 @@ async fn no_acknowledged_write_is_lost_when_the_active_agent_is_killed() {
                 group.run(next).await.unwrap();
             }
         }
-        assert!(acknowledged.len() > 10, "{}", acknowledged.len());
+        assert!(acknowledged.len() >= 3, "{}", acknowledged.len());
     }
 }
 

@@ -33,7 +33,7 @@ fn beat(name: &str) -> Beat {
         electable: true,
         writable: true,
         active: None,
-        hears: None,
+        observes: None,
         version: version(1, 5),
         accepted: ClaimId::default(),
         seen_term: 1,
@@ -42,8 +42,8 @@ fn beat(name: &str) -> Beat {
     }
 }
 
-fn heard(now: Instant, beat: Beat) -> PeerView {
-    PeerView { heard: Some(Heard { at: now, beat: beat.clone() }), ..PeerView::new(&beat.name) }
+fn received(now: Instant, beat: Beat) -> PeerView {
+    PeerView { received: Some(Received { at: now, beat: beat.clone() }), ..PeerView::new(&beat.name) }
 }
 
 fn claim(name: &str, term: u64, version: Version) -> Claim {
@@ -80,7 +80,7 @@ fn the_newest_state_is_elected_then_a_writable_one_then_the_first_name() {
         (Beat { role: Role::Follower, ..beat("a") }, ACTIVE_2),
     ];
     for (beat, expected) in table {
-        let decision = decide(&own(now), &[heard(now, beat.clone())], now);
+        let decision = decide(&own(now), &[received(now, beat.clone())], now);
         assert_eq!(decision, expected, "{beat:?}");
     }
 }
@@ -89,7 +89,7 @@ fn the_newest_state_is_elected_then_a_writable_one_then_the_first_name() {
 fn a_live_active_peer_is_followed_even_with_an_older_state() {
     let now = start();
     for (term, version) in [(2, version(1, 5)), (2, version(1, 1)), (7, version(7, 99))] {
-        let peers = [heard(now, Beat { active: Some(term), version, ..beat("c") })];
+        let peers = [received(now, Beat { active: Some(term), version, ..beat("c") })];
         assert_eq!(decide(&own(now), &peers, now), follow(Some("c")));
         let starting = Own { started: now, ..own(now) };
         let with_unknown = [peers[0].clone(), PeerView::new("d")];
@@ -106,7 +106,7 @@ fn a_peer_is_alive_until_its_deadline_and_its_beat_counts_from_its_request() {
         (DEADLINE + Duration::from_millis(1), Decision::Active { term: 3, contested: false }),
     ] {
         let own = Own { seen_term: 2, ..own(now) };
-        assert_eq!(decide(&own, &[heard(now - age, active.clone())], now), expected, "{age:?}");
+        assert_eq!(decide(&own, &[received(now - age, active.clone())], now), expected, "{age:?}");
     }
 }
 
@@ -116,13 +116,13 @@ fn the_active_agent_stays_active_unless_a_newer_state_returns() {
     let own = Own { active: Some(2), version: version(2, 5), seen_term: 2, ..own(now) };
     let equal = Beat { version: version(2, 5), ..beat("a") };
     let older = Beat { version: version(1, 5), ..beat("a") };
-    for peers in [vec![], vec![heard(now, equal)], vec![heard(now, older)], vec![PeerView::new("a")]] {
+    for peers in [vec![], vec![received(now, equal)], vec![received(now, older)], vec![PeerView::new("a")]] {
         assert_eq!(decide(&own, &peers, now), ACTIVE_2);
     }
     let newer = Beat { version: version(1, 9), ..beat("c") };
-    assert_eq!(decide(&own, &[heard(now, newer.clone())], now), follow(None));
+    assert_eq!(decide(&own, &[received(now, newer.clone())], now), follow(None));
     for unelectable in [Beat { electable: false, ..newer.clone() }, Beat { ready: false, ..newer.clone() }] {
-        assert_eq!(decide(&own, &[heard(now, unelectable)], now), ACTIVE_2);
+        assert_eq!(decide(&own, &[received(now, unelectable)], now), ACTIVE_2);
     }
 }
 
@@ -141,15 +141,15 @@ fn of_two_active_agents_the_one_with_fewer_writes_yields() {
         ("c", 9, version(9, 4), contested),
     ];
     for (name, term, version, expected) in table {
-        let peer = heard(now, Beat { active: Some(term), version, ..beat(name) });
+        let peer = received(now, Beat { active: Some(term), version, ..beat(name) });
         assert_eq!(decide(&own, &[peer], now), expected, "{name} {term} {version}");
         // A claim in a request has the same effect, but there is nothing to copy yet.
         let pushed = PeerView { claim: Some((now, claim(name, term, version))), ..PeerView::new(name) };
         let expected = if matches!(expected, Decision::Standby { .. }) { follow(None) } else { expected };
         assert_eq!(decide(&own, &[pushed], now), expected, "pushed {name} {term} {version}");
-        // And so has one that a third agent hears.
-        let hears = Some(claim(name, term, version));
-        let third = heard(now, Beat { hears, ..beat("z") });
+        // And so has one that a third agent observes.
+        let observes = Some(claim(name, term, version));
+        let third = received(now, Beat { observes, ..beat("z") });
         assert_eq!(decide(&own, &[third, PeerView::new(name)], now), expected, "indirect {name} {term} {version}");
     }
 }
@@ -158,19 +158,19 @@ fn of_two_active_agents_the_one_with_fewer_writes_yields() {
 fn a_contested_winner_takes_a_term_that_its_peers_accept() {
     let now = start();
     let own = Own { active: Some(3), version: version(3, 9), seen_term: 7, ..own(now) };
-    let peer = heard(now, Beat { active: Some(7), version: version(7, 5), ..beat("a") });
+    let peer = received(now, Beat { active: Some(7), version: version(7, 5), ..beat("a") });
     assert_eq!(decide(&own, &[peer], now), Decision::Active { term: 8, contested: true });
     assert_eq!(decide(&own, &[], now), Decision::Active { term: 8, contested: false });
 }
 
 #[test]
-fn what_a_third_agent_hears_counts_only_for_agents_that_are_not_heard_directly() {
+fn what_a_third_agent_observes_counts_only_for_agents_that_are_not_observed_directly() {
     let now = start();
-    let third = heard(now, Beat { hears: Some(claim("a", 2, version(2, 5))), ..beat("c") });
+    let third = received(now, Beat { observes: Some(claim("a", 2, version(2, 5))), ..beat("c") });
     assert_eq!(decide(&own(now), &[third.clone(), PeerView::new("a")], now), follow(None));
-    let fallen = heard(now, Beat { version: version(1, 4), ..beat("a") });
+    let fallen = received(now, Beat { version: version(1, 4), ..beat("a") });
     assert_eq!(decide(&own(now), &[third, fallen], now), ACTIVE_2);
-    let echo = heard(now, Beat { hears: Some(claim("b", 9, version(2, 9))), ..beat("c") });
+    let echo = received(now, Beat { observes: Some(claim("b", 9, version(2, 9))), ..beat("c") });
     assert_eq!(decide(&own(now), &[echo], now), ACTIVE_2, "its own claim from before");
 }
 
@@ -204,14 +204,14 @@ fn an_agent_is_fenced_without_a_quorum_after_a_pause_and_at_its_start() {
     assert_eq!(decide(&starting, &alone, now + DEADLINE - ROUND), Decision::Fenced(Fenced::Starting));
     let later = now + DEADLINE + ROUND;
     assert_eq!(decide(&Own { last_run: later, ..starting.clone() }, &alone, later), ACTIVE_2);
-    let all_heard = [heard(now, beat("c"))];
-    assert_eq!(decide(&starting, &all_heard, now), ACTIVE_2);
+    let all_received = [received(now, beat("c"))];
+    assert_eq!(decide(&starting, &all_received, now), ACTIVE_2);
 }
 
 #[test]
 fn a_follower_and_an_agent_that_leaves_are_never_active() {
     let now = start();
-    let active = heard(now, Beat { active: Some(1), ..beat("c") });
+    let active = received(now, Beat { active: Some(1), ..beat("c") });
     let follower = Own { role: Role::Follower, ..own(now) };
     let leaving = Own { ready: false, active: Some(2), ..own(now) };
     for own in [follower, leaving] {
@@ -220,10 +220,10 @@ fn a_follower_and_an_agent_that_leaves_are_never_active() {
     }
 }
 
-/// Two agents in every combination of claims, versions, flags and ages, with the decision of both: if they hear each other, at
+/// Two agents in every combination of claims, versions, flags and ages, with the decision of both: if they reach each other, at
 /// most one is active or becomes active; and none only if the active one leaves it to a newer standby.
 #[test]
-fn two_agents_that_hear_each_other_have_one_active_in_every_state() {
+fn two_agents_that_reach_each_other_have_one_active_in_every_state() {
     let now = start();
     let versions = [version(1, 5), version(2, 5), version(1, 6)];
     let states: Vec<_> = [None, Some(1), Some(2), Some(3)]
@@ -244,7 +244,7 @@ fn two_agents_that_hear_each_other_have_one_active_in_every_state() {
         let decide_as = |me: &Beat, peer: &Beat| {
             let (name, active, version, writable) = (me.name.clone(), me.active, me.version, me.writable);
             let own = Own { name, active, version, writable, seen_term, ..own(now) };
-            decide(&own, &[heard(now, peer.clone())], now)
+            decide(&own, &[received(now, peer.clone())], now)
         };
         let decisions = [decide_as(&a, &b), decide_as(&b, &a)];
         let active = decisions.iter().filter(|it| matches!(it, Decision::Active { .. })).count();
