@@ -10,6 +10,7 @@
 //! `bowline check` looks up the machine of every Node besides, so problems of a single one (VMware Tools, addresses) are shown there.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bowline_cloud::{CheckResult, Error, ErrorKind, Result, Retry};
 use futures::future::join_all;
@@ -33,6 +34,8 @@ const NAMES: usize = 5;
 struct Diagnosis {
     results: Vec<CheckResult>,
     machines: Vec<Brief>,
+    /// Names and addresses of some machines.
+    addresses: Vec<(String, IpAddr)>,
 }
 
 impl Vsphere {
@@ -45,20 +48,24 @@ impl Vsphere {
             let server = vcenter.identity();
             diagnosis.machines.iter().map(move |machine| (vcenter, server.clone(), machine))
         }));
+        let addresses: Vec<_> = diagnoses.iter().flat_map(|diagnosis| diagnosis.addresses.iter().cloned()).collect();
         let is_any_listed = diagnoses.iter().any(|diagnosis| !diagnosis.machines.is_empty());
         let mut results: Vec<_> = diagnoses.into_iter().flat_map(|diagnosis| diagnosis.results).collect();
         if is_any_listed {
             results.push(CheckResult::new("UUIDs of virtual machines", Ok(shared)));
         }
         results.extend(self.diagnose_nsx().await);
+        if let Some(agents) = &self.agents {
+            results.extend(agents.diagnose(&addresses).await);
+        }
         results
     }
 
     /// Checks load balancers and routes, and reports those that are off because of an error in their settings.
     async fn diagnose_nsx(&self) -> Vec<CheckResult> {
         let off = |error: &bowline_config::ConfigError| {
-            let error = Error::new(ErrorKind::InvalidConfig, "read the configuration of NSX", error.to_string());
-            CheckResult::new("NSX", Err(error))
+            let error = Error::new(ErrorKind::InvalidConfig, "read the configuration", error.to_string());
+            CheckResult::new("load balancers and routes", Err(error))
         };
         let mut results: Vec<_> = self.config.switched_off.iter().map(off).collect();
         if let Some(nsx) = &self.nsx {
@@ -102,6 +109,7 @@ impl Vsphere {
             let sample = sample.as_ref().map(|sample| sample.found.as_slice()).unwrap_or_default();
             diagnosis.add("zones in vCenter", vcenter, self.diagnose_zones(sample).await);
         }
+        diagnosis.addresses = sample.as_ref().map(Sample::addresses).unwrap_or_default();
         diagnosis.machines = listing.map(briefs).unwrap_or_default();
     }
 
@@ -152,6 +160,16 @@ struct Sample {
     found: Vec<Found>,
     /// Reasons why others could not be read.
     unreadable: Vec<String>,
+}
+
+impl Sample {
+    /// Returns the first address of each interface, with the name of its machine. The host of an agent has those of load balancers
+    /// besides.
+    fn addresses(&self) -> Vec<(String, IpAddr)> {
+        let nics =
+            self.found.iter().flat_map(|Found { machine, .. }| machine.nics.iter().map(move |nic| (machine, nic)));
+        nics.filter_map(|(machine, nic)| Some((machine.name.clone(), nic.addresses.first()?.parse().ok()?))).collect()
+    }
 }
 
 impl Diagnosis {

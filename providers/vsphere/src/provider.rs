@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bowline_agent_client::{Agents, load_balancer_capabilities, route_capabilities};
 use bowline_cloud::{
     BuildContext, BuildInputs, Calls, Capabilities, CheckResult, CloudProvider, Factory, Facts, FlagSyntax, FlagValues,
-    Instances, LoadBalancers, ProviderFlag, ProviderInfo, Reference, Result, Routes, SecretData, SecretRef,
+    Instances, LoadBalancerCapabilities, LoadBalancers, ProviderFlag, ProviderInfo, Quota, Reference, Result, Routes,
+    SecretData, SecretRef,
 };
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::annotations::check_label_key;
@@ -60,6 +62,9 @@ pub struct Vsphere {
     pub(crate) labels: BTreeMap<String, String>,
     /// Load balancers and routes of NSX, if they are configured.
     pub(crate) nsx: Option<Arc<NsxFeatures>>,
+    /// Agents in place of NSX, if they are configured.
+    pub(crate) agents: Option<Arc<Agents>>,
+    pub(crate) cluster: ClusterName,
     pub(crate) calls: Calls,
 }
 
@@ -88,14 +93,30 @@ pub fn factory() -> Factory {
         environment: crate::config::environment,
         capabilities: || Capabilities {
             instances: Some(instances::capabilities(true, true)),
-            load_balancers: Some(load_balancers::capabilities()),
+            load_balancers: Some(all_load_balancers()),
             routes: Some(routes::capabilities()),
         },
         config_extension: "conf",
         flags: &[NODE_LABELS],
         metrics: METRICS,
         references: REFERENCES,
-        ..Factory::new(NAME, "vSphere virtual machines, NSX load balancers and routes", crate::config::template, build)
+        ..Factory::new(
+            NAME,
+            "vSphere virtual machines, load balancers and routes of NSX or L4 agents",
+            crate::config::template,
+            build,
+        )
+    }
+}
+
+/// Capabilities of load balancers of NSX and of agents, for the reference page.
+fn all_load_balancers() -> LoadBalancerCapabilities {
+    let (nsx, agents) = (load_balancers::capabilities(), load_balancer_capabilities());
+    LoadBalancerCapabilities {
+        marks_uid: nsx.marks_uid || agents.marks_uid,
+        batch_observe: nsx.batch_observe.max(agents.batch_observe),
+        fixed_kind: nsx.fixed_kind || agents.fixed_kind,
+        kinds: [nsx.kinds, agents.kinds].concat(),
     }
 }
 
@@ -139,10 +160,19 @@ impl Vsphere {
             config.switch_off(errors);
             None
         });
+        let agents = config.agent.as_ref().map(|agent| clients.of_agents(agent, context)).transpose();
+        let agents = agents.unwrap_or_else(|errors| {
+            config.switch_off(errors);
+            None
+        });
+        let of_nsx = nsx.as_ref();
+        let agent_routes = agents.as_ref().filter(|_| config.agent_routes);
         let capabilities = Capabilities {
             instances: Some(instances::capabilities(config.zone_categories.is_some(), !labels.is_empty())),
-            load_balancers: nsx.as_ref().and_then(NsxFeatures::load_balancer_capabilities),
-            routes: nsx.as_ref().and_then(NsxFeatures::route_capabilities),
+            load_balancers: of_nsx
+                .and_then(NsxFeatures::load_balancer_capabilities)
+                .or(agents.as_ref().map(|_| load_balancer_capabilities())),
+            routes: of_nsx.and_then(NsxFeatures::route_capabilities).or(agent_routes.map(|_| route_capabilities())),
         };
         Ok(Vsphere {
             info: Arc::new(ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] }),
@@ -153,6 +183,8 @@ impl Vsphere {
             known: Arc::default(),
             labels,
             nsx: nsx.map(Arc::new),
+            agents: agents.map(Arc::new),
+            cluster: context.cluster.clone(),
             calls: context.calls.clone(),
         })
     }
@@ -209,11 +241,14 @@ impl CloudProvider for Vsphere {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.nsx.as_ref()?.load_balancers()
+        let of_agents = || self.agents.as_ref().map(|agents| agents.load_balancers() as &dyn LoadBalancers);
+        self.nsx.as_ref().and_then(|nsx| nsx.load_balancers()).or_else(of_agents)
     }
 
     fn routes(&self) -> Option<&dyn Routes> {
-        self.nsx.as_ref()?.routes()
+        let agents = self.agents.as_ref().filter(|_| self.config.agent_routes);
+        let of_agents = || agents.map(|agents| agents.routes() as &dyn Routes);
+        self.nsx.as_ref().and_then(|nsx| nsx.routes()).or_else(of_agents)
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -250,11 +285,22 @@ impl CloudProvider for Vsphere {
             // Nodes do not depend on it, so a new configuration is used all the same.
             tracing::warn!(%error, "NSX is not ready; load balancers and routes wait for it");
         }
+        let agents = self.agents.as_ref().map(|agents| agents.check(&self.cluster));
+        if let Some(Err(error)) = OptionFuture::from(agents).await {
+            tracing::warn!(%error, "the agents are not ready; load balancers and routes wait for them");
+        }
         Ok(())
     }
 
     async fn diagnose(&self) -> Vec<CheckResult> {
         self.diagnose_all().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        match &self.agents {
+            Some(agents) => agents.quotas().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn close(&self) {

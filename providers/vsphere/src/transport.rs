@@ -1,7 +1,8 @@
-//! HTTP clients: one for each vCenter, because each has its own TLS settings, and those of NSX.
+//! HTTP clients: one for each vCenter, because each has its own TLS settings, those of NSX, and the one of agents.
 
 use std::sync::Arc;
 
+use bowline_agent_client::{AgentConfig, Agents};
 use bowline_cloud::BuildContext;
 use bowline_config::{ConfigError, ConfigErrors, Environment};
 use bowline_http::{Client, Options, Proxies, RequestError, Roots, Tls};
@@ -42,6 +43,14 @@ impl Clients {
         match self {
             Clients::Network { .. } => client(Tls::default(), Proxies::default()),
             Clients::Single(client) => Ok(client.clone()),
+        }
+    }
+
+    /// Returns the agents of a group.
+    pub(crate) fn of_agents(&self, config: &AgentConfig, context: &BuildContext<'_>) -> Result<Agents, ConfigErrors> {
+        match self {
+            Clients::Network { .. } => Agents::new(config, context),
+            Clients::Single(client) => Ok(Agents::over(client.clone(), context.calls)),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use bowline_agent_client::{AGENT_DOC, AgentKeys};
 use bowline_cloud::EnvironmentVariable;
 use bowline_config::Secret;
 use bowline_config::table::{Example, Format, Section, Table, UnknownKeys, keys};
@@ -17,6 +18,7 @@ pub(super) enum Part {
     Nsx,
     LoadBalancer,
     Class,
+    Agent,
     Route,
 }
 
@@ -31,6 +33,7 @@ impl Part {
             Part::Nsx => ("nsxt", "NSXT"),
             Part::LoadBalancer => ("loadBalancer", "LoadBalancer"),
             Part::Class => ("loadBalancerClass", "LoadBalancerClass"),
+            Part::Agent => ("agent", "Agent"),
             Part::Route => ("route", "Route"),
         };
         if format == Format::Gcfg { ini } else { yaml }
@@ -54,7 +57,8 @@ pub(super) fn table(format: Format) -> Table {
         Section::of::<Nsx>(name(Part::Nsx), NSX_DOC),
         Section::of::<LoadBalancer>(name(Part::LoadBalancer), LOAD_BALANCER_DOC),
         Section { named: true, ..Section::of::<Class>(name(Part::Class), CLASS_DOC) },
-        Section::of::<Route>(name(Part::Route), "Static routes to the pod CIDRs of Nodes."),
+        Section::of::<AgentKeys>(name(Part::Agent), AGENT_DOC),
+        Section::of::<Route>(name(Part::Route), "Routes to the pod CIDRs of Nodes, in NSX or by agents."),
         Section::environment::<Variables>(VARIABLES_DOC),
     ];
     // upstream: unknown sections and keys are ignored.
@@ -196,7 +200,7 @@ keys! {
         snat_disabled: bool = "snatDisabled" gcfg "snat-disabled", "false", "Keep the source addresses of clients.";
         tags: BTreeMap<String, String> = "tags", "",
             "Additional tags of all objects; in INI, a JSON object. `owner` replaces the value of that tag.";
-        agent: BTreeMap<String, String> = "agent", "", "Reserved. An error in this version.";
+        agent: BTreeMap<String, String> = "agent", "", "An error. Load balancers by agents have the section `agent`.";
         ../// Pool and profiles of the class `default`.
         class: Class;
     }
@@ -222,7 +226,9 @@ keys! {
     #[derive(Debug, Clone)]
     pub(super) struct Route {
         router_path: String = "routerPath" gcfg "router-path", "",
-            "Policy path of a gateway, such as `/infra/tier-1s/ID`. Without it, there are no routes.";
+            "Policy path of a gateway, such as `/infra/tier-1s/ID`, for static routes of NSX.";
+        agents: bool = "agents", "false",
+            "The agents of the section `agent` add the routes to the kernel of their hosts. Each Node needs an agent.";
     }
 }
 
@@ -304,13 +310,14 @@ const HEAD: &str = "\
 
 The file of `--cloud-config` with `--cloud-provider=vsphere`, which is required. It is that of vsphere-cloud-controller-manager, in YAML or \
 INI. Where two names are given, the second one is that of INI, and works in YAML as well. An unknown key is ignored with a warning. \
-Credentials are in [Secrets or a directory](../guides/vsphere.md). `HTTPS_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` apply as to every provider.
+Credentials are in [Secrets or a directory](../guides/vsphere.md). `HTTPS_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` apply as to every provider, except to agents.
 ";
 
 const INI: &str = "
 ## INI
 
 A file whose first line that is not a comment begins with `[` is INI, which is deprecated. Its sections are `[Global]`, \
-`[VirtualCenter \"name\"]`, `[Labels]`, `[Nodes]`, `[NSXT]`, `[LoadBalancer]`, `[LoadBalancerClass \"name\"]` and `[Route]`.
+`[VirtualCenter \"name\"]`, `[Labels]`, `[Nodes]`, `[NSXT]`, `[LoadBalancer]`, `[LoadBalancerClass \"name\"]`, `[Agent]` and \
+`[Route]`.
 
 ";

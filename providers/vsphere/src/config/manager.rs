@@ -1,21 +1,25 @@
-//! The NSX manager and its features. An invalid section switches its features off, and is reported as a warning.
+//! The NSX manager and its features, and agents in place of them. An invalid section switches its features off, and is reported as a
+//! warning. To configure a feature both with NSX and with agents is an error.
 
 use std::path::PathBuf;
 
+use bowline_agent_client::{AgentConfig, AgentKeys};
 use bowline_cloud::SecretRef;
-use bowline_config::ConfigError;
 use bowline_config::table::View;
+use bowline_config::{ConfigError, ConfigErrors};
 
 use super::keys::{Class, LoadBalancer, Nsx, Part, Route};
 use super::nsx::{LoadBalancerConfig, NsxConfig, NsxCredentials, PasswordScheme};
 use super::read::Reader;
 use crate::routes::Gateway;
 
-/// Features of NSX that are on.
+/// Features that are on.
 #[derive(Default)]
 pub(super) struct Features {
     pub(super) nsx: Option<NsxConfig>,
     pub(super) load_balancers: Option<LoadBalancerConfig>,
+    pub(super) agent: Option<AgentConfig>,
+    pub(super) agent_routes: bool,
     pub(super) router_path: Option<String>,
     /// Errors that switched features off.
     pub(super) errors: Vec<ConfigError>,
@@ -28,7 +32,9 @@ const ROUTES_OFF: &str = "routes are off until this is corrected";
 impl Reader<'_> {
     /// Returns the features that are configured and valid. `invalid` has the errors of single values in their sections.
     pub(super) fn features(&mut self, invalid: Vec<ConfigError>) -> Features {
-        self.reject_agent();
+        self.check_agent();
+        let (of_agent, invalid): (Vec<_>, Vec<_>) =
+            invalid.into_iter().partition(|error| self.is_in(error, &[Part::Agent]));
         let (of_load_balancers, others): (Vec<_>, Vec<_>) =
             invalid.into_iter().partition(|error| self.is_in(error, &[Part::LoadBalancer, Part::Class]));
         let (of_routes, of_nsx): (Vec<_>, Vec<_>) =
@@ -41,10 +47,14 @@ impl Reader<'_> {
         let is_needed = has_load_balancers || router_path.is_some();
         let router_path = valid(router_path, of_routes, ROUTES_OFF, &mut errors);
         let nsx = valid(is_needed.then(|| self.manager()), of_nsx, BOTH_OFF, &mut errors);
+        let effect = if self.has_agent_routes() { BOTH_OFF } else { LOAD_BALANCERS_OFF };
+        let agent = valid(self.agent(), of_agent, effect, &mut errors);
+        let agent_routes = agent.is_some() && self.has_agent_routes();
         self.warnings.extend(errors.iter().cloned());
+        let of_agents = Features { agent, agent_routes, errors, ..Features::default() };
         match nsx.filter(|_| load_balancers.is_some() || router_path.is_some()) {
-            Some(nsx) => Features { nsx: Some(nsx), load_balancers, router_path, errors },
-            None => Features { errors, ..Features::default() },
+            Some(nsx) => Features { nsx: Some(nsx), load_balancers, router_path, ..of_agents },
+            None => of_agents,
         }
     }
 
@@ -53,14 +63,45 @@ impl Reader<'_> {
         parts.iter().any(|part| part.has(self.format, field))
     }
 
-    /// Fails if load balancers by an agent are configured, which a later version brings.
-    fn reject_agent(&mut self) {
-        let view = self.view(Part::LoadBalancer);
-        if view.has(&LoadBalancer::agent) {
+    /// Fails if a feature is configured both with NSX and with agents, and if the key of an older version is set.
+    fn check_agent(&mut self) {
+        let (load_balancer, route) = (self.view(Part::LoadBalancer), self.view(Part::Route));
+        if load_balancer.has(&LoadBalancer::agent) {
             let error =
-                view.error(&LoadBalancer::agent, "load balancers by an agent are not available in this version");
-            self.error(error, "remove it, or use load balancers of NSX");
+                load_balancer.error(&LoadBalancer::agent, "load balancers by agents have a section of their own");
+            self.error(
+                error,
+                "remove it, and write the section agent with endpoints, caFile, certificateFile and keyFile",
+            );
         }
+        let agent = self.view(Part::Agent);
+        if AgentConfig::is_present(&agent) && self.has_load_balancers() {
+            let name = Part::LoadBalancer.name(self.format);
+            let message = format!("{name} configures load balancers of NSX as well, and a cluster has one of both");
+            self.error(agent.error(&AgentKeys::endpoints, message), &format!("remove agent or {name}"));
+        }
+        if self.has_agent_routes() && !AgentConfig::is_present(&agent) {
+            self.error(
+                route.error(&Route::agents, "there are no agents"),
+                "write the section agent, or remove this key",
+            );
+        }
+        if self.has_agent_routes() && route.has(&Route::router_path) {
+            let path = Route::router_path.name_in(self.format);
+            let message = format!("{path} configures routes of NSX as well, and a cluster has one of both");
+            self.error(route.error(&Route::agents, message), &format!("remove agents or {path}"));
+        }
+    }
+
+    fn agent(&self) -> Option<Result<AgentConfig, Vec<ConfigError>>> {
+        let view = self.view(Part::Agent);
+        let read = || AgentConfig::read(view, ConfigErrors::new());
+        let errors = |errors: ConfigErrors| errors.iter().cloned().collect::<Vec<_>>();
+        AgentConfig::is_present(&view).then(|| read().map_err(errors))
+    }
+
+    fn has_agent_routes(&self) -> bool {
+        self.section::<Route>(Part::Route).agents
     }
 
     fn has_load_balancers(&self) -> bool {
@@ -71,7 +112,7 @@ impl Reader<'_> {
     }
 
     fn router_path(&self) -> Option<Result<String, Vec<ConfigError>>> {
-        let (view, Route { router_path }) = (self.view(Part::Route), self.section(Part::Route));
+        let (view, Route { router_path, .. }) = (self.view(Part::Route), self.section(Part::Route));
         let error = |message: String| Some(Err(vec![view.error(&Route::router_path, message)]));
         match router_path.trim() {
             "" if view.has(&Route::router_path) => error("router path is required".to_owned()),

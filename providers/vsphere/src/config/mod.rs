@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use bowline_agent_client::AgentConfig;
 use bowline_cloud::SecretRef;
 use bowline_config::{ConfigError, ConfigErrors, Secret};
 use bowline_core::IpFamily;
@@ -44,6 +45,10 @@ pub struct Config {
     pub(crate) nsx: Option<nsx::NsxConfig>,
     /// Load balancers of NSX; `None` if they are off.
     pub(crate) load_balancers: Option<nsx::LoadBalancerConfig>,
+    /// Group of agents, for load balancers; `None` if they are off, or those of NSX.
+    pub(crate) agent: Option<AgentConfig>,
+    /// Whether the agents also have routes.
+    pub(crate) agent_routes: bool,
     /// Policy path of the router whose static routes are managed; `None` if routes are off.
     pub(crate) router_path: Option<String>,
     /// Errors of load balancers and routes, which are off because of them. They are warnings as well.
@@ -119,17 +124,19 @@ pub(crate) struct AddressRule {
 }
 
 impl Config {
-    /// Switches NSX off because of these errors, which do not affect Nodes.
+    /// Switches NSX or agents off because of these errors, which do not affect Nodes.
     // upstream: a bad CA file fails the start.
     pub(crate) fn switch_off(&mut self, errors: ConfigErrors) {
         self.warnings.extend(errors.iter().cloned());
         self.switched_off.extend(errors.iter().cloned());
     }
 
-    /// Returns the files besides the configuration file: CA certificates, and certificate and key for NSX.
+    /// Returns the files besides the configuration file: CA certificates, and certificates and keys for NSX and for agents.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let nsx = self.nsx.iter().flat_map(nsx::NsxConfig::files);
-        let files: BTreeSet<_> = self.vcenters.iter().flat_map(|vcenter| vcenter.ca_files.clone()).chain(nsx).collect();
+        let others = nsx.chain(self.agent.iter().flat_map(AgentConfig::files));
+        let files: BTreeSet<_> =
+            self.vcenters.iter().flat_map(|vcenter| vcenter.ca_files.clone()).chain(others).collect();
         files.into_iter().collect()
     }
 }

@@ -59,7 +59,7 @@ fn deprecated(format: Format, file: &ConfigFile) -> Option<ConfigError> {
     (format == Format::Gcfg).then(|| ConfigError::file(file.path(), None, message))
 }
 
-/// Splits errors of the sections of NSX, which only switch its features off, from all others.
+/// Splits errors of the sections of NSX and of agents, which only switch its features off, from all others.
 fn split(format: Format, errors: &ConfigErrors) -> (Vec<ConfigError>, ConfigErrors) {
     let (mut of_features, mut others) = (Vec::new(), ConfigErrors::new());
     for error in errors.iter().cloned() {
@@ -72,7 +72,7 @@ fn split(format: Format, errors: &ConfigErrors) -> (Vec<ConfigError>, ConfigErro
 }
 
 fn is_of_feature(format: Format, field: &str) -> bool {
-    let parts = [Part::Nsx, Part::LoadBalancer, Part::Class, Part::Route];
+    let parts = [Part::Nsx, Part::LoadBalancer, Part::Class, Part::Agent, Part::Route];
     field.starts_with("NSXT_") || parts.iter().any(|part| part.has(format, field))
 }
 
@@ -88,6 +88,8 @@ impl<'a> Reader<'a> {
             skip_node_deletion: self.environment.is_set(Switches::skip_node_deletion.name),
             nsx: features.nsx,
             load_balancers: features.load_balancers,
+            agent: features.agent,
+            agent_routes: features.agent_routes,
             router_path: features.router_path,
             switched_off: features.errors,
             warnings: Vec::new(),

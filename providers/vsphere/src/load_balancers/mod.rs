@@ -152,6 +152,7 @@ impl NsxLoadBalancers {
 /// Returns the capabilities. NSX can do more than the Go manager used; requests beyond that are reported by the plan.
 pub(crate) fn capabilities() -> LoadBalancerCapabilities {
     let kind = LoadBalancerKind {
+        name: "nsx",
         tcp: true,
         udp: true,
         mixed_protocols: true,

@@ -1,6 +1,7 @@
 //! Tests of the provider on simulated vCenters. The IDs are those of the cases in `docs/reference/rules.md`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod agents;
 mod calls;
 mod certificate;
 mod check;

@@ -26,14 +26,15 @@ pub(crate) struct World {
     pub(crate) provider: Vsphere,
 }
 
-/// Sends each request to the vCenter of its host.
-struct ByHost(Vec<Client>);
+/// Sends each request to the vCenter of its host, or to the agent.
+struct ByHost(Vec<Client>, Option<Client>);
 
 #[async_trait]
 impl Handler for ByHost {
     async fn handle(&self, request: Request<Bytes>) -> std::result::Result<Response<Bytes>, RequestError> {
         let number = request.uri().host().and_then(|host| host.strip_prefix("vc-")?.parse::<usize>().ok());
-        let client = number.and_then(|number| self.0.get(number.checked_sub(1)?));
+        let agent = self.1.as_ref().filter(|_| request.uri().host() == Some("agent"));
+        let client = number.and_then(|number| self.0.get(number.checked_sub(1)?)).or(agent);
         client.ok_or_else(|| RequestError::Connect("unknown host".to_owned()))?.send(request).await
     }
 }
@@ -111,17 +112,22 @@ fn text(vcenters: &[Vcenter]) -> String {
 /// A provider on these vCenters with these environment variables.
 pub(crate) fn with_variables(vcenters: &[Vcenter], variables: &[(&str, &str)]) -> Vsphere {
     let inputs = BuildInputs { environment: variables.iter().copied().collect(), ..BuildInputs::default() };
-    over(vcenters, read(text(vcenters), &inputs))
+    over(vcenters, None, read(text(vcenters), &inputs))
 }
 
 /// A provider on these vCenters with this configuration.
 pub(crate) fn configured(vcenters: &[Vcenter], text: String) -> Vsphere {
-    over(vcenters, read(text, &BuildInputs::default()))
+    over(vcenters, None, read(text, &BuildInputs::default()))
 }
 
-fn over(vcenters: &[Vcenter], config: Config) -> Vsphere {
+/// A provider on these vCenters with this configuration and an agent.
+pub(crate) fn with_agent(vcenters: &[Vcenter], config: &str, agent: Client) -> Vsphere {
+    over(vcenters, Some(agent), read(text(vcenters) + config, &BuildInputs::default()))
+}
+
+fn over(vcenters: &[Vcenter], agent: Option<Client>, config: Config) -> Vsphere {
     let clients = vcenters.iter().map(|vcenter| vcenter.client(TIMEOUT)).collect();
-    let client = Client::in_process(Arc::new(ByHost(clients)), TIMEOUT);
+    let client = Client::in_process(Arc::new(ByHost(clients, agent)), TIMEOUT);
     Vsphere::over(config, client, &ClusterName::from("kubernetes")).ok().unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! NSX: the manager, load balancers and routes.
+//! NSX: the manager, load balancers and routes. Agents in place of them.
 
 use std::path::Path;
 
@@ -24,6 +24,7 @@ fn valid(sections: &str) -> Config {
 fn off(sections: &str, variables: &[(&str, &str)]) -> String {
     let config = read_with(&format!("{YAML}{sections}"), variables).unwrap();
     assert!(config.nsx.is_none() && config.load_balancers.is_none() && config.router_path.is_none(), "{config:?}");
+    assert!(config.agent.is_none() && !config.agent_routes);
     assert_eq!((config.vcenters.len(), config.warnings.clone()), (1, config.switched_off.clone()));
     warnings(&config)
 }
@@ -274,14 +275,68 @@ fn a_router_path_names_a_gateway() {
     }
 }
 
+const AGENT: &str = "agent: {endpoints: [\"unix:/run/agent.sock\"]}\n";
+
 #[test]
-fn load_balancers_by_an_agent_are_an_error() {
+fn load_balancers_by_agents_need_no_nsx() {
+    let config = valid(AGENT);
+    assert!(config.agent.is_some() && !config.agent_routes && config.nsx.is_none());
+    assert!(valid(&format!("{AGENT}route: {{agents: true}}\n")).agent_routes);
+    // Routes of NSX and load balancers of agents are independent.
+    let config = valid(&format!("{NSX}{AGENT}{ROUTE}"));
+    assert!(config.agent.is_some() && config.router_path.is_some() && !config.agent_routes);
+    let ini = read(&format!("{INI}[Agent]\nendpoints = unix:/run/agent.sock\n[Route]\nagents\n")).unwrap();
+    assert!(ini.agent == config.agent && ini.agent_routes);
+}
+
+#[test]
+fn an_invalid_agent_switches_load_balancers_off() {
+    let agent = "agent: {endpoints: [\"https://lb-1\"], caFile: /nowhere/ca.crt}\n";
+    let shown = off(agent, &[]);
+    let expected = [
+        "agent.endpoints: \"https://lb-1\" does not consist of a host and a port; write https://HOST:PORT",
+        "agent.caFile: /nowhere/ca.crt: no such file",
+        "agent.certificateFile: is required",
+        "agent.keyFile: is required",
+    ];
+    for expected in expected {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert_eq!(shown.matches("; load balancers are off until this is corrected\n").count(), 4, "{shown}");
+    let shown = off(&format!("{agent}route: {{agents: true}}\n"), &[]);
+    assert!(shown.contains("load balancers and routes are off until this is corrected"), "{shown}");
+    let config = read(&format!("{YAML}{NSX}{ROUTE}{agent}")).unwrap();
+    assert!(config.agent.is_none() && config.router_path.is_some(), "routes of NSX stay");
+}
+
+#[test]
+fn nsx_and_agents_for_the_same_feature_are_an_error() {
+    let error = |sections: &str| read(&format!("{YAML}{sections}")).unwrap_err();
+    let shown = error(&format!("{NSX}{LOAD_BALANCER}{AGENT}"));
+    assert_eq!(
+        shown,
+        "vsphere.conf:10: agent.endpoints: loadBalancer configures load balancers of NSX as well, and a cluster has one of both; \
+         remove agent or loadBalancer"
+    );
+    let shown = error(&format!("{NSX}{AGENT}route: {{agents: true, routerPath: /infra/tier-1s/t1}}\n"));
+    assert!(shown.contains("route.agents: routerPath configures routes of NSX as well"), "{shown}");
+    assert!(error("route: {agents: true}\n").contains("route.agents: there are no agents; write the section agent"));
+    let ini =
+        "[LoadBalancer]\nsize = SMALL\n[Agent]\nendpoints = unix:/x\n[Route]\nagents\nrouter-path = /infra/tier-0s/a\n";
+    let shown = read(&format!("{INI}{ini}")).unwrap_err();
+    assert!(shown.contains("[Agent] endpoints: LoadBalancer configures load balancers of NSX as well"), "{shown}");
+    assert!(shown.contains("[Route] agents: router-path configures routes of NSX as well"), "{shown}");
+}
+
+#[test]
+fn the_key_of_older_versions_for_agents_is_an_error() {
     for agent in ["true", "{}", "{addresses: [192.0.2.1]}", "{interface: eth0}"] {
         let error = read(&format!("{YAML}loadBalancer: {{agent: {agent}}}\n")).unwrap_err();
+        assert!(error.contains("loadBalancer.agent: load balancers by agents have a section of their own"), "{error}");
         assert!(
-            error.contains("loadBalancer.agent: load balancers by an agent are not available in this version"),
+            error.ends_with("write the section agent with endpoints, caFile, certificateFile and keyFile"),
             "{error}"
         );
     }
-    assert!(read(&format!("{INI}[LoadBalancer]\nagent = x\n")).unwrap_err().contains("not available in this version"));
+    assert!(read(&format!("{INI}[LoadBalancer]\nagent = x\n")).unwrap_err().contains("a section of their own"));
 }
