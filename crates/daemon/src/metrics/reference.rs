@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bowline_cloud::Registry;
-use bowline_runtime::{Metric, Shape, Stability};
+use bowline_runtime::{Metric, metric_table};
 
 use super::declared;
 
@@ -40,31 +40,6 @@ pub fn page(providers: &Registry) -> String {
 }
 
 fn section(page: &mut String, title: &str, metrics: &[Metric]) {
-    push(
-        page,
-        format_args!("\n## {title}\n\n| metric | type | labels | stability | meaning |\n|---|---|---|---|---|\n"),
-    );
-    metrics.iter().for_each(|metric| row(page, metric));
-}
-
-fn row(page: &mut String, metric: &Metric) {
-    let labels: Vec<_> = metric.const_label.iter().chain(metric.labels).map(|label| format!("`{label}`")).collect();
-    let stability = if metric.stability == Stability::Unspecified { "–" } else { metric.stability.label() };
-    let (kind, buckets) = match metric.shape {
-        Shape::Counter => ("counter", String::new()),
-        Shape::Gauge => ("gauge", String::new()),
-        Shape::Histogram(bounds) => {
-            let bounds: Vec<_> = bounds.values().iter().map(ToString::to_string).collect();
-            ("histogram", format!(" Buckets: {}.", bounds.join(", ")))
-        }
-    };
-    let text = metric.text.trim_end_matches('.').replace('|', "\\|");
-    let cells =
-        [format!("`{}`", metric.name), kind.into(), labels.join(", "), stability.into(), format!("{text}.{buckets}")];
-    push(page, format_args!("| {} |\n", cells.join(" | ")));
-}
-
-/// Writing to a `String` cannot fail.
-fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = page.write_fmt(text);
+    // Writing to a `String` cannot fail.
+    let _ = write!(page, "\n## {title}\n\n{}", metric_table(metrics));
 }
