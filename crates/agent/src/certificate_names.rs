@@ -7,7 +7,7 @@ use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+pub(crate) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// Returns the names of the owner: the DNS names, or the common name if there are none.
 pub(crate) fn names_in(der: &[u8]) -> Vec<String> {
@@ -17,11 +17,6 @@ pub(crate) fn names_in(der: &[u8]) -> Vec<String> {
     let dns = dns.filter_map(|name| if let GeneralName::DnsName(name) = name { Some(name.to_string()) } else { None });
     let dns: Vec<_> = dns.collect();
     if dns.is_empty() { common_names(&certificate) } else { dns }
-}
-
-/// Returns the common name; `None` if the certificate is invalid or has none.
-pub(crate) fn common_name(der: &[u8]) -> Option<String> {
-    common_names(&Certificate::from_der(der).ok()?).pop()
 }
 
 fn common_names(certificate: &Certificate) -> Vec<String> {

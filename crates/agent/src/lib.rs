@@ -54,7 +54,7 @@ pub use group::beat::Role;
 #[cfg(feature = "daemon")]
 pub use metrics::METRICS;
 #[cfg(feature = "daemon")]
-pub use pki::{NewCertificates, PkiError, create_certificates};
+pub use pki::{Issued, NewCertificates, PkiError, Usage, create_certificates};
 #[cfg(feature = "daemon")]
 pub use server::TlsFileError;
 #[cfg(feature = "daemon")]

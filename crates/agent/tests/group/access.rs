@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bowline_agent::{NewCertificates, create_certificates};
+use bowline_agent::{NewCertificates, Usage, create_certificates};
 use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::json;
@@ -110,7 +110,8 @@ async fn changed_certificates_are_used_without_a_restart() {
         .concat();
     std::fs::write(pki.join("ca.crt"), both).unwrap();
     tokio::time::sleep(Duration::from_secs(7)).await;
-    for file in files.iter().filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with("ca.")) {
+    let of_agents = files.iter().filter(|file| file.usage != Usage::Authority);
+    for file in of_agents.flat_map(|file| [&file.certificate, &file.key]) {
         std::fs::copy(file, pki.join(file.file_name().unwrap())).unwrap();
     }
     let only_next = client(&group.scratch.0.join("next"), Some("bowline"));
