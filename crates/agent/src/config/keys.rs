@@ -30,8 +30,8 @@ keys! {
     /// TLS files.
     #[derive(Debug, Clone, PartialEq)]
     pub(super) struct TlsKeys {
-        certificate_file: PathBuf = "certificateFile", "", "Certificate of the agent and its intermediate certificates, in PEM, for its server and as a client of its peers.";
-        key_file: PathBuf = "keyFile", "", "Key of the certificate, in PEM.";
+        certificate_file: PathBuf = "certificateFile", "", "Certificate of the agent and its intermediate certificates, in PEM, for its server and as a client of its peers. `{name}` stands for the name of the agent.";
+        key_file: PathBuf = "keyFile", "", "Key of the certificate, in PEM. `{name}` stands for the name of the agent.";
         client_ca_file: PathBuf = "clientCaFile", "", "CA certificates of clients and peers, in PEM.";
     }
 }
@@ -55,7 +55,7 @@ keys! {
 /// Section with the peers.
 pub(super) const PEERS: &str = "peers";
 
-const PEERS_DOC: &str = "The other members of the group, each below its name.";
+const PEERS_DOC: &str = "The members of the group, each below its name. The entry of the agent itself has no effect, so that all hosts can have the same file.";
 
 /// Role as a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@ mod keys;
 mod tests;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bowline_config::table::{Example, Key, Settings};
 use bowline_config::{ConfigErrors, ConfigFile, Environment};
@@ -126,11 +126,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(mut self) -> Result<Config, ConfigErrors> {
         let keys: Keys = self.settings.section("");
-        let listen = self.listen(&keys.listen);
+        let (listen, name) = (self.listen(&keys.listen), self.name(&keys.name));
         let config = Config {
-            name: self.name(&keys.name),
             role: keys.role.0,
-            tls: self.tls(&keys.tls, &listen),
+            tls: self.tls(&keys.tls, &listen, &name),
             state_file: keys.state_file.clone(),
             clients: keys.clients.clone(),
             followers: keys.followers.clone(),
@@ -141,9 +140,10 @@ impl Reader<'_> {
             kernel_routes: keys.routes.enabled,
             metrics_listen: self.metrics_listen(&keys.metrics_listen),
             listen,
+            name,
         };
-        let config = self.group(config);
         self.overlaps(&config);
+        let config = self.group(config);
         if self.errors.is_empty() { Ok(config) } else { Err(self.errors) }
     }
 
@@ -175,7 +175,7 @@ impl Reader<'_> {
         name
     }
 
-    fn tls(&mut self, keys: &TlsKeys, listen: &Listen) -> Option<TlsConfig> {
+    fn tls(&mut self, keys: &TlsKeys, listen: &Listen, name: &str) -> Option<TlsConfig> {
         let files = tls_files(keys);
         if matches!(listen, Listen::Unix(_)) {
             if let Some((key, _)) = files.iter().find(|(_, path)| !path.as_os_str().is_empty()) {
@@ -190,8 +190,8 @@ impl Reader<'_> {
             }
         }
         Some(TlsConfig {
-            certificate_file: keys.certificate_file.clone(),
-            key_file: keys.key_file.clone(),
+            certificate_file: with_name(&keys.certificate_file, name),
+            key_file: with_name(&keys.key_file, name),
             client_ca_file: keys.client_ca_file.clone(),
         })
     }
@@ -257,10 +257,8 @@ impl Reader<'_> {
 
     /// Checks what concerns several agents, and resolves the default of the quorum.
     fn group(&mut self, mut config: Config) -> Config {
-        if config.peers.iter().any(|peer| peer.name == config.name) {
-            let message = format!("{:?} is also the name of a peer", config.name);
-            self.error("", &Keys::name, message, "list only the other agents as peers");
-        }
+        // The same file is used on all hosts.
+        config.peers.retain(|peer| peer.name != config.name);
         if config.role == Role::Follower && config.peers.is_empty() {
             self.error("", &Keys::role, "a follower needs the agents whose state it copies", "list them as peers");
         }
@@ -281,7 +279,11 @@ impl Reader<'_> {
             Listen::Tcp(address) if !address.ip().is_unspecified() => Some(("this agent".to_owned(), address.ip())),
             _ => None,
         };
-        let peer = |peer: &Peer| Some((format!("the peer {:?}", peer.name), peer.ip()?));
+        let peer = |peer: &Peer| {
+            let name =
+                if peer.name == config.name { "this agent".to_owned() } else { format!("the peer {:?}", peer.name) };
+            Some((name, peer.ip()?))
+        };
         let agents: Vec<_> = own.into_iter().chain(config.peers.iter().filter_map(peer)).collect();
         for (pools, key) in [(&config.pools.external, Keys::pool), (&config.pools.internal, Keys::internal_pool)] {
             for (agent, ip) in &agents {
@@ -300,6 +302,11 @@ impl Peer {
         let uri: Uri = self.endpoint.parse().ok()?;
         uri.host()?.trim_matches(['[', ']']).parse().ok()
     }
+}
+
+/// Path with the name of the agent for `{name}`.
+fn with_name(path: &Path, name: &str) -> PathBuf {
+    path.to_str().map_or_else(|| path.to_owned(), |text| text.replace("{name}", name).into())
 }
 
 fn check_endpoint(text: &str) -> Result<(), &'static str> {

@@ -38,6 +38,16 @@ fn a_full_configuration_is_read() {
 }
 
 #[test]
+fn all_hosts_can_have_the_same_file() {
+    let text = FULL.replace("name: lb-1\n", "").replace("File: lb-1.", "File: pki/{name}.");
+    let config = read(&format!("name: lb-2\n{text}")).unwrap();
+    let peers: Vec<_> = config.peers.iter().map(|peer| peer.name.as_str()).collect();
+    assert_eq!((peers, config.members(), config.quorum), (vec!["lb-3"], 2, 1));
+    let tls = config.tls.unwrap();
+    assert_eq!((tls.certificate_file, tls.key_file), ("pki/lb-2.crt".into(), "pki/lb-2.key".into()));
+}
+
+#[test]
 fn a_unix_socket_needs_nothing_else() {
     let config = read("listen: unix:/run/agent.sock\n").unwrap();
     assert_eq!((config.quorum, config.tls, config.clients), (1, None, vec!["bowline".to_owned()]));
@@ -82,7 +92,10 @@ fn single_errors_name_the_key_and_the_fix() {
     let unix = "listen: unix:/run/agent.sock\n";
     let table = [
         (format!("{FULL}nam: a\n"), ":20: nam: unknown key; did you mean name?"),
-        (FULL.replace("name: lb-1", "name: lb-2"), ":1: name: \"lb-2\" is also the name of a peer; list only"),
+        (
+            FULL.replace("name: lb-1", "name: lb-2").replace("[10.0.0.1]", "[192.0.2.12]"),
+            ":16: internalPool: 192.0.2.12/32 contains the address 192.0.2.12 of this agent; remove",
+        ),
         (
             FULL.replace("192.0.2.200/29", "192.0.2.8/29"),
             ":15: pool: 192.0.2.8/29 contains the address 192.0.2.11 of this agent; remove",
