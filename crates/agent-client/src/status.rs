@@ -94,6 +94,18 @@ pub struct PeerStatus {
     pub message: Option<String>,
 }
 
+impl AgentRole {
+    /// Name in tables and metrics, the same as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AgentRole::Active => "active",
+            AgentRole::Standby => "standby",
+            AgentRole::Fenced => "fenced",
+            AgentRole::Follower => "follower",
+        }
+    }
+}
+
 impl AddressRange {
     /// Whether the address is in the range.
     pub fn contains(&self, ip: IpAddr) -> bool {

@@ -52,7 +52,7 @@ pub use config::{Config, Listen, Peer, TlsConfig};
 #[cfg(feature = "daemon")]
 pub use group::beat::Role;
 #[cfg(feature = "daemon")]
-pub use metrics::METRICS;
+pub use metrics::{METRICS, metric_reference};
 #[cfg(feature = "daemon")]
 pub use pki::{Issued, NewCertificates, PkiError, Usage, create_certificates};
 #[cfg(feature = "daemon")]

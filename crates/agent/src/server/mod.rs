@@ -30,7 +30,6 @@ pub use credentials::TlsFileError;
 pub(crate) use credentials::{Credentials, client_verifier};
 pub(crate) use plain::serve_plain;
 pub(crate) use router::Api;
-pub(crate) use status::role_name;
 
 /// Header with the claim of a peer, in JSON.
 pub(crate) const CLAIM_HEADER: &str = "bowline-agent-claim";

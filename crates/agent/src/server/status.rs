@@ -1,6 +1,6 @@
 //! `GET /v1/status`.
 
-use bowline_agent_client::{AddressRange, AgentRole, AgentStatus, PeerStatus, PoolStatus};
+use bowline_agent_client::{AddressRange, AgentStatus, PeerStatus, PoolStatus};
 use bowline_core::IpFamily;
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ impl Api {
     }
 
     /// Pools by kind and family, as far as there are any.
-    fn pools(&self, balancers: &Balancers) -> Vec<PoolStatus> {
+    pub(crate) fn pools(&self, balancers: &Balancers) -> Vec<PoolStatus> {
         let pools = &self.group.config.pools;
         let kinds = [(false, &pools.external), (true, &pools.internal)];
         let all = kinds.into_iter().flat_map(|(internal, pools)| {
@@ -68,15 +68,5 @@ fn pool_status(internal: bool, family: IpFamily, pools: &[Pool], balancers: &Bal
         ranges: pools.iter().map(|pool| AddressRange { first: pool.first(), last: pool.last() }).collect(),
         size: pools.iter().fold(0, |size: u64, pool| size.saturating_add(pool.size())),
         used: balancers.addresses().filter(|address| is_inside(&address.ip)).count() as u64,
-    }
-}
-
-/// Role as in metrics.
-pub(crate) fn role_name(role: AgentRole) -> &'static str {
-    match role {
-        AgentRole::Active => "active",
-        AgentRole::Standby => "standby",
-        AgentRole::Fenced => "fenced",
-        AgentRole::Follower => "follower",
     }
 }
