@@ -51,6 +51,8 @@ pub use calls::{AddressRequest, Change, Query, TargetChange};
 #[cfg(feature = "client")]
 pub use config::{AGENT_DOC, AgentConfig, AgentKeys};
 pub use conflicts::{has_another, other_group_address, outside_pool};
+#[cfg(all(feature = "client", unix))]
+pub use endpoints::unix_client;
 #[cfg(feature = "client")]
 pub use errors::{AgentErrors, ApiErrors, invalid_response};
 #[cfg(feature = "client")]

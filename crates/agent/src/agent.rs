@@ -144,6 +144,14 @@ impl Agent {
     }
 }
 
+impl Config {
+    /// Checks the files that the configuration names, without using them.
+    pub fn check_files(&self) -> Result<(), OpenError> {
+        self.tls.as_ref().map(|files| Credentials::open(files, &self.name)).transpose()?;
+        Ok(())
+    }
+}
+
 /// A task that cannot fail.
 async fn ending(task: impl Future<Output = ()>) -> Result<(), std::convert::Infallible> {
     task.await;

@@ -26,6 +26,8 @@ mod error;
 #[cfg(feature = "daemon")]
 mod group;
 #[cfg(feature = "daemon")]
+mod group_status;
+#[cfg(feature = "daemon")]
 mod interface;
 #[cfg(feature = "daemon")]
 mod metrics;
@@ -51,6 +53,8 @@ pub use agent::{Agent, OpenError};
 pub use config::{Config, Listen, Peer, TlsConfig};
 #[cfg(feature = "daemon")]
 pub use group::beat::Role;
+#[cfg(feature = "daemon")]
+pub use group_status::{Answer, query_group};
 #[cfg(feature = "daemon")]
 pub use metrics::{METRICS, metric_reference};
 #[cfg(feature = "daemon")]

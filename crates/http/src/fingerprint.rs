@@ -58,7 +58,7 @@ pub(crate) struct FingerprintVerifier {
 
 impl Fingerprint {
     /// Returns the SHA-256 fingerprint of a certificate in DER.
-    fn sha256(certificate: &[u8]) -> Fingerprint {
+    pub fn sha256(certificate: &[u8]) -> Fingerprint {
         Fingerprint(digest::digest(&SHA256, certificate).as_ref().to_vec())
     }
 

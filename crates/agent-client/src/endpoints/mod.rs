@@ -33,6 +33,8 @@ mod tests;
 mod unix;
 
 use std::collections::VecDeque;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,7 +82,7 @@ pub(crate) fn agents(endpoints: &[Endpoint], tls: bowline_http::Tls) -> Result<V
     let client = |endpoint: &Endpoint| match endpoint {
         Endpoint::Https(_) => network.clone(),
         #[cfg(unix)]
-        Endpoint::Unix(path) => Client::in_process(Arc::new(unix::Socket(path.clone())), timeout),
+        Endpoint::Unix(path) => unix_client(path.clone(), timeout),
         #[cfg(not(unix))]
         Endpoint::Unix(_) => {
             let error = || RequestError::Request("this system has no Unix sockets".to_owned());
@@ -88,6 +90,12 @@ pub(crate) fn agents(endpoints: &[Endpoint], tls: bowline_http::Tls) -> Result<V
         }
     };
     Ok(endpoints.iter().map(|endpoint| Agent { client: client(endpoint), endpoint: endpoint.clone() }).collect())
+}
+
+/// Creates a client for an agent on this host that listens on a Unix socket. URLs have any host.
+#[cfg(unix)]
+pub fn unix_client(path: PathBuf, timeout: Duration) -> Client {
+    Client::in_process(Arc::new(unix::Socket(path)), timeout)
 }
 
 impl Endpoints {

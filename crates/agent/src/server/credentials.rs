@@ -111,14 +111,27 @@ fn load(files: &TlsConfig, name: &str) -> Result<Loaded, TlsFileError> {
     let mut server =
         server.map_err(|error| wrong(&files.key_file, format!("does not fit the certificate: {error}")))?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let tls = Tls {
-        roots: Roots::Pem(authority),
-        client: Some(ClientCertificate { chain: certificate, key: key.into() }),
-        ..Tls::default()
-    };
+    let tls = tls(authority, certificate, key);
     let client = Client::new(Options { tls, proxies: Proxies::default(), timeout: TIMEOUT });
     let client = client.map_err(|error| wrong(&files.certificate_file, error.to_string()))?;
     Ok(Loaded { server: Arc::new(server), client })
+}
+
+/// TLS settings of an agent as a client.
+pub(crate) fn client_tls(files: &TlsConfig) -> Result<Tls, TlsFileError> {
+    Ok(tls(read(&files.client_ca_file)?, read(&files.certificate_file)?, read(&files.key_file)?))
+}
+
+fn tls(authority: String, chain: String, key: String) -> Tls {
+    let client = ClientCertificate { chain, key: key.into() };
+    Tls { roots: Roots::Pem(authority), client: Some(client), ..Tls::default() }
+}
+
+/// Certificate of an agent, in DER, without those of its CAs.
+pub(crate) fn leaf(files: &TlsConfig) -> Result<CertificateDer<'static>, TlsFileError> {
+    let (path, text) = (&files.certificate_file, read(&files.certificate_file)?);
+    let chain = CertificateDer::from_pem_slice(text.as_bytes());
+    chain.map_err(|_| TlsFileError { path: path.clone(), message: "contains no PEM certificate".to_owned() })
 }
 
 fn read(path: &Path) -> Result<String, TlsFileError> {

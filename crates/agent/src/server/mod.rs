@@ -27,7 +27,7 @@ use crate::error::AgentError;
 
 pub(crate) use connection::{Listener, serve};
 pub use credentials::TlsFileError;
-pub(crate) use credentials::{Credentials, client_verifier};
+pub(crate) use credentials::{Credentials, client_tls, client_verifier, leaf};
 pub(crate) use plain::serve_plain;
 pub(crate) use router::Api;
 
