@@ -1,7 +1,7 @@
 //! Command-line definition. The doc comments here are the help texts, and `xtask generate` builds `docs/reference/cli.md` from
 //! them: write them for users.
 
-#[cfg(not(feature = "playground"))]
+#[cfg(not(all(feature = "playground", feature = "lb-agent")))]
 mod absent;
 #[cfg(feature = "playground")]
 mod apiserver;
@@ -11,6 +11,8 @@ mod cloud;
 mod completion;
 mod help;
 mod inspect;
+#[cfg(feature = "lb-agent")]
+mod lb_agent;
 mod manifests;
 mod overview;
 #[cfg(feature = "playground")]
@@ -21,7 +23,7 @@ use bowline_settings::cli::{AdmissionServerArgs, ManagerArgs};
 use bowline_settings::providers::flags;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-#[cfg(not(feature = "playground"))]
+#[cfg(not(all(feature = "playground", feature = "lb-agent")))]
 pub(crate) use absent::AbsentCommand;
 #[cfg(feature = "playground")]
 pub(crate) use apiserver::ApiserverArgs;
@@ -31,6 +33,8 @@ pub(crate) use cloud::{CloudArgs, CloudCommand, DeleteRouteArgs, EndpointArgs};
 pub(crate) use completion::{CompletionArgs, Shell};
 pub(crate) use help::{complete_manager, meaning, with_groups};
 pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
+#[cfg(feature = "lb-agent")]
+pub(crate) use lb_agent::{CertificatesArgs, LbAgentArgs, LbAgentCommand, StatusArgs};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 #[cfg(feature = "playground")]
 pub(crate) use playground::{ExampleArgs, PlaygroundArgs, PlaygroundCommand};
@@ -133,6 +137,15 @@ pub(crate) enum Command {
     #[cfg(feature = "playground")]
     Cloud(Box<CloudArgs>),
 
+    /// Run an L4 agent: load balancers and routes on hosts without a cloud.
+    ///
+    /// One or several agents form a group: the active one holds the addresses of load balancers on its network interface and forwards
+    /// their traffic, and another one takes over when it fails. The manager connects to them with the section `agent` of a provider's
+    /// configuration. Shuts down on SIGINT or SIGTERM, after a standby has taken over. Exit codes: 0 after a signal, 2 for an invalid
+    /// configuration, 1 for other errors.
+    #[cfg(feature = "lb-agent")]
+    LbAgent(Box<LbAgentArgs>),
+
     /// Print the completion script of a shell.
     ///
     /// For bash, put `source <(bowline completion bash)` into ~/.bashrc; for zsh, write the output to a file _bowline in a directory of
@@ -140,7 +153,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
 
     /// Commands that are not part of this build.
-    #[cfg(not(feature = "playground"))]
+    #[cfg(not(all(feature = "playground", feature = "lb-agent")))]
     #[command(flatten)]
     Absent(AbsentCommand),
 }

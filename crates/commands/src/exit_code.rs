@@ -14,7 +14,8 @@ pub const TABLE: [(u8, &str); 4] = [
     (0, "Success. `plan` and `explain`: nothing to change; `check`: no errors, though possibly warnings."),
     (
         1,
-        "A failure at run time: the API server or a cloud does not respond, an address is in use, an object does not exist.",
+        "A failure at run time: the API server or a cloud does not respond, an address is in use, an object does not exist. `lb-agent \
+         status`: not exactly one agent is active.",
     ),
     (BAD_INPUT, "The command line or a file that it names is invalid. Nothing was started or changed."),
     (FOUND, "`plan` and `explain`: there is something to change; `check`: at least one finding is an error."),

@@ -3,7 +3,7 @@
 //! ```text
 //! argv ──► invocation ──► a command: cli (clap: flags, help, exit code 2)
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
-//!              │            ├─ admission-server                the same, with the manager's logging
+//!              │            ├─ admission-server, lb-agent      the same, with the manager's logging
 //!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
 //!              │            ├─ completion                      prints a script
 //!              │            └─ manifests                       read flags and local files only
@@ -21,6 +21,8 @@ mod explain;
 mod invocation;
 #[cfg(feature = "playground")]
 mod kubeconfig;
+#[cfg(feature = "lb-agent")]
+mod lb_agent;
 mod manifests;
 mod orphans;
 mod output;
@@ -71,6 +73,8 @@ impl Task {
             Command::AdmissionServer(args) => TaskLogging::Manager(bowline_settings::admission_server_logging(args)),
             #[cfg(feature = "playground")]
             Command::Playground(_) => TaskLogging::Own,
+            #[cfg(feature = "lb-agent")]
+            Command::LbAgent(args) => args.logging().map_or(TaskLogging::Plain, TaskLogging::Manager),
             _ => TaskLogging::Plain,
         }
     }
@@ -92,17 +96,21 @@ impl Task {
             Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
             #[cfg(feature = "playground")]
             Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
-            #[cfg(not(feature = "playground"))]
+            #[cfg(feature = "lb-agent")]
+            Command::LbAgent(args) => runtime.block_on(lb_agent::run(*args)),
+            #[cfg(not(all(feature = "playground", feature = "lb-agent")))]
             Command::Absent(command) => Err(command.error().into()),
         }
     }
 }
 
 /// Files of the repository that are generated from the flags, the permissions and the providers, by their paths in it: manifests, a
-/// chart, and the reference pages of permissions and providers.
+/// chart, and the reference pages of permissions, providers and agents.
 pub fn generated_files(registry: &Registry) -> Vec<(String, String)> {
     let mut files = manifests::generated(registry);
     files.push(("docs/reference/permissions.md".to_owned(), permissions::reference()));
     files.extend(bowline_settings::providers::references(registry));
+    #[cfg(feature = "lb-agent")]
+    files.extend(lb_agent::references());
     files
 }

@@ -187,18 +187,18 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     edges
 }
 
-/// The program of the image has none of what is there for development.
+/// The program of the image has none of what is there for development or for agents.
 #[test]
-fn the_program_of_the_image_has_no_playground() {
+fn the_program_of_the_image_has_no_playground_and_no_agent() {
     let script = fs::read_to_string(root().join(SCRIPT)).unwrap();
     let features = script.split("features=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     assert!(script.contains("--no-default-features --features \"$features\""), "{script}");
     let in_image = dependencies(&["--no-default-features", "--features", features]);
-    let of_playground = ["bowline-playground", "bowline-apiserver", "bowline-local", "bowline-l4"];
-    let found: Vec<_> = of_playground.iter().filter(|name| in_image.contains(**name)).collect();
+    let absent = ["bowline-playground", "bowline-apiserver", "bowline-local", "bowline-agent", "bowline-l4"];
+    let found: Vec<_> = absent.iter().filter(|name| in_image.contains(**name)).collect();
     assert!(found.is_empty(), "{found:?} are in the image");
     let in_default = dependencies(&[]);
-    assert!(of_playground.iter().all(|name| in_default.contains(*name)), "{in_default:?}");
+    assert!(absent.iter().all(|name| in_default.contains(*name)), "{in_default:?}");
     assert!(in_image.contains("bowline-daemon") && in_image.len() > 100, "{in_image:?}");
 }
 

@@ -5,18 +5,25 @@ use std::ffi::OsString;
 use bowline_settings::BadInput;
 use clap::{Args, Subcommand};
 
-/// Commands of the feature `playground`.
+/// Commands of features that are disabled.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AbsentCommand {
     /// Not in this build.
+    #[cfg(not(feature = "playground"))]
     #[command(hide = true, disable_help_flag = true)]
     Apiserver(Arguments),
     /// Not in this build.
+    #[cfg(not(feature = "playground"))]
     #[command(hide = true, disable_help_flag = true)]
     Playground(Arguments),
     /// Not in this build.
+    #[cfg(not(feature = "playground"))]
     #[command(hide = true, disable_help_flag = true)]
     Cloud(Arguments),
+    /// Not in this build.
+    #[cfg(not(feature = "lb-agent"))]
+    #[command(hide = true, disable_help_flag = true)]
+    LbAgent(Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -29,13 +36,24 @@ impl AbsentCommand {
     /// Returns the error of the command.
     pub(crate) fn error(&self) -> BadInput {
         let (name, Arguments { arguments: _ }) = match self {
+            #[cfg(not(feature = "playground"))]
             AbsentCommand::Apiserver(words) => ("apiserver", words),
+            #[cfg(not(feature = "playground"))]
             AbsentCommand::Playground(words) => ("playground", words),
+            #[cfg(not(feature = "playground"))]
             AbsentCommand::Cloud(words) => ("cloud", words),
+            #[cfg(not(feature = "lb-agent"))]
+            AbsentCommand::LbAgent(words) => ("lb-agent", words),
+        };
+        let (feature, fix) = match name {
+            "lb-agent" => {
+                ("lb-agent", "build an image with it (docs/guides/image.md), or install the program on the host")
+            }
+            _ => ("playground", "run `cargo run -- NAME` in a checkout of the sources"),
         };
         BadInput(format!(
-            "the command {name} is not part of this build: it needs the feature `playground`, which the image does not have; run \
-             `cargo run -- {name}` in a checkout of the sources"
+            "the command {name} is not part of this build: it needs the feature `{feature}`, which the image does not have; {}",
+            fix.replace("NAME", name)
         ))
     }
 }
@@ -48,12 +66,22 @@ mod tests {
 
     #[test]
     fn a_missing_command_names_its_feature_for_any_flags() {
-        for words in [&["playground"] as &[_], &["apiserver", "--kubeconfig", "kc"], &["cloud", "add", "--help"]] {
+        let table: [(&[&str], &str); 4] = [
+            (&["playground"], "playground"),
+            (&["apiserver", "--kubeconfig", "kc"], "playground"),
+            (&["cloud", "add", "--help"], "playground"),
+            (&["lb-agent", "status", "--config=a"], "lb-agent"),
+        ];
+        let is_absent = |feature: &str| match feature {
+            "lb-agent" => !cfg!(feature = "lb-agent"),
+            _ => !cfg!(feature = "playground"),
+        };
+        for (words, feature) in table.into_iter().filter(|(_, feature)| is_absent(feature)) {
             let cli = Cli::parse_from(["bowline"].iter().chain(words));
             let Some(Command::Absent(command)) = cli.command else { panic!("{words:?}") };
             let error = command.error().to_string();
             assert!(error.starts_with(&format!("the command {} is not", words[0])), "{error}");
-            assert!(error.contains("feature `playground`"), "{error}");
+            assert!(error.contains(&format!("feature `{feature}`")), "{error}");
         }
     }
 }

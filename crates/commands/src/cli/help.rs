@@ -38,7 +38,7 @@ const SHORT_OF_COMMANDS: [&str; 6] =
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Try Bowline without a cloud", &["playground", "cloud", "apiserver"]),
     ("Inspect a cluster and its clouds", &["check", "plan", "explain", "orphans"]),
-    ("Install and run", &["manifests", "admission-server"]),
+    ("Install and run", &["manifests", "admission-server", "lb-agent"]),
     ("Other commands", &[]),
 ];
 
