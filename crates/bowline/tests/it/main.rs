@@ -13,6 +13,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agent_commands;
 mod aws;
 mod cli;
 mod cloud;

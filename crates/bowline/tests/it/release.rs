@@ -57,7 +57,7 @@ fn the_raw_version_names_the_release_build() {
 #[test]
 fn invalid_flags_have_the_exit_codes_of_other_builds() {
     let Some(program) = release() else { return };
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&["sail"], 2, "unrecognized subcommand 'sail'"),
         (&["manifests", "--kind=Sail"], 2, "Sail"),
         (&["--knots=8"], 1, "--knots"),
@@ -67,6 +67,7 @@ fn invalid_flags_have_the_exit_codes_of_other_builds() {
             2,
             "the command playground is not part of this build: it needs the feature `playground`",
         ),
+        (&["lb-agent", "status"], 2, "the command lb-agent is not part of this build: it needs the feature `lb-agent`"),
     ];
     for (arguments, expected, message) in cases {
         let (code, stdout, stderr) = run(&program, arguments);
