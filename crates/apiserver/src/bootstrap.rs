@@ -56,7 +56,7 @@ fn authentication_config(client_ca: &str) -> Value {
 }
 
 fn kubernetes_service(state: &State) -> Value {
-    let address = state.options.service_cidr.hosts().next().unwrap_or(state.options.service_cidr.addr());
+    let address = state.options.kubernetes_address();
     json!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -1,6 +1,6 @@
 //! Server options.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -103,6 +103,13 @@ impl Options {
         }
         Ok(())
     }
+
+    /// Cluster IP of the `kubernetes` Service: the first address of the service CIDR after that of the network itself, which
+    /// `hosts` leaves out for IPv4 only.
+    pub(crate) fn kubernetes_address(&self) -> IpAddr {
+        let network = self.service_cidr.network();
+        self.service_cidr.hosts().find(|address| *address != network).unwrap_or(network)
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +129,14 @@ mod tests {
         }
         for listen in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
             assert!(allowed(listen, AuthorizationMode::AlwaysAllow, false), "{listen}");
+        }
+    }
+
+    #[test]
+    fn the_kubernetes_service_has_the_second_address_of_the_service_network() {
+        for (network, expected) in [("10.96.0.0/16", "10.96.0.1"), ("fd00:96::/112", "fd00:96::1")] {
+            let options = Options { service_cidr: network.parse().unwrap(), ..Options::default() };
+            assert_eq!(options.kubernetes_address(), expected.parse::<IpAddr>().unwrap(), "{network}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl ApiServer {
         let listener = TcpListener::bind(listen).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let authority = Authority::new()?;
-        let config = authority.server_config(address.ip(), service_address(&options))?;
+        let config = authority.server_config(address.ip(), options.kubernetes_address())?;
         let admin_identity = authority.client(ADMIN.0, ADMIN.1)?;
         let admin = tls::kubeconfig(&url(address), &authority, ADMIN.0, &admin_identity);
 
@@ -198,11 +198,6 @@ impl Drop for ApiServer {
 
 fn url(address: SocketAddr) -> String {
     format!("https://{address}")
-}
-
-/// The first address of the service CIDR, which is the cluster IP of the `kubernetes` Service.
-fn service_address(options: &Options) -> IpAddr {
-    options.service_cidr.hosts().next().unwrap_or(options.service_cidr.addr())
 }
 
 async fn client_from(kubeconfig: &str) -> Result<kube::Client, StartError> {
