@@ -13,7 +13,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod agent_commands;
+mod agents;
 mod aws;
 mod cli;
 mod cloud;

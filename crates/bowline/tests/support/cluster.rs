@@ -23,7 +23,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start(test: &str) -> Cluster {
-        let server = Server::start(test, &[]);
+        Cluster::start_with(test, &[]).await
+    }
+
+    /// Starts an API server with these flags.
+    pub(crate) async fn start_with(test: &str, flags: &[&str]) -> Cluster {
+        let server = Server::start(test, flags);
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         Cluster { server, client: kube::Client::try_from(config).unwrap() }

@@ -154,7 +154,9 @@ fn another_process_at_an_endpoint_is_no_agent_of_the_group() {
     let (code, shown) = group.status("lb-1", &[]);
     assert_eq!(code, Some(1), "{shown}");
     assert_eq!(shown.matches("certificate").count(), 2, "{shown}");
-    agents.iter_mut().for_each(|agent| drop(agent.stop("-TERM")));
+    for agent in &mut agents {
+        agent.stop("-TERM");
+    }
 }
 
 #[test]
