@@ -142,6 +142,12 @@ pub trait Bench: Send + Sync {
         true
     }
 
+    /// Returns whether this fault can occur in calls about machines, which a cloud may read from files while its load balancers have a
+    /// server.
+    fn can_affect_machines(&self, fault: InducedFault) -> bool {
+        self.can_occur(fault)
+    }
+
     /// Makes every call fail with this fault from now on; `None` ends it. Returns `false` if the bench cannot.
     async fn inject_fault(&self, fault: Option<InducedFault>) -> bool;
 

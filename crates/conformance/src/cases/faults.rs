@@ -20,14 +20,15 @@ const FAULTS: [(InducedFault, ErrorKind); 6] = [
     (InducedFault::Garbled, ErrorKind::Unexpected),
 ];
 
-/// Faults that can occur in this cloud.
+/// Faults that can occur in calls about machines.
 fn faults(context: &CaseContext) -> impl Iterator<Item = (InducedFault, ErrorKind)> {
-    FAULTS.into_iter().filter(|(fault, _)| context.bench().can_occur(*fault))
+    FAULTS.into_iter().filter(|(fault, _)| context.bench().can_affect_machines(*fault))
 }
 
 /// Faults that a listing can detect: an empty answer looks like an empty account.
 pub(super) fn visible_faults(context: &CaseContext) -> impl Iterator<Item = (InducedFault, ErrorKind)> {
-    faults(context).filter(|(fault, _)| *fault != InducedFault::Empty)
+    let can_occur = |fault: &InducedFault| *fault != InducedFault::Empty && context.bench().can_occur(*fault);
+    FAULTS.into_iter().filter(move |(fault, _)| can_occur(fault))
 }
 
 pub(super) async fn gone_is_certain(context: &CaseContext) -> CaseResult {
@@ -85,7 +86,7 @@ pub(super) async fn errors_have_a_kind(context: &CaseContext) -> CaseResult {
 pub(super) async fn listing_errors_have_a_kind(context: &CaseContext) -> CaseResult {
     context.add("here").await;
     // Because of the missing fault, a listing alone never proves that a machine is gone.
-    for (fault, kind) in visible_faults(context) {
+    for (fault, kind) in faults(context).filter(|(fault, _)| *fault != InducedFault::Empty) {
         context.inject(fault).await?;
         match context.instances()?.list(None).await {
             Ok(page) => {
@@ -100,7 +101,7 @@ pub(super) async fn listing_errors_have_a_kind(context: &CaseContext) -> CaseRes
 }
 
 pub(super) async fn throttling_carries_its_delay(context: &CaseContext) -> CaseResult {
-    if !context.bench().can_occur(InducedFault::Throttled(SEVEN)) {
+    if !context.bench().can_affect_machines(InducedFault::Throttled(SEVEN)) {
         return Err(CaseFailure::NotApplicable("the cloud never throttles"));
     }
     let here = context.add("here").await;

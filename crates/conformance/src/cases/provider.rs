@@ -59,7 +59,7 @@ pub(super) async fn start_errors_have_a_kind(context: &CaseContext) -> CaseResul
         (InducedFault::Forbidden, ErrorKind::PermissionDenied),
         (InducedFault::Broken, ErrorKind::Unavailable),
     ];
-    for (fault, kind) in table.into_iter().filter(|(fault, _)| context.bench().can_occur(*fault)) {
+    for (fault, kind) in table.into_iter().filter(|(fault, _)| context.bench().can_affect_machines(*fault)) {
         context.inject(fault).await?;
         // A start that makes no call succeeds.
         if let Err(error) = context.bench().restarted().await.start().await {
@@ -86,7 +86,7 @@ pub(super) async fn check_calls_the_cloud(context: &CaseContext) -> CaseResult {
         (InducedFault::Unauthenticated, ErrorKind::Unauthenticated),
         (InducedFault::Forbidden, ErrorKind::PermissionDenied),
     ];
-    for (fault, kind) in table.into_iter().filter(|(fault, _)| context.bench().can_occur(*fault)) {
+    for (fault, kind) in table.into_iter().filter(|(fault, _)| context.bench().can_affect_machines(*fault)) {
         context.inject(fault).await?;
         match context.provider().check().await {
             Ok(()) => return fail(format!("{fault:?}: the check passed")),
