@@ -1,11 +1,11 @@
 //! `OneRoutePerCall` trait: routes in the table of a group of agents.
 //!
-//! An agent knows no machines. A route names its Node, and has the addresses of the Node, which the controller compares: if they
-//! change, the route is created again with the new ones.
+//! An agent knows no machines. A route names its Node, and has the addresses of the Node, one of which is the next hop. The controller
+//! compares them: if they change, the route is created again with the new ones.
 
 use async_trait::async_trait;
-use bowline_cloud::{Error, OneRoutePerCall, Result};
-use bowline_core::{ClusterName, Route, RouteSpec};
+use bowline_cloud::{Error, ErrorKind, OneRoutePerCall, Result};
+use bowline_core::{Address, AddressType, ClusterName, Route, RouteSpec};
 use bowline_http::Api;
 
 use super::messages::{CreateRouteRequest, DeleteRouteRequest, Empty, ListRoutesReply, ListRoutesRequest, RouteRecord};
@@ -48,6 +48,7 @@ impl OneRoutePerCall for AgentRoutes {
             limit: None,
         };
         let with_node = |error: Error| error.during(CREATE).context("node", route.node.as_str());
+        check_next_hop(route).map_err(with_node)?;
         let created: Result<RouteRecord> =
             write(&self.api, "routes_create", &["v1", "routes", "create"], &request).await;
         let created = created.map_err(with_node)?;
@@ -67,6 +68,23 @@ impl OneRoutePerCall for AgentRoutes {
             Ok(_) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Checks that the Node has an internal address in the family of the destination, which agents use as the next hop.
+fn check_next_hop(route: &RouteSpec) -> Result<()> {
+    let is_ipv4 = route.destination.addr().is_ipv4();
+    let is_in_family =
+        |address: &Address| address.address.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_ipv4() == is_ipv4);
+    let mut internal = route.node_addresses.iter().filter(|address| address.kind == AddressType::InternalIP);
+    if internal.any(is_in_family) {
+        return Ok(());
+    }
+    let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+    let message = format!(
+        "the Node has no InternalIP of the family {family}, so {} has no next hop; fix: check status.addresses of the Node",
+        route.destination
+    );
+    Err(Error::new(ErrorKind::NotFound, CREATE, message))
 }
 
 fn to_route(record: RouteRecord) -> Route {
