@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bowline_agent_client::{AGENT_DOC, AgentConfig, AgentKeys};
 use bowline_cloud::BuildContext;
 use bowline_config::table::{Checks, Example, Format, Key, Keys as _, Section, Table, UnknownKeys, View, keys};
 use bowline_config::{ConfigErrors, Environment};
@@ -36,6 +37,12 @@ keys! {
         node_network: String = "nodeNetwork", "",
             "CIDR that contains the addresses of the Nodes. Default: the first address of a host-only or bridged network.";
         inventory_file: PathBuf = "inventoryFile", "", "YAML file with the machines. Required for `inventory`.";
+        load_balancer: String = "loadBalancer", "none",
+            "Load balancers of Services: `none`, `agent` (the agents of the section `agent` hold the addresses and forward the traffic) or \
+             `node` (for tests: the address is the `InternalIP` of the first Node).";
+        routes: String = "routes", "none",
+            "Routes to the pod CIDRs of Nodes: `none` or `agent` (the agents add them to the kernel of their hosts; each Node needs an \
+             agent).";
     }
 }
 
@@ -62,6 +69,17 @@ pub(crate) enum BackendKind {
     Vagrant,
 }
 
+/// Load balancers of Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LoadBalancerMode {
+    #[default]
+    None,
+    /// Those of agents.
+    Agent,
+    /// The address of a Node.
+    Node,
+}
+
 /// Vagrant's name of libvirt.
 pub(crate) const LIBVIRT: &str = "libvirt";
 
@@ -77,6 +95,11 @@ pub struct Config {
     pub(crate) rules: Rules,
     /// Time for which a read is used.
     pub(crate) cache: Duration,
+    pub(crate) load_balancer: LoadBalancerMode,
+    /// Agents, if load balancers or routes use them.
+    pub(crate) agent: Option<AgentConfig>,
+    /// Whether the agents have routes.
+    pub(crate) agent_routes: bool,
 }
 
 impl BackendKind {
@@ -99,8 +122,12 @@ const INSTANCES: &str = "instances";
 const INSTANCES_DOC: &str = "Settings of single machines, by the name of the Node. They take precedence over what the backend reports. With \
     `static`, they are further machines, and replace one of the same name.";
 
+/// Section of the agents.
+const AGENT: &str = "agent";
+
 fn table() -> Table {
     let mut sections = Section::document::<Keys>();
+    sections.push(Section::of::<AgentKeys>(AGENT, AGENT_DOC));
     sections.push(Section { named: true, ..Section::of::<InstanceKeys>(INSTANCES, INSTANCES_DOC) });
     Table { format: Format::Yaml, unknown: UnknownKeys::Reject, sections }
 }
@@ -160,7 +187,10 @@ impl Config {
         let (keys, mut errors) = (settings.section::<Keys>(""), errors);
         let overrides = settings.views(INSTANCES).into_iter();
         let overrides = overrides.map(|(name, view)| (name.to_owned(), to_override(&view, &mut errors))).collect();
+        let agent = keys.agent(&settings.view(AGENT), &mut errors);
         let mut checks = settings.view("").checks(errors);
+        let load_balancer = keys.load_balancer_mode(&mut checks);
+        keys.check_agent(AgentConfig::is_present(&settings.view(AGENT)), &mut checks);
         let backend = keys.read_backend(&mut checks);
         let vagrant_home = keys.home(backend, context.environment, &mut checks);
         keys.check_inventory(backend, &mut checks);
@@ -170,7 +200,8 @@ impl Config {
         let type_word = if location == VIRTUALBOX { "vbox".to_owned() } else { location.clone() };
         let rules = Rules { type_word, location, node_network, overrides };
         let cache = Duration::from_secs(keys.cache_seconds);
-        checks.finish(Config { keys, backend, vagrant_home, rules, cache })
+        let agent_routes = keys.routes == AGENT;
+        checks.finish(Config { keys, backend, vagrant_home, rules, cache, load_balancer, agent, agent_routes })
     }
 }
 
@@ -219,6 +250,41 @@ impl Keys {
         if !["lease", "agent", "arp"].contains(&self.libvirt_address_source.as_str()) {
             let message = format!("{:?} is not a source of addresses", self.libvirt_address_source);
             checks.error(&Keys::libvirt_address_source, message, "write lease, agent or arp");
+        }
+    }
+
+    fn load_balancer_mode(&self, checks: &mut Checks<'_>) -> LoadBalancerMode {
+        match self.load_balancer.as_str() {
+            "none" => LoadBalancerMode::None,
+            AGENT => LoadBalancerMode::Agent,
+            "node" => LoadBalancerMode::Node,
+            other => {
+                let message = format!("{other:?} is not a kind of load balancers");
+                checks.error(&Keys::load_balancer, message, "write none, agent or node");
+                LoadBalancerMode::None
+            }
+        }
+    }
+
+    fn uses_agent(&self) -> bool {
+        self.load_balancer == AGENT || self.routes == AGENT
+    }
+
+    /// Reads the section of the agents, if it is used, and adds its errors.
+    fn agent(&self, view: &View<'_>, errors: &mut ConfigErrors) -> Option<AgentConfig> {
+        if !self.uses_agent() {
+            return None;
+        }
+        AgentConfig::read(*view, ConfigErrors::new()).map_err(|found| errors.extend(found)).ok()
+    }
+
+    fn check_agent(&self, is_present: bool, checks: &mut Checks<'_>) {
+        if !["none", AGENT].contains(&self.routes.as_str()) {
+            checks.error(&Keys::routes, format!("{:?} is not a kind of routes", self.routes), "write none or agent");
+        }
+        if is_present && !self.uses_agent() {
+            let hint = "set loadBalancer: agent, or routes: agent, or remove the section";
+            checks.error(&Keys::load_balancer, "nothing uses the section agent", hint);
         }
     }
 
@@ -307,6 +373,20 @@ mod tests {
             ("libvirtAddressSource: dns\n", "is not a source of addresses; write lease, agent or arp"),
             ("nodeNetwork: 192.168.56.0\n", "nodeNetwork: \"192.168.56.0\" is not a CIDR"),
             ("cacheSeconds: -1\n", "cacheSeconds: "),
+            (
+                "loadBalancer: nodes\n",
+                "loadBalancer: \"nodes\" is not a kind of load balancers; write none, agent or node",
+            ),
+            ("routes: node\n", "routes: \"node\" is not a kind of routes; write none or agent"),
+            ("loadBalancer: agent\n", "agent.endpoints: is required"),
+            (
+                "routes: agent\nagent: {endpoints: [\"http://a\"]}\n",
+                "c.yaml:2: agent.endpoints: \"http://a\" does not start",
+            ),
+            (
+                "agent: {endpoints: [\"unix:/x\"]}\n",
+                "loadBalancer: nothing uses the section agent; set loadBalancer: agent",
+            ),
             ("vagranthome: /x\n", "vagranthome: unknown key; did you mean vagrantHome?"),
             ("instances: {a: {id: \"cloudlycke://x\"}}\n", "instances.a.id: \"cloudlycke://x\" is not an ID"),
             ("instances: {a: {state: on}}\n", "instances.a.state: \"on\" is not a known state"),
@@ -319,6 +399,18 @@ mod tests {
             let error = read(text, &[]).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn load_balancers_and_routes_of_agents_are_independent() {
+        let config = |text: &str| {
+            let config = read(&format!("{text}agent: {{endpoints: [\"unix:/run/agent.sock\"]}}\n"), &[]).unwrap();
+            (config.load_balancer, config.agent_routes, config.agent.is_some())
+        };
+        assert_eq!(config("loadBalancer: agent\n"), (LoadBalancerMode::Agent, false, true));
+        assert_eq!(config("routes: agent\n"), (LoadBalancerMode::None, true, true));
+        assert_eq!(config("loadBalancer: node\nroutes: agent\n"), (LoadBalancerMode::Node, true, true));
+        assert!(read("loadBalancer: node\n", &[]).unwrap().agent.is_none());
     }
 
     #[test]

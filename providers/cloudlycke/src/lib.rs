@@ -16,6 +16,8 @@
 //! * `backends`: where the list of machines comes from.
 //! * `pool`: one read for all lookups at a time, cached for a while; a machine is gone only after a read of its own.
 //! * `identity`, `machine`: pure rules for provider IDs, instance types, addresses and states.
+//! * `node_load_balancers`: addresses of Nodes in place of load balancers, for tests. Load balancers and routes by agents are those of
+//!   `bowline-agent-client`.
 //! * `check`: start, health check and `bowline check`.
 //!
 //! Vagrant itself is never started: `vagrant status` removes the records of a machine that VirtualBox does not know at this moment.
@@ -28,6 +30,7 @@ mod hypervisors;
 mod identity;
 mod instances;
 mod machine;
+mod node_load_balancers;
 mod pool;
 mod provider;
 

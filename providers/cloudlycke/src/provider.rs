@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bowline_agent_client::{Agents, load_balancer_capabilities, route_capabilities};
 use bowline_cloud::{
     Absence, BuildContext, Calls, Capabilities, CheckResult, CloudProvider, Factory, Facts, InstanceCapabilities,
-    Instances, ProviderInfo, Reference, Result,
+    Instances, LoadBalancerCapabilities, LoadBalancers, ProviderInfo, Quota, Reference, Result, Routes,
 };
 use bowline_config::{ConfigError, ConfigErrors};
 use bowline_core::{ClusterName, ProviderId};
@@ -17,11 +18,12 @@ use crate::backends::domains::Domains;
 use crate::backends::inventory::Inventory;
 use crate::backends::vagrant::Vagrant;
 use crate::commands::Tool;
-use crate::config::{BackendKind, Config, LIBVIRT};
+use crate::config::{BackendKind, Config, LIBVIRT, LoadBalancerMode};
 use crate::hypervisors::Hypervisor;
 use crate::hypervisors::libvirt::Libvirt;
 use crate::hypervisors::virtualbox::VirtualBox;
 use crate::instances::PAGE;
+use crate::node_load_balancers::{self, NodeLoadBalancers};
 use crate::pool::Pool;
 
 /// Value of `--cloud-provider`, and prefix of provider IDs.
@@ -39,6 +41,8 @@ pub struct Cloudlycke {
     pub(crate) machines: Machines,
     calls: Calls,
     pub(crate) cluster: ClusterName,
+    /// Agents, if load balancers or routes use them.
+    pub(crate) agents: Option<Arc<Agents>>,
 }
 
 /// Source of the machines.
@@ -56,21 +60,28 @@ pub fn factory() -> Factory {
         Ok(Arc::new(Cloudlycke::new(Config::read(context)?, context)?))
     };
     Factory {
-        capabilities: || capabilities(BackendKind::Inventory),
+        capabilities: all_capabilities,
         references: REFERENCES,
-        ..Factory::new(NAME, "machines of Vagrant, libvirt or a YAML file", crate::config::template, build)
+        ..Factory::new(
+            NAME,
+            "machines of Vagrant, libvirt or a YAML file, load balancers and routes of L4 agents",
+            crate::config::template,
+            build,
+        )
     }
 }
 
 impl Cloudlycke {
     /// Creates a provider. Reads nothing.
     pub fn new(config: Config, context: &BuildContext<'_>) -> std::result::Result<Cloudlycke, ConfigErrors> {
+        let agents = config.agent.as_ref().map(|agent| Agents::new(agent, context)).transpose()?;
         Ok(Cloudlycke {
             info: Arc::new(ProviderInfo { name: NAME.to_owned(), id_prefixes: vec![NAME.to_owned()] }),
-            capabilities: Arc::new(capabilities(config.backend)),
+            capabilities: Arc::new(capabilities(&config)),
             machines: machines(&config, context.calls)?,
             calls: context.calls.clone(),
             cluster: context.cluster.clone(),
+            agents: agents.map(Arc::new),
             config: Arc::new(config),
         })
     }
@@ -112,8 +123,31 @@ fn hypervisor(config: &Config, calls: &Calls) -> Arc<dyn Hypervisor> {
     Arc::new(VirtualBox::new(tool("virtualbox", "vboxmanageCommand", &keys.vboxmanage)))
 }
 
-fn capabilities(backend: BackendKind) -> Capabilities {
-    let instances = InstanceCapabilities {
+fn capabilities(config: &Config) -> Capabilities {
+    Capabilities {
+        instances: Some(instance_capabilities(config.backend)),
+        load_balancers: match config.load_balancer {
+            LoadBalancerMode::None => None,
+            LoadBalancerMode::Agent => Some(load_balancer_capabilities()),
+            LoadBalancerMode::Node => Some(node_load_balancers::capabilities()),
+        },
+        routes: config.agent_routes.then(route_capabilities),
+    }
+}
+
+/// Capabilities of every configuration, for the reference page.
+fn all_capabilities() -> Capabilities {
+    let (agents, node) = (load_balancer_capabilities(), node_load_balancers::capabilities());
+    let kinds = [agents.kinds, node.kinds].concat();
+    Capabilities {
+        instances: Some(instance_capabilities(BackendKind::Inventory)),
+        load_balancers: Some(LoadBalancerCapabilities { kinds, ..agents }),
+        routes: Some(route_capabilities()),
+    }
+}
+
+fn instance_capabilities(backend: BackendKind) -> InstanceCapabilities {
+    InstanceCapabilities {
         // One read serves any number of machines.
         batch_lookup: 500,
         list_page: Some(PAGE),
@@ -127,8 +161,7 @@ fn capabilities(backend: BackendKind) -> Capabilities {
         zones: true,
         additional_labels: backend == BackendKind::Inventory,
         ..InstanceCapabilities::default()
-    };
-    Capabilities { instances: Some(instances), ..Capabilities::default() }
+    }
 }
 
 #[async_trait]
@@ -152,9 +185,23 @@ impl CloudProvider for Cloudlycke {
         Some(self)
     }
 
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        match self.config.load_balancer {
+            LoadBalancerMode::None => None,
+            LoadBalancerMode::Agent => self.agents.as_ref().map(|agents| agents.load_balancers() as _),
+            LoadBalancerMode::Node => Some(&NodeLoadBalancers),
+        }
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        let agents = self.agents.as_ref().filter(|_| self.config.agent_routes);
+        agents.map(|agents| agents.routes() as _)
+    }
+
     fn files(&self) -> Vec<PathBuf> {
         let is_inventory = self.config.backend == BackendKind::Inventory;
-        is_inventory.then(|| self.config.keys.inventory_file.clone()).into_iter().collect()
+        let inventory = is_inventory.then(|| self.config.keys.inventory_file.clone());
+        inventory.into_iter().chain(self.agents.iter().flat_map(|agents| agents.files())).collect()
     }
 
     fn calls(&self) -> Option<Calls> {
@@ -166,10 +213,24 @@ impl CloudProvider for Cloudlycke {
     }
 
     async fn check(&self) -> Result<()> {
-        self.read_machines().await.map(drop)
+        self.read_machines().await?;
+        if let Some(agents) = &self.agents
+            && let Err(error) = agents.check(&self.cluster).await
+        {
+            // Nodes do not depend on them, so a new configuration is used all the same.
+            tracing::warn!(%error, "the agents are not ready; load balancers and routes wait for them");
+        }
+        Ok(())
     }
 
     async fn diagnose(&self) -> Vec<CheckResult> {
         self.diagnose_all().await
+    }
+
+    async fn quotas(&self) -> Result<Vec<Quota>> {
+        match &self.agents {
+            Some(agents) => agents.quotas().await,
+            None => Ok(Vec::new()),
+        }
     }
 }

@@ -266,9 +266,19 @@ pub(crate) fn provider_with(text: &str, calls: &Calls) -> Arc<Cloudlycke> {
 
 /// Returns the number of calls in the metrics of a cloud.
 pub(crate) fn count_calls(metrics: &prometheus::Registry) -> u64 {
+    count_calls_of(metrics, |_| true)
+}
+
+/// Returns the number of calls of some names.
+pub(crate) fn count_calls_of(metrics: &prometheus::Registry, is_counted: impl Fn(&str) -> bool) -> u64 {
     let families = metrics.gather();
     let calls = families.iter().filter(|family| family.name() == "bowline_cloud_calls_total");
-    calls.flat_map(|family| family.get_metric()).map(|metric| metric.get_counter().get_value() as u64).sum()
+    let calls = calls.flat_map(|family| family.get_metric());
+    let name = |metric: &prometheus::proto::Metric| {
+        let label = metric.get_label().iter().find(|label| label.name() == "call");
+        label.map(|label| label.value().to_owned()).unwrap_or_default()
+    };
+    calls.filter(|metric| is_counted(&name(metric))).map(|metric| metric.get_counter().get_value() as u64).sum()
 }
 
 pub(crate) fn by_id(id: &str) -> InstanceRef {

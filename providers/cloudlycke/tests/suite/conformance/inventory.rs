@@ -11,10 +11,13 @@ use bowline_conformance::{Bench, InducedFault, WantedMachine};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use serde_json::{Value, json};
 
-use crate::host::{Folder, count_calls, erased, provider_with};
+use crate::host::{Folder, count_calls, count_calls_of, erased, provider_with};
 
-struct InventoryBench {
+/// A bench for machines in a file.
+pub(crate) struct InventoryBench {
     folder: Folder,
+    /// Further settings of the provider.
+    more: String,
     machines: Mutex<Vec<Value>>,
     next: AtomicU64,
     provider: Arc<Cloudlycke>,
@@ -23,23 +26,39 @@ struct InventoryBench {
 }
 
 pub(super) async fn bench() -> Box<dyn Bench> {
-    let folder = Folder::new();
-    let (calls, metrics) = (Calls::default(), prometheus::Registry::new());
-    calls.register_metrics("cloudlycke", &metrics);
-    let provider = build(&folder, &calls);
-    let (machines, next) = (Mutex::default(), AtomicU64::new(1));
-    let bench = InventoryBench { folder, machines, next, provider, calls, metrics };
-    // A list without machines proves nothing, so there is always one more.
-    bench.add(&WantedMachine { name: "bystander".to_owned(), ..WantedMachine::default() }).await;
-    Box::new(bench)
+    Box::new(InventoryBench::new("").await)
 }
 
-fn build(folder: &Folder, calls: &Calls) -> Arc<Cloudlycke> {
+fn build(folder: &Folder, more: &str, calls: &Calls) -> Arc<Cloudlycke> {
     let file = folder.0.join("machines.yaml");
-    provider_with(&format!("backend: inventory\ninventoryFile: {}\ncacheSeconds: 0\n", file.display()), calls)
+    provider_with(&format!("backend: inventory\ninventoryFile: {}\ncacheSeconds: 0\n{more}", file.display()), calls)
 }
 
 impl InventoryBench {
+    /// Creates a bench for a provider with these further settings.
+    pub(crate) async fn new(more: &str) -> InventoryBench {
+        let folder = Folder::new();
+        let (calls, metrics) = (Calls::default(), prometheus::Registry::new());
+        calls.register_metrics("cloudlycke", &metrics);
+        let provider = build(&folder, more, &calls);
+        let (more, machines, next) = (more.to_owned(), Mutex::default(), AtomicU64::new(1));
+        let bench = InventoryBench { folder, more, machines, next, provider, calls, metrics };
+        // A list without machines proves nothing, so there is always one more.
+        bench.add(&WantedMachine { name: "bystander".to_owned(), ..WantedMachine::default() }).await;
+        bench
+    }
+
+    /// Returns the number of reads of the file.
+    pub(crate) fn reads(&self) -> u64 {
+        count_calls_of(&self.metrics, |call| call == "read_inventory")
+    }
+
+    /// Returns the ID of the machine of this name.
+    pub(crate) fn id_of(&self, name: &str) -> Option<String> {
+        let machines = self.machines.lock().unwrap();
+        Some(machines.iter().find(|one| one["name"] == name)?["id"].as_str()?.to_owned())
+    }
+
     fn write(&self) {
         let machines = self.machines.lock().unwrap();
         self.replace(&json!({ "machines": *machines }).to_string());
@@ -64,7 +83,7 @@ impl Bench for InventoryBench {
     }
 
     async fn restarted(&self) -> Arc<dyn CloudProvider> {
-        erased(&build(&self.folder, &self.calls))
+        erased(&build(&self.folder, &self.more, &self.calls))
     }
 
     fn secrets(&self) -> Vec<String> {
@@ -74,14 +93,14 @@ impl Bench for InventoryBench {
     async fn add(&self, machine: &WantedMachine) -> Instance {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         let (id, ip) = (format!("id-{number}"), format!("10.0.{}.{}", number / 250, number % 250 + 1));
-        let entry = json!({"name": machine.name, "id": id, "addresses": [ip], "cpus": 2, "memoryMiB": 1024, "zone": "rack-1", "region": "lab", "labels": {"disk": "ssd"}});
+        let has_ipv6 = machine.addresses.iter().any(|address| address.address.contains(':'));
+        let ips: Vec<_> = [ip].into_iter().chain(has_ipv6.then(|| format!("fd00::{number}"))).collect();
+        let entry = json!({"name": machine.name, "id": id, "addresses": ips, "cpus": 2, "memoryMiB": 1024, "zone": "rack-1", "region": "lab", "labels": {"disk": "ssd"}});
         self.machines.lock().unwrap().push(entry);
         self.write();
-        let addresses = [
-            (AddressType::InternalIP, ip.as_str()),
-            (AddressType::ExternalIP, ip.as_str()),
-            (AddressType::Hostname, machine.name.as_str()),
-        ];
+        let of = |kind: AddressType| ips.iter().map(move |ip| Address::new(kind, ip.clone()));
+        let hostname = Address::new(AddressType::Hostname, machine.name.clone());
+        let addresses = of(AddressType::InternalIP).chain(of(AddressType::ExternalIP)).chain([hostname]).collect();
         Instance {
             provider_id: Some(ProviderId::of("cloudlycke", &id)),
             id,
@@ -90,7 +109,7 @@ impl Bench for InventoryBench {
             zone: "rack-1".to_owned(),
             region: "lab".to_owned(),
             labels: [("disk".to_owned(), "ssd".to_owned())].into(),
-            addresses: addresses.map(|(kind, address)| Address::new(kind, address)).into(),
+            addresses,
             ..Instance::default()
         }
     }

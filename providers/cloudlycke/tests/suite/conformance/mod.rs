@@ -1,6 +1,6 @@
 //! Runs the conformance suite against files and the stand-in.
 
-mod inventory;
+pub(crate) mod inventory;
 mod vagrant;
 
 use bowline_conformance::run;
