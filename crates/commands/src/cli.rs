@@ -137,7 +137,7 @@ pub(crate) enum Command {
     #[cfg(feature = "playground")]
     Cloud(Box<CloudArgs>),
 
-    /// Run an L4 agent: load balancers and routes on hosts without a cloud.
+    /// Run an agent for layer 4: load balancers and routes on hosts without a cloud.
     ///
     /// One or several agents form a group: the active one holds the addresses of load balancers on its network interface and forwards
     /// their traffic, and another one takes over when it fails. The manager connects to them with the section `agent` of a provider's

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Cargo features of the program.
-    #[arg(long, value_name = "LIST", default_value = "providers")]
+    #[arg(long, value_name = "LIST", default_value = "providers,lb-agent")]
     features: String,
     /// Build everything a second time, from a copy of the sources in another folder, and fail if a file differs.
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! Flags of `bowline lb-agent`, which runs an L4 agent, and of its subcommands.
+//! Flags of `bowline lb-agent`, which runs an agent, and of its subcommands.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `bowline lb-agent`: runs an L4 agent, shows the status of its group, and creates certificates.
+//! `bowline lb-agent`: runs an agent, shows the status of its group, and creates certificates.
 
 mod certificates;
 mod status;
