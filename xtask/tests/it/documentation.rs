@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 
 /// Flags of other programs that the pages speak of.
-const OF_OTHERS: [(&str, &[&str]); 13] = [
+const OF_OTHERS: [(&str, &[&str]); 14] = [
     ("aws", &["aws-service-name", "format", "policy-document", "policy-name"]),
     ("cargo", &["bench", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
     ("cargo xtask", &["verify"]),
@@ -21,6 +21,7 @@ const OF_OTHERS: [(&str, &[&str]); 13] = [
     ("openstack", &["names", "role", "user"]),
     ("sha256sum and systemctl", &["check", "now"]),
     ("tests/openstack/down", &["purge"]),
+    ("useradd", &["no-create-home", "shell", "system"]),
     // Given to all of ours without being declared.
     ("clap", &["help"]),
 ];

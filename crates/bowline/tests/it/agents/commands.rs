@@ -169,7 +169,7 @@ fn all_errors_of_a_configuration_are_reported_with_their_lines() {
         format!("{path}:1: listen: \"lb-1:9470\" is neither IP:PORT nor unix:/PATH; write"),
         format!("{path}:2: pool: \"lb\" is not an address pool; expected a CIDR"),
         format!("{path}:3: nam: unknown key; did you mean name?"),
-        format!("{path}:4: tls.keyFile: is required; create certificates with `bowline lb-agent certificates`"),
+        format!("{path}: tls.keyFile: is required; create certificates with `bowline lb-agent certificates`"),
     ];
     let expected: Vec<_> = expected.iter().map(String::as_str).collect();
     for flags in [&["lb-agent", &flag, "--check-config"] as &[_], &["lb-agent", &flag], &["lb-agent", "status", &flag]]
