@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::data_plane::{Records, Sockets, load_balancer_config, target_host};
 use crate::group::Group;
+use crate::state::World;
 
 /// Interval of syncs, in which the lifetimes of the addresses are renewed.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -130,21 +131,28 @@ impl Traffic {
             true => world.balancers.balancers().map(|balancer| (balancer.id.clone(), balancer.clone())).collect(),
             false => BTreeMap::new(),
         });
-        let addresses = if is_active { group.read(crate::state::World::held_addresses) } else { BTreeSet::new() };
-        self.hold(group, &addresses, is_active && !applied.was_active).await;
+        self.hold(group, is_active && !applied.was_active).await;
         let is_same =
             |id: &String, balancer| applied.balancers.get(id).is_some_and(|known| Arc::ptr_eq(known, balancer));
         let changed = desired.iter().filter(|(id, balancer)| !is_same(id, balancer)).map(|(id, _)| id);
         let removed = applied.balancers.keys().filter(|id| !desired.contains_key(*id));
+        let mut renewed = Instant::now();
         for id in changed.chain(removed) {
+            // The addresses must not expire while the sockets of many load balancers are opened.
+            if renewed.elapsed() >= INTERVAL {
+                self.hold(group, false).await;
+                renewed = Instant::now();
+            }
             self.sockets.update_in_task(&self.records, id).await;
         }
         (applied.balancers, applied.was_active) = (desired, is_active);
     }
 
-    async fn hold(&self, group: &Group, addresses: &BTreeSet<IpAddr>, takeover: bool) {
+    /// Holds the addresses of the group while this agent is active, and none otherwise.
+    async fn hold(&self, group: &Group, takeover: bool) {
+        let addresses = if group.is_active() { group.read(World::held_addresses) } else { BTreeSet::new() };
         let Some(interface) = &self.interface else { return self.held.store(addresses.len(), Ordering::Relaxed) };
-        let held = interface.hold(addresses, takeover).await;
+        let held = interface.hold(&addresses, takeover).await;
         self.held.store(held.addresses, Ordering::Relaxed);
         group.problems.set("interface", held.problems);
     }
