@@ -58,9 +58,12 @@ async fn a_restarted_agent_has_the_same_addresses_and_targets_at_once() {
     }
     let found = group.observe("front").await.unwrap();
     assert_eq!(found["balancer"]["targets"][0]["addresses"], json!(["127.0.0.1"]));
-    let accepted = "bowline_agent_connections_total{balancer=\"front\",result=\"accepted\"}";
+    let owner = "namespace=\"web\",";
+    let accepted =
+        &format!("bowline_agent_connections_total{{balancer=\"front\",{owner}result=\"accepted\",service=\"front\"}}");
     assert!(group.metric(0, accepted).await >= 1.0);
-    assert!(group.metric(0, "bowline_agent_bytes_total{balancer=\"front\",direction=\"out\"}").await >= 3.0);
+    let bytes = format!("bowline_agent_bytes_total{{balancer=\"front\",direction=\"out\",{owner}service=\"front\"}}");
+    assert!(group.metric(0, &bytes).await >= 3.0);
     assert_eq!(group.metric(0, "bowline_agent_addresses_held").await, 1.0);
     assert_eq!(group.metric(0, "bowline_agent_role{role=\"active\"}").await, 1.0);
     assert_eq!(group.metrics(0, "/healthz").await.0.as_u16(), 200);
