@@ -6,6 +6,7 @@
 mod commands;
 #[path = "../../../../agent/tests/suite/network/net.rs"]
 mod net;
+mod routes;
 mod scene;
 mod story;
 mod walk_through;

@@ -77,7 +77,7 @@ impl Scene {
         start(&self.agents[index], vec!["lb-agent".to_owned(), format!("--config={}", config.display())]).await
     }
 
-    /// Writes the provider's configuration: machines from an inventory, load balancers of the agents. Returns its path.
+    /// Writes the provider's configuration: machines from an inventory, load balancers and routes of the agents. Returns its path.
     pub(super) fn provider_config(&self) -> String {
         let machine = |(index, host): (usize, &Arc<Host>)| {
             let [v4, v6] = host.addresses;
@@ -86,7 +86,7 @@ impl Scene {
         let machines: String = self.nodes.iter().enumerate().map(machine).collect();
         let inventory = self.files.file("inventory.yaml", format!("machines:\n{machines}"));
         let config = format!(
-            "backend: inventory\ninventoryFile: {inventory}\nloadBalancer: agent\nagent:\n  endpoints: [{first}, {second}]\n  \
+            "backend: inventory\ninventoryFile: {inventory}\nloadBalancer: agent\nroutes: agent\nagent:\n  endpoints: [{first}, {second}]\n  \
              caFile: {ca}\n  certificateFile: {certificate}\n  keyFile: {key}\n",
             inventory = inventory.display(),
             first = self.endpoint(0),
@@ -153,7 +153,7 @@ pub(super) async fn start(host: &Host, arguments: Vec<String>) -> Program {
     host.namespace.run(started).await
 }
 
-async fn respond(listener: TcpListener, name: String) {
+pub(super) async fn respond(listener: TcpListener, name: String) {
     while let Ok((mut stream, _)) = listener.accept().await {
         // The client closes first, so that no address of the server stays in TIME_WAIT.
         let _ = stream.write_all(name.as_bytes()).await;
@@ -161,7 +161,7 @@ async fn respond(listener: TcpListener, name: String) {
     }
 }
 
-async fn request(address: SocketAddr) -> Option<String> {
+pub(super) async fn request(address: SocketAddr) -> Option<String> {
     let exchange = async {
         let mut text = String::new();
         TcpStream::connect(address).await.ok()?.read_to_string(&mut text).await.ok()?;
