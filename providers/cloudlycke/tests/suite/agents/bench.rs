@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bowline_agent_client::{
-    AddressRequest, AgentErrors, Balancer, BalancerSettings, Change, ChangeRequest, CloudAddress, Listener, Query,
-    RouteRecord, client,
+    AddressRequest, AgentErrors, Balancer, BalancerSettings, Change, ChangeRequest, CloudAddress, Listener,
+    Observation, Query, RouteRecord, client,
 };
 use bowline_cloud::{Calls, CloudProvider, LoadBalancerKind};
 use bowline_conformance::{
@@ -17,9 +17,10 @@ use bowline_conformance::{
 use bowline_core::{ClusterName, Instance, IpFamily, LoadBalancerKey, Protocol, ProviderId, SessionAffinity};
 use bowline_http::Api;
 use http::{HeaderName, HeaderValue};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::group::Group;
+use super::group::{Group, PATIENCE};
 use crate::conformance::inventory::InventoryBench;
 
 /// Cluster of routes that another user creates.
@@ -53,6 +54,19 @@ impl AgentBench {
         let api = Api::new(self.group.client(), &Calls::default(), "bench").base(&format!("https://{address}"));
         let version = HeaderValue::from_static(bowline_agent_client::API_VERSION);
         api.errors(AgentErrors).header(HeaderName::from_static(bowline_agent_client::API_HEADER), version)
+    }
+
+    /// Writes as another client of the agents, again while the group elects the active agent.
+    async fn write<T: DeserializeOwned>(&self, path: &[&str], request: &(impl Serialize + Sync)) -> Option<T> {
+        let begun = Instant::now();
+        loop {
+            match client::write(&self.api().await, "write", path, request).await {
+                Err(error) if error.kind().is_transient() && begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                outcome => return outcome.ok(),
+            }
+        }
     }
 
     fn seen_route(&self, cluster: &str, route: RouteRecord) -> SeenRoute {
@@ -168,12 +182,14 @@ impl LoadBalancerBench for AgentBench {
         let listeners = vec![Listener { protocol: Protocol::Tcp, port: 443, node_port: 30443 }];
         let settings = BalancerSettings { internal, listeners, ..BalancerSettings::default() };
         let create = Change::CreateBalancer { name: foreign.name.clone(), settings, targets: Vec::new().into() };
-        let api = self.api().await;
-        let change = async |change| client::change(&api, &ChangeRequest { asking: asking.clone(), change }).await.ok();
-        change(Change::CreateAddress { desired }).await?;
-        let mut balancer = Balancer::clone(&*change(create).await?.balancer?);
+        let change = |change| ChangeRequest { asking: asking.clone(), change };
+        let path = ["v1", "balancers", "change"];
+        self.write::<Observation>(&path, &change(Change::CreateAddress { desired })).await?;
+        let created: Observation = self.write(&path, &change(create)).await?;
+        let mut balancer = Balancer::clone(&*created.balancer?);
         if foreign.owner.is_none() {
-            change(Change::ReleaseBalancer { id: balancer.id.clone() }).await?;
+            let release = Change::ReleaseBalancer { id: balancer.id.clone() };
+            self.write::<Observation>(&path, &change(release)).await?;
             balancer.owner = None;
         }
         Some(balancer_resource(balancer))
@@ -229,9 +245,7 @@ impl RouteBench for AgentBench {
             cluster_uid: None,
             limit: None,
         };
-        let (api, path) = (self.api().await, ["v1", "routes", "create"]);
-        let created: Value = client::write(&api, "put_foreign", &path, &request).await.ok()?;
-        Some(self.seen_route(OTHER, serde_json::from_value(created).ok()?))
+        Some(self.seen_route(OTHER, self.write(&["v1", "routes", "create"], &request).await?))
     }
 }
 

@@ -21,7 +21,7 @@ use super::proxy::{Faults, Proxy};
 use crate::host::Folder;
 
 /// Time in which an agent must become active.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Agents `lb-1`, `lb-2`, ….
 pub(super) struct Group {
@@ -117,8 +117,13 @@ impl Group {
 
     /// State of the active agent.
     pub(super) async fn state(&self) -> State {
-        let (_, address) = self.active().await;
-        self.get(address, "/v1/peer/state").await.unwrap()
+        loop {
+            let (_, address) = self.active().await;
+            // Another agent may have become active.
+            if let Some(state) = self.get(address, "/v1/peer/state").await {
+                return state;
+            }
+        }
     }
 
     /// Ends an agent as SIGKILL does.

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bowline_agent_client::API_HEADER;
+use bowline_agent_client::{API_HEADER, ErrorReply, codes};
 use bowline_conformance::InducedFault;
 use bowline_http::{Client, ClientCertificate, Options, Proxies, Roots, Tls};
 use bytes::Bytes;
@@ -28,6 +28,9 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// Page size of lists: the proxy requests pages that a test can exceed.
 pub(super) const PAGE: usize = 7;
+
+/// Time in which the group elects an active agent. Less than the time limit of one agent in the client.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Faults and counts that all proxies of a group share.
 #[derive(Default)]
@@ -140,7 +143,7 @@ async fn forward(
     let body = if head.uri.path() == "/v1/balancers/owners" { with_page(&body) } else { body };
     head.uri = format!("https://{agent}{}", head.uri.path()).parse().unwrap();
     head.headers = forwarded(&head.headers);
-    let response = client.send(Request::from_parts(head, body)).await.map_err(|_| Lost)?;
+    let response = send(&client, &Request::from_parts(head, body)).await?;
     if matches!(crash, Crash::LosesResponse) {
         return Err(Lost);
     }
@@ -150,6 +153,21 @@ async fn forward(
     *reply.status_mut() = head.status;
     *reply.headers_mut() = forwarded(&head.headers);
     Ok(reply)
+}
+
+/// Sends the request, again while the group elects the active agent: on a busy machine, agents miss beats of each other, and the suite
+/// expects a cloud that is healthy unless a fault is injected. Such an agent has executed nothing.
+async fn send(client: &Client, request: &Request<Bytes>) -> Result<Response<Bytes>, Lost> {
+    let begun = Instant::now();
+    loop {
+        let response = client.send(request.clone()).await.map_err(|_| Lost)?;
+        let error = serde_json::from_slice::<ErrorReply>(response.body()).unwrap_or_default().error;
+        let is_election = error.code == codes::NOT_READY || error.code == codes::NOT_ACTIVE && error.active.is_none();
+        if !is_election || begun.elapsed() > PATIENCE {
+            return Ok(response);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 fn with_page(body: &Bytes) -> Bytes {
