@@ -1,5 +1,7 @@
 //! The provider's `--cloud-config`.
 
+use std::path::PathBuf;
+
 use bowline_config::table::{Example, Format, Section, Table, UnknownKeys, keys};
 use bowline_config::{ConfigError, ConfigErrors, ConfigFile, Environment, Secret};
 
@@ -7,10 +9,15 @@ keys! {
     /// Endpoint and credentials.
     #[derive(Debug, Clone)]
     pub struct Config {
-        endpoint: String = "endpoint", "", "Base URL of the API, `http://HOST:PORT`. Required.";
-        token: Secret = "token", "", "API token of the account. Required.";
+        endpoint: String = "endpoint", "", "Base URL of the API, `https://HOST:PORT`. Required.";
+        token: Secret = "token", "", "API token of the account. Required, unless `tokenFile` is set.";
+        token_file: PathBuf = "tokenFile", "",
+            "File with the API token, such as a mounted Secret. A new token in the file is used without a restart.";
     }
 }
+
+/// Error without a token, and its fix.
+const NO_TOKEN: (&str, &str) = ("is required", "set token or tokenFile");
 
 /// Declares the keys of the file.
 fn table() -> Table {
@@ -20,26 +27,22 @@ fn table() -> Table {
 impl Config {
     /// Returns a commented example file.
     pub(crate) fn template() -> String {
-        let endpoint = Example::Set(Config::endpoint, "http://acme.example:8080");
+        let endpoint = Example::Set(Config::endpoint, "https://acme.example");
         table().template(&[("", &[endpoint, Example::Set(Config::token, "change-me")])])
     }
 
-    /// Reads the file and reports every error in it, not only the first.
+    /// Reads the file and reports every error in it, not only the first. `token` is then also that of `tokenFile`.
     pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, ConfigErrors> {
         let Some(file) = file else {
             return Err(ConfigError::flag("cloud-config", "acme requires a configuration file")
                 .hint("set endpoint and token")
                 .into());
         };
-        let settings = table().read(Some(file), &Environment::default())?;
-        let (config, view): (Config, _) = (settings.section(""), settings.view(""));
-        let mut errors = ConfigErrors::new();
-        if !config.endpoint.starts_with("http://") {
-            errors.push(view.error(&Config::endpoint, format!("{:?} is not an http:// URL", config.endpoint)));
-        }
-        if config.token.is_empty() {
-            errors.push(view.error(&Config::token, "is empty"));
-        }
-        if errors.is_empty() { Ok(config) } else { Err(errors) }
+        let (settings, errors) = table().check(Some(file), &Environment::default())?;
+        let (config, mut checks): (Config, _) = (settings.section(""), settings.view("").checks(errors));
+        checks.http_url(&Config::endpoint, &config.endpoint);
+        let (value, path) = ((&Config::token, &config.token), (&Config::token_file, &*config.token_file));
+        let token = checks.secret(value, path, NO_TOKEN);
+        checks.finish(Config { token, ..config })
     }
 }

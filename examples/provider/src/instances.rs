@@ -40,7 +40,7 @@ impl Instances for Acme {
 }
 
 impl Acme {
-    async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
+    pub(crate) async fn find_one(&self, asked: &InstanceRef) -> Result<InstanceState> {
         match self.identify(asked)? {
             Identity::Id(id) => Ok(self.client.server(&id).await?.map_or(InstanceState::Gone, state)),
             Identity::Name(name) => only_one(&name, self.client.servers(&[("name", &name)]).await?.servers),
@@ -76,6 +76,6 @@ fn state(server: Server) -> InstanceState {
     }
 }
 
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

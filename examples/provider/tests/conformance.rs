@@ -1,15 +1,15 @@
 //! Runs the conformance suite against a simulator of the cloud, over plain HTTP on the loopback interface.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod load_balancers;
+mod bench;
 mod simulator;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bowline_cloud::{BuildInputs, CloudProvider};
-use bowline_config::ConfigFile;
-use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, WantedMachine, run};
+use bowline_cloud::{BuildInputs, CloudProvider, ErrorKind};
+use bowline_config::{ConfigErrors, ConfigFile};
+use bowline_conformance::{Bench, BenchResult, InducedFault, LoadBalancerBench, RouteBench, WantedMachine, run};
 use bowline_core::{Address, AddressType, Instance, ProviderId};
 use bowline_example::{Acme, Config, factory};
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn bench() -> Box<dyn Bench> {
 }
 
 fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
-    let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into() };
+    let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into(), ..Config::default() };
     let (inputs, cluster) = (BuildInputs::default(), "kubernetes".into());
     Arc::new(Acme::new(&config, &inputs.context(None, &cluster)).unwrap())
 }
@@ -53,6 +53,10 @@ impl Bench for AcmeBench {
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancerBench> {
+        Some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn RouteBench> {
         Some(self)
     }
 
@@ -120,16 +124,43 @@ impl Bench for AcmeBench {
 
 #[test]
 fn all_configuration_errors_are_reported_at_once() {
-    let build = |text: Option<&str>| {
-        let file = text.map(|text| ConfigFile::from_text("acme.yaml", text));
-        (factory().build)(&BuildInputs::default().context(file.as_ref(), &"kubernetes".into()))
-    };
-    assert!(build(Some("endpoint: http://acme.example\ntoken: secret\n")).is_ok());
-    for (text, errors) in
-        [(None, 1), (Some("endpoint: acme.example\ntoken: ''\n"), 2), (Some("endpoint: http://x\ntokn: x\n"), 1)]
-    {
-        assert!(build(text).is_err_and(|found| found.iter().count() >= errors), "{text:?}");
-    }
+    assert_eq!(errors(Some("endpoint: http://acme.example\ntoken: secret\n")), [""; 0]);
+    assert!(errors(None)[0].contains("acme requires a configuration file"));
+    let both = errors(Some("endpoint: acme.example\ntoken: ''\n"));
+    assert!(
+        both[0].contains("is not an http:// or https:// URL") && both[1].contains("token: is required"),
+        "{both:?}"
+    );
+    assert!(errors(Some("endpoint: http://x\ntokn: x\n"))[0].contains("unknown key"));
+}
+
+/// Errors of this `--cloud-config`.
+fn errors(text: Option<&str>) -> Vec<String> {
+    build(text).err().iter().flat_map(ConfigErrors::iter).map(ToString::to_string).collect()
+}
+
+fn build(text: Option<&str>) -> Result<Arc<dyn CloudProvider>, ConfigErrors> {
+    let file = text.map(|text| ConfigFile::from_text("acme.yaml", text));
+    (factory().build)(&BuildInputs::default().context(file.as_ref(), &"kubernetes".into()))
+}
+
+#[tokio::test]
+async fn the_token_of_a_file_is_used_and_watched() {
+    let (cloud, token) = (Simulator::start().await, std::env::temp_dir().join(format!("acme-{}", std::process::id())));
+    let config = format!("endpoint: {}\ntokenFile: {}\n", cloud.endpoint, token.display());
+    assert!(errors(Some(&config))[0].contains("cannot read"));
+    std::fs::write(&token, "expired\n").unwrap();
+    let provider = build(Some(&config)).unwrap();
+    assert_eq!(provider.files(), [token.clone()]);
+    let rejected = provider.check().await.unwrap_err();
+    assert_eq!(rejected.kind(), ErrorKind::Unauthenticated);
+    assert!(!rejected.to_string().contains("expired"), "{rejected}");
+    // The framework builds the provider again when a file changes.
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    build(Some(&config)).unwrap().check().await.unwrap();
+    let both = errors(Some(&format!("{config}token: secret\n")));
+    std::fs::remove_file(&token).unwrap();
+    assert!(both[0].contains("token is set as well"), "{both:?}");
 }
 
 /// Every code block of the guide is an excerpt of this crate, so it is compiled and run.
@@ -143,9 +174,13 @@ fn excerpts_in_the_guide_match_this_crate() {
         include_str!("../src/client.rs"),
         include_str!("../src/instances.rs"),
         include_str!("../src/load_balancers.rs"),
+        include_str!("../src/routes.rs"),
         include_str!("conformance.rs"),
-        include_str!("load_balancers/mod.rs"),
+        include_str!("bench/load_balancers.rs"),
+        include_str!("bench/routes.rs"),
         include_str!("simulator/mod.rs"),
+        include_str!("simulator/load_balancers.rs"),
+        include_str!("simulator/routes.rs"),
     ];
     let excerpts: Vec<_> =
         guide.split("\n```rust,ignore\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect();

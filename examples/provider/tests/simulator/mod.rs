@@ -1,4 +1,7 @@
-//! The Acme cloud, as far as its provider can see: servers and load balancers, served over HTTP, and faults on demand.
+//! Simulator of the Acme cloud: servers, load balancers and a route table, served over HTTP, and faults on demand.
+
+mod load_balancers;
+mod routes;
 
 use bowline_conformance::InducedFault;
 use bowline_simulator::{Call, Fault, FaultSpec, Fields, Page, Record, Records, Reply, Server, Service, Views, object};
@@ -30,12 +33,7 @@ impl Simulator {
 
     /// Makes a server and returns its ID.
     pub(crate) fn add(&self, server: Value) -> String {
-        let acme = &mut *self.cloud.service();
-        acme.made += 1;
-        let (id, mut server) = (format!("{:06x}", 0xab0000 + acme.made), object(server));
-        server.set("id", id.clone());
-        acme.records.of_mut("server").insert("", server);
-        id
+        self.cloud.service().insert("server", object(server)).text("id").to_owned()
     }
 
     pub(crate) fn set(&self, id: &str, field: &str, value: &str) {
@@ -43,7 +41,9 @@ impl Simulator {
     }
 
     pub(crate) fn delete(&self, id: &str) {
-        self.cloud.service().records.of_mut("server").remove(id).unwrap();
+        let acme = &mut *self.cloud.service();
+        acme.records.of_mut("server").remove(id).unwrap();
+        acme.remove_target(id);
     }
 
     pub(crate) fn induce(&self, fault: Option<InducedFault>) {
@@ -78,32 +78,31 @@ impl Simulator {
         }
     }
 
-    pub(crate) fn load_balancers(&self) -> Vec<Record> {
-        self.cloud.service().records.of("load_balancer").iter().map(|row| row.record.clone()).collect()
+    /// All records of this kind.
+    pub(crate) fn all(&self, kind: &'static str) -> Vec<Record> {
+        self.cloud.service().records.of(kind).iter().map(|row| row.record.clone()).collect()
     }
 
     /// Creates a load balancer as another client would.
     pub(crate) fn add_load_balancer(&self, settings: Value) -> Record {
-        self.cloud.service().create(object(settings))
+        self.cloud.service().create_load_balancer(object(settings))
+    }
+
+    /// Creates a route as another client would.
+    pub(crate) fn add_route(&self, route: Value) -> Record {
+        self.cloud.service().insert("route", object(route))
     }
 }
 
 impl Service for Acme {
     fn answer(&mut self, call: &Call) -> Reply {
         if call.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
-            return Reply::json(401, json!({"code": "who_are_you"}));
+            return error(401, "who_are_you");
         }
         match call.segments().as_slice() {
-            ["servers"] => self.page(call),
-            ["servers", id] => match self.records.get("server", id) {
-                Some(server) => Reply::json(200, server.clone().into()),
-                None => Reply::json(404, json!({"code": "server_not_found"})),
-            },
-            ["load_balancers"] if call.method == "POST" => {
-                Reply::json(200, self.create(call.json().map(object).unwrap_or_default()).into())
-            }
-            ["load_balancers"] => self.load_balancers(call),
-            ["load_balancers", id] => self.load_balancer(call, id),
+            ["servers", rest @ ..] => self.servers(call, rest),
+            ["load_balancers", rest @ ..] => self.load_balancers(call, rest),
+            ["routes", rest @ ..] => self.routes(call, rest),
             _ => Reply::text(404, "no such path"),
         }
     }
@@ -114,59 +113,44 @@ impl Service for Acme {
 }
 
 impl Acme {
-    /// Goes on after an ID, whether there is still such a server or not.
-    fn page(&self, call: &Call) -> Reply {
-        let (after, name) = (call.value("after").unwrap_or_default(), call.value("name"));
-        let servers = self.records.of("server").iter().map(|row| &row.record);
-        let is_wanted =
-            |server: &&Record| server.text("id") > after && name.is_none_or(|name| server.text("name") == name);
-        let Some(page) = Page::after(servers.filter(is_wanted).cloned().collect(), None, Some(PAGE)) else {
-            return Reply::json(400, json!({"code": "bad_page"}));
-        };
-        let next = page.last().filter(|_| page.has_more);
-        Reply::json(200, json!({"servers": page.records, "next": next}))
+    fn servers(&self, call: &Call, rest: &[&str]) -> Reply {
+        let name = call.value("name");
+        match rest {
+            [] => self.page(call, "server", PAGE, |server| name.is_none_or(|name| server.text("name") == name)),
+            [id] => self.records.get("server", id).map_or_else(|| not_found("server"), found),
+            _ => Reply::text(404, "no such path"),
+        }
     }
 
-    /// The load balancer of this owner, which is created if there is none.
-    fn create(&mut self, settings: Record) -> Record {
-        let all = self.records.of_mut("load_balancer");
-        let owner = settings.get("owner").filter(|owner| !owner.is_null());
-        let existing = all.iter().find(|row| owner.is_some() && row.record.get("owner") == owner);
-        if let Some(row) = existing {
-            return row.record.clone();
-        }
+    /// Adds a record with a new ID.
+    fn insert(&mut self, kind: &'static str, mut record: Record) -> Record {
         self.made += 1;
-        let mut new = object(json!({"id": format!("{:06x}", self.made), "servers": [], "ports": [], "owner": null}));
-        new.set("ip", format!("203.0.113.{}", self.made % 250));
-        new.extend(settings);
-        all.insert("", new.clone());
-        new
+        record.set("id", format!("{:06x}", 0xab0000 + self.made));
+        self.records.of_mut(kind).insert("", record.clone());
+        record
     }
 
-    fn load_balancer(&mut self, call: &Call, id: &str) -> Reply {
-        let Some(found) = self.records.get_mut("load_balancer", id) else {
-            return Reply::json(404, json!({"code": "load_balancer_not_found"}));
-        };
-        if call.method == "DELETE" {
-            self.records.of_mut("load_balancer").remove(id);
-            return Reply::empty(204);
-        }
-        found.extend(call.json().map(object).unwrap_or_default());
-        Reply::json(200, found.clone().into())
-    }
-
-    /// By cluster and UID of the owner.
-    fn load_balancers(&self, call: &Call) -> Reply {
+    /// The next records that the caller wants, after the ID in `after`, whether that record still exists or not.
+    fn page(&self, call: &Call, kind: &'static str, limit: usize, is_wanted: impl Fn(&Record) -> bool) -> Reply {
         let after = call.value("after").unwrap_or_default();
-        let has = |record: &Record, field: &str| {
-            call.value(field).is_none_or(|value| record.get("owner").is_some_and(|owner| owner[field] == value))
-        };
-        let all = self.records.of("load_balancer").iter().map(|row| &row.record);
-        let found = all.filter(|one| one.text("id") > after && has(one, "cluster") && has(one, "uid"));
-        let Some(page) = Page::after(found.cloned().collect(), None, Some(SMALL_PAGE)) else {
-            return Reply::json(400, json!({"code": "bad_page"}));
+        let records = self.records.of(kind).iter().map(|row| &row.record);
+        let rest = records.filter(|record| record.text("id") > after && is_wanted(record));
+        let Some(page) = Page::after(rest.cloned().collect(), None, Some(limit)) else {
+            return error(400, "bad_page");
         };
         let next = page.last().filter(|_| page.has_more);
-        Reply::json(200, json!({"load_balancers": page.records, "next": next}))
+        Reply::json(200, json!({format!("{kind}s"): page.records, "next": next}))
     }
+}
+
+fn found(record: &Record) -> Reply {
+    Reply::json(200, record.clone().into())
+}
+
+fn not_found(kind: &str) -> Reply {
+    error(404, &format!("{kind}_not_found"))
+}
+
+fn error(status: u16, code: &str) -> Reply {
+    Reply::json(status, json!({"code": code}))
 }

@@ -1,4 +1,4 @@
-//! What the suite reads of the load balancers in the simulator, past the provider.
+//! Load balancers of the simulator, read directly and not through the provider.
 
 use async_trait::async_trait;
 use bowline_conformance::{
@@ -14,14 +14,15 @@ use crate::simulator::SMALL_PAGE;
 #[async_trait]
 impl LoadBalancerBench for AcmeBench {
     async fn resources(&self) -> Vec<SeenResource> {
-        self.cloud.load_balancers().iter().map(resource).collect()
+        self.cloud.all("load_balancer").iter().map(resource).collect()
     }
 
     async fn load_balancer(&self, key: &LoadBalancerKey) -> Option<SeenLoadBalancer> {
-        let own = self.cloud.load_balancers().into_iter().find(|one| owner(one).as_ref() == Some(key))?;
+        let own = self.cloud.all("load_balancer").into_iter().find(|one| owner(one).as_ref() == Some(key))?;
         let machine = |id: &Value| SeenTarget { machine: id.as_str().unwrap().to_owned(), draining: false };
         Some(SeenLoadBalancer {
             id: own.text("id").to_owned(),
+            name: own.text("name").to_owned(),
             addresses: vec![own.text("ip").parse().unwrap()],
             listeners: own["ports"].as_array().unwrap().iter().map(listener).collect(),
             targets: own["servers"].as_array().unwrap().iter().map(machine).collect(),
@@ -30,7 +31,7 @@ impl LoadBalancerBench for AcmeBench {
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
-        Some(resource(&self.cloud.add_load_balancer(json!({"owner": foreign.owner}))))
+        Some(resource(&self.cloud.add_load_balancer(json!({"name": foreign.name, "owner": foreign.owner}))))
     }
 
     fn list_page(&self) -> Option<usize> {
@@ -64,7 +65,7 @@ fn resource(record: &Record) -> SeenResource {
     SeenResource {
         kind: "load balancer".to_owned(),
         id: record.text("id").to_owned(),
-        name: String::new(),
+        name: record.text("name").to_owned(),
         owners: owner(record).into_iter().collect(),
         summary: format!("{} {} {}", record["ip"], record["ports"], record["servers"]),
     }
