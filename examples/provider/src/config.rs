@@ -31,7 +31,7 @@ impl Config {
         table().template(&[("", &[endpoint, Example::Set(Config::token, "change-me")])])
     }
 
-    /// Reads the file and reports every error in it, not only the first. `token` is then also that of `tokenFile`.
+    /// Reads the file, and the token from `tokenFile` if that is set. Reports every error, not only the first.
     pub(crate) fn read(file: Option<&ConfigFile>) -> Result<Config, ConfigErrors> {
         let Some(file) = file else {
             return Err(ConfigError::flag("cloud-config", "acme requires a configuration file")

@@ -53,11 +53,11 @@ impl TypedLoadBalancers for Acme {
 
     fn plan(&self, desired: &DesiredLoadBalancer, state: Option<&LoadBalancer>) -> Result<Plan<Change>> {
         match (&desired.spec, state) {
-            (None, None) => Ok(Plan::default()),
-            (None, Some(own)) => Ok(Plan::of(vec![removal(desired, own)])),
             (Some(spec), None) => Ok(Plan::of(creation(desired, spec))),
             (Some(spec), Some(own)) if own.is_of(&desired.key) => Ok(Plan::of(update(desired, spec, own))),
             (Some(spec), Some(other)) => adoption(desired, spec, other),
+            (None, Some(own)) if own.is_of(&desired.key) => Ok(Plan::of(vec![removal(desired, own)])),
+            (None, _) => Ok(Plan::default()),
         }
     }
 

@@ -151,7 +151,7 @@ async fn the_token_of_a_file_is_used_and_watched() {
     assert!(errors(Some(&config))[0].contains("cannot read"));
     std::fs::write(&token, "expired\n").unwrap();
     let provider = build(Some(&config)).unwrap();
-    assert_eq!(provider.files(), [token.clone()]);
+    assert_eq!(provider.files(), std::slice::from_ref(&token));
     let rejected = provider.check().await.unwrap_err();
     assert_eq!(rejected.kind(), ErrorKind::Unauthenticated);
     assert!(!rejected.to_string().contains("expired"), "{rejected}");
