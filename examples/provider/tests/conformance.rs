@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench;
+mod owners;
 mod simulator;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ async fn bench() -> Box<dyn Bench> {
     Box::new(AcmeBench { cloud, provider })
 }
 
-fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
+pub(crate) fn provider(cloud: &Simulator) -> Arc<dyn CloudProvider> {
     let config = Config { endpoint: cloud.endpoint.clone(), token: TOKEN.into(), ..Config::default() };
     let (inputs, cluster) = (BuildInputs::default(), "kubernetes".into());
     Arc::new(Acme::new(&config, &inputs.context(None, &cluster)).unwrap())
@@ -176,6 +177,7 @@ fn excerpts_in_the_guide_match_this_crate() {
         include_str!("../src/load_balancers.rs"),
         include_str!("../src/routes.rs"),
         include_str!("conformance.rs"),
+        include_str!("owners/mod.rs"),
         include_str!("bench/load_balancers.rs"),
         include_str!("bench/routes.rs"),
         include_str!("simulator/mod.rs"),

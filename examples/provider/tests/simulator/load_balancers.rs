@@ -30,7 +30,7 @@ impl Acme {
             return existing;
         }
         let mut new = object(json!({"servers": [], "ports": [], "owner": null}));
-        new.set("ip", format!("203.0.113.{}", self.made % 250));
+        new.set("ip", format!("203.0.113.{}", 1 + self.made % 250));
         new.extend(settings);
         self.insert(KIND, new)
     }
