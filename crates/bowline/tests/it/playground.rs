@@ -204,6 +204,11 @@ impl Shell<'_> {
 
     /// Runs a command that must succeed, and returns its output.
     fn run(&self, command: &str) -> String {
+        self.try_run(command).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Runs a command, and returns its output, or all that it printed if it failed.
+    fn try_run(&self, command: &str) -> Result<String, String> {
         let child = Command::new("sh")
             .args(["-c", command])
             // The commands need no checkout.
@@ -221,16 +226,17 @@ impl Shell<'_> {
         let output = finish(child, TIMEOUT);
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command}\n{stdout}{error}");
         // curl succeeds even if the cloud returns an error.
-        assert!(!stdout.contains(r#""error""#), "{command}\n{stdout}");
-        stdout
+        let succeeded = output.status.success() && !stdout.contains(r#""error""#);
+        if succeeded { Ok(stdout) } else { Err(format!("{command}\n{stdout}{error}")) }
     }
 
     /// Checks an assertion of the tour with a command of this test.
     fn check(&self, assertion: &str) {
         let (check_command, expected) = check_command(assertion);
-        let held = within(TIMEOUT, || expected.is_met(&self.run(&check_command)).then_some(()));
+        // The command may fail at first: a Node exists once its kubelet has registered it.
+        let held =
+            within(TIMEOUT, || self.try_run(&check_command).is_ok_and(|stdout| expected.is_met(&stdout)).then_some(()));
         assert!(held.is_some(), "{assertion}: {}", self.run(&check_command));
     }
 }
