@@ -58,7 +58,8 @@ async fn story(scene: Scene, service_network: &str) {
 async fn start_manager(scene: &Scene, cluster: &Cluster) -> Program {
     let kubeconfig = format!("--kubeconfig={}", cluster.server.kubeconfig().display());
     let config = format!("--cloud-config={}", scene.provider_config());
-    let flags = [&["--cloud-provider=cloudlycke", &config, &kubeconfig][..], &QUICK].concat();
+    let flags = ["--cloud-provider=cloudlycke", &config, &kubeconfig, "--configure-cloud-routes=false"];
+    let flags = [&flags[..], &QUICK].concat();
     start(&scene.control, flags.into_iter().map(str::to_owned).collect()).await
 }
 
