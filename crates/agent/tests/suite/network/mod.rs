@@ -153,7 +153,7 @@ async fn caches_follow_a_takeover_at_once() {
     let _keeper = second.keep(&services(), true).await;
     assert_eq!(one.found_addresses().await, with_services(&one));
     for address in services() {
-        within(Duration::from_secs(3), "the cache entry follows", async || {
+        within(Duration::from_millis(500), "the cache entry follows", async || {
             client.neighbour(address).await.as_ref() == Some(&macs[1])
         })
         .await;
@@ -172,7 +172,7 @@ async fn addresses_expire_without_renewal() {
     assert_eq!(agent.hold(&services(), true).await.held, services());
     drop(agent);
     let time = within(SOON, "the addresses expire", async || one.found_addresses().await == own(&one)).await;
-    assert!(time > Duration::from_millis(1500), "{time:?}");
+    assert!(time < Duration::from_millis(2500) && time > Duration::from_millis(1500), "{time:?}");
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn an_address_in_use_is_refused_except_for_a_takeover() {
     let begin = time::Instant::now();
     let again = agent.hold(&desired, false).await;
     assert_eq!(again, report);
-    eprintln!("without another probe: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
     let forced = agent.hold(&desired, true).await;
     assert_eq!(forced, HoldReport { held: desired, problems: BTreeSet::new() });
 }
