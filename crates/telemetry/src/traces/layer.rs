@@ -29,9 +29,44 @@ pub struct Recorder {
 /// An open span. An unsampled span is kept without data, so that its children are not sampled, either.
 struct Live {
     span: Option<Span>,
+    clock: Clock,
     trace: u128,
     id: u64,
-    started: Instant,
+}
+
+/// Times of the spans of one trace. The wall clock is read once for each trace; spans add the elapsed time of the monotonic clock, so
+/// that a child never begins before its parent or ends after it.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Nanoseconds since the Unix epoch.
+    wall: u64,
+    monotonic: Instant,
+}
+
+/// What a new span takes from its parent.
+#[derive(Clone, Copy)]
+struct Parent {
+    trace: u128,
+    id: u64,
+    is_sampled: bool,
+    clock: Clock,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        Clock { wall, monotonic: Instant::now() }
+    }
+
+    fn now(self) -> u64 {
+        self.wall.saturating_add(self.monotonic.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Live {
+    fn as_parent(&self) -> Parent {
+        Parent { trace: self.trace, id: self.id, is_sampled: self.span.is_some(), clock: self.clock }
+    }
 }
 
 impl Recorder {
@@ -50,16 +85,17 @@ impl Recorder {
         share >= 1.0 || (((trace as u64) >> 1) as f64) < share * (1_u64 << 63) as f64
     }
 
-    fn begin(&self, attributes: &Attributes<'_>, parent: Option<(u128, u64, bool)>) -> Live {
-        let trace = parent.map_or_else(|| fastrand::u128(1..), |(trace, ..)| trace);
-        let is_sampled = parent.map_or_else(|| self.is_sampled(trace), |(_, _, is_sampled)| is_sampled);
+    fn begin(&self, attributes: &Attributes<'_>, parent: Option<Parent>) -> Live {
+        let clock = parent.map_or_else(Clock::start, |parent| parent.clock);
+        let trace = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace);
+        let is_sampled = parent.map_or_else(|| self.is_sampled(trace), |parent| parent.is_sampled);
         let id = fastrand::u64(1..);
         let span = is_sampled.then(|| {
-            let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            let start = clock.now();
             let mut span = Span {
                 trace,
                 id,
-                parent: parent.map(|(_, id, _)| id),
+                parent: parent.map(|parent| parent.id),
                 name: attributes.metadata().name(),
                 kind: Kind::Internal,
                 start,
@@ -70,7 +106,7 @@ impl Recorder {
             attributes.record(&mut span);
             span
         });
-        Live { span, trace, id, started: Instant::now() }
+        Live { span, clock, trace, id }
     }
 }
 
@@ -80,8 +116,7 @@ where
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let known = |live: &Live| (live.trace, live.id, live.span.is_some());
-        let parent = span.parent().and_then(|parent| parent.extensions().get::<Live>().map(known));
+        let parent = span.parent().and_then(|parent| parent.extensions().get::<Live>().map(Live::as_parent));
         span.extensions_mut().replace(self.begin(attributes, parent));
     }
 
@@ -94,8 +129,8 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let live = context.span(&id).and_then(|span| span.extensions_mut().remove::<Live>());
-        let Some(Live { span: Some(mut span), started, .. }) = live else { return };
-        span.end = span.start.saturating_add(started.elapsed().as_nanos() as u64);
+        let Some(Live { span: Some(mut span), clock, .. }) = live else { return };
+        span.end = clock.now();
         if self.sender.try_send(span).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
