@@ -14,6 +14,8 @@
 //!  at the end:     Report ──► violations: failures, unexpected skips, capabilities without a passed or failed case
 //! ```
 
+#[cfg(feature = "agent-records")]
+pub mod agent_records;
 mod bench;
 mod capability;
 mod cases;

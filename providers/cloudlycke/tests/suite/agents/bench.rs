@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bowline_agent_client::{
-    AddressRequest, AgentErrors, Balancer, BalancerSettings, Change, ChangeRequest, CloudAddress, Listener,
-    Observation, Query, RouteRecord, client,
+    AddressRequest, AgentErrors, Balancer, BalancerSettings, Change, ChangeRequest, Listener, Observation, Query,
+    RouteRecord, client,
 };
 use bowline_cloud::{Calls, CloudProvider, LoadBalancerKind};
+use bowline_conformance::agent_records::{address_resource, balancer_resource, seen_load_balancer};
 use bowline_conformance::{
     Bench, BenchResult, ForeignLoadBalancer, ForeignRoute, InducedFault, LoadBalancerBench, RouteBench,
-    SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource, SeenRoute, SeenTarget, WantedMachine,
+    SeenLoadBalancer, SeenResource, SeenRoute, SeenTarget, WantedMachine,
 };
-use bowline_core::{ClusterName, Instance, IpFamily, LoadBalancerKey, Protocol, ProviderId, SessionAffinity};
+use bowline_core::{ClusterName, Instance, IpFamily, LoadBalancerKey, Protocol, ProviderId};
 use bowline_http::Api;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
@@ -163,7 +164,7 @@ impl LoadBalancerBench for AgentBench {
         };
         let targets = balancer.targets.iter().map(target).collect();
         let addresses = balancer.addresses.iter().filter_map(ip).collect();
-        Some(SeenLoadBalancer { addresses, targets, ..to_seen(balancer) })
+        Some(SeenLoadBalancer { addresses, targets, ..seen_load_balancer(balancer) })
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
@@ -252,41 +253,4 @@ impl RouteBench for AgentBench {
 fn is_internal(ip: IpAddr) -> bool {
     let text = ip.to_string();
     text.starts_with("127.65.") || text.starts_with("fd00:2:")
-}
-
-fn balancer_resource(balancer: Balancer) -> SeenResource {
-    let Balancer { id, name, owner, addresses, settings, targets } = balancer;
-    let summary = format!("{addresses:?} {settings:?} {targets:?}");
-    SeenResource { kind: "balancer".to_owned(), id, name, owners: owner.into_iter().collect(), summary }
-}
-
-fn address_resource(address: CloudAddress) -> SeenResource {
-    let CloudAddress { id, ip, internal, share_group, owners } = address;
-    let summary = format!("{ip} internal={internal} {share_group:?}");
-    SeenResource { kind: "address".to_owned(), id, name: String::new(), owners, summary }
-}
-
-fn to_seen(balancer: Balancer) -> SeenLoadBalancer {
-    let settings = balancer.settings;
-    let listener =
-        |one: &Listener| SeenListener { protocol: one.protocol, port: one.port, node_port: Some(one.node_port) };
-    let first = settings.listeners.first().map_or(0, |first| first.node_port);
-    let health_check = settings.health_check.and_then(|check| {
-        let interval = Some(Duration::from_millis(check.interval_millis));
-        Some(SeenHealthCheck { path: check.path?, port: check.port.unwrap_or(first), interval })
-    });
-    let affinity = |timeout_seconds| SessionAffinity::ClientIp { timeout_seconds };
-    SeenLoadBalancer {
-        id: balancer.id,
-        name: balancer.name,
-        addresses: Vec::new(),
-        listeners: settings.listeners.iter().map(listener).collect(),
-        targets: Vec::new(),
-        source_ranges: settings.source_ranges,
-        affinity: Some(settings.affinity_seconds.map_or(SessionAffinity::None, affinity)),
-        health_check,
-        proxy_protocol: settings.proxy_protocol,
-        idle_timeout: settings.idle_timeout_millis.map(Duration::from_millis),
-        internal: Some(settings.internal),
-    }
 }

@@ -6,14 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_cloud::LoadBalancerKind;
-use bowline_conformance::{
-    BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenHealthCheck, SeenListener, SeenLoadBalancer, SeenResource,
-    SeenTarget,
-};
-use bowline_core::{IpFamily, LoadBalancerKey, Protocol, SessionAffinity};
-use bowline_local::{
-    Balancer, BalancerOptions, BalancerSettings, BalancerTarget, CloudAddress, Fault, FaultSpec, Listener, NewBalancer,
-};
+use bowline_conformance::agent_records::{address_resource, balancer_resource, seen_load_balancer};
+use bowline_conformance::{BenchResult, ForeignLoadBalancer, LoadBalancerBench, SeenLoadBalancer, SeenResource};
+use bowline_core::{IpFamily, LoadBalancerKey, Protocol};
+use bowline_local::{BalancerOptions, BalancerSettings, Fault, FaultSpec, Listener, NewBalancer};
 
 use super::LocalBench;
 
@@ -44,7 +40,10 @@ impl LoadBalancerBench for LocalBench {
         let balancer = self.cloud.balancers().into_iter().find(|balancer| balancer.owner.as_ref() == Some(key))?;
         let addresses = self.cloud.addresses();
         let ip = |id: &String| addresses.iter().find(|address| address.id == *id).map(|address| address.ip);
-        Some(SeenLoadBalancer { addresses: balancer.addresses.iter().filter_map(ip).collect(), ..to_seen(balancer) })
+        Some(SeenLoadBalancer {
+            addresses: balancer.addresses.iter().filter_map(ip).collect(),
+            ..seen_load_balancer(balancer)
+        })
     }
 
     async fn put_foreign(&self, foreign: &ForeignLoadBalancer) -> Option<SeenResource> {
@@ -103,43 +102,5 @@ impl LoadBalancerBench for LocalBench {
             self.cloud.repair_all();
             self.cloud.inject(FaultSpec::always(Fault::Stale));
         }
-    }
-}
-
-fn balancer_resource(balancer: Balancer) -> SeenResource {
-    let Balancer { id, name, owner, addresses, settings, targets } = balancer;
-    let summary = format!("{addresses:?} {settings:?} {targets:?}");
-    SeenResource { kind: "balancer".to_owned(), id, name, owners: owner.into_iter().collect(), summary }
-}
-
-fn address_resource(address: CloudAddress) -> SeenResource {
-    let CloudAddress { id, ip, internal, share_group, owners } = address;
-    let summary = format!("{ip} internal={internal} {share_group:?}");
-    SeenResource { kind: "address".to_owned(), id, name: String::new(), owners, summary }
-}
-
-fn to_seen(balancer: Balancer) -> SeenLoadBalancer {
-    let settings = balancer.settings;
-    let listener =
-        |one: &Listener| SeenListener { protocol: one.protocol, port: one.port, node_port: Some(one.node_port) };
-    let target = |one: BalancerTarget| SeenTarget { machine: one.machine.unwrap_or(one.name), draining: one.draining };
-    let first = settings.listeners.first().map_or(0, |first| first.node_port);
-    let health_check = settings.health_check.and_then(|check| {
-        let interval = Some(Duration::from_millis(check.interval_millis));
-        Some(SeenHealthCheck { path: check.path?, port: check.port.unwrap_or(first), interval })
-    });
-    let affinity = |timeout_seconds| SessionAffinity::ClientIp { timeout_seconds };
-    SeenLoadBalancer {
-        id: balancer.id,
-        name: balancer.name,
-        addresses: Vec::new(),
-        listeners: settings.listeners.iter().map(listener).collect(),
-        targets: balancer.targets.iter().cloned().map(target).collect(),
-        source_ranges: settings.source_ranges,
-        affinity: Some(settings.affinity_seconds.map_or(SessionAffinity::None, affinity)),
-        health_check,
-        proxy_protocol: settings.proxy_protocol,
-        idle_timeout: settings.idle_timeout_millis.map(Duration::from_millis),
-        internal: Some(settings.internal),
     }
 }
