@@ -142,7 +142,7 @@ pub struct CallInterval {
     pub at: i64,
     /// Number of calls.
     pub calls: u32,
-    /// Failed calls, including throttled ones.
+    /// Failed calls, including throttled ones. The answer that an object does not exist is no failure.
     pub failed: u32,
     /// Throttled calls.
     pub throttled: u32,
@@ -166,6 +166,9 @@ pub struct RecentCall {
     pub outcome: &'static str,
     /// Duration in milliseconds.
     pub ms: u32,
+    /// Error, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Number of calls that a cloud accepts in a period.
@@ -349,8 +352,13 @@ pub struct Service {
     /// Name of the load balancer in its cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<String>,
-    /// Nodes that the load balancer sends traffic to, as of the last sync.
+    /// Nodes that the load balancer sends traffic to, as of the last sync: the first 50 by name.
     pub targets: Vec<Target>,
+    /// Number of all targets, including those that drain.
+    pub target_count: usize,
+    /// Nodes that are not targets, with the reasons, as of the last sync.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// The last plan that had steps, and its outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<LastPlan>,
@@ -408,8 +416,10 @@ pub struct LastPlan {
     pub at: Timestamp,
     /// What caused the sync: `userChange`, `nodes` or `drift`.
     pub trigger: String,
-    /// Steps in order.
+    /// Steps in order, at most 50.
     pub steps: Vec<PlanStep>,
+    /// Number of all steps.
+    pub step_count: usize,
     /// Warnings about settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -418,6 +428,9 @@ pub struct LastPlan {
     /// Error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// End of the work on the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
 }
 
 /// A step of a plan.
@@ -430,7 +443,7 @@ pub struct PlanStep {
     pub kind: String,
     /// Name of the resource.
     pub name: String,
-    /// Changed fields.
+    /// Changed fields, at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// Whether it was applied.
@@ -502,6 +515,33 @@ pub struct Controller {
     pub health: Health,
     /// Whether it runs in this process at the moment.
     pub running: bool,
+    /// Its periodic loops, by name. Controllers that react to changes have queues, and may have loops in addition.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub loops: BTreeMap<String, Loop>,
+}
+
+/// A periodic loop of a controller.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loop {
+    /// Health: whether its runs are on time, and whether the last one succeeded.
+    pub health: Health,
+    /// Whether it is running at the moment; otherwise it waits for its next run.
+    pub running: bool,
+    /// Since when it runs or waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Runs so far.
+    pub runs: u64,
+    /// Duration of the last run in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u32>,
+    /// Time of the next run, if one is scheduled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Timestamp>,
+    /// What the last run did, if the loop reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// A work queue.
@@ -535,13 +575,18 @@ pub struct Watch {
     pub health: Health,
     /// Number of objects.
     pub objects: usize,
+    /// Since when it is interrupted; the last known state is in use meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Timestamp>,
+    /// Restarts so far.
+    pub restarts: u64,
 }
 
 /// An Event that this process has emitted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Time.
+    /// Time; of repeated Events, of the last one.
     pub at: Timestamp,
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
@@ -556,6 +601,8 @@ pub struct Event {
     pub object_kind: String,
     /// `NAMESPACE/NAME` of the object, or its name if it has no namespace.
     pub object: String,
+    /// Number of times that it was emitted in a row.
+    pub count: u32,
 }
 
 /// A step of the playground's tour.
@@ -612,5 +659,17 @@ impl Health {
     /// Creates a health with a reason and a message.
     pub fn new(level: Level, reason: impl Into<String>, message: impl Into<String>) -> Health {
         Health { level, reason: reason.into(), message: text(message) }
+    }
+
+    /// Health of a component that returns `Ok`, or the reason why it does not work.
+    pub fn of(result: Result<(), String>, reason: &str) -> Health {
+        result.map_or_else(|message| Health::new(Level::Error, reason, message), |()| Health::ok())
+    }
+
+    /// Replaces this health by a more severe one.
+    pub fn worsen(&mut self, other: Health) {
+        if other.level > self.level {
+            *self = other;
+        }
     }
 }
