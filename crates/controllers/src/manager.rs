@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_cloud::Clouds;
+use bowline_console::Sources;
 use bowline_kube::{Clients, Cluster, EventSink, Notes, ObjectRef, Store, WatchMetrics, watch_nodes, watch_services};
 use bowline_runtime::{Clock, Kind, QueueMetrics, Shutdown, StatusBoard, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
@@ -86,6 +87,8 @@ pub struct Dependencies {
     pub metrics: prometheus::Registry,
     /// Status board of the process.
     pub board: StatusBoard,
+    /// Sources of the console's document.
+    pub sources: Sources,
     /// Gate for controllers that start later than the rest.
     pub gate: Gate,
     /// Involved object of Events about the manager itself: its Lease.
@@ -93,11 +96,11 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Dependencies with one shared client, an own status board and an open gate.
+    /// Dependencies with one shared client, a status board and sources of their own, and an open gate.
     pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Dependencies {
         let (clients, board, gate) = (Clients::shared(client), StatusBoard::new(), Gate::none());
         let lease = ObjectRef::lease("kube-system", start::COMPONENT);
-        Dependencies { clients, clouds, clock, metrics, board, gate, lease }
+        Dependencies { clients, clouds, clock, metrics, board, sources: Sources::new(), gate, lease }
     }
 }
 
@@ -120,7 +123,7 @@ pub enum ManagerError {
 /// Order matters: the controllers register their event handlers before the watches start, so that they miss no event. No
 /// controller syncs before the stores are filled.
 pub async fn run(dependencies: Dependencies, options: ManagerOptions, shutdown: Shutdown) -> Result<(), ManagerError> {
-    let Dependencies { clients, clouds, clock, metrics, board, gate, lease } = dependencies;
+    let Dependencies { clients, clouds, clock, metrics, board, sources: _, gate, lease } = dependencies;
     let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let cluster =

@@ -144,7 +144,9 @@ impl Prepared {
         let lease = settings.election.as_ref().map(|election| &election.lease);
         let lease = lease.map_or_else(Default::default, Clone::clone);
         let lease = ObjectRef::lease(&lease.namespace, &lease.name);
-        let dependencies = Dependencies { clients, clouds, clock: Clock::system(), metrics, board, gate, lease };
+        let sources = Default::default();
+        let dependencies =
+            Dependencies { clients, clouds, clock: Clock::system(), metrics, board, sources, gate, lease };
         let manager = control(client, dependencies, settings.manager, shutdown.clone());
         let manager = async move {
             match election {
