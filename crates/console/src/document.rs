@@ -617,6 +617,15 @@ pub struct TourStep {
     pub state: String,
     /// Checks, each with whether it is true.
     pub checks: Vec<(String, bool)>,
+    /// Shell commands that perform the step; empty if only the playground can.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    /// Shell commands that show the effects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<String>,
+    /// Result of a step that has ended, with the reason of a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
 }
 
 /// A fault of the playground's cloud.
