@@ -40,6 +40,7 @@ pub use bowline_agent::{RouteProblem, RuleError};
 pub use bowline_agent_client::{
     Balancer, BalancerCheck, BalancerSettings, BalancerTarget, CloudAddress, Listener, NewBalancer, Targets,
 };
+pub use bowline_l4::{Health as TargetHealth, ListenerStatus, LoadBalancerStatus, TargetStatus, Transport};
 pub use client::ManagementClient;
 pub use cloud::{CloudError, CloudOptions, LocalCloud, Machine, MachineState, NewMachine};
 pub use cloud_load_balancers::BalancerOptions;
