@@ -37,7 +37,7 @@ pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 pub(crate) use lb_agent::{CertificatesArgs, LbAgentArgs, LbAgentCommand, StatusArgs};
 pub(crate) use manifests::{ManifestsArgs, WorkloadKind};
 #[cfg(feature = "playground")]
-pub(crate) use playground::{ExampleArgs, PlaygroundArgs, PlaygroundCommand};
+pub(crate) use playground::{ConsoleListen, ExampleArgs, PlaygroundArgs, PlaygroundCommand};
 
 /// Kubernetes cloud controller manager, with tools to try it without a cloud.
 ///

@@ -7,6 +7,7 @@
 //!  example                  ──► the example manifests; nothing is started
 //! ```
 
+mod console;
 mod example;
 mod guide;
 mod log;
@@ -29,6 +30,7 @@ use crate::cli::{PlaygroundArgs, PlaygroundCommand};
 use crate::kubeconfig;
 use crate::output::{print, say};
 use crate::owner_token::{TokenFile, default_path};
+use console::Console;
 use guide::Guide;
 use log::FoldedLog;
 use setup::Setup;
@@ -106,7 +108,11 @@ async fn tour_playground(
     let server = &playground.server;
     kubeconfig::write(&args.kubeconfig, &server.kubeconfig())?;
     let (_token, path) = write_token(playground, args)?;
+    let console = Console::start(playground, args)?;
     say(format_args!("API server ready at {} (kubeconfig {})\n", server.url(), args.kubeconfig.display()));
+    if let Some(console) = &console {
+        say(format_args!("Console ready at {}\n", console.url()));
+    }
     let setup = Setup::new(&args.kubeconfig, playground.cloud_url(), path);
     let tour = playground.tour();
     match mode {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::machines::machine;
 use crate::objects::{Node, Pod, Service, create};
-use crate::tour::{Environment, POD, POD_PORT, TourAction};
+use crate::tour::{Environment, POD, POD_PORT, StepRun, TourAction};
 use crate::traffic::{self, Probe, ProbeResult, ProbeResults};
 use crate::{CLUSTER, Playground, PlaygroundError, Snapshot};
 
@@ -28,7 +28,9 @@ impl Environment for Playground {
         match action {
             TourAction::CreatePod => self.create_pod().await.map_err(to_message),
             TourAction::StartControllers => self.start_controllers().await.map_err(to_message),
-            TourAction::Apply(manifest, ports) => manifest.apply(*ports, &self.server.in_process_client()).await,
+            TourAction::Apply(manifest, ports) => {
+                manifest.apply(*ports, &self.server.in_process_client()).await.map(drop)
+            }
             TourAction::DeletePod(name) => self.delete_pod(name).await.map_err(to_message),
             TourAction::SetPolicyLocal(name) => self.set_policy_local(name).await.map_err(to_message),
             TourAction::DeleteService(name) => self.delete_service(name).await.map_err(to_message),
@@ -65,7 +67,12 @@ impl Environment for Playground {
             results.insert(probe.clone(), self.run_probe(probe, &services, &pods).await);
         }
         let (routes, machines) = (self.cloud.routes(CLUSTER), self.cloud.fleet());
-        Ok(Snapshot { nodes, pods, services, routes, machines, has_faults: !self.cloud.faults().is_empty(), results })
+        let faults = self.cloud.faults().into_iter().map(|(_, fault)| fault).collect();
+        Ok(Snapshot { nodes, pods, services, routes, machines, faults, results })
+    }
+
+    fn report(&mut self, run: &StepRun<'_>) {
+        self.progress.record(run);
     }
 
     fn failure(&mut self) -> impl Future<Output = PlaygroundError> + Send {

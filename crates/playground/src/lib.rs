@@ -15,6 +15,7 @@
 
 mod assertion;
 mod cache;
+mod console;
 mod environment;
 mod kubelet;
 mod machines;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, StartError};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CloudProvider, Clouds};
+use bowline_console::{Publisher, Sources};
 use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_controllers::{node, node_ipam, node_lifecycle, provider_loops, route, service};
 use bowline_core::ClusterName;
@@ -57,6 +59,7 @@ pub use tour::{Environment, Step, StepFailure, StepRun, StepState, Tour, TourAct
 pub use traffic::{Probe, ProbeResult, ProbeResults};
 
 use cache::Cache;
+use console::{BeforeControllers, TourProgress};
 
 /// Shutdown timeout of each group of components; the playground has to end within a second.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(400);
@@ -143,6 +146,14 @@ pub struct Playground {
     cluster_cidrs: Vec<ClusterCidr>,
     /// Current and former addresses of Services.
     addresses: BTreeMap<String, IpAddr>,
+    /// Ports of the Service `hello`.
+    ports: Ports,
+    tour: Tour,
+    progress: TourProgress,
+    /// Sources of the console's document, to which the controllers add theirs.
+    sources: Sources,
+    publisher: Publisher,
+    before_controllers: BeforeControllers,
     cloud_server: bowline_local::Server,
     shutdown: Shutdown,
     simulation: JoinHandle<Result<(), TaskFailure>>,
@@ -168,7 +179,14 @@ impl Playground {
             .await
             .map_err(|source| PlaygroundError::CloudListen { address, source })?;
         let shutdown = Shutdown::new();
-        let simulation = start_simulation(&server, &cloud, Timing::for_nodes(options.nodes), &shutdown);
+        let (ports, sources) = (free_ports(reserved.subnet), Sources::new());
+        let tour = new_tour(&options, reserved.subnet, ports);
+        let progress = TourProgress::new(&tour);
+        let publisher = Publisher::new(sources.clone(), Clock::system());
+        let timing = Timing::for_nodes(options.nodes);
+        let (simulation, cache) = start_simulation(&server, &cloud, timing, &publisher, &shutdown);
+        let before_controllers = BeforeControllers::new(cache);
+        console::register(&sources, &cloud, before_controllers.clone(), progress.clone());
         let controllers = options.controllers;
         let mut playground = Playground {
             server,
@@ -177,6 +195,12 @@ impl Playground {
             reserved,
             cluster_cidrs,
             addresses: BTreeMap::new(),
+            ports,
+            tour,
+            progress,
+            sources,
+            publisher,
+            before_controllers,
             cloud_server,
             shutdown,
             simulation,
@@ -198,7 +222,11 @@ impl Playground {
         let metrics = prometheus::Registry::new();
         let clouds = clouds(&self.cloud, &metrics);
         let options = manager_options(self.cluster_cidrs.clone());
-        let dependencies = Dependencies::new(client, clouds, Clock::system(), metrics);
+        let dependencies = Dependencies {
+            sources: self.sources.clone(),
+            ..Dependencies::new(client, clouds, Clock::system(), metrics)
+        };
+        self.before_controllers.end();
         let running = manager::run(dependencies, options, self.shutdown.clone());
         self.controllers = Some(tokio::spawn(running));
         Ok(())
@@ -221,18 +249,12 @@ impl Playground {
 
     /// Returns the tour of this playground.
     pub fn tour(&self) -> Tour {
-        let (nodes, subnet) = (self.options.nodes, self.subnet());
-        let [pool, _] = subnet.load_balancer_pools();
-        let ports = pool.hosts().next().map_or(Ports::DEFAULT, |first| Ports::free(first.into()));
-        Tour::new(nodes, Timing::for_nodes(nodes), subnet, self.pod_network(), ports)
+        self.tour.clone()
     }
 
-    /// Returns whether Pods are reachable at their addresses.
-    fn pod_network(&self) -> PodNetwork {
-        match self.subnet().is_reachable() && self.options.cluster_cidrs.is_empty() {
-            true => PodNetwork::Reachable,
-            false => PodNetwork::Unreachable,
-        }
+    /// Returns the timing of heartbeats and of their supervision.
+    fn timing(&self) -> Timing {
+        Timing::for_nodes(self.options.nodes)
     }
 
     /// Waits until a component ends unexpectedly, and returns the error.
@@ -294,6 +316,20 @@ fn service_cidr() -> IpNet {
     bowline_apiserver::Options::default().service_cidr
 }
 
+/// Returns ports of the Service `hello` that no other program uses.
+fn free_ports(subnet: Subnet) -> Ports {
+    let [pool, _] = subnet.load_balancer_pools();
+    pool.hosts().next().map_or(Ports::DEFAULT, |first| Ports::free(first.into()))
+}
+
+fn new_tour(options: &PlaygroundOptions, subnet: Subnet, ports: Ports) -> Tour {
+    let pods = match subnet.is_reachable() && options.cluster_cidrs.is_empty() {
+        true => PodNetwork::Reachable,
+        false => PodNetwork::Unreachable,
+    };
+    Tour::new(options.nodes, Timing::for_nodes(options.nodes), subnet, pods, ports)
+}
+
 fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundError> {
     let refused = |error: &dyn std::fmt::Display| PlaygroundError::Cloud(error.to_string());
     let [pool, internal] = subnet.load_balancer_pools().map(|pool| vec![pool.into()]);
@@ -311,13 +347,14 @@ fn open_cloud(machines: usize, subnet: Subnet) -> Result<LocalCloud, PlaygroundE
     Ok(cloud)
 }
 
-/// Starts the simulated components. They call the API server in-process, to leave the sockets to other clients.
+/// Starts the simulated components, and returns their cache. They call the API server in-process, to leave the sockets to other clients.
 fn start_simulation(
     server: &ApiServer,
     cloud: &LocalCloud,
     timing: Timing,
+    publisher: &Publisher,
     shutdown: &Shutdown,
-) -> JoinHandle<Result<(), TaskFailure>> {
+) -> (JoinHandle<Result<(), TaskFailure>>, Cache) {
     let client = server.in_process_client();
     let (cache, feed) = Cache::new(&client);
     let machines = |cloud: LocalCloud| move || cloud.fleet();
@@ -329,8 +366,9 @@ fn start_simulation(
     components.spawn("kubelets", until(shutdown, kubelets));
     components.spawn("traffic", until(shutdown, proxy));
     components.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), cache.clone(), timing)));
-    components.spawn("scheduler", until(shutdown, scheduler::run(client, cache)));
-    tokio::spawn(components.run(SHUTDOWN_TIMEOUT))
+    components.spawn("scheduler", until(shutdown, scheduler::run(client, cache.clone())));
+    components.spawn("console", until(shutdown, console::release_when_idle(publisher.clone())));
+    (tokio::spawn(components.run(SHUTDOWN_TIMEOUT)), cache)
 }
 
 /// Runs a simulated component until shutdown is requested, and then drops it at any await point.

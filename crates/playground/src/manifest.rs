@@ -5,14 +5,14 @@
 
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 
 use crate::assertion::Snapshot;
 use crate::objects::{Service, ServicePort};
 
-/// Field manager of the tour.
+/// Field manager of the tour, and of the examples that the page creates: the tour continues with them.
 const FIELD_MANAGER: &str = "playground-tour";
 
 /// Two Pods and a Service.
@@ -68,6 +68,18 @@ impl Ports {
     }
 }
 
+/// Kinds in the manifests that have no namespaces.
+const CLUSTER_SCOPED: [&str; 1] = ["Node"];
+
+/// Result of applying an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It was created.
+    Created,
+    /// It existed.
+    Existing,
+}
+
 /// A manifest file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manifest {
@@ -115,17 +127,44 @@ impl Manifest {
         })
     }
 
-    /// Applies all objects in the namespace `default`, like `kubectl apply --server-side`.
-    pub(crate) async fn apply(self, ports: Ports, client: &Client) -> Result<(), String> {
+    /// Applies all objects, like `kubectl apply --server-side`. Returns their names, such as `service/hello`.
+    pub(crate) async fn apply(self, ports: Ports, client: &Client) -> Result<Vec<(String, Applied)>, String> {
+        let mut applied = Vec::new();
         for object in self.objects(ports)? {
-            let kind = object.types.as_ref().and_then(|types| GroupVersionKind::try_from(types).ok());
-            let kind = kind.ok_or_else(|| format!("{}: an object has no kind", self.path))?;
-            let api = Api::<DynamicObject>::default_namespaced_with(client.clone(), &ApiResource::from_gvk(&kind));
+            let (api, name) = self.api(&object, client)?;
+            let to_message = |error| format!("{}: {name}: {error}", self.path);
+            let existing = api.get_metadata_opt(&object.name_any()).await.map_err(to_message)?;
             let params = PatchParams::apply(FIELD_MANAGER).force();
-            let applied = api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await;
-            applied.map_err(|error| format!("{}: {} {}: {error}", self.path, kind.kind, object.name_any()))?;
+            api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await.map_err(to_message)?;
+            applied.push((name, if existing.is_some() { Applied::Existing } else { Applied::Created }));
         }
-        Ok(())
+        Ok(applied)
+    }
+
+    /// Deletes all objects that exist, like `kubectl delete --wait=false`. Returns their names.
+    pub(crate) async fn delete(self, ports: Ports, client: &Client) -> Result<Vec<String>, String> {
+        let mut deleted = Vec::new();
+        for object in self.objects(ports)? {
+            let (api, name) = self.api(&object, client)?;
+            match api.delete(&object.name_any(), &DeleteParams::default()).await {
+                Ok(_) => deleted.push(name),
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(format!("{}: {name}: {error}", self.path)),
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Returns the API of an object, in the namespace `default` if it has namespaces, and the object's name for messages.
+    fn api(self, object: &DynamicObject, client: &Client) -> Result<(Api<DynamicObject>, String), String> {
+        let kind = object.types.as_ref().and_then(|types| GroupVersionKind::try_from(types).ok());
+        let kind = kind.ok_or_else(|| format!("{}: an object has no kind", self.path))?;
+        let (resource, client) = (ApiResource::from_gvk(&kind), client.clone());
+        let api = match CLUSTER_SCOPED.contains(&&*kind.kind) {
+            true => Api::all_with(client, &resource),
+            false => Api::default_namespaced_with(client, &resource),
+        };
+        Ok((api, format!("{}/{}", kind.kind.to_lowercase(), object.name_any())))
     }
 
     fn objects(self, ports: Ports) -> Result<Vec<DynamicObject>, String> {

@@ -40,6 +40,11 @@ pub(crate) struct PlaygroundArgs {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", value_parser = flags::loopback)]
     pub(crate) cloud_listen: SocketAddr,
 
+    /// Listen address of the page that shows the playground, a loopback address; port 0 selects a free port, and off disables the
+    /// page. Its URL is printed, with a token that lets only you change machines, faults and examples.
+    #[arg(long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0", value_parser = console_listen)]
+    pub(crate) console: ConsoleListen,
+
     /// File for the kubeconfig of an administrator, readable by the file owner only. An existing file is replaced only if an
     /// earlier run wrote it.
     #[arg(long, value_name = "FILE", default_value = "bowline.kubeconfig")]
@@ -94,6 +99,25 @@ impl From<&PlaygroundArgs> for PlaygroundOptions {
     }
 }
 
+/// Listen address of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConsoleListen {
+    /// There is no page.
+    Off,
+    /// A loopback address.
+    At(SocketAddr),
+}
+
+/// Parses the listen address of the page, or `off`. The page is for the user of this machine, so other addresses are rejected.
+fn console_listen(text: &str) -> Result<ConsoleListen, &'static str> {
+    match text {
+        "off" => Ok(ConsoleListen::Off),
+        _ => flags::loopback(text)
+            .map(ConsoleListen::At)
+            .map_err(|_| "expected a loopback address, such as 127.0.0.1:0 or [::1]:0, or off"),
+    }
+}
+
 /// Parses the number of Nodes. Higher numbers would work, but not on every computer.
 pub(crate) fn node_count(text: &str) -> Result<usize, &'static str> {
     let count = text.parse().ok().filter(|count| (1..=10_000).contains(count));
@@ -135,6 +159,17 @@ mod tests {
         assert_eq!(listen(&["--port=6443"]).as_deref(), Some("127.0.0.1:6443"));
         assert_eq!(listen(&["--listen=[::1]:6443"]).as_deref(), Some("[::1]:6443"));
         assert_eq!(listen(&["--listen=[::1]:6443", "--port=1"]), None);
+    }
+
+    #[test]
+    fn the_page_listens_on_a_loopback_address_or_not_at_all() {
+        assert_eq!(console_listen("off"), Ok(ConsoleListen::Off));
+        for text in ["127.0.0.1:0", "[::1]:8080"] {
+            assert_eq!(console_listen(text), Ok(ConsoleListen::At(text.parse().unwrap())));
+        }
+        for text in ["0.0.0.0:8080", "192.0.2.1:8080", "on", "", "8080"] {
+            assert!(console_listen(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bowline_core::Address;
 use bowline_core::well_known::NETWORK_UNAVAILABLE;
-use bowline_local::{Machine, RouteRecord};
+use bowline_local::{Fault, Machine, RouteRecord};
 use kube::ResourceExt as _;
 
 use crate::objects::{Node, Pod, Service};
@@ -28,8 +28,8 @@ pub struct Snapshot {
     pub(crate) routes: Vec<RouteRecord>,
     /// Machines of the cloud.
     pub(crate) machines: Vec<Arc<Machine>>,
-    /// Faults are injected into the cloud.
-    pub(crate) has_faults: bool,
+    /// Faults in force in the cloud.
+    pub(crate) faults: Vec<Fault>,
     /// Results of probes of Services and Pods.
     pub(crate) results: ProbeResults,
 }

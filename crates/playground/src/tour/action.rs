@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use bowline_core::well_known::ALLOW_DELETION;
-use bowline_local::{MachineState, NewMachine};
+use bowline_local::{Fault, MachineState, NewMachine};
 use kube::ResourceExt as _;
 
 use crate::assertion::Snapshot;
@@ -65,8 +65,8 @@ impl TourAction {
                 now.service(name).is_none_or(|service| service.metadata.deletion_timestamp.is_some())
             }
             TourAction::Stop(id) => state(now, id) == Some(MachineState::Stopped),
-            TourAction::HideMachines => now.has_faults,
-            TourAction::RestoreAndStart(id) => !now.has_faults && state(now, id) == Some(MachineState::Running),
+            TourAction::HideMachines => now.faults.contains(&Fault::Empty),
+            TourAction::RestoreAndStart(id) => now.faults.is_empty() && state(now, id) == Some(MachineState::Running),
             TourAction::Delete(id) => state(now, id).is_none(),
             TourAction::Add(machine) => state(now, &machine.id).is_some(),
             TourAction::DeleteMany(numbers) => {
@@ -102,7 +102,7 @@ mod tests {
                 .into_iter()
                 .map(Into::into)
                 .collect(),
-            has_faults: value.get("faults").is_some(),
+            faults: serde_json::from_value(list("faults")).unwrap(),
             ..Snapshot::default()
         }
     }
@@ -128,7 +128,7 @@ mod tests {
             (TourAction::SetPolicyLocal(hello()), with("Cluster", &[4080]), with("Local", &[4080])),
             (TourAction::DeleteService(hello()), with("Local", &[4080]), json!({})),
             (TourAction::Stop(id()), machine("running"), machine("stopped")),
-            (TourAction::HideMachines, json!({}), json!({"faults": 1})),
+            (TourAction::HideMachines, json!({"faults": ["garbled"]}), json!({"faults": ["garbled", "empty"]})),
             (TourAction::RestoreAndStart(id()), machine("stopped"), machine("running")),
             (TourAction::Delete(id()), machine("running"), json!({})),
             (add, json!({}), machine("running")),

@@ -67,6 +67,9 @@ pub trait Environment {
     /// Reads the current state, and runs these probes.
     fn observe(&mut self, probes: &BTreeSet<Probe>) -> impl Future<Output = Result<Snapshot, String>> + Send;
 
+    /// Receives the progress of a step, whenever it may have changed.
+    fn report(&mut self, _run: &StepRun<'_>) {}
+
     /// Waits until a component ends unexpectedly, and returns the error.
     fn failure(&mut self) -> impl Future<Output = PlaygroundError> + Send;
 }

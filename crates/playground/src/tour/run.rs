@@ -70,6 +70,11 @@ impl<'a> StepRun<'a> {
         }
     }
 
+    /// Returns the step.
+    pub fn step(&self) -> &Step {
+        self.step
+    }
+
     /// Returns the progress.
     pub fn state(&self) -> &StepState {
         &self.state
@@ -114,6 +119,7 @@ impl<'a> StepRun<'a> {
             Ok(()) => StepState::Running,
             Err(reason) => StepState::Failed(reason),
         };
+        environment.report(self);
     }
 
     /// Reads the current state once, and updates the progress.
@@ -126,6 +132,7 @@ impl<'a> StepRun<'a> {
         }
         // Reading thousands of Nodes takes CPU time, most of which should be left for the components under observation.
         self.pause = POLL_INTERVAL.max(begun.elapsed() * 4);
+        environment.report(self);
     }
 
     /// Notices that the action was performed elsewhere.

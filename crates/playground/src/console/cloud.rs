@@ -1,0 +1,201 @@
+//! Source of the cloud's own resources: machines, load balancers with their traffic, routes, faults.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bowline_console::document::{self, Health, Level};
+use bowline_console::{Document, Source};
+use bowline_local::{
+    Balancer, Fault, ListenerStatus, LoadBalancerStatus, LocalCloud, Machine, MachineState, RouteRecord, TargetHealth,
+    TargetStatus, Transport,
+};
+
+use super::{CLOUD, faults};
+use crate::CLUSTER;
+
+/// Reads the cloud as its owner: neither latency nor faults affect it.
+pub(super) struct CloudSource(LocalCloud);
+
+impl CloudSource {
+    pub(super) fn new(cloud: LocalCloud) -> CloudSource {
+        CloudSource(cloud)
+    }
+}
+
+impl Source for CloudSource {
+    fn fill(&self, document: &mut Document) {
+        let (machines, in_force) = (self.0.fleet(), in_force(&self.0));
+        let hidden = in_force.contains(&Fault::Empty);
+        document.machine.extend(machines.iter().map(|found| (key(&found.spec.id), machine(found, hidden))));
+        document.route.extend(self.0.routes(CLUSTER).iter().map(|found| {
+            let destination = found.spec.destination.to_string();
+            (key(&destination), route(found, &machines))
+        }));
+        let names = names(&machines);
+        document.load_balancer.extend(self.0.balancers().iter().map(|found| {
+            let status = self.0.balancer_status(&found.id);
+            (key(&found.name), load_balancer(found, status.as_ref(), &self.addresses(found), &names))
+        }));
+        document.fault.extend(faults::all().into_iter().map(|known| {
+            let on = in_force.iter().any(|fault| faults::name(fault) == known.name);
+            (known.name.to_owned(), document::Fault { text: known.text.to_owned(), on })
+        }));
+    }
+}
+
+impl CloudSource {
+    fn addresses(&self, balancer: &Balancer) -> Vec<String> {
+        let known = self.0.addresses();
+        let find = |id: &String| known.iter().find(|address| address.id == *id).map(|address| address.ip.to_string());
+        balancer.addresses.iter().filter_map(find).collect()
+    }
+}
+
+fn in_force(cloud: &LocalCloud) -> Vec<Fault> {
+    cloud.faults().into_iter().map(|(_, fault)| fault).collect()
+}
+
+fn key(name: &str) -> String {
+    format!("{CLOUD}/{name}")
+}
+
+// ---- machines
+
+fn machine(machine: &Machine, hidden: bool) -> document::Machine {
+    let Machine { spec, state } = machine;
+    let (name, health) = match state {
+        MachineState::Running if hidden => ("running", Health::new(Level::Warning, "Hidden", HIDDEN)),
+        MachineState::Running => ("running", Health::ok()),
+        MachineState::Stopped => ("stopped", Health::new(Level::Warning, "Stopped", STOPPED)),
+    };
+    document::Machine {
+        health,
+        cloud: CLOUD.to_owned(),
+        id: spec.id.clone(),
+        node: spec.name.clone(),
+        state: name.to_owned(),
+        hidden,
+        instance_type: spec.instance_type.clone(),
+        zone: spec.zone.clone(),
+        addresses: spec.addresses.iter().map(|found| format!("{} {}", found.kind, found.address)).collect(),
+    }
+}
+
+const HIDDEN: &str = "The machine runs, but the cloud leaves it out of its answers. Fix: turn off the fault \"empty\".";
+
+const STOPPED: &str =
+    "The machine is stopped, so its kubelet sends no heartbeats. Fix: start the machine, or delete it.";
+
+/// Names of the machines by their addresses.
+fn names(machines: &[Arc<Machine>]) -> BTreeMap<IpAddr, String> {
+    let of = |machine: &Arc<Machine>| {
+        let name = machine.spec.name.clone();
+        let addresses = machine.spec.addresses.iter().filter_map(|address| address.address.parse().ok());
+        addresses.map(move |address| (address, name.clone())).collect::<Vec<(IpAddr, String)>>()
+    };
+    machines.iter().flat_map(of).collect()
+}
+
+// ---- routes
+
+fn route(route: &RouteRecord, machines: &[Arc<Machine>]) -> document::Route {
+    let machine = machines.iter().find(|machine| machine.spec.id == route.spec.machine);
+    let name = machine.map_or_else(|| route.spec.machine.clone(), |machine| machine.spec.name.clone());
+    let health = match route.blackhole {
+        true => Health::new(
+            Level::Warning,
+            "Blackhole",
+            "The machine is deleted, so the cloud drops the packets. The node-route-controller deletes the route with the Node.",
+        ),
+        false => Health::ok(),
+    };
+    document::Route {
+        health,
+        cloud: CLOUD.to_owned(),
+        destination: route.spec.destination.to_string(),
+        node: route.node.clone().unwrap_or(name),
+    }
+}
+
+// ---- load balancers
+
+fn load_balancer(
+    balancer: &Balancer,
+    status: Option<&LoadBalancerStatus>,
+    addresses: &[String],
+    names: &BTreeMap<IpAddr, String>,
+) -> document::LoadBalancer {
+    let owner = balancer.owner.as_ref().filter(|owner| !owner.namespace.is_empty());
+    let listeners = status.map(|status| &status.listeners[..]).unwrap_or_default();
+    let sum = |count: fn(&ListenerStatus) -> u64| listeners.iter().map(count).sum();
+    document::LoadBalancer {
+        health: status.map_or_else(no_data_plane, |_| health(listeners)),
+        cloud: CLOUD.to_owned(),
+        service: owner.map(|owner| format!("{}/{}", owner.namespace, owner.service)),
+        addresses: addresses.to_vec(),
+        listeners: listeners.iter().map(|found| listener(found, names)).collect(),
+        connections: sum(|listener| listener.counters.accepted),
+        bytes: sum(|listener| listener.counters.bytes_in + listener.counters.bytes_out),
+    }
+}
+
+fn no_data_plane() -> Health {
+    Health::new(
+        Level::Unknown,
+        "NoTraffic",
+        "This system has one loopback address, so the load balancer forwards no traffic.",
+    )
+}
+
+/// Health of a load balancer: that of its worst listener.
+fn health(listeners: &[ListenerStatus]) -> Health {
+    let worst = listeners.iter().map(listener_health).max_by_key(|health| health.level);
+    worst.unwrap_or_else(|| Health::new(Level::Progressing, "NoListener", "The load balancer has no listener yet."))
+}
+
+fn listener_health(listener: &ListenerStatus) -> Health {
+    let gets_traffic = |target: &TargetStatus| target.health != TargetHealth::Unhealthy && !target.draining;
+    let port = port(listener);
+    match &listener.error {
+        Some(error) => Health::new(Level::Error, "NotListening", format!("{port}: {error}")),
+        None if listener.targets.is_empty() => {
+            Health::new(Level::Warning, "NoTarget", format!("{port} has no target: no Node can receive its traffic."))
+        }
+        None if !listener.targets.iter().any(gets_traffic) => {
+            let why = "no target passes the health check. Fix: check that the Service has ready Pods.";
+            Health::new(Level::Warning, "NoHealthyTarget", format!("{port}: {why}"))
+        }
+        None => Health::ok(),
+    }
+}
+
+fn port(listener: &ListenerStatus) -> String {
+    let transport = match listener.transport {
+        Transport::Tcp => "TCP",
+        Transport::Udp => "UDP",
+    };
+    format!("{transport} {}", listener.port)
+}
+
+fn listener(listener: &ListenerStatus, names: &BTreeMap<IpAddr, String>) -> document::Listener {
+    document::Listener {
+        port: port(listener),
+        targets: listener.targets.iter().map(|found| target(found, names)).collect(),
+    }
+}
+
+fn target(target: &TargetStatus, names: &BTreeMap<IpAddr, String>) -> document::ListenerTarget {
+    let address: SocketAddr = target.address;
+    let state = match target.health {
+        _ if target.draining => "draining",
+        TargetHealth::Healthy => "healthy",
+        TargetHealth::Unhealthy => "unhealthy",
+        TargetHealth::Unknown => "unknown",
+    };
+    document::ListenerTarget {
+        node: names.get(&address.ip()).cloned().unwrap_or_else(|| address.ip().to_string()),
+        address: address.to_string(),
+        state: state.to_owned(),
+    }
+}
