@@ -108,7 +108,7 @@ fn run_manager(
 fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
     match task.logging() {
         TaskLogging::Manager(options) => logging::start(&options, None).map(drop),
-        TaskLogging::Plain => logging::start_plain(),
+        TaskLogging::Plain => logging::start_plain(bowline_commands::stderr),
         TaskLogging::Own => Ok(()),
     }
     .map_err(|error| BadInput(error.to_string()))?;

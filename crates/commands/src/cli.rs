@@ -84,7 +84,7 @@ pub(crate) enum Command {
     /// it shows one step at a time, and Enter goes on. Otherwise it runs all steps, prints the result of each check, and exits with
     /// code 0, or with 1 if a step failed. State is not persisted; Ctrl-C stops it.
     #[cfg(feature = "playground")]
-    Playground(PlaygroundArgs),
+    Playground(Box<PlaygroundArgs>),
 
     /// Show what the manager would change in the clouds and in the cluster, without changing anything.
     ///

@@ -20,7 +20,7 @@ use bowline_settings::BadInput;
 
 use crate::cli::{ExplainArgs, Output};
 use crate::plan::{self, ObservedCluster, plain};
-use crate::{CLOSE_TIMEOUT, output};
+use crate::{output, progress};
 
 /// Maximum number of names that an error suggests.
 const SUGGESTIONS: usize = 3;
@@ -54,8 +54,8 @@ pub(crate) async fn run(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow:
 async fn report(args: &ExplainArgs, registry: &Arc<Registry>) -> anyhow::Result<Report> {
     let target: Target = args.object.parse().map_err(BadInput)?;
     let observed = ObservedCluster::read(&args.manager, registry).await?;
-    let report = explain(&target, &observed).await;
-    observed.clouds.close(CLOSE_TIMEOUT).await;
+    let report = progress::during(format!("explaining {}", args.object), explain(&target, &observed)).await;
+    progress::close(&observed.clouds).await;
     report
 }
 

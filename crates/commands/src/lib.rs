@@ -34,6 +34,7 @@ mod plan;
 mod playground;
 #[cfg(feature = "playground")]
 mod private_file;
+mod progress;
 #[cfg(feature = "playground")]
 mod serve;
 
@@ -49,6 +50,7 @@ use cli::Command;
 
 pub use cli::definition;
 pub use invocation::{Invocation, Manager};
+pub use progress::stderr;
 
 /// Time for ending the sessions in the clouds at the end of a command.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -60,7 +62,7 @@ pub struct Task(pub(crate) Command);
 pub enum TaskLogging {
     /// Like the manager.
     Manager(logging::Options),
-    /// For people, on standard error.
+    /// For people, on [`stderr`].
     Plain,
     /// The command starts its own.
     Own,
@@ -93,7 +95,7 @@ impl Task {
             #[cfg(feature = "playground")]
             Command::Apiserver(args) => runtime.block_on(serve::run(args)).map(success),
             #[cfg(feature = "playground")]
-            Command::Playground(args) => runtime.block_on(playground::run(args)).map(success),
+            Command::Playground(args) => runtime.block_on(playground::run(*args)).map(success),
             #[cfg(feature = "playground")]
             Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
             #[cfg(feature = "lb-agent")]

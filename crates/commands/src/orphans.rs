@@ -33,10 +33,10 @@ use bowline_settings::cli::NetworkArgs;
 use bowline_settings::reach::{self, Reached};
 use ipnet::IpNet;
 
-use crate::CLOSE_TIMEOUT;
 use crate::cli::{OrphansArgs, Output};
 use crate::output::{self, say};
 use crate::plan::plain;
+use crate::progress;
 use loops::Leftovers;
 use owners::Owners;
 use routes::{OrphanedRoute, OrphanedRoutes};
@@ -83,12 +83,14 @@ pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow:
         errors.push(ConfigError::flag("delete", "a dry run deletes nothing").hint("remove --dry-run or --delete"));
     }
     let (cluster_cidrs, max_share) = route_flags(&args.manager.controllers.network);
-    let Reached { providers, client, .. } =
-        Reached::new(&reach, registry, &prometheus::Registry::new(), errors, |_, _| ()).await?;
+    let metrics = prometheus::Registry::new();
+    let reached = Reached::new(&reach, registry, &metrics, errors, |_, _| ());
+    let Reached { providers, client, .. } = progress::during("connecting to the API server", reached).await?;
     reach::narrow(&mut options, &providers);
     let clouds = Clouds::with_layers(providers, &reach.layers, &prometheus::Registry::new());
-    bowline_controllers::secrets::read(&clouds, &client).await;
-    clouds.start().await;
+    let secrets = bowline_controllers::secrets::read(&clouds, &client);
+    progress::during("reading the Secrets of the clouds", secrets).await;
+    progress::start(&clouds).await;
     let cluster = Cluster::new(client);
     let found = async {
         let routes = routes::find(&clouds, &cluster, &reach.cluster, &cluster_cidrs, max_share).await?;
@@ -98,7 +100,7 @@ pub(crate) async fn run(args: &OrphansArgs, registry: &Arc<Registry>) -> anyhow:
         Ok(found) => list_and_delete(args, found, &cluster).await,
         Err(error) => Err(error),
     };
-    clouds.close(CLOSE_TIMEOUT).await;
+    progress::close(&clouds).await;
     outcome
 }
 
@@ -160,20 +162,25 @@ async fn find(
 ) -> anyhow::Result<Orphans> {
     let (mut marked, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_load_balancers()) {
-        match cloud.layers().list_load_balancers(name).await {
+        let listed = cloud.layers().list_load_balancers(name);
+        match progress::in_cloud(cloud.name(), "listing load balancers", listed).await {
             Ok(keys) => marked.push((cloud.clone(), keys)),
             Err(error) => failed.push((cloud.name().clone(), error)),
         }
     }
-    let services = cluster.list_services().await.context("cannot list Services, so no orphans can be determined")?;
+    let services = progress::during("listing Services", cluster.list_services()).await;
+    let services = services.context("cannot list Services, so no orphans can be determined")?;
     let mut orphans = Vec::new();
     for (cloud, keys) in marked {
         let owners = Owners::of(&cloud, name, &services);
         for key in keys.into_iter().filter(|key| key.cluster == *name && !owners.contain(key)) {
-            orphans.extend(Orphan::observed(cloud.clone(), key).await);
+            let what = format!("reading the load balancer of {}", print::owner(&key));
+            let observed = Orphan::observed(cloud.clone(), key);
+            orphans.extend(progress::in_cloud(cloud.name(), what, observed).await);
         }
     }
-    let leftovers = loops::find(clouds, cluster, options, &services).await?;
+    let leftovers = loops::find(clouds, cluster, options, &services);
+    let leftovers = progress::during("planning background loops", leftovers).await?;
     Ok(Orphans { cluster: name.clone(), orphans, routes, leftovers, failed })
 }
 
@@ -224,11 +231,13 @@ impl Orphans {
     /// Deletes all orphans and reports each outcome.
     async fn delete_all(&mut self, cluster: &Cluster, report: impl Fn(String)) {
         for orphan in &mut self.orphans {
-            orphan.outcome = delete::delete(orphan, cluster).await;
+            let what = format!("deleting {}", print::title(orphan));
+            orphan.outcome = progress::during(what, delete::delete(orphan, cluster)).await;
             report(print::outcome(orphan));
         }
         for orphan in self.routes.iter_mut().flat_map(|routes| &mut routes.orphans) {
-            orphan.outcome = routes::delete(orphan, cluster, &self.cluster).await;
+            let what = format!("deleting {}", print::route_title(orphan));
+            orphan.outcome = progress::during(what, routes::delete(orphan, cluster, &self.cluster)).await;
             report(print::route_outcome(orphan));
         }
     }

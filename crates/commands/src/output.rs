@@ -2,10 +2,11 @@
 
 use std::io::{self, Write as _};
 
+use crate::progress;
+
 /// Writes the result of a command to standard output. A failed write is an error of the command, except a closed pipe.
 pub(crate) fn print(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_fmt(text).and_then(|()| out.flush()) {
+    match write(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot write to standard output"))
         }
@@ -15,6 +16,12 @@ pub(crate) fn print(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
 
 /// Writes a status line to standard output and ignores errors: a closed pipe must not stop the server.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_fmt(text).and_then(|()| out.flush());
+    let _ = write(text);
+}
+
+fn write(text: std::fmt::Arguments<'_>) -> io::Result<()> {
+    progress::above(|| {
+        let mut out = io::stdout().lock();
+        out.write_fmt(text).and_then(|()| out.flush())
+    })
 }

@@ -24,7 +24,7 @@ use bowline_settings::cli::ManagerArgs;
 use bowline_settings::reach::{self, Reached};
 
 use crate::cli::{Output, PlanArgs};
-use crate::{CLOSE_TIMEOUT, exit_code, output};
+use crate::{exit_code, output, progress};
 
 pub(crate) use print::{counted, indented, kind_name, notice_label, plain, steps_json, write_plan};
 
@@ -48,8 +48,10 @@ pub(crate) fn to_exit_code(summary: Summary) -> ExitCode {
 
 async fn forecast(args: &ManagerArgs, registry: &Arc<Registry>) -> anyhow::Result<Forecast> {
     let ObservedCluster { snapshot, clouds, options, now, .. } = ObservedCluster::read(args, registry).await?;
-    let forecast = forecast::forecast(&snapshot, &clouds, &options, now).await;
-    clouds.close(CLOSE_TIMEOUT).await;
+    let (nodes, services) = (counted(snapshot.nodes.len(), "Node"), counted(snapshot.services.len(), "Service"));
+    let forecast = forecast::forecast(&snapshot, &clouds, &options, now);
+    let forecast = progress::during(format!("planning {nodes} and {services}"), forecast).await;
+    progress::close(&clouds).await;
     Ok(forecast?)
 }
 
@@ -72,15 +74,16 @@ impl ObservedCluster {
             reach::check(providers, &reach, &options, &args.controllers.network, errors);
         };
         let metrics = prometheus::Registry::new();
-        let Reached { providers, client, .. } = Reached::new(&reach, registry, &metrics, errors, check).await?;
+        let reached = Reached::new(&reach, registry, &metrics, errors, check);
+        let Reached { providers, client, .. } = progress::during("connecting to the API server", reached).await?;
         reach::narrow(&mut options, &providers);
         // A plan applies no steps; dry-run layers and the write gate guarantee it.
         let layers = LayerOptions { dry_run: true, ..reach.layers };
         let clouds = Clouds::with_layers(providers, &layers, &prometheus::Registry::new());
-        secrets::read(&clouds, &client).await;
+        progress::during("reading the Secrets of the clouds", secrets::read(&clouds, &client)).await;
         let cluster = Cluster::new(client);
         let snapshot = snapshot(&cluster, &options).await?;
-        clouds.start().await;
+        progress::start(&clouds).await;
         let clock = Clock::system();
         let now = Moment { instant: clock.instant(), wall: clock.now() };
         Ok(ObservedCluster { cluster, snapshot, clouds, options, now })
@@ -88,9 +91,9 @@ impl ObservedCluster {
 }
 
 async fn snapshot(cluster: &Cluster, options: &ManagerOptions) -> anyhow::Result<Snapshot> {
-    let nodes = cluster.list_nodes().await.context("cannot list Nodes")?;
+    let nodes = progress::during("listing Nodes", cluster.list_nodes()).await.context("cannot list Nodes")?;
     let services = match options.watches_services() {
-        true => cluster.list_services().await.context("cannot list Services")?,
+        true => progress::during("listing Services", cluster.list_services()).await.context("cannot list Services")?,
         false => Vec::new(),
     };
     let cluster_uid = match options.route {

@@ -11,6 +11,7 @@ mod console;
 mod example;
 mod guide;
 mod log;
+mod narrated;
 mod page;
 mod screen;
 mod setup;
@@ -30,9 +31,11 @@ use crate::cli::{PlaygroundArgs, PlaygroundCommand};
 use crate::kubeconfig;
 use crate::output::{print, say};
 use crate::owner_token::{TokenFile, default_path};
+use crate::progress;
 use console::Console;
 use guide::Guide;
 use log::FoldedLog;
+use narrated::Narrated;
 use setup::Setup;
 use terminal::Terminal;
 
@@ -72,7 +75,8 @@ pub(crate) async fn run(args: PlaygroundArgs) -> anyhow::Result<()> {
     let log = start_log(&args, mode)?;
     // Before the ready line is printed: a reader of that line may send a signal at once.
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-    let mut playground = Playground::start(PlaygroundOptions::from(&args)).await.map_err(to_error)?;
+    let starting = Playground::start(PlaygroundOptions::from(&args));
+    let mut playground = progress::during("starting the API server and the cloud", starting).await.map_err(to_error)?;
     let outcome = tour_playground(&mut playground, &args, mode, log, &shutdown).await;
     playground.shutdown().await;
     if mode == Mode::Guided && outcome.is_ok() {
@@ -92,7 +96,7 @@ fn start_log(args: &PlaygroundArgs, mode: Mode) -> anyhow::Result<FoldedLog> {
             let log = log.clone();
             logging::start_to(move || log.clone())
         }
-        false => logging::start_plain(),
+        false => logging::start_plain(progress::stderr),
     };
     started.map_err(|error| BadInput(error.to_string()))?;
     Ok(log)
@@ -124,7 +128,7 @@ async fn tour_playground(
             ended.unwrap_or(Ok(()))?;
         }
         Mode::Script => {
-            let finished = shutdown.or(tour.run(usize::MAX, playground, say)).await;
+            let finished = shutdown.or(tour.run(usize::MAX, &mut Narrated::new(playground), say)).await;
             finished.context("stopped before the end of the tour")??;
             let hint =
                 if args.script { "" } else { "To keep the cluster running without a terminal, use --no-tour.\n" };
@@ -150,7 +154,7 @@ fn write_token(playground: &Playground, args: &PlaygroundArgs) -> anyhow::Result
 
 /// Runs the first steps, prints the others, and waits until the playground ends.
 async fn run_without_tour(playground: &mut Playground, tour: &Tour, setup: &Setup) -> anyhow::Result<()> {
-    tour.run(AUTOMATIC_STEPS, playground, say).await?;
+    tour.run(AUTOMATIC_STEPS, &mut Narrated::new(playground), say).await?;
     say(format_args!("{}", instructions(tour, setup)));
     Err(playground.failure().await.into())
 }

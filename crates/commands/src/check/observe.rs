@@ -16,8 +16,9 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::observed::{Manager, Observed, ObservedCloud, ObservedNode, Review};
-use crate::CLOSE_TIMEOUT;
 use crate::permissions::{self, BuildInputs};
+use crate::plan::counted;
+use crate::progress;
 
 /// Maximum number of concurrent access reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 8;
@@ -30,16 +31,18 @@ pub(super) async fn observe(args: &ManagerArgs, registry: &Arc<Registry>) -> Obs
     settings.reach.calls.dry_run = true;
     let clouds = CheckedClouds::build(&settings, args, registry, &mut errors);
     reach::narrow(&mut settings.manager, &clouds.providers);
-    let access = open(&settings, &mut errors).await;
+    let access = progress::during("connecting to the API server", open(&settings, &mut errors)).await;
     let mut observed = Observed { manager: manager(args, &settings, &clouds), ..Observed::default() };
     if let Some(access) = &access {
-        secrets::read(&clouds.clouds, &access.client()).await;
+        let client = access.client();
+        let secrets = secrets::read(&clouds.clouds, &client);
+        progress::during("reading the Secrets of the clouds", secrets).await;
     }
     observed.clouds = clouds.check().await;
     if let Some(access) = access {
         observe_cluster(&Preflight::new(access), &settings, &lease(args), &clouds, &mut observed).await;
     }
-    clouds.clouds.close(CLOSE_TIMEOUT).await;
+    progress::close(&clouds.clouds).await;
     observed.errors = errors.iter().cloned().collect();
     observed
 }
@@ -66,21 +69,22 @@ async fn observe_cluster(
     clouds: &CheckedClouds,
     observed: &mut Observed,
 ) {
-    let server = preflight.server().await;
+    let server = progress::during("asking the API server for its version", preflight.server()).await;
     let is_reached = server.is_ok();
     observed.server = Some(server);
     if !is_reached {
         return;
     }
-    observed.reviews = reviews(preflight, settings, &clouds.providers).await;
-    observed.nodes = Some(match preflight.nodes().await {
+    let reviews = reviews(preflight, settings, &clouds.providers);
+    observed.reviews = progress::during("reviewing permissions", reviews).await;
+    observed.nodes = Some(match progress::during("listing Nodes", preflight.nodes()).await {
         Ok(nodes) => Ok(clouds.observe_machines(nodes).await),
         Err(error) => Err(error),
     });
     if settings.manager.service.is_some() {
-        observed.services = Some(preflight.load_balancer_services().await);
+        observed.services = Some(progress::during("listing Services", preflight.load_balancer_services()).await);
     }
-    leases(preflight, own_lease, observed).await;
+    progress::during("reading leases", leases(preflight, own_lease, observed)).await;
 }
 
 /// Reviews every permission that the manager needs, each for the account that uses it.
@@ -164,7 +168,8 @@ impl CheckedClouds {
     async fn check(&self) -> Vec<ObservedCloud> {
         let mut observed = Vec::new();
         for (provider, cloud) in self.providers.iter().zip(self.clouds.iter()) {
-            let (mut results, quotas) = futures::future::join(provider.diagnose(), provider.quotas()).await;
+            let checks = futures::future::join(provider.diagnose(), provider.quotas());
+            let (mut results, quotas) = progress::in_cloud(cloud.name(), "checking calls and quotas", checks).await;
             // The responses to the checks have the latest numbers.
             results.extend(provider.calls().map(|calls| calls.check_budgets()).unwrap_or_default());
             observed.push(ObservedCloud { name: cloud.name().to_string(), results, quotas });
@@ -178,7 +183,8 @@ impl CheckedClouds {
             return nodes.into_iter().map(|node| (node, None)).collect();
         }
         let refs: Vec<_> = nodes.iter().map(instance_ref).collect();
-        let machines = self.clouds.observe_all(&refs, Freshness::Now).await;
+        let what = format!("looking up the machines of {}", counted(refs.len(), "Node"));
+        let machines = progress::during(what, self.clouds.observe_all(&refs, Freshness::Now)).await;
         nodes.into_iter().zip(machines.into_iter().map(Some)).collect()
     }
 }

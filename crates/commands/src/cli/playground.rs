@@ -151,7 +151,7 @@ mod tests {
         let listen = |flags: &[&str]| {
             let cli = Cli::try_parse_from(["bowline", "playground"].iter().chain(flags)).ok()?;
             match cli.command {
-                Some(Command::Playground(args)) => Some(PlaygroundOptions::from(&args).listen.to_string()),
+                Some(Command::Playground(args)) => Some(PlaygroundOptions::from(&*args).listen.to_string()),
                 _ => None,
             }
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bowline_core::{ClusterName, Route};
+use bowline_core::{ClusterName, LoadBalancerKey, Route};
 use serde_json::{Value, json};
 
 use super::loops::LoopLeftovers;
@@ -93,7 +93,7 @@ fn leftovers_summary(orphans: &Orphans) -> String {
 }
 
 /// Destination, target if known, and cloud of a route.
-fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
+pub(super) fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
     let Route { id, destination, .. } = route;
     let target = match (&route.node, &route.provider_id) {
         (Some(node), _) => format!("to {node}"),
@@ -104,12 +104,17 @@ fn route_title(OrphanedRoute { cloud, route, .. }: &OrphanedRoute) -> String {
 }
 
 /// Service and cloud of an orphan, or the name of the load balancer if the Service is unknown.
-fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
+pub(super) fn title(Orphan { cloud, key, .. }: &Orphan) -> String {
     let id = |name: &str| if key.uid.is_empty() { String::new() } else { format!(" ({name} {})", key.uid) };
     match key.name_only() {
         Some(name) => format!("load balancer {name}{} in {}", id("ID"), cloud.name()),
         None => format!("{}/{}{} in {}", key.namespace, key.service, id("UID"), cloud.name()),
     }
+}
+
+/// Returns the Service of a load balancer, or the load balancer's own name if only that is known.
+pub(super) fn owner(key: &LoadBalancerKey) -> String {
+    key.name_only().map_or_else(|| format!("{}/{}", key.namespace, key.service), str::to_owned)
 }
 
 /// Formats the outcome for an orphan.

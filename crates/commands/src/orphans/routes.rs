@@ -15,6 +15,7 @@ use bowline_settings::reach;
 use ipnet::IpNet;
 
 use super::Outcome;
+use crate::progress;
 
 /// A route without a Node.
 pub(super) struct OrphanedRoute {
@@ -43,7 +44,7 @@ pub(super) async fn find(
 ) -> anyhow::Result<Option<OrphanedRoutes>> {
     let (mut tables, mut failed) = (Vec::new(), Vec::new());
     for cloud in clouds.iter().filter(|cloud| cloud.has_routes()) {
-        match cloud.layers().list_routes(name).await {
+        match progress::in_cloud(cloud.name(), "listing routes", cloud.layers().list_routes(name)).await {
             Ok(routes) => tables.push((cloud.clone(), RouteTable::from_iter(routes))),
             Err(error) => failed.push((cloud.name().clone(), error)),
         }
@@ -51,7 +52,8 @@ pub(super) async fn find(
     if tables.is_empty() && failed.is_empty() {
         return Ok(None);
     }
-    let nodes = cluster.list_nodes().await.context("cannot list Nodes, so no orphaned routes can be determined")?;
+    let nodes = progress::during("listing Nodes", cluster.list_nodes()).await;
+    let nodes = nodes.context("cannot list Nodes, so no orphaned routes can be determined")?;
     let nodes = NodeIndex::new(&nodes);
     let uid = reach::cluster_uid(cluster).await?;
     let orphans = tables.iter().flat_map(|(cloud, table)| {

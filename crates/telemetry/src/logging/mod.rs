@@ -126,8 +126,8 @@ fn build(options: &Options, filter: EnvFilter, sink: Sink, recorder: Option<Reco
     (dispatch, handle)
 }
 
-/// Starts the logging of interactive commands. Logs go to standard error, so that scripts can parse standard output.
-pub fn start_plain() -> Result<(), BadFilter> {
+/// Starts the logging of interactive commands. The writers are standard error, so that scripts can parse standard output.
+pub fn start_plain<W: io::Write + 'static>(writer: impl Fn() -> W + Send + Sync + 'static) -> Result<(), BadFilter> {
     let filter = match from_environment() {
         Some(text) => filter::parse(text)?,
         None => EnvFilter::new(filter::COMMANDS),
@@ -135,7 +135,7 @@ pub fn start_plain() -> Result<(), BadFilter> {
     // Colours on a terminal only, not in files and pipes.
     let colours = io::stderr().is_terminal();
     // Errors about a failed write would go to the same stream.
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(writer);
     let lines = lines.log_internal_errors(false).with_filter(Selection::new(filter, VModule::default()));
     let _ = tracing_subscriber::registry().with(lines).try_init();
     Ok(())
