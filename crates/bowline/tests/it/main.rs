@@ -18,6 +18,7 @@ mod aws;
 mod cli;
 mod cloud;
 mod cloudlycke;
+mod console;
 mod daemon;
 mod digitalocean;
 mod failover;

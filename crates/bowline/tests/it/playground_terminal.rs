@@ -1,15 +1,12 @@
 //! `bowline playground` on a terminal: a person presses Enter through the tour, resizes the window, and ends it.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
 
+use crate::console::Page;
+use crate::support::pty::Pty;
 use crate::support::{BOWLINE, Scratch, bowline, skip, within, workspace};
 
 /// Generous timeout: the machine may be busy with other tests.
@@ -24,12 +21,9 @@ const CTRL_Z: &str = "\x1a";
 /// A playground on a pseudo-terminal of its own.
 struct Terminal {
     child: Child,
-    keyboard: File,
-    /// The program's side, which keeps the terminal open.
-    slave: OwnedFd,
+    pty: Pty,
     /// Modes before the start.
     former: Termios,
-    output: Arc<Mutex<Vec<u8>>>,
     scratch: Scratch,
 }
 
@@ -42,10 +36,8 @@ impl Terminal {
             return None;
         }
         let scratch = Scratch::new(test);
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(&size, None).unwrap();
+        let pty = Pty::open(80);
         let former = tcgetattr(&pty.slave).unwrap();
-        let side = || Stdio::from(pty.slave.try_clone().unwrap());
         std::fs::create_dir(scratch.path("run")).unwrap();
         let child = Command::new("setsid")
             .args(["--ctty", "env", "-u", "BOWLINE_LOG", "-u", "NO_COLOR", "LC_ALL=C.UTF-8", "TERM=xterm-256color"])
@@ -54,30 +46,21 @@ impl Terminal {
             .args([BOWLINE, "playground", "--kubeconfig=kubeconfig"])
             .args(flags)
             .current_dir(scratch.path(""))
-            .stdin(side())
-            .stdout(side())
-            .stderr(side())
+            .stdin(pty.side())
+            .stdout(pty.side())
+            .stderr(pty.side())
             .spawn()
             .unwrap();
-        let keyboard = File::from(pty.master);
-        let output = Arc::new(Mutex::new(Vec::new()));
-        let (mut screen, read) = (keyboard.try_clone().unwrap(), Arc::clone(&output));
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                read.lock().unwrap().extend_from_slice(&bytes[..count]);
-            }
-        });
-        Some(Terminal { child, keyboard, slave: pty.slave, former, output, scratch })
+        Some(Terminal { child, pty, former, scratch })
     }
 
     fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.pty.press(keys);
     }
 
     /// Everything that was written to the terminal.
     fn output(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
+        self.pty.output()
     }
 
     /// Waits until the output has this text at least `times` times.
@@ -87,7 +70,7 @@ impl Terminal {
     }
 
     fn modes(&self) -> Termios {
-        tcgetattr(&self.slave).unwrap()
+        tcgetattr(&self.pty.slave).unwrap()
     }
 
     /// Waits for the end, and checks the state that it leaves behind.
@@ -143,13 +126,24 @@ fn check_quotes(page: &str, printed: &str) {
 
 #[test]
 fn enter_leads_through_the_tour_without_kubectl() {
-    // A step that the test performs with the command of the tour, not with Enter.
+    // Steps that the test performs with the command of the tour, and on the page, not with Enter.
     const STOP: usize = 9;
+    const DELETE: usize = 12;
     let Some(mut terminal) = Terminal::start("enter", &["PATH=/nonexistent"], &[]) else { return };
+    terminal.wait_for("Console ready at ", 1);
+    terminal.wait_for("[1/15] ", 1);
+    let output = plain(&terminal.output());
+    let second = output.lines().filter(|line| !line.is_empty()).nth(1).unwrap();
+    let mut page = Page::open(second.strip_prefix("Console ready at ").expect("the second line has the URL"));
     for number in 1..=15 {
+        let step = format!("step/{number:02}");
         terminal.wait_for(&format!("[{number}/15] "), 1);
+        if number > 1 {
+            page.wait_for(&step, "/state", |state| state == "waiting");
+        }
         match number {
             1 => {}
+            DELETE => drop(page.act("deleteMachine", "m-3").unwrap()),
             STOP => {
                 let output = plain(&terminal.output());
                 let (_, url) = output.split_once("export BOWLINE_CLOUD_ENDPOINT=").unwrap();
@@ -162,6 +156,7 @@ fn enter_leads_through_the_tour_without_kubectl() {
             _ => terminal.press("\n"),
         }
         terminal.wait_for("Passed after ", number);
+        page.wait_for(&step, "/state", |state| state == "passed");
         terminal.press("\n");
     }
     terminal.wait_for("That was the tour.", 1);
@@ -204,7 +199,7 @@ fn the_pages_follow_the_size_of_the_terminal_and_need_no_colours() {
     terminal.wait_for("Passed after ", 1);
     let before = terminal.output();
     assert!(plain(&before).contains("\n  ✓  there are 3 Nodes\n"), "{before}");
-    let resized = Command::new("stty").args(["cols", "60"]).stdin(terminal.slave.try_clone().unwrap()).status();
+    let resized = Command::new("stty").args(["cols", "60"]).stdin(terminal.pty.side()).status();
     if !resized.is_ok_and(|status| status.success()) {
         return skip("no stty to resize a terminal");
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod exposition;
+pub(crate) mod pty;
 pub(crate) mod report;
 pub(crate) mod simulated;
 

@@ -6,4 +6,5 @@ mod explain;
 mod loops;
 mod orphans;
 mod plan;
+mod progress;
 mod world;
