@@ -32,7 +32,8 @@ impl AccessControl {
         certificates: &[CertificateDer<'static>],
     ) -> Result<User, Box<Answer>> {
         let Some((authenticator, authorizer)) = &self.0 else { return Ok(User::anonymous()) };
-        let user = authenticator.authenticate(&request.headers, certificates).await.map_err(|error| {
+        let user = authenticator.authenticate(&request.path, &request.headers, certificates).await;
+        let user = user.map_err(|error| {
             tracing::warn!(%error, "Unable to authenticate the request");
             Box::new(answer::unauthorized(&request.headers))
         })?;
@@ -53,7 +54,7 @@ impl AccessControl {
     pub(crate) fn remove_credentials(&self, headers: &mut HeaderMap) {
         headers.remove(http::header::AUTHORIZATION);
         if let Some((authenticator, _)) = &self.0 {
-            authenticator.remove_proxy_headers(headers);
+            authenticator.remove_credentials(headers);
         }
     }
 

@@ -6,6 +6,7 @@
 //!     │
 //!     ▼  panic recovery ► log ► Cache-Control
 //!  authentication   front proxy headers ► client certificate ► bearer token (TokenReview, cached) ► anonymous
+//!                    on one path instead: a header with a token for one audience
 //!  authorization    system:masters ► always-allowed paths ► SubjectAccessReview (cached) ► 403
 //!     ▼
 //!  Router: path ──► handler        /healthz, /livez, /readyz with Checks; further paths of the program
@@ -44,7 +45,7 @@ pub mod webhook;
 
 pub use access_control::AccessControl;
 pub use answer::Answer;
-pub use authentication::{AuthenticationError, Authenticator};
+pub use authentication::{AudienceToken, AuthenticationError, Authenticator};
 pub use authorization::{AllowedPaths, Authorizer, PathError};
 pub use checks::{Check, CheckMetrics, Checks, METRICS as CHECK_METRICS};
 pub use files::FileError;

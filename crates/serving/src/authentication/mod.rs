@@ -3,6 +3,7 @@
 //! The methods are tried in order, and the first that identifies the user wins. Invalid credentials are an error; only a request
 //! without credentials is anonymous.
 
+mod audience;
 mod certificates;
 mod cluster;
 mod front_proxy;
@@ -12,8 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use rustls::pki_types::CertificateDer;
 
+pub use self::audience::AudienceToken;
+use self::audience::AudienceTokens;
 use self::certificates::Bundle;
 use self::cluster::{Cluster, Lookup};
 use self::front_proxy::FrontProxy;
@@ -42,6 +46,7 @@ pub struct Authenticator {
     client_ca: Option<Files<Bundle>>,
     front_proxy: Option<Files<FrontProxy>>,
     tokens: Option<Tokens>,
+    audience_tokens: Option<AudienceTokens>,
     /// The API server's settings for the two above, where no flag sets them.
     cluster: Option<Cluster>,
 }
@@ -70,15 +75,28 @@ impl Authenticator {
         if tokens.is_none() {
             tracing::warn!("bearer tokens are ignored: no client for TokenReviews; set --authentication-kubeconfig");
         }
-        Ok(Authenticator { client_ca, front_proxy, tokens, cluster })
+        Ok(Authenticator { client_ca, front_proxy, tokens, audience_tokens: None, cluster })
+    }
+
+    /// Also accepts this header. A request that has it is authenticated by it alone. Without a client for TokenReviews, the header is
+    /// ignored.
+    pub fn accepting(self, accepted: AudienceToken) -> Authenticator {
+        let audience_tokens = self.tokens.as_ref().map(|tokens| AudienceTokens::new(accepted, tokens));
+        Authenticator { audience_tokens, ..self }
     }
 
     /// Returns the user of a request. The error is for the log.
     pub(crate) async fn authenticate(
         &self,
+        path: &str,
         headers: &HeaderMap,
         client_certificates: &[CertificateDer<'static>],
     ) -> Result<User, String> {
+        if let Some(tokens) = &self.audience_tokens
+            && let Some(user) = tokens.user(path, headers).await
+        {
+            return user.map(User::authenticated);
+        }
         let mut errors = Vec::new();
         let mut user_or_error = |outcome: Result<Option<User>, String>| {
             outcome.unwrap_or_else(|error| {
@@ -97,15 +115,18 @@ impl Authenticator {
             return Ok(user.authenticated());
         }
         if let Some(tokens) = &self.tokens
-            && let Some(user) = user_or_error(tokens.user(headers).await)
+            && let Some(user) = user_or_error(tokens.user(headers, &AUTHORIZATION).await)
         {
             return Ok(user.authenticated());
         }
         if errors.is_empty() { Ok(User::anonymous()) } else { Err(errors.join("; ")) }
     }
 
-    /// Removes the headers of the front proxy.
-    pub(crate) fn remove_proxy_headers(&self, headers: &mut HeaderMap) {
+    /// Removes tokens and the headers of the front proxy.
+    pub(crate) fn remove_credentials(&self, headers: &mut HeaderMap) {
+        if let Some(tokens) = &self.audience_tokens {
+            tokens.remove_from(headers);
+        }
         FrontProxy::standard_headers().remove_from(headers);
         if let Some(proxy) = self.front_proxy() {
             proxy.headers.remove_from(headers);

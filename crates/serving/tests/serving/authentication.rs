@@ -116,6 +116,66 @@ async fn without_reviews_tokens_are_ignored() {
 }
 
 #[tokio::test]
+async fn a_token_for_an_audience_is_accepted_in_its_header_on_its_path_only() {
+    let cluster = Cluster::start().await;
+    let running = open(ServerSpec::with_reviews(&cluster, MANAGER)).start().await;
+    let token = format!("Bearer {}", cluster.account_token("viewer", Some("console")).await);
+    let get = |path: &'static str, header: &'static str, token: &str| {
+        let (client, token) = (running.client(), token.to_owned());
+        async move { client.get_with(path, &[(header, &token)]).await }
+    };
+    let viewer = "system:serviceaccount:default:viewer";
+    for _ in 0..3 {
+        assert_eq!(who(&get("/console", "x-console-token", &token).await).0, viewer);
+    }
+    assert_eq!(cluster.created("tokenreviews"), 1, "the review is cached");
+    assert_eq!(who(&get("/who", "x-console-token", &token).await).0, "system:anonymous", "another path");
+    for path in ["/console", "/who"] {
+        // The usual header is reviewed for the API server's audience, and the cached review of the other one is not used.
+        assert_eq!(get(path, "authorization", &token).await.status, 401, "{path}");
+    }
+    assert_eq!(cluster.created("tokenreviews"), 2);
+    let names = get("/console/headers", "x-console-token", &token).await.body;
+    assert!(!names.contains("x-console-token"), "no handler sees the token: {names}");
+}
+
+#[tokio::test]
+async fn a_token_of_another_audience_is_rejected_in_the_header_whatever_else_the_request_has() {
+    let cluster = Cluster::start().await;
+    let running = open(ServerSpec::with_reviews(&cluster, MANAGER)).start().await;
+    let usual = format!("Bearer {}", cluster.account_token("viewer", None).await);
+    assert_eq!(running.client().get_with("/console", &[("authorization", &usual)]).await.status, 200);
+    let other = format!("Bearer {}", cluster.account_token("viewer", Some("other")).await);
+    for token in [usual.as_str(), other.as_str(), "Bearer garbage", "Bearer scraper-token"] {
+        let headers = [("x-console-token", token), ("authorization", usual.as_str())];
+        assert_eq!(running.client().get_with("/console", &headers).await.status, 401, "{token}");
+    }
+    // A header without a token counts as absent.
+    let response = running.client().get_with("/console", &[("x-console-token", "Bearer ")]).await;
+    assert_eq!(who(&response).0, "system:anonymous");
+}
+
+#[tokio::test]
+async fn the_user_of_an_audience_token_needs_permission_for_the_path() {
+    let cluster = Cluster::start().await;
+    let running = ServerSpec::with_reviews(&cluster, MANAGER).start().await;
+    let rule = json!([{ "nonResourceURLs": ["/console"], "verbs": ["get"] }]);
+    cluster.grant("console", "system:serviceaccount:default:viewer", &rule).await;
+    for (account, status) in [("viewer", 200), ("other", 403)] {
+        let token = format!("Bearer {}", cluster.account_token(account, Some("console")).await);
+        let response = running.client().get_with("/console", &[("x-console-token", &token)]).await;
+        assert_eq!(response.status, status, "{account}: {response:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_reviews_an_audience_token_is_ignored() {
+    let running = open(ServerSpec::without_reviews()).start().await;
+    let response = running.client().get_with("/console", &[("x-console-token", "Bearer anything")]).await;
+    assert_eq!(who(&response).0, "system:anonymous");
+}
+
+#[tokio::test]
 async fn a_token_that_cannot_be_reviewed_gets_a_401() {
     let cluster = Cluster::without_permissions().await;
     let running = open(ServerSpec::with_reviews(&cluster, "unprivileged")).start().await;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, AuthorizationMode, Options};
 use bowline_runtime::Shutdown;
 use bowline_serving::{
-    ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, CheckMetrics, Checks,
-    IncomingRequest, READ_METHODS, Router, Server, ServingOptions, TlsOptions, answer,
+    ANY, AccessControl, AudienceToken, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer,
+    CheckMetrics, Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions, TlsOptions, answer,
 };
-use http::StatusCode;
-use k8s_openapi::api::core::v1::ConfigMap;
+use http::{HeaderName, StatusCode};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{Api, PostParams};
 use serde::de::DeserializeOwned;
@@ -19,6 +20,10 @@ use serde_json::{Value, json};
 
 use crate::client::TestClient;
 use crate::pki::Scratch;
+
+/// Token that is accepted on `/console` only.
+pub(crate) const CONSOLE: AudienceToken =
+    AudienceToken { path: "/console", header: HeaderName::from_static("x-console-token"), audience: "console" };
 
 /// User that creates the reviews.
 pub(crate) const MANAGER: &str = "manager";
@@ -98,6 +103,25 @@ impl Cluster {
         self.scratch.write(&format!("{user}.kubeconfig"), &self.api.kubeconfig_for(user, &[]).unwrap())
     }
 
+    /// Creates the service account `default/NAME` and a token of it for this audience; `None` for the API server itself.
+    pub(crate) async fn account_token(&self, name: &str, audience: Option<&str>) -> String {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.api.client().await.unwrap(), "default");
+        if accounts.get_opt(name).await.unwrap().is_none() {
+            create(accounts.clone(), json!({ "metadata": { "name": name } })).await;
+        }
+        let audiences: Vec<String> = audience.into_iter().map(str::to_owned).collect();
+        let spec = TokenRequestSpec { audiences: Some(audiences), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .token
+            .unwrap()
+    }
+
     /// Number of objects of this resource created so far.
     pub(crate) fn created(&self, resource: &str) -> u64 {
         let requests = self.api.requests().into_iter();
@@ -154,6 +178,7 @@ impl ServerSpec {
         let reviews = client(self.authentication.kubeconfig.as_deref()).await?;
         let authenticator = Authenticator::new(&self.authentication, reviews).await?;
         let reviews = client(self.authorization.kubeconfig.as_deref()).await?;
+        let authenticator = authenticator.accepting(CONSOLE);
         Ok(AccessControl::protected(authenticator, Authorizer::new(&self.authorization, reviews)?))
     }
 
@@ -225,6 +250,8 @@ fn router() -> Router {
         .on(Router::new())
         .at("/metrics", ANY, |_| async { answer::text(StatusCode::OK, "knots 1\n") })
         .at("/who", READ_METHODS, who)
+        .at("/console", READ_METHODS, who)
+        .at("/console/headers", READ_METHODS, headers)
         .at("/headers", READ_METHODS, headers)
         .at("/panic", READ_METHODS, panics)
         .at("/slow", READ_METHODS, slow)
