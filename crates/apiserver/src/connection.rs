@@ -84,9 +84,10 @@ async fn serve_requests(
     activity: &Arc<Activity>,
     stopped: watch::Receiver<bool>,
 ) {
-    let session = stream.get_ref().1;
+    let (socket, session) = stream.get_ref();
+    let address = socket.peer_addr().ok().map(|address| address.ip());
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
-    let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None };
+    let peer = Peer { certificate: certificate.map(|c| Arc::from(c.as_ref())), trusted: None, address };
     let builder = protocol(session.alpn_protocol() == Some(b"h2"));
     let service = service_fn(|request: Request<Incoming>| {
         let (active, serving) = (activity.begin(), serve(state.clone(), peer.clone(), request));

@@ -364,7 +364,7 @@ pub(crate) async fn send(
     let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
     let request = request.body(http_body_util::Full::new(bytes::Bytes::from(body))).ok()?;
     let admin = User { name: "fuzz".into(), groups: vec!["system:masters".into()], ..User::default() };
-    let peer = Peer { certificate: None, trusted: Some(Arc::new(admin)) };
+    let peer = Peer { trusted: Some(Arc::new(admin)), ..Peer::default() };
     let response = serve(state.clone(), peer, request).await.ok()?;
     let code = response.status().as_u16();
     let body = response.into_body().collect().await.ok()?.to_bytes();

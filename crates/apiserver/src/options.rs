@@ -58,8 +58,8 @@ pub struct Options {
     pub node_ports: (u16, u16),
     /// Issuer of service account tokens.
     pub issuer: String,
-    /// Allow loopback addresses in endpoint slices, which a real server rejects: for a cluster whose Pods run on this
-    /// machine.
+    /// Allow loopback addresses in endpoint slices and as the target of `pods/proxy`, which a real server rejects: for a
+    /// cluster whose Pods run on this machine.
     pub loopback_endpoints: bool,
     /// Limits of connections.
     pub connections: ConnectionLimits,

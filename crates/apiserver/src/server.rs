@@ -253,7 +253,7 @@ impl InProcess {
     fn new(state: Arc<State>, user: &str, groups: &[&str]) -> InProcess {
         let groups = groups.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
         let user = User { name: user.to_owned(), groups, ..User::default() };
-        InProcess { state, peer: Peer { certificate: None, trusted: Some(Arc::new(user)) } }
+        InProcess { state, peer: Peer { trusted: Some(Arc::new(user)), ..Peer::default() } }
     }
 }
 

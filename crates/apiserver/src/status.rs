@@ -124,6 +124,10 @@ impl ApiError {
         Self::new(StatusCode::NOT_IMPLEMENTED, Some("NotImplemented"), why)
     }
 
+    pub(crate) fn service_unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Some("ServiceUnavailable"), message)
+    }
+
     pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, Some("NotAcceptable"), message)
     }

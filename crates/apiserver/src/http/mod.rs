@@ -10,10 +10,12 @@ mod kinds;
 pub(crate) mod negotiate;
 mod non_resource;
 pub(crate) mod path;
+mod proxy;
 pub(crate) mod query;
 pub(crate) mod respond;
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +51,8 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<[u8]>>,
     /// Set for in-process clients, which need no credentials.
     pub(crate) trusted: Option<Arc<User>>,
+    /// Address of the client; `None` in-process.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// Serves one request. An error closes the connection without a response; only fault rules cause it.
@@ -122,6 +126,7 @@ impl Context {
         let user = self.authenticate(&peer)?;
         match target {
             Target::Resource(path) => self.resource(path, user, body).await,
+            Target::Proxy(path, rest) => self.proxy(path, &rest, user, peer.address, body).await,
             target => {
                 let user = self.authorize(user, &self.unserved_attributes(&target))?;
                 let state = self.state.clone();
@@ -155,6 +160,7 @@ impl Context {
                 path.subresource.is_some_and(|s| s.name == "log")
                     || verbs::verb_of(&self.parts.method, path, &self.query).is_ok_and(|verb| verb == "watch")
             }
+            Target::Proxy(..) => true,
             _ => false,
         };
         let given = self.query.get("timeout").filter(|text| !text.is_empty() && !long_running);
@@ -273,6 +279,33 @@ impl Context {
             return Err(Failure::Reset);
         }
         Ok(outcome?)
+    }
+
+    async fn proxy<B>(
+        &mut self,
+        path: ResourcePath,
+        rest: &str,
+        user: User,
+        client: Option<IpAddr>,
+        body: Pin<&mut B>,
+    ) -> Result<Response<Body>, Failure>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let verb = path::verb_of_object(&self.parts.method);
+        let subresource = path.subresource.map_or("", |subresource| subresource.name);
+        self.metric = Some(RequestKind { verb, resource: path.resource.plural, subresource, code: 0 });
+        let user = self.authorize(user, &self.resource_attributes(&path, verb.to_owned()))?;
+        self.record(verb, &path, &user);
+        let Injected { drop_response, response_delay, .. } = self.inject(verb, &path).await?;
+        let state = self.state.clone();
+        let limits = state.limits.client(&user.name);
+        let body = self.read(body, &mut limits.memory()).await?;
+        let request = proxy::ProxyRequest { state: &state, head: &self.parts, path: rest, body, client };
+        let outcome = proxy::forward(request, &path.namespace, &path.name).await;
+        tokio::time::sleep(response_delay).await;
+        if drop_response { Err(Failure::Reset) } else { Ok(outcome?) }
     }
 
     fn warn_if_deprecated(&mut self, resource: &Resource) {

@@ -46,7 +46,7 @@ pub(super) fn serve(request: &NonResourceRequest<'_>, target: Target) -> ApiResu
                 None => Err(ApiError::no_such_resource()),
             }
         }
-        Target::Resource(_) | Target::Other => request.other(),
+        Target::Resource(_) | Target::Proxy(..) | Target::Other => request.other(),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::resources::{self, RESOURCES, Resource, Subresource};
 pub(crate) enum Target {
     /// An object, a collection or a subresource.
     Resource(ResourcePath),
+    /// `pods/proxy`, and the path on the Pod: empty, or `/` and more.
+    Proxy(ResourcePath, String),
     /// `/api`.
     CoreVersions,
     /// `/apis`.
@@ -41,9 +43,16 @@ pub(crate) struct ResourcePath {
 pub(crate) fn parse(path: &str) -> Target {
     // Decode first, so that an escaped slash also separates segments.
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let path = path.strip_prefix('/').unwrap_or(&path).trim_end_matches('/');
-    let parts: Vec<&str> = path.split('/').collect();
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
     match parts.as_slice() {
+        ["api", "v1", "namespaces", _, "pods", _, "proxy", rest @ ..] => {
+            let object = &parts[2..parts.len() - rest.len()];
+            match in_version("", "v1", object) {
+                Target::Resource(target) => Target::Proxy(target, proxied_path(rest, path.ends_with('/'))),
+                other => other,
+            }
+        }
         ["api"] => Target::CoreVersions,
         ["apis"] => Target::Groups,
         ["api", "v1"] => Target::Resources { group: String::new(), version: "v1".into() },
@@ -54,6 +63,20 @@ pub(crate) fn parse(path: &str) -> Target {
         ["apis", group, version, rest @ ..] => in_version(group, version, rest),
         _ => Target::Other,
     }
+}
+
+/// The path on the proxied server, without `.` and `..`. upstream: a trailing slash is kept, other empty segments are not.
+fn proxied_path(segments: &[&str], trailing_slash: bool) -> String {
+    let mut kept = Vec::new();
+    for segment in segments {
+        match *segment {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    let path: String = kept.iter().flat_map(|segment| ["/", *segment]).collect();
+    if trailing_slash { path + "/" } else { path }
 }
 
 /// The request attributes of a path whose resource is not served: authorization runs before the 404. The verb is that of a
@@ -93,7 +116,7 @@ pub(crate) fn unserved(path: &str, method: &Method) -> Option<Attributes> {
 pub(crate) fn unsupported(path: &str) -> Option<String> {
     let attributes = unserved(path, &Method::GET)?;
     match (attributes.group.as_str(), attributes.resource.as_str(), attributes.subresource.as_str()) {
-        ("", "pods", part @ ("exec" | "attach" | "portforward" | "proxy")) => {
+        ("", "pods", part @ ("exec" | "attach" | "portforward")) => {
             Some(format!("pods/{part} is not supported: this API server runs no kubelets and no containers"))
         }
         ("", resource @ ("nodes" | "services"), "proxy") => {
@@ -106,7 +129,7 @@ pub(crate) fn unsupported(path: &str) -> Option<String> {
     }
 }
 
-fn verb_of_object(method: &Method) -> &'static str {
+pub(crate) fn verb_of_object(method: &Method) -> &'static str {
     match *method {
         Method::GET | Method::HEAD => "get",
         Method::POST => "create",
@@ -168,6 +191,9 @@ mod tests {
                 format!("{:?} {:?} {:?} {:?}", p.resource, p.namespace, p.name, p.subresource.map(|s| s.name))
             }
             Target::Resources { group, version } => format!("resources {group}/{version}"),
+            Target::Proxy(p, rest) => {
+                format!("{:?} {:?} {:?} {:?} {rest:?}", p.resource, p.namespace, p.name, p.subresource.map(|s| s.name))
+            }
             other => format!("{other:?}"),
         }
     }
@@ -232,6 +258,13 @@ mod tests {
             ("/apis/authentication.k8s.io/v1/watch/tokenreviews", "NoSuchResource"),
             ("/api/v1/namespaces/n%2Fservices/a%2fstatus", "services \"n\" \"a\" Some(\"status\")"),
             ("/api/v1/nodes/%zz", "nodes \"\" \"%zz\" None"),
+            ("/api/v1/namespaces/n/pods/p/proxy", "pods \"n\" \"p\" Some(\"proxy\") \"\""),
+            ("/api/v1/namespaces/n/pods/p/proxy/", "pods \"n\" \"p\" Some(\"proxy\") \"/\""),
+            ("/api/v1/namespaces/n/pods/https:p:1/proxy/a//b/", "pods \"n\" \"https:p:1\" Some(\"proxy\") \"/a/b/\""),
+            ("/api/v1/namespaces/n/pods/p/proxy/../a/./%2e%2e/b", "pods \"n\" \"p\" Some(\"proxy\") \"/b\""),
+            ("/api/v1/namespaces/n/pods/p/proxy/pods/p/proxy", "pods \"n\" \"p\" Some(\"proxy\") \"/pods/p/proxy\""),
+            ("/api/v1/namespaces//pods/p/proxy/a", "NoSuchResource"),
+            ("/api/v1/watch/namespaces/n/pods/p/proxy", "NoSuchResource"),
             ("/apis/apps/v1", "resources apps/v1"),
             ("/apis/nope/v1", "Other"),
             ("/healthz", "Other"),

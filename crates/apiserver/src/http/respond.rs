@@ -315,8 +315,13 @@ pub(crate) fn response(code: StatusCode, content_type: &'static str) -> Response
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    headers.insert(HeaderName::from_static("audit-id"), audit_id());
+    add_audit_id(headers);
     response
+}
+
+/// Adds the header that every response has.
+pub(crate) fn add_audit_id(headers: &mut HeaderMap) {
+    headers.insert(HeaderName::from_static("audit-id"), audit_id());
 }
 
 fn audit_id() -> HeaderValue {

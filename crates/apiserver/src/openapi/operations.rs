@@ -24,7 +24,8 @@ pub(super) fn paths(resource: &'static Resource, root: &str, components: &mut Co
     if resource.namespaced {
         path_kinds.insert(0, PathKind::AllNamespaces);
     }
-    path_kinds.extend(resource.subresources.iter().map(PathKind::Subresource));
+    let listed = resource.subresources.iter().filter(|subresource| subresource.name != "proxy");
+    path_kinds.extend(listed.map(PathKind::Subresource));
     let item = |path_kind: &PathKind| Some((path_kind.path(resource, root), path_kind.item(resource, components)?));
     path_kinds.iter().filter_map(item).collect()
 }

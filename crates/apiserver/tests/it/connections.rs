@@ -39,7 +39,7 @@ fn credentials(kubeconfig: &str) -> Result<[Vec<u8>; 3], Failure> {
 }
 
 /// A new connection of the administrator, without any request.
-async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Failure> {
+pub(crate) async fn connect(server: &ApiServer, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Failure> {
     connect_as(server, protocol, &server.kubeconfig()).await
 }
 

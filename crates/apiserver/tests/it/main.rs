@@ -11,5 +11,6 @@ mod identity;
 mod kube_runtime;
 mod nodes;
 mod properties;
+mod proxy;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
