@@ -206,13 +206,15 @@ impl Group {
         format!("{}; internal: {}", text(&pools.external), text(&pools.internal))
     }
 
-    /// Records the claim in a request of a peer.
+    /// Records the claim in a request of a peer. Followers may read beats, but a claim of theirs has no effect: a term that is too
+    /// high would stop the group.
     pub(crate) fn receive_claim(&self, from: &str, claim: Claim) {
         let mut inner = self.inner();
         let (is_active, now) = (inner.active.is_some(), Instant::now());
-        inner.seen_term = inner.seen_term.max(claim.term);
         let Some(peer) = inner.peers.iter_mut().find(|peer| peer.name == from) else { return };
+        let term = claim.term;
         peer.claim = Some((now, claim));
+        inner.seen_term = inner.seen_term.max(term);
         inner.contested |= is_active;
         drop(inner);
         if is_active {

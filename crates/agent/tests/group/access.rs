@@ -136,3 +136,22 @@ async fn a_certificate_with_another_name_prevents_the_start() {
     let error = group.run(0).await.unwrap_err().to_string();
     assert!(error.contains("lb-2.key: does not fit the certificate"), "{error}");
 }
+
+/// A follower reads beats. The term that it claims would make the agents reject each other's changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_of_a_follower_has_no_effect() {
+    let group = Group::start(2, "followers: [intruder]\n").await;
+    group.settled().await;
+    let claim = json!({"name": "lb-2", "term": u64::MAX, "version": {"seq": 9, "by": {"term": 9, "nonce": 0}}});
+    for node in &group.nodes {
+        let request = Request::get(format!("https://{}/v1/peer/beat", node.address)).header("Bowline-Agent-API", "1");
+        let request = request.header("bowline-agent-claim", claim.to_string()).body(Bytes::new()).unwrap();
+        let response = group.client("intruder").send(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200, "{:?}", response.body());
+    }
+    group.create("front", 8080, &[]).await.unwrap();
+    for index in 0..2 {
+        let term = group.status(index).await.unwrap().term;
+        assert!(term < 1000, "{term}");
+    }
+}
