@@ -46,8 +46,9 @@ pub(super) fn decode(frame: &[u8]) -> Option<Claim> {
     let by: [u8; 6] = body.get(2..8)?.try_into().ok()?;
     let address: [u8; 4] = body.get(8..12)?.try_into().ok()?;
     let address = Ipv4Addr::from(address);
+    let is_announcement = body.get(18..22)? == address.octets();
     let is_claim = matches!(operation, REQUEST | REPLY) && !address.is_unspecified();
-    is_claim.then(|| Claim { address: address.into(), by: by.into() })
+    is_claim.then(|| Claim { address: address.into(), by: by.into(), is_announcement })
 }
 
 fn frame(operation: u16, sender: (MacAddress, Ipv4Addr), target: (MacAddress, Ipv4Addr)) -> [u8; FRAME] {
@@ -99,14 +100,14 @@ mod tests {
 
     #[test]
     fn the_sender_of_a_frame_claims_its_address() {
-        let claim = Some(Claim { address: ADDRESS.into(), by: MAC.into() });
+        let claim = Some(Claim { address: ADDRESS.into(), by: MAC.into(), is_announcement: true });
         assert_eq!(decode(&ANNOUNCEMENT), claim);
         assert_eq!(decode(&gratuitous_reply(MAC.into(), ADDRESS)), claim);
         // Switches pad frames to 60 bytes.
         assert_eq!(decode(&[&ANNOUNCEMENT[..], &[0; 18]].concat()), claim);
         let mut ordinary_request = ANNOUNCEMENT;
         ordinary_request[41] = 7;
-        assert_eq!(decode(&ordinary_request), claim);
+        assert_eq!(decode(&ordinary_request), claim.map(|claim| Claim { is_announcement: false, ..claim }));
     }
 
     #[test]

@@ -16,6 +16,9 @@ const MAX_UNKNOWN: usize = 64;
 pub(super) struct Claim {
     pub(super) address: IpAddr,
     pub(super) by: MacAddress,
+    /// Whether the packet announces the address to all. The kernel of a killed agent answers requests for a moment, and sends requests
+    /// from the address, but it announces nothing.
+    pub(super) is_announcement: bool,
 }
 
 /// Knowledge about the hosts of the segment.
@@ -54,7 +57,7 @@ impl Watch {
             *user = Some(claim.by);
         }
         let Some(kind) = self.judge(claim, is_held) else { return false };
-        let Claim { address, by } = claim;
+        let Claim { address, by, .. } = claim;
         let subject = match kind {
             SeenKind::Beacon => Subject::Beacon(by, address.is_ipv4()),
             SeenKind::Conflict => Subject::Conflict(address),
@@ -75,11 +78,11 @@ impl Watch {
         if !is_held && !self.options.contains(claim.address) {
             return None;
         }
-        Some(match (self.peers.contains(&claim.by), is_held) {
-            (true, _) => SeenKind::Beacon,
-            (false, true) => SeenKind::Conflict,
-            (false, false) => SeenKind::Foreign,
-        })
+        match (self.peers.contains(&claim.by), is_held) {
+            (true, _) => claim.is_announcement.then_some(SeenKind::Beacon),
+            (false, true) => Some(SeenKind::Conflict),
+            (false, false) => Some(SeenKind::Foreign),
+        }
     }
 
     /// Returns and forgets the observations.
@@ -116,7 +119,7 @@ mod tests {
     }
 
     fn claim(address: &str, by: [u8; 6]) -> Claim {
-        Claim { address: address.parse().unwrap(), by: by.into() }
+        Claim { address: address.parse().unwrap(), by: by.into(), is_announcement: true }
     }
 
     #[test]
@@ -146,6 +149,16 @@ mod tests {
             let seen = expected.map(|kind| Seen { kind, address: claim.address, by: claim.by, at: now });
             assert_eq!(watch.take(), Vec::from_iter(seen), "{claim:?}");
             assert_eq!(watch.take(), []);
+        }
+    }
+
+    #[test]
+    fn only_announcements_of_peers_are_beacons() {
+        let now = Instant::now();
+        for (by, expected) in [(PEER, None), (STRANGER, Some(SeenKind::Conflict))] {
+            let mut watch = watch();
+            watch.see(Claim { is_announcement: false, ..claim("192.0.2.200", by) }, true, now);
+            assert_eq!(watch.take().first().map(|seen| seen.kind), expected);
         }
     }
 
@@ -183,7 +196,7 @@ mod tests {
         watch.begin_probe(&[first, second]);
         watch.see(claim("192.0.2.200", OWN), false, now);
         watch.see(claim("192.0.2.201", STRANGER), false, now);
-        watch.see(Claim { address: third, by: STRANGER.into() }, false, now);
+        watch.see(Claim { address: third, ..claim("192.0.2.200", STRANGER) }, false, now);
         assert_eq!(watch.end_probe(), BTreeMap::from([(second, STRANGER.into())]));
         watch.see(claim("192.0.2.200", STRANGER), false, now);
         assert_eq!(watch.end_probe(), BTreeMap::new());

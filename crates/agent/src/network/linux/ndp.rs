@@ -25,6 +25,9 @@ const SOLICITATION: u8 = 135;
 /// Packets with another hop limit come from another segment.
 const HOP_LIMIT: u8 = 255;
 
+/// Flag of an advertisement that answers a solicitation.
+const SOLICITED: u8 = 0x40;
+
 /// Flag of an advertisement that replaces the link address in caches.
 const OVERRIDE: u8 = 0x20;
 
@@ -62,7 +65,8 @@ pub(super) fn decode(frame: &[u8]) -> Option<Claim> {
     let target = Ipv6Addr::from(target);
     let sender: [u8; 6] = ethernet.get(6..12)?.try_into().ok()?;
     let by = link_address(message.get(24..)?)?.unwrap_or(sender.into());
-    (!target.is_multicast()).then(|| Claim { address: target.into(), by })
+    let is_announcement = message.get(4)? & SOLICITED == 0;
+    (!target.is_multicast()).then(|| Claim { address: target.into(), by, is_announcement })
 }
 
 /// Returns the target link address among options; `None` if the options are malformed.
@@ -156,15 +160,17 @@ mod tests {
 
     #[test]
     fn an_advertisement_claims_its_target() {
-        let claim = Some(Claim { address: ADDRESS.into(), by: MAC.into() });
+        let claim = Some(Claim { address: ADDRESS.into(), by: MAC.into(), is_announcement: true });
         assert_eq!(decode(&ANNOUNCEMENT), claim);
         // Ethernet padding is no part of the packet.
         assert_eq!(decode(&[&ANNOUNCEMENT[..], &[0xaa; 4]].concat()), claim);
         // Without the option, the sender of the frame counts.
         assert_eq!(decode(&frame(MAC.into(), (ADDRESS, ALL_NODES), [ADVERTISEMENT, 0], ADDRESS, &[])), claim);
+        let answer = frame(MAC.into(), (ADDRESS, ALL_NODES), [ADVERTISEMENT, SOLICITED], ADDRESS, &[]);
+        assert_eq!(decode(&answer), claim.map(|claim| Claim { is_announcement: false, ..claim }));
         // Options of other kinds are skipped.
         let options = [&[14, 1, 0, 0, 0, 0, 0, 0, 2, 1][..], &[9; 6]].concat();
-        let of_another_host = Some(Claim { address: ADDRESS.into(), by: [9; 6].into() });
+        let of_another_host = Some(Claim { address: ADDRESS.into(), by: [9; 6].into(), is_announcement: true });
         let advertisement = frame(MAC.into(), (ADDRESS, ALL_NODES), [ADVERTISEMENT, 0], ADDRESS, &options);
         assert_eq!(decode(&advertisement), of_another_host);
     }

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 
 use crate::network::LIFETIME;
 
-/// Announcements after an address is taken, as packets may be lost.
-const FIRST_ANNOUNCEMENTS: u8 = 3;
+/// Announcements after an address is taken. The kernel of a killed owner answers ARP requests until the lifetime of the address is
+/// over, and longer if it removes several addresses together. A client may ask just then, so the last announcement comes later.
+const FIRST_ANNOUNCEMENTS: u8 = 8;
 
 /// Interval of the first announcements, and of beacons.
 const SHORT_INTERVAL: Duration = Duration::from_millis(400);
 
-/// Interval of later announcements, and of announcements because of a conflict.
+/// Interval of later announcements, each with a probe, and of announcements because of a conflict.
 const LONG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of addresses that are due at once, so that announcements never fill a transmit queue.
@@ -36,12 +37,22 @@ struct Entry {
     next_defence: Instant,
 }
 
+/// Packets of an announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A single packet.
+    Beacon,
+    /// All packets that make other hosts update their caches.
+    First,
+    /// The same, and a probe: a host that uses the address as well answers it. By now, no killed peer has the address.
+    Later,
+}
+
 /// Announcement that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub(super) address: IpAddr,
-    /// A beacon is a single packet.
-    pub(super) is_beacon: bool,
+    pub(super) kind: Kind,
     /// The address must not be announced after this time: the kernel may have removed it.
     pub(super) expires: Instant,
 }
@@ -84,10 +95,11 @@ impl Schedule {
         let mut due = self.due_beacons(now);
         let valid = self.addresses.iter_mut().filter(|(_, entry)| now < entry.expires && entry.next <= now);
         for (&address, entry) in valid.take(BATCH) {
+            let kind = if entry.announced < FIRST_ANNOUNCEMENTS { Kind::First } else { Kind::Later };
             entry.announced = entry.announced.saturating_add(1);
             entry.next = now + if entry.announced < FIRST_ANNOUNCEMENTS { SHORT_INTERVAL } else { LONG_INTERVAL };
             due.retain(|beacon| beacon.address != address);
-            due.push(Announcement { address, is_beacon: false, expires: entry.expires });
+            due.push(Announcement { address, kind, expires: entry.expires });
         }
         due
     }
@@ -106,7 +118,7 @@ impl Schedule {
         let first = |is_family: fn(&IpAddr) -> bool| {
             let mut valid = self.addresses.iter().filter(|(_, entry)| now < entry.expires);
             let (&address, entry) = valid.find(|(address, _)| is_family(address))?;
-            Some(Announcement { address, is_beacon: true, expires: entry.expires })
+            Some(Announcement { address, kind: Kind::Beacon, expires: entry.expires })
         };
         [first(IpAddr::is_ipv4), first(IpAddr::is_ipv6)].into_iter().flatten().collect()
     }
@@ -124,8 +136,8 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Runs for a time with renewals every 500 ms; returns times and kinds (beacon or not) by address.
-    fn run(held: &BTreeSet<IpAddr>, time: Duration) -> BTreeMap<String, Vec<(u128, bool)>> {
+    /// Runs for a time with renewals every 500 ms; returns times and kinds by address.
+    fn run(held: &BTreeSet<IpAddr>, time: Duration) -> BTreeMap<String, Vec<(u128, Kind)>> {
         let (mut schedule, start) = (Schedule::default(), Instant::now());
         let (mut now, mut next_hold, mut sent) = (start, start, BTreeMap::<_, Vec<_>>::new());
         while now <= start + time {
@@ -133,8 +145,8 @@ mod tests {
                 schedule.hold(held, now, now);
                 next_hold = now + ms(500);
             }
-            for Announcement { address, is_beacon, .. } in schedule.due(now) {
-                sent.entry(address.to_string()).or_default().push(((now - start).as_millis(), is_beacon));
+            for Announcement { address, kind, .. } in schedule.due(now) {
+                sent.entry(address.to_string()).or_default().push(((now - start).as_millis(), kind));
             }
             now = schedule.next(now).map_or(next_hold, |next| next.min(next_hold)).max(now + ms(1));
         }
@@ -142,13 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_announced_three_times_within_a_second_and_then_every_ten() {
+    fn an_address_is_announced_until_a_killed_owner_has_lost_it_and_then_every_ten_seconds() {
         let sent = run(&set(&["192.0.2.1", "192.0.2.2", "2001:db8::1"]), Duration::from_secs(21));
-        let whole = [(0, false), (400, false), (800, false), (10_800, false), (20_800, false)];
+        let first = (0..8).map(|number| (number * 400, Kind::First));
+        let whole: Vec<_> = first.chain([(12_800, Kind::Later)]).collect();
+        assert!(Duration::from_millis(2_800) > LIFETIME, "the last of the first ones");
         assert_eq!(sent["192.0.2.2"], whole);
         for first_of_family in ["192.0.2.1", "2001:db8::1"] {
             let (beacons, announcements): (Vec<_>, Vec<_>) =
-                sent[first_of_family].iter().copied().partition(|(_, is_beacon)| *is_beacon);
+                sent[first_of_family].iter().copied().partition(|(_, kind)| *kind == Kind::Beacon);
             assert_eq!(announcements, whole);
             assert_eq!(beacons.len(), 21_000 / 400 + 1 - whole.len());
         }
@@ -176,7 +190,7 @@ mod tests {
         assert!(!schedule.defend("192.0.2.9".parse().unwrap(), after));
         // Held again: announced from the start.
         schedule.hold(&held, after + ms(1), after + ms(1));
-        assert!(!schedule.due(after + ms(1))[0].is_beacon);
+        assert_eq!(schedule.due(after + ms(1))[0].kind, Kind::First);
         assert_eq!(schedule.next(after + ms(1)), Some(after + ms(401)));
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{self, Instant};
 
 use super::conflicts::{Claim, Watch};
 use super::packet_socket::PacketSocket;
-use super::schedule::{Announcement, Schedule};
+use super::schedule::{Announcement, Kind, Schedule};
 use super::{arp, filter, ndp};
 use crate::Pool;
 use crate::network::{MacAddress, NetworkOptions, Seen};
@@ -169,7 +169,9 @@ impl Sockets {
     /// Announces an address. An error means that the interface is down or its queue is full; later announcements make up for it.
     async fn announce(&self, announcement: Announcement) {
         let result = match announcement.address {
-            IpAddr::V4(address) if announcement.is_beacon => self.arp.send(&arp::announcement(self.mac, address)).await,
+            IpAddr::V4(address) if announcement.kind == Kind::Beacon => {
+                self.arp.send(&arp::announcement(self.mac, address)).await
+            }
             IpAddr::V4(address) => match self.arp.send(&arp::announcement(self.mac, address)).await {
                 Ok(()) => self.arp.send(&arp::gratuitous_reply(self.mac, address)).await,
                 failed => failed,
@@ -178,6 +180,9 @@ impl Sockets {
         };
         if let Err(error) = result {
             tracing::debug!(address = %announcement.address, %error, "cannot announce an address; retrying");
+        }
+        if announcement.kind == Kind::Later {
+            self.probe(announcement.address).await;
         }
     }
 
