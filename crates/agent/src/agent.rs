@@ -161,7 +161,13 @@ async fn ending(task: impl Future<Output = ()>) -> Result<(), std::convert::Infa
 /// Keeps the routes of the kernel in sync. They stay at the end: the Nodes need them as long as the host runs.
 async fn kernel_routes(group: Arc<Group>, shutdown: Shutdown) -> Result<(), KernelRoutesError> {
     let kernel = Arc::new(KernelRoutes::of_host(Handle::current())?);
-    let (weak, changes) = (Arc::downgrade(&group), group.changes());
+    let (weak, mut changes) = (Arc::downgrade(&group), group.changes());
+    // A new state file says nothing about the routes of this host: they stay until the agent knows the state of its group.
+    while !group.has_state() {
+        if shutdown.or(changes.changed()).await.is_none() {
+            return Ok(());
+        }
+    }
     let desired = move || {
         let group = weak.upgrade()?;
         Some(DesiredRoutes::of_host(group.read(|world| world.routes.of_host())))

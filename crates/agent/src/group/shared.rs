@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::AgentError;
 use crate::metrics::Metrics;
 use crate::state::{State, StateFile, World};
-use crate::version::{ClaimId, Version};
+use crate::version::{ClaimId, Position, Version};
 
 /// A group, as one agent sees it.
 pub(crate) struct Group {
@@ -113,6 +113,12 @@ impl Group {
     /// Reads the resources.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&World) -> T) -> T {
         read(&self.inner().state.world)
+    }
+
+    /// Whether the state is that of a group: from a file, copied, or the own one of an active agent. A new agent knows nothing.
+    pub(crate) fn has_state(&self) -> bool {
+        let inner = self.inner();
+        inner.active.is_some() || inner.state.position != Position::default()
     }
 
     /// Notifications of changes of the state or the role, without details.
@@ -315,4 +321,33 @@ impl Inner {
 /// Random number.
 pub(super) fn random() -> u64 {
     RandomState::new().hash_one(Instant::now().elapsed() + Duration::from_nanos(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_config::ConfigFile;
+
+    use super::*;
+    use crate::testing::Scratch;
+    use crate::testing::records::Random;
+
+    fn group(scratch: &Scratch) -> Group {
+        let text = "name: lb-1\nlisten: unix:/run/agent.sock\n";
+        let config = Config::read(&ConfigFile::from_text("agent.yaml", text)).unwrap();
+        let (file, state) = StateFile::open(&scratch.path().join("state.json")).unwrap();
+        Group::new(config, file, state, Metrics::new().unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_agent_has_a_state_when_it_is_active_or_its_file_has_one() {
+        let scratch = Scratch::new();
+        let new = group(&scratch);
+        assert!(!new.has_state());
+        assert!(new.claim(1) && new.has_state());
+        let mut state = Random::new(3).state(10);
+        state.position.accepted.term = 1;
+        new.save(&state).await.unwrap();
+        drop(new);
+        assert!(group(&scratch).has_state());
+    }
 }
