@@ -15,6 +15,10 @@ use crate::network::{LIFETIME, MacAddress, Network, NetworkOptions, SeenKind};
 use crate::routes::host::host_addresses;
 use crate::traffic::{Held, Interface, Sighting};
 
+/// Time after the lifetime of an address in which the kernel removes it: it removes several addresses together, with pauses of one
+/// second.
+const GRACE: Duration = Duration::from_secs(3);
+
 /// Opens the interface. Followers have none.
 pub(crate) async fn open_interface(config: &Config) -> Result<Option<Box<dyn Interface>>, OpenError> {
     let Some(name) = config.interface.as_ref().filter(|_| config.role == Role::Member) else { return Ok(None) };
@@ -30,7 +34,7 @@ fn pools(config: &Config) -> Vec<Pool> {
 
 /// Checks that the host itself has no address of the pools. Those of an earlier process disappear at the end of their lifetime.
 async fn check_pools(pools: &[Pool], host: impl Fn() -> BTreeSet<IpAddr>) -> Result<(), String> {
-    let end = Instant::now() + LIFETIME + Duration::from_secs(1);
+    let end = Instant::now() + LIFETIME + GRACE;
     loop {
         let found = host().into_iter().find_map(|ip| Some((ip, pools.iter().find(|pool| pool.contains(&ip))?)));
         match found {
@@ -61,6 +65,10 @@ impl Interface for Network {
 
     fn link_address(&self) -> Option<String> {
         Network::link_address(self).map(|link| link.to_string())
+    }
+
+    fn is_connected(&self) -> bool {
+        Network::is_connected(self)
     }
 
     fn set_peers(&self, link_addresses: &BTreeSet<String>) {

@@ -45,6 +45,9 @@ pub(crate) trait Interface: Send + Sync {
     /// Link-layer address, which peers need to recognise announcements.
     fn link_address(&self) -> Option<String>;
 
+    /// Whether the interface was up and had a carrier in the last [`hold`](Interface::hold).
+    fn is_connected(&self) -> bool;
+
     /// Sets the link-layer addresses of the peers.
     fn set_peers(&self, link_addresses: &BTreeSet<String>);
 
@@ -154,6 +157,7 @@ impl Traffic {
         let Some(interface) = &self.interface else { return self.held.store(addresses.len(), Ordering::Relaxed) };
         let held = interface.hold(&addresses, takeover).await;
         self.held.store(held.addresses, Ordering::Relaxed);
+        group.set_interface(interface.link_address(), interface.is_connected());
         group.problems.set("interface", held.problems);
     }
 
@@ -193,5 +197,54 @@ impl Traffic {
     /// Number of addresses that this agent holds.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_config::ConfigFile;
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::metrics::Metrics;
+    use crate::state::StateFile;
+    use crate::testing::Scratch;
+
+    /// Interface that has lost its carrier, with a replaced network card.
+    struct Unplugged;
+
+    impl Interface for Unplugged {
+        fn hold<'a>(&'a self, _: &'a BTreeSet<IpAddr>, _: bool) -> Pin<Box<dyn Future<Output = Held> + Send + 'a>> {
+            Box::pin(std::future::ready(Held::default()))
+        }
+
+        fn link_address(&self) -> Option<String> {
+            Some("02:00:5e:10:00:07".to_owned())
+        }
+
+        fn is_connected(&self) -> bool {
+            false
+        }
+
+        fn set_peers(&self, _: &BTreeSet<String>) {}
+
+        fn sightings(&self) -> Vec<Sighting> {
+            Vec::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn peers_learn_that_the_interface_is_not_connected() {
+        let scratch = Scratch::new();
+        let config = ConfigFile::from_text("agent.yaml", "name: lb-1\nlisten: unix:/run/agent.sock\n");
+        let (file, state) = StateFile::open(&scratch.path().join("state.json")).unwrap();
+        let group = Group::new(Config::read(&config).unwrap(), file, state, Metrics::new().unwrap());
+        let group = Arc::new(group);
+        let traffic = Traffic::new(&group, Sockets::new(Handle::current()), Some(Box::new(Unplugged)));
+        assert!(group.beat().connected);
+        traffic.sync(&group).await;
+        let beat = group.beat();
+        assert_eq!((beat.connected, beat.link_address.as_deref()), (false, Some("02:00:5e:10:00:07")));
     }
 }

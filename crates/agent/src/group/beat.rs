@@ -32,6 +32,9 @@ pub(crate) struct Beat {
     pub(crate) electable: bool,
     /// `false` while the state file cannot be written.
     pub(crate) writable: bool,
+    /// `false` while the interface of the addresses is down or has no carrier.
+    #[serde(default = "connected")]
+    pub(crate) connected: bool,
     /// Term, if the agent is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) active: Option<u64>,
@@ -57,6 +60,11 @@ pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) term: u64,
     pub(crate) version: Version,
+}
+
+/// Default of [`Beat::connected`].
+fn connected() -> bool {
+    true
 }
 
 impl Beat {

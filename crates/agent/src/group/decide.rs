@@ -4,8 +4,10 @@
 //!
 //! 1. An agent that was suspended, or that reaches fewer agents than the quorum, is fenced.
 //! 2. Of two active agents that reach each other, directly or through a third one, only the one with more writes stays active.
-//! 3. The active agent stays active, and while there is one, no other becomes active; unless an agent with a newer state returns.
-//! 4. Otherwise the agent with the newest state becomes active; among equal ones the first by name.
+//! 3. The active agent stays active, and while there is one, no other becomes active; unless an agent with a newer state returns, or
+//!    the active one has lost the network of the addresses and another one with the same state has not.
+//! 4. Otherwise the agent with the newest state becomes active; among equal ones one that is connected to that network, then one
+//!    that can write its file, then the first by name.
 //!
 //! A claim permits no writes by itself: the active agent first replicates its state in the new term to all live agents, at least to
 //! a quorum. An agent accepts it only if the state is at least as new as its own and of a term that is at least as great as any
@@ -35,6 +37,8 @@ pub(crate) struct Own {
     pub(crate) ready: bool,
     /// `false` while the state file cannot be written.
     pub(crate) writable: bool,
+    /// `false` while the interface of the addresses is down or has no carrier.
+    pub(crate) connected: bool,
     /// Term of its claim, if it is active.
     pub(crate) active: Option<u64>,
     /// Version of its state file, which may have a write that is not replicated yet.
@@ -199,8 +203,10 @@ impl<'a> View<'a> {
         let Some(term) = self.own.active else { return !rivals.is_empty() || seen.next().is_some() };
         let claim = Claim { name: self.own.name.clone(), term, version: self.own.version };
         let mut candidates = self.candidates();
+        // Of two active agents, ranks decide.
+        let replaces = |beat: &Beat| beat.active.is_none() && beat.connected && !self.own.connected;
         // The version of an agent that is only seen is unknown, so names decide.
-        candidates.any(|beat| beat.version > self.own.version)
+        candidates.any(|beat| beat.version > self.own.version || beat.version == self.own.version && replaces(beat))
             || rivals.iter().any(|rival| rival.rank() > claim.rank())
             || seen.any(|peer| peer.name < self.own.name)
     }
@@ -211,8 +217,10 @@ impl<'a> View<'a> {
     }
 
     fn elect(&self) -> Decision {
-        let own = (self.own.version, self.own.writable, Reverse(self.own.name.as_str()));
-        let mut ranks = self.candidates().map(|beat| (beat.version, beat.writable, Reverse(beat.name.as_str())));
+        let Own { version, connected, writable, name, .. } = self.own;
+        let own = (*version, *connected, *writable, Reverse(name.as_str()));
+        let rank = |beat: &'a Beat| (beat.version, beat.connected, beat.writable, Reverse(beat.name.as_str()));
+        let mut ranks = self.candidates().map(rank);
         if ranks.any(|rank| rank > own) {
             return Decision::Standby { follow: None };
         }

@@ -55,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) follow: Option<String>,
     pub(crate) leaving: bool,
     pub(crate) writable: bool,
+    /// `false` while the interface of the addresses is down or has no carrier.
+    pub(crate) connected: bool,
     pub(crate) seen_term: u64,
     pub(crate) peers: Vec<PeerView>,
     /// Errors of the latest polls, by peer, and since when.
@@ -82,6 +84,7 @@ impl Group {
             follow: None,
             leaving: false,
             writable: true,
+            connected: true,
             seen_term,
             peers: config.peers.iter().map(|peer| PeerView::new(&peer.name)).collect(),
             unreachable: BTreeMap::new(),
@@ -195,6 +198,7 @@ impl Group {
             ready: !inner.leaving,
             electable: is_electable && self.config.role == Role::Member,
             writable: inner.writable,
+            connected: inner.connected,
             active: inner.active.filter(|_| self.fence.check().is_ok()),
             observes: direct.max_by(|one, other| one.rank().cmp(&other.rank())),
             version: inner.state.position.version,
@@ -234,7 +238,8 @@ impl Group {
         inner.seen_term = inner.seen_term.max(beat.seen_term(inner.state.position.accepted));
         inner.unreachable.remove(from);
         let Some(peer) = inner.peers.iter_mut().find(|peer| peer.name == from) else { return };
-        let key = |beat: &Beat| (beat.active, beat.ready, beat.electable, beat.version, beat.boot.clone());
+        let key =
+            |beat: &Beat| (beat.active, beat.ready, beat.electable, beat.connected, beat.version, beat.boot.clone());
         let is_news = peer.received.as_ref().is_none_or(|received| key(&received.beat) != key(&beat));
         peer.received = Some(Received { at, beat });
         drop(inner);
@@ -257,6 +262,17 @@ impl Group {
         }
     }
 
+    /// Records the interface of the addresses: its link-layer address, and whether it is connected.
+    pub(crate) fn set_interface(&self, link_address: Option<String>, connected: bool) {
+        let mut inner = self.inner();
+        inner.link_address = link_address;
+        let is_news = std::mem::replace(&mut inner.connected, connected) != connected;
+        drop(inner);
+        if is_news {
+            self.news.notify_one();
+        }
+    }
+
     /// Peers by their link-layer addresses.
     pub(crate) fn link_addresses(&self) -> BTreeMap<String, String> {
         let inner = self.inner();
@@ -270,6 +286,7 @@ impl Group {
             role: self.config.role,
             ready: !inner.leaving,
             writable: inner.writable,
+            connected: inner.connected,
             active: inner.active,
             version: inner.state.position.version,
             seen_term: inner.seen_term,

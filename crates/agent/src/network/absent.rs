@@ -37,6 +37,12 @@ impl Network {
 
     /// Never called.
     #[must_use]
+    pub fn is_connected(&self) -> bool {
+        match *self {}
+    }
+
+    /// Never called.
+    #[must_use]
     pub fn observations(&self) -> Vec<Seen> {
         match *self {}
     }

@@ -15,6 +15,7 @@ fn own(now: Instant) -> Own {
         role: Role::Member,
         ready: true,
         writable: true,
+        connected: true,
         active: None,
         version: version(1, 5),
         seen_term: 1,
@@ -32,6 +33,7 @@ fn beat(name: &str) -> Beat {
         ready: true,
         electable: true,
         writable: true,
+        connected: true,
         active: None,
         observes: None,
         version: version(1, 5),
@@ -65,7 +67,7 @@ fn a_single_agent_is_active_at_once_and_after_a_pause() {
 }
 
 #[test]
-fn the_newest_state_is_elected_then_a_writable_one_then_the_first_name() {
+fn the_newest_state_is_elected_then_a_connected_and_writable_one_then_the_first_name() {
     let now = start();
     let table = [
         (Beat { ..beat("a") }, follow(None)),
@@ -74,6 +76,8 @@ fn the_newest_state_is_elected_then_a_writable_one_then_the_first_name() {
         (Beat { version: version(9, 4), ..beat("a") }, ACTIVE_2),
         (Beat { version: version(2, 5), ..beat("c") }, follow(None)),
         (Beat { writable: false, ..beat("a") }, ACTIVE_2),
+        (Beat { connected: false, ..beat("a") }, ACTIVE_2),
+        (Beat { connected: false, version: version(1, 6), ..beat("c") }, follow(None)),
         (Beat { writable: false, version: version(1, 6), ..beat("c") }, follow(None)),
         (Beat { ready: false, ..beat("a") }, ACTIVE_2),
         (Beat { electable: false, ..beat("a") }, ACTIVE_2),
@@ -124,6 +128,25 @@ fn the_active_agent_stays_active_unless_a_newer_state_returns() {
     for unelectable in [Beat { electable: false, ..newer.clone() }, Beat { ready: false, ..newer.clone() }] {
         assert_eq!(decide(&own, &[received(now, unelectable)], now), ACTIVE_2);
     }
+}
+
+#[test]
+fn the_active_agent_leaves_the_addresses_to_a_connected_peer_with_its_state() {
+    let now = start();
+    let own = Own { active: Some(2), version: version(2, 5), seen_term: 2, connected: false, ..own(now) };
+    let connected = Beat { version: version(2, 5), ..beat("c") };
+    assert_eq!(decide(&own, &[received(now, connected.clone())], now), follow(None));
+    for unsuitable in [
+        Beat { connected: false, ..connected.clone() },
+        Beat { version: version(2, 4), ..connected.clone() },
+        Beat { electable: false, ..connected.clone() },
+        Beat { role: Role::Follower, ..connected.clone() },
+    ] {
+        assert_eq!(decide(&own, &[received(now, unsuitable.clone())], now), ACTIVE_2, "{unsuitable:?}");
+    }
+    assert_eq!(decide(&own, &[PeerView::new("c")], now), ACTIVE_2, "alone");
+    let standby = Own { active: None, ..own };
+    assert_eq!(decide(&standby, &[received(now, connected)], now), follow(None), "it does not take them back");
 }
 
 #[test]
@@ -221,7 +244,7 @@ fn a_follower_and_an_agent_that_leaves_are_never_active() {
 }
 
 /// Two agents in every combination of claims, versions, flags and ages, with the decision of both: if they reach each other, at
-/// most one is active or becomes active; and none only if the active one leaves it to a newer standby.
+/// most one is active or becomes active; and none only if the active one leaves it to a newer or connected standby.
 #[test]
 fn two_agents_that_reach_each_other_have_one_active_in_every_state() {
     let now = start();
@@ -230,29 +253,33 @@ fn two_agents_that_reach_each_other_have_one_active_in_every_state() {
         .into_iter()
         .flat_map(|active| versions.map(|version| (active, version)))
         .flat_map(|(active, version)| [true, false].map(|writable| (active, version, writable)))
+        .flat_map(|(active, version, writable)| [true, false].map(|connected| (active, version, writable, connected)))
         .collect();
     let mut count = 0;
     for (one, other) in states.iter().flat_map(|one| states.iter().map(move |other| (one, other))) {
-        let beat_of = |name, state: &(Option<u64>, Version, bool)| Beat {
+        let beat_of = |name, state: &(Option<u64>, Version, bool, bool)| Beat {
             active: state.0,
             version: state.1,
             writable: state.2,
+            connected: state.3,
             ..beat(name)
         };
         let (a, b) = (beat_of("a", one), beat_of("b", other));
         let seen_term = a.active.max(b.active).max(Some(2)).unwrap();
         let decide_as = |me: &Beat, peer: &Beat| {
-            let (name, active, version, writable) = (me.name.clone(), me.active, me.version, me.writable);
-            let own = Own { name, active, version, writable, seen_term, ..own(now) };
+            let Beat { name, active, version, writable, connected, .. } = me.clone();
+            let own = Own { name, active, version, writable, connected, seen_term, ..own(now) };
             decide(&own, &[received(now, peer.clone())], now)
         };
         let decisions = [decide_as(&a, &b), decide_as(&b, &a)];
         let active = decisions.iter().filter(|it| matches!(it, Decision::Active { .. })).count();
-        let newer_standby =
-            |one: &Beat, other: &Beat| one.active.is_some() && other.active.is_none() && other.version > one.version;
-        let expected = usize::from(!newer_standby(&a, &b) && !newer_standby(&b, &a));
+        let better_standby = |one: &Beat, other: &Beat| {
+            let rank = |beat: &Beat| (beat.version, beat.connected);
+            one.active.is_some() && other.active.is_none() && rank(other) > rank(one)
+        };
+        let expected = usize::from(!better_standby(&a, &b) && !better_standby(&b, &a));
         assert_eq!(active, expected, "{a:?} {b:?}: {decisions:?}");
         count += 1;
     }
-    assert_eq!(count, 24 * 24);
+    assert_eq!(count, 48 * 48);
 }

@@ -38,6 +38,7 @@ pub struct Network {
 #[derive(Default)]
 struct Report {
     link_address: Option<MacAddress>,
+    is_connected: bool,
     problems: BTreeSet<NetworkProblem>,
 }
 
@@ -60,7 +61,7 @@ impl Network {
         Ok(Network {
             sync: tokio::sync::Mutex::new(SyncState::new(options, segment.clone())),
             segment,
-            report: Mutex::new(Report { link_address, problems: BTreeSet::new() }),
+            report: Mutex::new(Report { link_address, is_connected: true, problems: BTreeSet::new() }),
             _announcer: announcer,
         })
     }
@@ -75,6 +76,7 @@ impl Network {
         let report = sync.hold(addresses, takeover).await;
         let mut last = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         last.log(&report.problems);
+        last.is_connected = sync.is_connected();
         if let Some(link) = sync.link() {
             last.link_address = link.mac;
         }
@@ -90,6 +92,12 @@ impl Network {
     #[must_use]
     pub fn link_address(&self) -> Option<MacAddress> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).link_address
+    }
+
+    /// Whether the interface existed, was up and had a carrier in the last call of [`hold`](Network::hold); `true` before the first one.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).is_connected
     }
 
     /// Observations since the last call: the latest of each peer and family, of each address in conflict, and of some unknown hosts.

@@ -38,6 +38,8 @@ pub(super) struct SyncState {
     segment: Arc<Segment>,
     kernel: Option<Handle>,
     link: Option<Link>,
+    /// Whether the interface existed, was up and had a carrier when it was read last.
+    is_connected: bool,
     receivers: Option<Receivers>,
     /// Addresses that this process added.
     added: BTreeSet<IpAddr>,
@@ -57,12 +59,17 @@ struct Receivers {
 impl SyncState {
     pub(super) fn new(options: NetworkOptions, segment: Arc<Segment>) -> SyncState {
         let (added, refused) = (BTreeSet::new(), BTreeMap::new());
-        SyncState { options, segment, kernel: None, link: None, receivers: None, added, refused }
+        SyncState { options, segment, kernel: None, link: None, is_connected: true, receivers: None, added, refused }
     }
 
     /// Interface in the last sync, if it existed.
     pub(super) fn link(&self) -> Option<Link> {
         self.link
+    }
+
+    /// Whether the interface existed, was up and had a carrier when it was read last.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
     /// Syncs the addresses, and announces them.
@@ -194,6 +201,7 @@ impl SyncState {
         let name = self.options.interface.clone();
         let before = self.link;
         self.link = link::find(kernel, &name).await.map_err(|error| self.failed(error))?;
+        self.is_connected = self.link.is_some_and(|link| link.is_up && link.has_carrier);
         let Some(link) = self.link else {
             self.close_sockets();
             return Err("does not exist any more; fix: create it again, or correct `interface`".to_owned());

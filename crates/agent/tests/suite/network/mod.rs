@@ -51,10 +51,15 @@ impl<'a> Agent<'a> {
         self.host.namespace.run(async move { network.hold(&addresses, takeover).await }).await
     }
 
+    /// Holds all addresses without problems. A process without CPU time for a second holds none, and the next call retries.
+    async fn hold_all(&self, addresses: &BTreeSet<IpAddr>, takeover: bool) {
+        let expected = HoldReport { held: addresses.clone(), problems: BTreeSet::new() };
+        within(SOON, "all addresses are held", async || self.hold(addresses, takeover).await == expected).await;
+    }
+
     /// Holds addresses until the result is dropped.
     async fn keep(&self, addresses: &BTreeSet<IpAddr>, takeover: bool) -> Keeper {
-        let report = self.hold(addresses, takeover).await;
-        assert_eq!((report.held, report.problems), (addresses.clone(), BTreeSet::new()));
+        self.hold_all(addresses, takeover).await;
         let (network, addresses) = (self.network.clone(), addresses.clone());
         let renewing = async move {
             loop {
@@ -103,6 +108,18 @@ fn own(host: &Host) -> Vec<String> {
     host.addresses.iter().zip([24, 64]).map(|(address, prefix)| format!("{address}/{prefix}")).collect()
 }
 
+/// Waits until a client reaches this server. Another server must not respond.
+async fn responds(client: &Host, address: IpAddr, name: &str) {
+    let is_expected = async || match client.ask(address, PORT).await {
+        Some(found) => {
+            assert_eq!(found, name, "{address}");
+            true
+        }
+        None => false,
+    };
+    within(SOON, "the server responds", is_expected).await;
+}
+
 /// Addresses of the host with those of the agent.
 fn with_services(host: &Host) -> Vec<String> {
     let services = ["192.0.2.200/32", "2001:db8::200/128"].map(str::to_owned);
@@ -120,12 +137,12 @@ async fn a_client_reaches_the_addresses_until_they_are_released() {
     let keeper = agent.keep(&services(), false).await;
     assert_eq!(one.found_addresses().await, with_services(&one));
     for address in services() {
-        assert_eq!(client.ask(address, PORT).await.as_deref(), Some("one"), "{address}");
+        responds(&client, address, "one").await;
     }
     // Longer than the lifetime.
     time::sleep(Duration::from_secs(3)).await;
     for address in services() {
-        assert_eq!(client.ask(address, PORT).await.as_deref(), Some("one"), "{address}");
+        responds(&client, address, "one").await;
     }
     drop(keeper);
     let report = agent.hold(&BTreeSet::new(), false).await;
@@ -144,24 +161,27 @@ async fn caches_follow_a_takeover_at_once() {
     second.hold(&BTreeSet::new(), false).await;
     let keeper = first.keep(&services(), false).await;
     for address in services() {
-        assert_eq!(client.ask(address, PORT).await.as_deref(), Some("one"));
+        responds(&client, address, "one").await;
         assert_eq!(client.neighbour(address).await.as_ref(), Some(&macs[0]));
     }
     // The owner dies. Its kernel still has the addresses.
     drop(keeper);
+    first.hold_all(&services(), true).await;
+    assert_eq!(one.found_addresses().await, with_services(&one));
     drop(first);
     let _keeper = second.keep(&services(), true).await;
-    assert_eq!(one.found_addresses().await, with_services(&one));
     for address in services() {
-        within(Duration::from_millis(500), "the cache entry follows", async || {
+        // The client sends nothing, so only announcements change its cache.
+        let time = within(SOON, "the cache entry follows", async || {
             client.neighbour(address).await.as_ref() == Some(&macs[1])
         })
         .await;
-        assert_eq!(client.ask(address, PORT).await.as_deref(), Some("two"));
+        eprintln!("the entry of {address} followed in {time:?}");
+        responds(&client, address, "two").await;
     }
     within(SOON, "the addresses of the dead owner expire", async || one.found_addresses().await == own(&one)).await;
     for address in services() {
-        assert_eq!(client.ask(address, PORT).await.as_deref(), Some("two"));
+        responds(&client, address, "two").await;
     }
 }
 
@@ -169,20 +189,22 @@ async fn caches_follow_a_takeover_at_once() {
 async fn addresses_expire_without_renewal() {
     let Some([one]) = hosts().await else { return };
     let agent = Agent::open(&one).await;
-    assert_eq!(agent.hold(&services(), true).await.held, services());
+    let begin = time::Instant::now();
+    agent.hold_all(&services(), true).await;
     drop(agent);
-    let time = within(SOON, "the addresses expire", async || one.found_addresses().await == own(&one)).await;
-    assert!(time < Duration::from_millis(2500) && time > Duration::from_millis(1500), "{time:?}");
+    within(SOON, "the addresses expire", async || one.found_addresses().await == own(&one)).await;
+    let time = begin.elapsed();
+    eprintln!("the kernel removed the addresses after {time:?}");
+    assert!(time > Duration::from_millis(1900), "earlier than their lifetime: {time:?}");
 }
 
 #[tokio::test]
 async fn a_restarted_agent_recognises_its_addresses() {
     let Some([one]) = hosts().await else { return };
-    assert_eq!(Agent::open(&one).await.hold(&services(), true).await.held, services());
+    Agent::open(&one).await.hold_all(&services(), true).await;
     let restarted = Agent::open(&one).await;
     let fewer = ips(&["2001:db8::200"]);
-    let report = restarted.hold(&fewer, false).await;
-    assert_eq!(report, HoldReport { held: fewer, problems: BTreeSet::new() });
+    restarted.hold_all(&fewer, false).await;
     let mut expected = [own(&one), vec!["2001:db8::200/128".to_owned()]].concat();
     expected.sort();
     assert_eq!(one.found_addresses().await, expected);
@@ -261,11 +283,13 @@ async fn an_address_in_use_is_refused_except_for_a_takeover() {
     for problem in &problems {
         assert!(problem.to_string().contains(&format!(": host {user} on this network uses it; fix: ")), "{problem}");
     }
-    // The result is kept, so that not every call takes time.
-    let begin = time::Instant::now();
-    let again = agent.hold(&desired, false).await;
-    assert_eq!(again, report);
-    assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
+    // The result is kept, so that not every call takes the time of a probe, which is 300 ms.
+    within(SOON, "a call without a probe", async || {
+        let begin = time::Instant::now();
+        assert_eq!(agent.hold(&desired, false).await, report);
+        begin.elapsed() < Duration::from_millis(300)
+    })
+    .await;
     let forced = agent.hold(&desired, true).await;
     assert_eq!(forced, HoldReport { held: desired, problems: BTreeSet::new() });
 }
@@ -276,7 +300,7 @@ async fn an_address_that_a_peer_still_holds_is_taken_soon() {
     let (first, second) = (Agent::open(&one).await, Agent::open(&two).await);
     second.network.set_peers(BTreeSet::from([first.mac()]));
     second.hold(&BTreeSet::new(), false).await;
-    assert_eq!(first.hold(&services(), false).await.held, services());
+    first.hold_all(&services(), false).await;
     let report = second.hold(&services(), false).await;
     assert_eq!((report.held, report.problems.len()), (BTreeSet::new(), 2));
     let expected = format!("address 192.0.2.200: the peer {} still holds it; retrying", first.mac());
@@ -296,7 +320,7 @@ async fn addresses_of_other_programs_survive() {
     }
     let before = one.found_addresses().await;
     let agent = Agent::open(&one).await;
-    agent.hold(&services(), true).await;
+    agent.hold_all(&services(), true).await;
     agent.hold(&BTreeSet::new(), false).await;
     assert_eq!(one.found_addresses().await, before);
     let report = agent.hold(&ips(&others), true).await;
@@ -316,7 +340,8 @@ async fn an_interface_that_went_down_or_vanished_is_reported_and_works_again() {
     let Some([client, one]) = hosts().await else { return };
     one.serve(PORT, "one").await;
     let agent = Agent::open(&one).await;
-    agent.hold(&services(), false).await;
+    agent.hold_all(&services(), false).await;
+    assert!(agent.network.is_connected());
     one.set_up(false).await;
     let problem = async || {
         let report = agent.hold(&services(), true).await;
@@ -324,6 +349,7 @@ async fn an_interface_that_went_down_or_vanished_is_reported_and_works_again() {
         report.problems.first().unwrap().to_string()
     };
     assert_eq!(problem().await, "interface eth1: is down; fix: `ip link set dev eth1 up`");
+    assert!(!agent.network.is_connected());
     one.set_up(true).await;
     // The kernel removed its IPv6 addresses.
     one.add_address(one.addresses[1], 64).await;
@@ -333,12 +359,43 @@ async fn an_interface_that_went_down_or_vanished_is_reported_and_works_again() {
     one.unplug().await;
     let expected = "interface eth1: does not exist any more; fix: create it again, or correct `interface`";
     assert_eq!(problem().await, expected);
+    assert!(!agent.network.is_connected());
     one.plug_in().await;
     let _keeper = agent.keep(&services(), true).await;
     for address in services() {
         within(SOON, "the client", async || client.ask(address, PORT).await.is_some()).await;
     }
     assert_eq!(agent.mac().to_string(), one.mac().await);
+    assert!(agent.network.is_connected());
+
+    one.set_cable(false).await;
+    within(SOON, "no carrier", async || {
+        let report = agent.hold(&services(), true).await;
+        let text = report.problems.iter().map(ToString::to_string).collect::<String>();
+        !agent.network.is_connected() && text.contains("no carrier; fix: connect the cable")
+    })
+    .await;
+}
+
+/// The other host neither announces the address nor sends anything from it.
+#[tokio::test]
+async fn a_silent_user_of_a_taken_address_is_a_conflict() {
+    let Some([one, stranger]) = hosts().await else { return };
+    for (address, prefix) in services().into_iter().zip([24, 64]) {
+        stranger.add_address(address, prefix).await;
+    }
+    let agent = Agent::open(&one).await;
+    let _keeper = agent.keep(&services(), true).await;
+    let user = stranger.mac().await;
+    let seen = std::sync::Mutex::new(BTreeSet::new());
+    let limit = Duration::from_secs(60);
+    within(limit, "the conflict in both families", async || {
+        let found = agent.network.observations().into_iter().filter(|found| found.kind == SeenKind::Conflict);
+        let mut seen = seen.lock().unwrap();
+        seen.extend(found.filter(|found| found.by.to_string() == user).map(|found| found.address));
+        *seen == services()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -354,7 +411,7 @@ async fn a_suspended_process_takes_no_addresses_afterwards() {
     assert_eq!((report.held, one.found_addresses().await), (BTreeSet::new(), own(&one)));
     let text = report.problems.first().unwrap().to_string();
     assert!(text.contains("this process was suspended"), "{text}");
-    assert_eq!(agent.hold(&services(), false).await.held, services());
+    agent.hold_all(&services(), false).await;
 }
 
 #[tokio::test]
@@ -384,11 +441,11 @@ async fn many_addresses_are_held() {
     let mut many: BTreeSet<IpAddr> = (0..250_u16).map(|number| IpAddr::from([198, 18, 0, number as u8])).collect();
     many.extend((0..250_u16).map(|number| IpAddr::from([0x2001, 0xdb8, 1, 0, 0, 0, 0, number])));
     let begin = time::Instant::now();
-    assert_eq!(agent.hold(&many, true).await.held, many);
+    agent.hold_all(&many, true).await;
     let added = begin.elapsed();
     let begin = time::Instant::now();
     for _ in 0..10 {
-        assert_eq!(agent.hold(&many, true).await.held, many);
+        agent.hold_all(&many, true).await;
     }
     eprintln!("500 addresses: added in {added:?}, renewed in {:?}", begin.elapsed() / 10);
     assert_eq!(agent.hold(&BTreeSet::new(), false).await, HoldReport::default());
