@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bowline_agent_client::AgentRole;
 use serde_json::{Value, json};
 
-use crate::group::Group;
+use crate::group::{Group, eventually};
 
 /// Addresses and load balancers in a state file.
 fn stored(group: &Group, index: usize) -> Value {
@@ -23,16 +23,32 @@ async fn writes_through_the_active_agent_are_in_the_files_of_all() {
     let route = group.post_active("/v1/routes/create", &create).await.unwrap();
     let again = group.post_active("/v1/routes/create", &create).await.unwrap();
     assert_eq!(route, again);
-    let files: Vec<_> = (0..3).map(|index| stored(&group, index)).collect();
+    group.settled().await;
+    let mut files: Vec<_> = (0..3).map(|index| stored(&group, index)).collect();
+    // The claim changes with each election, and reaches the files with the next write.
+    files.iter_mut().for_each(|file| drop(file.as_object_mut().unwrap().remove("accepted")));
     assert_eq!(files[0], files[1]);
     assert_eq!(files[0], files[2]);
     assert_eq!((&files[0]["addresses"][0]["ip"], &files[0]["version"]["seq"]), (&json!(ip), &json!(3)));
     assert_eq!(files[0]["routes"]["c"][0], route);
+    let all_reach_all = async || {
+        let mut count = 0;
+        for index in 0..3 {
+            let status = group.status(index).await.unwrap();
+            assert_eq!((status.pools[0].used, status.pools[0].size), (1, 254), "{status:?}");
+            count += status.peers.iter().filter(|peer| peer.reachable).count();
+        }
+        count == 6
+    };
+    eventually(all_reach_all, || "an agent does not reach another one".to_owned()).await;
+    let mut takeovers = 0.0;
     for index in 0..3 {
-        let status = group.status(index).await.unwrap();
-        assert_eq!((status.pools[0].used, status.pools[0].size), (1, 254), "{status:?}");
-        assert_eq!(status.peers.iter().filter(|peer| peer.reachable).count(), 2, "{status:?}");
-        assert_eq!(status.problems, Vec::<String>::new());
+        takeovers += group.metric(index, "bowline_agent_takeovers_total").await;
+    }
+    for index in 0..3 {
+        let problems = group.status(index).await.unwrap().problems;
+        // A second takeover means that an agent had no CPU time for more than a second, which it reports.
+        assert!(problems.is_empty() || takeovers > 1.0, "{problems:?}");
     }
     let other = json!({"cluster": "c", "destination": "10.1.0.0/24", "node": "n-2", "providerId": "cloudlycke://2"});
     let taken = group.post_active("/v1/routes/create", &other).await.unwrap_err();

@@ -80,7 +80,7 @@ impl Group {
         let net = NET.fetch_add(1, Ordering::SeqCst);
         let names: Vec<_> = (1..=count).map(|number| format!("lb-{number}")).collect();
         let mut hosts = vec!["127.0.0.1".to_owned()];
-        hosts.extend((1..=count).map(|number| format!("127.0.{net}.{number}")));
+        hosts.extend((1..=count).map(|number| format!("127.{}.{net}.{number}", process())));
         let new = NewCertificates {
             directory: scratch.0.join("pki"),
             agents: names.iter().map(|name| (name.clone(), hosts.clone())).collect(),
@@ -117,7 +117,8 @@ impl Group {
         format!(
             "name: {name}\nlisten: {address}\nstateFile: {state}\nmetricsListen: 127.0.0.1:0\nroutes: {{enabled: false}}\n\
              tls:\n  certificateFile: {pki}/{name}.crt\n  keyFile: {pki}/{name}.key\n  clientCaFile: {pki}/ca.crt\n\
-             pool: [127.1.{}.0/24]\n{peers}{options}",
+             pool: [127.{}.{}.0/24]\n{peers}{options}",
+            process() + 1,
             self.net
         )
     }
@@ -192,11 +193,22 @@ impl Group {
                     Err(error) => last = format!("{last} {}: {error}", self.nodes[index].name),
                 }
             }
-            if start.elapsed() > Duration::from_secs(10) {
+            if start.elapsed() > Duration::from_secs(30) {
                 return Err(last);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Sends a change to one agent, and repeats it while that agent is not ready: on a busy machine it may be fenced for a moment.
+    pub(crate) async fn change(&self, index: usize, change: &Value) {
+        let last = std::sync::Mutex::new(String::new());
+        let is_done = async || {
+            let reply = self.post(index, "/v1/balancers/change", change).await;
+            *last.lock().unwrap() = format!("{reply:?}");
+            reply.is_ok_and(|(status, _)| status == StatusCode::OK)
+        };
+        eventually(is_done, || last.lock().unwrap().clone()).await;
     }
 
     pub(crate) async fn status(&self, index: usize) -> Result<AgentStatus, String> {
@@ -300,6 +312,15 @@ impl Drop for Group {
     }
 }
 
+/// Waits until the check succeeds; fails with the text otherwise.
+pub(crate) async fn eventually(check: impl AsyncFn() -> bool, text: impl Fn() -> String) {
+    let start = Instant::now();
+    while !check().await {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 pub(crate) fn asking(service: &str) -> Value {
     let key = json!({"cluster": "c", "namespace": "web", "service": service, "uid": format!("uid-{service}")});
     json!({"key": key, "addresses": [{"family": "IPv4"}]})
@@ -330,7 +351,13 @@ pub(crate) async fn send(
     Ok((response.status(), value))
 }
 
+/// Second byte of the agents' addresses; those of the pools have the next one. Other processes with the same tests have others.
+fn process() -> u8 {
+    let number = u8::try_from(std::process::id() % 120).unwrap_or_default();
+    2 + 2 * number
+}
+
 fn free_port(net: u8, host: u8) -> SocketAddr {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::new(127, 0, net, host), 0)).unwrap();
+    let listener = std::net::TcpListener::bind((Ipv4Addr::new(127, process(), net, host), 0)).unwrap();
     listener.local_addr().unwrap()
 }

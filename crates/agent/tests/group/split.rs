@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::group::Group;
+use crate::group::{Group, eventually};
 
 async fn wait_for_two_active(group: &Group) {
     let start = Instant::now();
@@ -24,11 +24,9 @@ async fn a_split_brain_is_reported_counted_and_healed() {
     // The manager still reaches the old one, which has more writes.
     let change = |service: &str| json!({"asking": crate::group::asking(service), "change": {"call": "create-address", "desired": {"family": "IPv4"}}});
     for service in ["b", "c"] {
-        let (status, body) = group.post(old, "/v1/balancers/change", &change(service)).await.unwrap();
-        assert_eq!(status.as_u16(), 200, "{body}");
+        group.change(old, &change(service)).await;
     }
-    let (status, _) = group.post(1 - old, "/v1/balancers/change", &change("d")).await.unwrap();
-    assert_eq!(status.as_u16(), 200);
+    group.change(1 - old, &change("d")).await;
     group.set_cut(0, 1, false);
     let (active, _) = group.settled().await;
     assert_eq!(active, old, "the one with more writes");
@@ -71,12 +69,16 @@ async fn a_minority_accepts_no_writes() {
         }
         assert!(start.elapsed() < Duration::from_secs(60));
     };
-    let (status, body) = group.post(old, "/v1/balancers/find", &json!({"asking": []})).await.unwrap();
-    assert_eq!(status.as_u16(), 421);
-    assert!(body.to_string().contains("only 1 of at least 2 agents can be reached"), "{body}");
-    let (code, text) = group.metrics(old, "/readyz").await;
-    assert!(code.as_u16() == 503 && text.contains("only 1 of at least 2"), "{code} {text}");
-    group.post(next, "/v1/balancers/change", &change).await.unwrap();
+    // For a moment, the reason may also be that the process had no CPU time.
+    let is_explained = async || {
+        let (status, body) = group.post(old, "/v1/balancers/find", &json!({"asking": []})).await.unwrap();
+        assert_eq!(status.as_u16(), 421);
+        let (code, text) = group.metrics(old, "/readyz").await;
+        assert_eq!(code.as_u16(), 503, "{text}");
+        body.to_string().contains("only 1 of at least 2 agents can be reached") && text.contains("only 1 of at least 2")
+    };
+    eventually(is_explained, || "no message about the quorum".to_owned()).await;
+    group.change(next, &change).await;
     for other in (0..3).filter(|other| *other != old) {
         group.set_cut(old, other, false);
     }
