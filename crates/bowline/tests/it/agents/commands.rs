@@ -25,20 +25,21 @@ impl Group {
         let files = Scratch::new("lb-agent");
         let [one, two, first, second] = free_ports();
         let directory = format!("--directory={}", files.path("pki").display());
-        let created = bowline(&["lb-agent", "certificates", &directory, "lb-1=127.0.0.1", "lb-2=127.0.0.1"]);
+        let (host, agents) = (host(), NAMES.map(|name| format!("{name}={}", host())));
+        let created = bowline(&["lb-agent", "certificates", &directory, &agents[0], &agents[1]]);
         assert!(created.status.success(), "{}", text(&created.stderr));
         let folder = files.path("").display().to_string();
         for (name, listen, metrics) in [("lb-1", one, first), ("lb-2", two, second)] {
             let config = format!(
                 "name: {name}\n\
-                 listen: 127.0.0.1:{listen}\n\
-                 metricsListen: 127.0.0.1:{metrics}\n\
+                 listen: {host}:{listen}\n\
+                 metricsListen: {host}:{metrics}\n\
                  stateFile: {folder}/{name}.json\n\
                  pool: [127.0.77.0/29]\n\
                  routes: {{enabled: false}}\n\
                  tls:\n  certificateFile: {folder}/pki/{{name}}.crt\n  keyFile: {folder}/pki/{{name}}.key\n  \
                  clientCaFile: {folder}/pki/ca.crt\n\
-                 peers:\n  lb-1: {{endpoint: 'https://127.0.0.1:{one}'}}\n  lb-2: {{endpoint: 'https://127.0.0.1:{two}'}}\n"
+                 peers:\n  lb-1: {{endpoint: 'https://{host}:{one}'}}\n  lb-2: {{endpoint: 'https://{host}:{two}'}}\n"
             );
             files.file(&format!("{name}.yaml"), config);
         }
@@ -60,21 +61,31 @@ impl Group {
         (output.status.code(), text(&output.stdout))
     }
 
-    /// Waits until the status has these rows.
-    fn has_rows(&self, name: &str, rows: &[&str]) -> String {
-        let squeezed = |text: &str| {
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
-        };
-        let found = within(Duration::from_secs(20), || {
+    /// Waits until the rows of the status have these roles; returns the status with the rows.
+    fn has_roles(&self, name: &str, is_expected: impl Fn(&[Row]) -> bool) -> (String, Vec<Row>) {
+        let found = within(Duration::from_secs(60), || {
             let (_, text) = self.status(name, &[]);
-            rows.iter().all(|row| squeezed(&text).iter().any(|line| line == row)).then_some(text)
+            let rows: Vec<_> = text.lines().skip(1).take(NAMES.len()).map(row).collect();
+            is_expected(&rows).then_some((text, rows))
         });
-        found.unwrap_or_else(|| panic!("missing {rows:?}: {}", self.status(name, &[]).1))
+        found.unwrap_or_else(|| panic!("other roles: {}", self.status(name, &[]).1))
+    }
+
+    /// Waits until one agent is active and the other one its standby; returns the status and the index of the active one.
+    fn settled(&self, name: &str) -> (String, usize) {
+        let roles = |rows: &[Row]| rows.iter().map(|row| row.role.clone()).collect::<Vec<_>>();
+        let is_settled = |rows: &[Row]| {
+            let one_term = rows.windows(2).all(|pair| pair[0].rest == pair[1].rest);
+            one_term && (roles(rows) == ["active", "standby"] || roles(rows) == ["standby", "active"])
+        };
+        let (text, rows) = self.has_roles(name, is_settled);
+        let active = rows.iter().position(|row| row.role == "active").unwrap();
+        (text, active)
     }
 
     /// Response of the plain listener of an agent.
     fn get(&self, agent: usize, path: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics[agent])).unwrap();
+        let mut stream = TcpStream::connect((host(), self.metrics[agent])).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut response = String::new();
@@ -83,9 +94,28 @@ impl Group {
     }
 }
 
+/// Row of the status.
+struct Row {
+    name: String,
+    role: String,
+    /// Term, version, numbers of addresses and of connections.
+    rest: Vec<String>,
+}
+
+fn row(line: &str) -> Row {
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let mut next = || words.next().unwrap_or_default();
+    Row { name: next(), role: next(), rest: words.collect() }
+}
+
+/// Address of the agents. No connection of another test begins there, so ports that are free stay free.
+fn host() -> String {
+    format!("127.{}.77.1", 1 + std::process::id() % 250)
+}
+
 /// Ports that are free now.
 fn free_ports<const N: usize>() -> [u16; N] {
-    let bound = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let bound = [(); N].map(|()| TcpListener::bind((host(), 0)).unwrap());
     bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
@@ -97,33 +127,34 @@ fn text(bytes: &[u8]) -> String {
 fn the_status_shows_the_group_and_a_takeover() {
     let group = Group::new();
     let mut agents = NAMES.map(|name| group.start(name));
-    let rows = ["lb-1 active 1 0.0 0 0", "lb-2 standby 1 0.0 0 0"];
-    let shown = group.has_rows("lb-1", &rows);
+    let (shown, _) = group.settled("lb-1");
     assert!(shown.starts_with("AGENT   ROLE      TERM   VERSION   ADDRESSES   CONNECTIONS\n"), "{shown}");
     assert!(shown.ends_with("\nPool: 0 of 6 IPv4 addresses in use\n"), "{shown}");
-    group.has_rows("lb-2", &rows);
+    let (_, active) = group.settled("lb-2");
+    let standby = 1 - active;
     let (code, json) = group.status("lb-2", &["-o", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((code, &json["active"][0], json["problems"].as_array().unwrap().len()), (Some(0), &"lb-1".into(), 0));
+    assert_eq!((code, &json["active"][0]), (Some(0), &NAMES[active].into()));
     assert_eq!(json["agents"][1]["status"]["peers"][0]["name"], "lb-1");
 
-    let metrics = group.get(0, "/metrics");
-    for line in [
-        "bowline_agent_role{role=\"active\"} 1",
-        "bowline_agent_takeovers_total 1",
-        "bowline_agent_peers{state=\"alive\"} 1",
-    ] {
+    let metrics = group.get(active, "/metrics");
+    for line in ["bowline_agent_role{role=\"active\"} 1", "bowline_agent_peers{state=\"alive\"} 1"] {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line}: {metrics}");
     }
-    assert!(group.get(1, "/readyz").starts_with("HTTP/1.1 200 "));
-    assert!(group.get(1, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(!metrics.contains("\nbowline_agent_takeovers_total 0\n"), "{metrics}");
+    assert!(group.get(standby, "/readyz").starts_with("HTTP/1.1 200 "));
+    assert!(group.get(standby, "/healthz").starts_with("HTTP/1.1 200 "));
 
-    agents[0].stop("-KILL");
-    let shown = group.has_rows("lb-2", &["lb-1 unreachable - - - -", "lb-2 active 2 0.0 0 0"]);
-    assert!(shown.contains("\nProblems:\n- lb-1 (https://127.0.0.1:"), "{shown}");
-    assert!(group.get(1, "/metrics").contains("\nbowline_agent_peers{state=\"unreachable\"} 1\n"));
-    assert_eq!(group.status("lb-1", &[]).0, Some(0));
-    assert_eq!(agents[1].stop("-TERM").code(), Some(0), "{}", agents[1].output());
+    agents[active].stop("-KILL");
+    let (shown, _) = group.has_roles(NAMES[standby], |rows| {
+        let role = |index: usize| rows.iter().find(|row| row.name == NAMES[index]).map(|row| row.role.as_str());
+        (role(active), role(standby)) == (Some("unreachable"), Some("active"))
+    });
+    let problem = format!("- {} (https://{}:", NAMES[active], host());
+    assert!(shown.contains("\nProblems:\n") && shown.contains(&problem), "{shown}");
+    assert!(group.get(standby, "/metrics").contains("\nbowline_agent_peers{state=\"unreachable\"} 1\n"));
+    assert_eq!(group.status(NAMES[active], &[]).0, Some(0));
+    assert_eq!(agents[standby].stop("-TERM").code(), Some(0), "{}", agents[standby].output());
 }
 
 #[test]
@@ -145,7 +176,7 @@ fn the_status_of_a_group_that_does_not_run_has_exit_code_1() {
 fn another_process_at_an_endpoint_is_no_agent_of_the_group() {
     let (group, other) = (Group::new(), Group::new());
     let mut agents = NAMES.map(|name| other.start(name));
-    other.has_rows("lb-1", &["lb-1 active 1 0.0 0 0"]);
+    other.settled("lb-1");
     // The endpoints of the other group, whose certificates are of another CA.
     let config = fs::read_to_string(other.files.path("lb-1.yaml")).unwrap();
     let config =

@@ -47,6 +47,7 @@ async fn story(scene: Scene, service_network: &str) {
     both_nodes_respond(&scene, address).await;
 
     agents = moves_without_the_manager(&scene, agents, manager, address).await;
+    moves_when_its_host_is_disconnected(&scene, address).await;
 
     let manager = start_manager(&scene, &cluster).await;
     is_deleted(&scene, &cluster, manager, address).await;
@@ -105,6 +106,17 @@ async fn moves_without_the_manager(
     assert_eq!(scene.holder(address).await, first);
     agents[1 - first] = scene.start_agent(1 - first).await;
     agents
+}
+
+/// The host of the active agent loses the network, so both agents become active. When it returns, one of them yields.
+async fn moves_when_its_host_is_disconnected(scene: &Scene, address: IpAddr) {
+    let host = &scene.agents[scene.holder(address).await];
+    host.set_cable(false).await;
+    let took = scene.until_response(address, PORT).await;
+    eprintln!("{address} responded again {} ms after its host was disconnected", took.as_millis());
+    host.set_cable(true).await;
+    scene.holder(address).await;
+    scene.until_response(address, PORT).await;
 }
 
 /// With the Service, the address leaves the interface.
