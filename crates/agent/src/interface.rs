@@ -11,7 +11,7 @@ use crate::agent::OpenError;
 use crate::balancers::Pool;
 use crate::config::Config;
 use crate::group::Role;
-use crate::network::{LIFETIME, MacAddress, Network, NetworkOptions, SeenKind};
+use crate::network::{LIFETIME, MacAddress, Network, NetworkOptions, SeenKind, addresses_of_others};
 use crate::routes::host::host_addresses;
 use crate::traffic::{Held, Interface, Sighting};
 
@@ -19,10 +19,18 @@ use crate::traffic::{Held, Interface, Sighting};
 /// second.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// Addresses of this host but those that an agent added. A kernel that does not report the protocol of addresses knows only all.
+async fn others_of_host() -> BTreeSet<IpAddr> {
+    match addresses_of_others().await {
+        Some(others) => others,
+        None => host_addresses(),
+    }
+}
+
 /// Opens the interface. Followers have none.
 pub(crate) async fn open_interface(config: &Config) -> Result<Option<Box<dyn Interface>>, OpenError> {
     let Some(name) = config.interface.as_ref().filter(|_| config.role == Role::Member) else { return Ok(None) };
-    check_pools(&pools(config), host_addresses).await.map_err(OpenError::Interface)?;
+    check_pools(&pools(config), others_of_host).await.map_err(OpenError::Interface)?;
     let options = NetworkOptions { interface: name.clone(), pools: pools(config) };
     let network = Network::open(options).map_err(|error| OpenError::Interface(error.to_string()))?;
     Ok(Some(Box::new(network)))
@@ -32,11 +40,12 @@ fn pools(config: &Config) -> Vec<Pool> {
     config.pools.external.iter().chain(&config.pools.internal).copied().collect()
 }
 
-/// Checks that the host itself has no address of the pools. Those of an earlier process disappear at the end of their lifetime.
-async fn check_pools(pools: &[Pool], host: impl Fn() -> BTreeSet<IpAddr>) -> Result<(), String> {
+/// Checks that the host itself has no address of the pools. Those of an earlier process disappear at the end of their lifetime, unless
+/// this one renews them.
+async fn check_pools(pools: &[Pool], host: impl AsyncFn() -> BTreeSet<IpAddr>) -> Result<(), String> {
     let end = Instant::now() + LIFETIME + GRACE;
     loop {
-        let found = host().into_iter().find_map(|ip| Some((ip, pools.iter().find(|pool| pool.contains(&ip))?)));
+        let found = host().await.into_iter().find_map(|ip| Some((ip, pools.iter().find(|pool| pool.contains(&ip))?)));
         match found {
             None => return Ok(()),
             Some((ip, pool)) if Instant::now() > end => {
@@ -95,13 +104,13 @@ mod tests {
     async fn an_address_of_the_host_in_a_pool_is_an_error_unless_it_disappears() {
         let pools = ["192.0.2.0/29".parse().unwrap()];
         let own = BTreeSet::from(["127.0.0.1".parse().unwrap(), "192.0.2.3".parse().unwrap()]);
-        let error = check_pools(&pools, || own.clone()).await.unwrap_err();
+        let error = check_pools(&pools, async || own.clone()).await.unwrap_err();
         assert!(
             error.starts_with("the pool 192.0.2.0/29 contains the address 192.0.2.3 of this host; fix: "),
             "{error}"
         );
         let start = Instant::now();
-        let host = || if start.elapsed() < LIFETIME { own.clone() } else { BTreeSet::new() };
+        let host = async || if start.elapsed() < LIFETIME { own.clone() } else { BTreeSet::new() };
         check_pools(&pools, host).await.unwrap();
     }
 }

@@ -5,6 +5,11 @@ use std::net::IpAddr;
 
 use super::{HoldReport, MacAddress, NetworkError, NetworkOptions, Seen};
 
+/// Returns `None`: no address has a protocol.
+pub async fn addresses_of_others() -> Option<BTreeSet<IpAddr>> {
+    None
+}
+
 /// Uninhabited: [`Network::open`] always fails.
 #[derive(Debug)]
 pub enum Network {}

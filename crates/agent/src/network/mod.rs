@@ -32,9 +32,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[cfg(not(target_os = "linux"))]
-pub use absent::Network;
+pub use absent::{Network, addresses_of_others};
 #[cfg(target_os = "linux")]
-pub use linux::Network;
+pub use linux::{Network, addresses_of_others};
 pub use mac::{InvalidMacAddress, MacAddress};
 
 use crate::Pool;

@@ -25,6 +25,17 @@ use self::segment::Segment;
 use self::sync::SyncState;
 use super::{HoldReport, MacAddress, NetworkError, NetworkOptions, NetworkProblem, Seen};
 
+/// Returns the addresses of this host that no agent added, not even an earlier process; `None` if they cannot be read. A kernel before
+/// Linux 5.18 does not report who added an address: then all of them are returned.
+pub async fn addresses_of_others() -> Option<BTreeSet<IpAddr>> {
+    let (connection, kernel, _) = rtnetlink::new_connection().ok()?;
+    // Ends with the last handle.
+    tokio::spawn(connection);
+    let found = addresses::dump(&kernel).await.ok()?;
+    let others = found.into_iter().filter(|one| one.has_our_protocol != Some(true));
+    Some(others.map(|one| one.address).collect())
+}
+
 /// Puts service addresses on an interface and announces them.
 pub struct Network {
     segment: Arc<Segment>,

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_agent::network::{HoldReport, MacAddress, Network, NetworkError, NetworkOptions, Seen, SeenKind};
+use bowline_agent::network::{
+    HoldReport, MacAddress, Network, NetworkError, NetworkOptions, Seen, SeenKind, addresses_of_others,
+};
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 use tokio::time;
@@ -202,6 +204,8 @@ async fn addresses_expire_without_renewal() {
 async fn a_restarted_agent_recognises_its_addresses() {
     let Some([one]) = hosts().await else { return };
     Agent::open(&one).await.hold_all(&services(), true).await;
+    let others = one.namespace.run(addresses_of_others()).await.unwrap();
+    assert!(others.is_disjoint(&services()) && one.addresses.iter().all(|own| others.contains(own)), "{others:?}");
     let restarted = Agent::open(&one).await;
     let fewer = ips(&["2001:db8::200"]);
     restarted.hold_all(&fewer, false).await;
