@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::cli_reference;
+use crate::{cli_reference, pictures};
 
 /// A file that is made from the code.
 struct Generated {
@@ -14,7 +14,7 @@ struct Generated {
     text: String,
 }
 
-fn all() -> Vec<Generated> {
+fn all() -> anyhow::Result<Vec<Generated>> {
     let pages = [
         ("docs/reference/cli.md", cli_reference::page(bowline::cli())),
         ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
@@ -22,12 +22,13 @@ fn all() -> Vec<Generated> {
         ("docs/reference/annotations.md", bowline_core::annotations::COMMON.reference()),
     ];
     let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));
-    pages.chain(bowline::generated_files()).map(|(path, text)| Generated { path, text }).collect()
+    let files = pages.chain(bowline::generated_files()).chain(pictures::all(&root())?);
+    Ok(files.map(|(path, text)| Generated { path, text }).collect())
 }
 
 /// Writes every file.
 pub(crate) fn write() -> anyhow::Result<()> {
-    for file in all() {
+    for file in all()? {
         let path = root().join(file.path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -39,7 +40,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
 
 /// Fails, naming every file that differs from what [`write()`] would write.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let stale: Vec<_> = all().into_iter().filter(is_stale).map(|file| file.path).collect();
+    let stale: Vec<_> = all()?.into_iter().filter(is_stale).map(|file| file.path).collect();
     if !stale.is_empty() {
         bail!("out of date: {}; run `cargo xtask generate` and commit what it writes", stale.join(", "));
     }

@@ -9,6 +9,7 @@ mod figures;
 mod generated;
 mod lint;
 mod man;
+mod pictures;
 mod tree;
 
 use clap::{Parser, Subcommand};
