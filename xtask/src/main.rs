@@ -1,8 +1,9 @@
 //! Chores that need the code itself. `cargo xtask generate` writes every generated file; with `--check` it writes
 //! nothing and fails if one of them is out of date. `cargo xtask figures` counts what the project limits. `cargo xtask man` writes
-//! the man pages. `cargo xtask lint` checks the words and the rule IDs of comments, messages and pages. `cargo xtask dist` builds a
+//! the man pages, `cargo xtask book` the documentation as HTML. `cargo xtask lint` checks the words and the rule IDs of comments, messages and pages. `cargo xtask dist` builds a
 //! release.
 
+mod book;
 mod cli_reference;
 mod dist;
 mod figures;
@@ -37,6 +38,12 @@ enum Chore {
         #[arg(default_value = "target/man")]
         directory: std::path::PathBuf,
     },
+    /// Render all pages as a book: HTML with navigation and search; fail if a link is broken.
+    Book {
+        /// Directory of the book, which is emptied before.
+        #[arg(default_value = "target/book")]
+        directory: std::path::PathBuf,
+    },
     /// Check words and rule IDs in comments, messages, names and pages.
     Lint,
     /// Build what a release consists of: program, image, chart, manifests, Debian package, SBOM and checksums.
@@ -49,6 +56,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Generate { check: true } => generated::check(),
         Chore::Figures => figures::print(&generated::root()),
         Chore::Man { directory } => man::write(&generated::root().join(directory)),
+        Chore::Book { directory } => book::write(&generated::root(), &generated::root().join(directory)),
         Chore::Lint => lint::check(&generated::root()),
         Chore::Dist(options) => dist::run(&generated::root(), &options),
     }
