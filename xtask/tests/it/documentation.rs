@@ -12,7 +12,7 @@ const OF_OTHERS: [(&str, &[&str]); 14] = [
     ("aws", &["aws-service-name", "format", "policy-document", "policy-name"]),
     ("cargo", &["bench", "bin", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
     ("cargo xtask", &["verify"]),
-    ("curl", &["cacert"]),
+    ("curl", &["cacert", "retry", "retry-all-errors"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["reuse-values", "set", "set-file", "set-string", "skip-schema-validation"]),
     (

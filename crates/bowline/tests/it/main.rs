@@ -28,6 +28,7 @@ mod look;
 mod manifests;
 mod openstack_trouble;
 mod oracle;
+mod pages;
 mod playground;
 mod playground_terminal;
 mod providers;

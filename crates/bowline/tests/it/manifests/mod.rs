@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::{Scratch, bowline, refused, skip, workspace};
 
 /// Paths of the kinds.
-const PATHS: [(&str, &str); 11] = [
+pub(crate) const PATHS: [(&str, &str); 11] = [
     ("Namespace", "/api/v1/namespaces"),
     ("ServiceAccount", "/api/v1/namespaces/NS/serviceaccounts"),
     ("Secret", "/api/v1/namespaces/NS/secrets"),
