@@ -33,6 +33,11 @@ impl TokenBucket {
         TokenBucket { interval, capacity, epoch: Instant::now(), full_at: Mutex::new(0) }
     }
 
+    /// Returns the number of tokens per second; `None` for no limit.
+    pub fn rate(&self) -> Option<f64> {
+        (self.interval > 0).then(|| 1e9 / self.interval as f64)
+    }
+
     /// Takes a token, possibly a future one, and returns the time to wait for it.
     pub fn reserve(&self) -> Duration {
         self.take_token().1

@@ -34,6 +34,21 @@ pub struct Heartbeat {
     state: Arc<Mutex<State>>,
 }
 
+/// Status of a periodic loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopStatus {
+    /// Whether a run is in progress.
+    pub running: bool,
+    /// Time since which it runs, or waits for the next run.
+    pub since: Option<Instant>,
+    /// Number of finished runs.
+    pub runs: u64,
+    /// Duration of the last run.
+    pub took: Option<Duration>,
+    /// Time of the next run.
+    pub next: Option<Instant>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     now: Activity,
@@ -73,6 +88,18 @@ impl Heartbeat {
     /// Records the end of the last run.
     pub fn stop(&self) {
         self.lock().end(Instant::now(), Activity::Off);
+    }
+
+    /// Returns the status.
+    pub fn snapshot(&self) -> LoopStatus {
+        let state = self.lock();
+        let (since, next) = match state.now {
+            Activity::Off => (None, None),
+            Activity::Running(since) => (Some(since), None),
+            Activity::Waiting { since, period } => (Some(since), since.checked_add(period)),
+        };
+        let running = matches!(state.now, Activity::Running(_));
+        LoopStatus { running, since, runs: state.runs, took: state.last.map(|(_, took)| took), next }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -148,7 +175,8 @@ impl ControllerHealth {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn is_running(&self) -> bool {
+    /// Whether an instance runs.
+    pub fn is_running(&self) -> bool {
         self.running.load(Ordering::Relaxed) > 0
     }
 }

@@ -39,14 +39,16 @@ pub mod testing;
 pub use backoff::Backoff;
 pub use board::{Component, Entry, Kind, StatusBoard};
 pub use bucket::TokenBucket;
-pub use clock::Clock;
+pub use clock::{Anchor, Clock, Timeline};
 pub use fence::{Fence, Fenced, Term};
-pub use heartbeat::{ControllerHealth, Heartbeat};
+pub use heartbeat::{ControllerHealth, Heartbeat, LoopStatus};
 pub use metric::{Buckets, Instrument, Metric, Shape, Stability};
 pub use metric_table::metric_table;
 pub use once_map::OnceMap;
 pub use priority_semaphore::{PriorityPermit, PrioritySemaphore};
-pub use queue::{METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, Work};
+pub use queue::{
+    KeyState, KeyStatus, LastResult, METRICS as QUEUE_METRICS, Priority, Queue, QueueMetrics, QueueStatus, Work,
+};
 pub use reload::{Fingerprint, METRICS as RELOAD_METRICS, Reloadable, Reloader};
 pub use shutdown::Shutdown;
 pub use supervisor::{Supervisor, TaskFailure};

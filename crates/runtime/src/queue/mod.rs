@@ -21,6 +21,7 @@ mod lanes;
 mod metrics;
 pub(crate) mod record;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use tokio::time::{Instant, timeout_at};
 use self::metrics::Watched;
 pub use self::metrics::{METRICS, QueueMetrics};
 use self::state::{Ages, State, Wake};
+pub use self::status::{KeyState, KeyStatus, LastResult, QueueStatus};
 use crate::{Backoff, Component, TokenBucket};
 
 /// Priority of a waiting key.
@@ -176,6 +178,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Returns whether no key is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the status of the queue and of each key that it knows.
+    pub fn snapshot(&self) -> QueueStatus<K> {
+        self.0.change(|state, _| (state.snapshot(), Wake::None))
     }
 
     /// Waits for the next key; `None` once the queue is shut down. Cancel safe.

@@ -5,6 +5,7 @@
 //! stalled. A key that is in work for longer than [`MAX_WORK`] is stuck, whatever the other keys do.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub(super) struct Finished<K> {
     pub(super) key: K,
     pub(super) ended: Instant,
     pub(super) took: Duration,
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Arc<str>>,
 }
 
 impl<K: PartialEq> Record<K> {
@@ -108,6 +109,11 @@ impl<K: PartialEq> Record<K> {
         let (busy, working) = (self.busy_since?, self.working_since?);
         let since = busy.max(working).max(self.last_progress.unwrap_or(busy));
         Some(now.saturating_duration_since(since)).filter(|time| *time > self.stall_timeout)
+    }
+
+    /// Returns the number of finished keys, and of those that failed.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.finished, self.failed)
     }
 
     pub(super) fn status(&self, now: Instant) -> Value {

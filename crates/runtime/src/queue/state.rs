@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use super::Priority;
 use super::lanes::Lanes;
 use super::metrics::Meter;
 use super::record::{Finished, MAX_WORK, Record, seconds};
+use super::status::{KeyState, KeyStatus, LastResult, QueueStatus};
 use crate::{Backoff, TokenBucket};
 
 /// Delay that no process outlives, used if the time of a timer would overflow.
@@ -47,6 +49,8 @@ struct Entry {
     status: Status,
     timer: Option<Timer>,
     failures: u32,
+    /// Error of the last work. The record has only the most recent ones of all keys.
+    error: Option<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -75,6 +79,20 @@ struct Request {
 struct Timer {
     slot: (Instant, u64),
     priority: Priority,
+}
+
+impl Entry {
+    fn status(&self, last: Option<LastResult>) -> KeyStatus {
+        let next = self.timer.map(|timer| timer.slot.0);
+        let (state, since) = match &self.status {
+            Status::Waiting { request, .. } => (KeyState::Waiting, Some(request.since)),
+            Status::InWork { since, .. } => (KeyState::InWork, Some(*since)),
+            Status::Idle if next.is_some() => (KeyState::Delayed, None),
+            Status::Idle => (KeyState::Idle, None),
+        };
+        let error = last.as_ref().map_or_else(|| self.error.clone(), |last| last.error.clone());
+        KeyStatus { state, since, failures: self.failures, next, last, error }
+    }
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -140,7 +158,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     pub(super) fn forget(&mut self, key: &K) {
         if let Some(entry) = self.keys.get_mut(key) {
-            entry.failures = 0;
+            (entry.failures, entry.error) = (0, None);
             self.drop_if_idle(key);
         }
     }
@@ -246,6 +264,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Status::InWork { since, again } = std::mem::take(&mut entry.status) else { return Wake::None };
         let took = now.saturating_duration_since(since);
         self.meter.finished(took);
+        let error: Option<Arc<str>> = error.map(Into::into);
+        entry.error.clone_from(&error);
         self.record.record_finished(Finished { key: key.clone(), ended: now, took, error });
         self.in_work = self.in_work.saturating_sub(1);
         if let Some(request) = again {
@@ -287,6 +307,28 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
         }
         ages
+    }
+
+    /// Returns the status of the queue and of each key.
+    pub(super) fn snapshot(&self) -> QueueStatus<K> {
+        let mut last: HashMap<&K, LastResult> = self.record.recent().map(|one| (&one.key, one.into())).collect();
+        let mut keys: Vec<_> = Vec::with_capacity(self.keys.len() + last.len());
+        keys.extend(self.keys.iter().map(|(key, entry)| (key.clone(), entry.status(last.remove(key)))));
+        keys.extend(last.into_iter().map(|(key, last)| (key.clone(), Entry::default().status(Some(last)))));
+        let waiting_since = self.keys.values().filter_map(|entry| match &entry.status {
+            Status::Waiting { request, .. } => Some(request.since),
+            Status::Idle | Status::InWork { .. } => None,
+        });
+        let (finished, failed) = self.record.counts();
+        QueueStatus {
+            waiting: self.waiting.len(),
+            in_work: self.in_work,
+            delayed: self.timers.len(),
+            finished,
+            failed,
+            oldest: waiting_since.min(),
+            keys,
+        }
     }
 
     /// Updates the record of whether there is work.
@@ -357,7 +399,7 @@ impl<K: Clone + Eq + Hash + fmt::Display> State<K> {
             "key": finished.key.to_string(),
             "secondsAgo": seconds(now.saturating_duration_since(finished.ended)),
             "tookSeconds": seconds(finished.took),
-            "error": finished.error,
+            "error": finished.error.as_deref(),
             "failures": entry.map_or(0, |entry| entry.failures),
             "nextTryInSeconds": next.map(seconds),
         })
