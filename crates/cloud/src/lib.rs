@@ -55,7 +55,7 @@ mod sync_metrics;
 mod timed_counter;
 
 pub use admission::{AdmissionOperation, AdmissionRequest, AdmissionResponse, DecodeError, Webhook};
-pub use calls::{Call, CallBudget, CallPolicy, Calls, Effect};
+pub use calls::{Call, CallActivity, CallBudget, CallInterval, CallPolicy, Calls, Effect, FinishedCall};
 pub use capabilities::{
     Absence, Capabilities, InstanceCapabilities, LoadBalancerCapabilities, LoadBalancerKind, RouteCapabilities,
 };

@@ -100,8 +100,7 @@ impl AdaptiveRate {
     }
 
     /// Returns the current limit, if there is one.
-    #[cfg(test)]
-    fn rate(&self) -> Option<f64> {
+    pub(super) fn rate(&self) -> Option<f64> {
         self.state().limit.as_ref().map(|limit| limit.rate)
     }
 

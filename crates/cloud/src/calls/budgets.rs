@@ -84,6 +84,14 @@ impl Budgets {
         services.into_iter().filter_map(|service| Some((service, self.get(service)?))).collect()
     }
 
+    /// Returns the budgets that have not been reset since, each with the time of its reset.
+    pub(super) fn with_resets(&self) -> BTreeMap<&'static str, (CallBudget, Instant)> {
+        let now = Instant::now();
+        let known = self.known();
+        let current = known.iter().filter(|(_, known)| known.resets_at > now);
+        current.map(|(service, known)| (*service, (known.budget, known.resets_at))).collect()
+    }
+
     /// Reserves a call, and returns the time until it may be made. Fails with that time if it is longer than `max`.
     pub(super) fn reserve(&self, service: &str, max: Duration) -> std::result::Result<Duration, Duration> {
         let now = Instant::now();

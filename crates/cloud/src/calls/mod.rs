@@ -20,6 +20,7 @@
 mod adaptive;
 mod attempts;
 mod budgets;
+mod history;
 mod limits;
 mod metrics;
 mod pauses;
@@ -36,11 +37,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use attempts::Attempts;
 pub use budgets::CallBudget;
+pub use history::{CallInterval, FinishedCall, INTERVAL};
 pub use metrics::METRICS;
 
 use crate::{CheckResult, Error, ErrorKind, Result, Retry};
 use adaptive::AdaptiveRate;
 use budgets::Budgets;
+use history::History;
 use limits::Limits;
 use metrics::Measurements;
 use pauses::Pauses;
@@ -122,6 +125,23 @@ pub struct Calls {
     adaptive: Option<Arc<AdaptiveRate>>,
 }
 
+/// Calls of the last half hour, and the current limits.
+#[derive(Debug, Clone)]
+pub struct CallActivity {
+    /// Number of calls in progress.
+    pub in_progress: usize,
+    /// Finished calls in intervals of ten seconds, oldest first; intervals without a call are left out.
+    pub intervals: Vec<CallInterval>,
+    /// The 50 most recent calls, newest first.
+    pub recent: Vec<FinishedCall>,
+    /// Maximum number of calls per second, if the rate is limited.
+    pub rate_limit: Option<f64>,
+    /// End of the longest pause, if a service is paused.
+    pub paused_until: Option<Instant>,
+    /// Last reported budget of each service whose responses report one, with the time of its reset.
+    pub budgets: BTreeMap<&'static str, (CallBudget, Instant)>,
+}
+
 struct Shared {
     policy: CallPolicy,
     bucket: Option<TokenBucket>,
@@ -129,6 +149,7 @@ struct Shared {
     budgets: Budgets,
     limits: Limits,
     measurements: Measurements,
+    history: History,
 }
 
 impl Default for Calls {
@@ -148,8 +169,8 @@ impl Calls {
     pub fn new(policy: CallPolicy) -> Calls {
         let bucket = policy.rate.map(|rate| TokenBucket::new(rate, policy.burst));
         let (timeout, max_attempts) = (policy.timeout, policy.max_attempts);
-        let (pauses, budgets, limits, measurements) = Default::default();
-        let shared = Shared { policy, bucket, pauses, budgets, limits, measurements };
+        let (pauses, budgets, limits, measurements, history) = Default::default();
+        let shared = Shared { policy, bucket, pauses, budgets, limits, measurements, history };
         Calls { shared: Arc::new(shared), timeout, max_attempts, own_bucket: None, adaptive: None }
     }
 
@@ -224,6 +245,25 @@ impl Calls {
     /// Returns the number of calls in progress.
     pub fn in_progress(&self) -> usize {
         self.shared.measurements.calls_in_progress()
+    }
+
+    /// Returns the calls of the last half hour.
+    pub fn activity(&self) -> CallActivity {
+        CallActivity {
+            in_progress: self.in_progress(),
+            intervals: self.shared.history.intervals(),
+            recent: self.shared.history.recent(),
+            rate_limit: self.rate_limit(),
+            paused_until: self.shared.pauses.longest_until(),
+            budgets: self.shared.budgets.with_resets(),
+        }
+    }
+
+    /// Returns the lowest of the rate limits, in calls per second.
+    fn rate_limit(&self) -> Option<f64> {
+        let buckets = self.own_bucket.as_deref().into_iter().chain(&self.shared.bucket);
+        let adaptive = self.adaptive.as_ref().and_then(|adaptive| adaptive.rate());
+        buckets.filter_map(TokenBucket::rate).chain(adaptive).min_by(f64::total_cmp)
     }
 
     /// Waits for the end of a short pause and for a token.
@@ -304,7 +344,9 @@ impl Calls {
     async fn measure<T>(&self, call: Call, work: impl Future<Output = Result<T>>) -> Result<T> {
         let (_in_progress, begun) = (self.shared.measurements.begin(), Instant::now());
         let result = work.await;
-        self.shared.measurements.record_call(call, begun.elapsed(), result.as_ref().err());
+        let (took, failure) = (begun.elapsed(), result.as_ref().err());
+        self.shared.measurements.record_call(call, took, failure);
+        self.shared.history.record(call, took, failure);
         self.adapt(result.as_ref().err());
         result
     }

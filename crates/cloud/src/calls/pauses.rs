@@ -31,6 +31,12 @@ impl Pauses {
         self.ends().values().map(until).max().unwrap_or_default()
     }
 
+    /// Returns the end of the longest pause, if a service is paused.
+    pub(super) fn longest_until(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.ends().values().copied().filter(|end| *end > now).max()
+    }
+
     fn ends(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

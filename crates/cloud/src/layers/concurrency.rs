@@ -17,14 +17,16 @@ pub(crate) struct ConcurrencyLimits {
     instances: Option<Semaphore>,
     routes: Option<Semaphore>,
     in_progress: AtomicUsize,
-    last: Mutex<Last>,
+    last: Mutex<LastResults>,
 }
 
 /// Time of the provider's last success and last failure.
-#[derive(Default)]
-struct Last {
-    success: Option<Instant>,
-    failure: Option<(Instant, Error)>,
+#[derive(Debug, Clone, Default)]
+pub struct LastResults {
+    /// End of the last operation that succeeded.
+    pub success: Option<Instant>,
+    /// End of the last operation that failed, and its error.
+    pub failure: Option<(Instant, Error)>,
 }
 
 /// Counts an operation as in progress until it is dropped.
@@ -112,7 +114,12 @@ impl ConcurrencyLimits {
         })
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    /// Returns the last results.
+    pub(crate) fn last_results(&self) -> LastResults {
+        self.last().clone()
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastResults> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

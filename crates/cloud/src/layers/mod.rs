@@ -37,6 +37,7 @@ use bowline_runtime::Component;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+pub use crate::layers::concurrency::LastResults;
 pub use crate::layers::observe::METRICS;
 pub use crate::layers::operations::Operations;
 pub use crate::layers::pending_creates::{Attempt, PendingCreates};
@@ -170,6 +171,16 @@ impl Layered {
     /// missing Secret.
     pub async fn deliver_secret(&self, secret: &SecretRef, data: Result<Option<SecretData>>) {
         self.starter.deliver(secret, data).await;
+    }
+
+    /// Returns the call layer.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Returns the time of the last success and of the last failure.
+    pub fn last_results(&self) -> LastResults {
+        self.limits.last_results()
     }
 
     pub(crate) fn starter(&self) -> &Arc<Starter> {
