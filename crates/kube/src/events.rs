@@ -12,6 +12,7 @@
 mod correlate;
 mod lru;
 mod post;
+mod recent;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,6 +32,9 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::permissions::Permission;
 use correlate::{Correlator, Occurrence, Record};
+use recent::RecentEvents;
+
+pub use recent::RecentEvent;
 
 /// Number of queues, and of Events written concurrently.
 const QUEUES: usize = 8;
@@ -94,6 +98,7 @@ struct Sink {
     queues: Vec<mpsc::Sender<QueuedEvent>>,
     clock: Clock,
     dropped: Dropped,
+    recent: RecentEvents,
     /// The log has reported that a queue is full.
     is_full: AtomicBool,
 }
@@ -126,6 +131,7 @@ impl EventSink {
             queues,
             clock,
             dropped: dropped.clone(),
+            recent: RecentEvents::default(),
             is_full: AtomicBool::new(false),
         };
         let task = move |shutdown| write_all(receivers, dropped, shutdown).boxed();
@@ -140,6 +146,11 @@ impl EventSink {
     /// Logs Events without writing them.
     pub fn dry_run(self, dry_run: bool) -> EventSink {
         EventSink { dry_run, ..self }
+    }
+
+    /// Returns the 200 most recent Events of all clones, oldest first. Those of a dry run are among them.
+    pub fn recent(&self) -> Vec<RecentEvent> {
+        self.shared.recent.all()
     }
 
     /// Creates the source of a controller; `component` becomes `source.component`.
@@ -159,14 +170,15 @@ impl EventSource {
     ) {
         let (reason, message) = (reason.into(), one_line(&message.to_string()));
         if self.sink.dry_run {
-            return self.log(object, kind, &reason, &format!("dry run: {message}"));
+            return self.log(object, kind, &reason, format!("dry run: {message}"));
         }
-        self.log(object, kind, &reason, &message);
+        self.log(object, kind, &reason, message.clone());
         let occurrence = Occurrence { component: self.component, object: object.clone(), kind, reason, message };
         self.sink.shared.take(occurrence, &self.sink.client);
     }
 
-    fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: &str) {
+    /// Logs the Event, and records it as a recent one.
+    fn log(&self, object: &ObjectRef, kind: EventType, reason: &str, message: String) {
         let (controller, key) = (self.component, object.key());
         match kind {
             EventType::Normal => {
@@ -176,6 +188,17 @@ impl EventSource {
                 tracing::warn!(controller, kind = object.kind, %key, reason, note = message, "Event occurred")
             }
         }
+        self.sink.shared.recent.record(RecentEvent {
+            number: 0,
+            at: self.sink.shared.clock.now(),
+            kind,
+            reason: reason.to_owned(),
+            message,
+            component: self.component,
+            object_kind: object.kind.clone(),
+            object: key.into_owned(),
+            count: 1,
+        });
     }
 }
 

@@ -37,7 +37,7 @@ pub use accounts::permissions as account_permissions;
 pub use client::{ClientOptions, ConnectError, Probe, connect};
 pub use clients::Clients;
 pub use cluster::{Cluster, SeenEvent, WriteError};
-pub use events::{EventSink, EventSource, EventType, ObjectRef};
+pub use events::{EventSink, EventSource, EventType, ObjectRef, RecentEvent};
 pub use health::{NotReady, wait_until_ready};
 pub use lease::{ElectionMetrics, Elector, Held, Identity, LeaseOptions, LeaseOptionsError, Lost};
 pub use notes::Notes;
@@ -45,7 +45,7 @@ pub use permissions::{Permission, Role, Rule, Scope, roles};
 pub use preflight::{ConnectFailure, Preflight, ReadError, SeenLease, SeenNode, SeenService, Server, Writer};
 pub use rest::RestMetrics;
 pub use secret::{SecretError, SecretValues, secret_permission, watch_secret};
-pub use store::{Change, Store, Stored, WatchMetrics};
+pub use store::{Change, Store, Stored, WatchMetrics, WatchStatus};
 pub use watch::{WATCH_NODES, WATCH_SERVICES, watch_nodes, watch_services};
 
 /// Metrics of this crate.

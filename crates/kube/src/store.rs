@@ -63,6 +63,21 @@ struct WatchState {
     last_error: Option<(Instant, String)>,
 }
 
+/// Status of the watch behind a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchStatus {
+    /// Whether the first list is complete.
+    pub synced: bool,
+    /// Number of objects.
+    pub objects: usize,
+    /// Number of restarts.
+    pub restarts: u64,
+    /// Time since which the watch is interrupted.
+    pub interrupted_since: Option<Instant>,
+    /// Reason of the last interruption.
+    pub last_error: Option<String>,
+}
+
 /// Object that a [`Store`] holds.
 pub trait Stored: Send + Sync + 'static {
     /// Key of the object: its name, or `namespace/name` for namespaced objects (`default/web`).
@@ -260,6 +275,18 @@ impl<T: Stored> Store<T> {
             meter.restarts.inc();
             meter.interrupted.set(1);
         });
+    }
+
+    /// Returns the status of the watch.
+    pub fn watch_status(&self) -> WatchStatus {
+        let (synced, objects, watch) = (self.is_synced(), self.len(), self.watch_state());
+        WatchStatus {
+            synced,
+            objects,
+            restarts: watch.restarts,
+            interrupted_since: watch.interrupted_since,
+            last_error: watch.last_error.as_ref().map(|(_, text)| text.clone()),
+        }
     }
 
     fn watch_state(&self) -> MutexGuard<'_, WatchState> {

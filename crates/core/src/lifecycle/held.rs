@@ -61,6 +61,12 @@ impl Held {
     pub(super) fn new(node: &Node, provider: &Arc<str>, reason: HoldReason) -> Held {
         Held { node: node.name.clone(), uid: node.uid.clone(), provider: provider.clone(), reason }
     }
+
+    /// Returns the command that releases the deletion, if an operator has to decide.
+    pub fn release_command(&self) -> Option<String> {
+        let command = || format!("kubectl annotate node {} {ALLOW_DELETION}=true", self.node);
+        self.reason.needs_operator().then(command)
+    }
 }
 
 impl HoldReason {
@@ -85,9 +91,9 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Held { node, provider, reason, .. } = self;
         write!(f, "node {node} is not deleted although {provider} reports its machine as gone: {reason}")?;
-        if reason.needs_operator() {
+        if let Some(command) = self.release_command() {
             write!(f, ". Check the credentials, project and region of {provider}; ")?;
-            write!(f, "if the machine is really gone: kubectl annotate node {node} {ALLOW_DELETION}=true")?;
+            write!(f, "if the machine is really gone: {command}")?;
         }
         Ok(())
     }
