@@ -349,7 +349,7 @@ pub struct Service {
     /// Condition `LoadBalancerReady`, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// Name of the load balancer in its cloud.
+    /// Name of the load balancer in its cloud, if a plan of this process has shown it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<String>,
     /// Nodes that the load balancer sends traffic to, as of the last sync: the first 50 by name.
@@ -652,6 +652,9 @@ const MAX_TEXT: usize = 2_000;
 /// Limits a text from a user or a cloud in length.
 pub fn text(text: impl Into<String>) -> String {
     let mut text = text.into();
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
     if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
         text.truncate(end);
         text.push('…');

@@ -35,9 +35,15 @@ impl Sources {
 
     /// Reads all sources.
     pub fn read(&self) -> Document {
-        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut document = Document::default();
-        sources.iter().for_each(|source| source.fill(&mut document));
+        self.fill(&mut document);
         document
+    }
+
+    /// Lets all sources fill in what they know.
+    pub fn fill(&self, document: &mut Document) {
+        // Not locked meanwhile: a source may register another one.
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sources.iter().for_each(|source| source.fill(document));
     }
 }

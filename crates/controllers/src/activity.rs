@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_console::document::{self, Health};
 use bowline_runtime::{Component, ControllerHealth, Kind, Metric, metrics};
 use prometheus::{IntGauge, IntGaugeVec, Registry};
 
@@ -56,6 +57,11 @@ impl Activity {
         });
         let health = Arc::new(ControllerHealth::new(components.collect::<Vec<_>>()));
         context.board.put(Kind::Controller, name, health.clone());
+        context.console.add(&health, move |health, document, _| {
+            let (health, running) = (Health::of(health.health(), "Unhealthy"), health.is_running());
+            let item = document::Controller { health, running, ..document::Controller::default() };
+            document.controller.insert(name.to_owned(), item);
+        });
         let running = context.running.0.with_label_values(&[short, MANAGER]);
         Activity { health, running }
     }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub(crate) const LABELS: &[&str] = &["provider", "reason"];
 
 /// Reason of an object that has not failed: it is queued, or its sync is in progress.
-const PENDING: &str = "Pending";
+pub(crate) const PENDING: &str = "Pending";
 
 /// Waiting objects, by key. Bounded by the number of objects, if the controller removes deleted ones.
 pub(crate) struct Backlog<K>(Arc<Shared<K>>);
@@ -61,6 +61,11 @@ impl<K: Eq + Hash + Send + 'static> Backlog<K> {
         let mut waiting = self.0.lock();
         let since = waiting.get(&key).map_or_else(Instant::now, |known| known.since);
         waiting.insert(key, Waiting { since, provider: provider.clone(), reason: reason.to_owned() });
+    }
+
+    /// Returns the reason that the object waits for: [`PENDING`] if it has not failed; `None` if it does not wait.
+    pub(crate) fn reason(&self, key: &K) -> Option<String> {
+        self.0.lock().get(key).map(|waiting| waiting.reason.clone())
     }
 
     /// Removes an object that is ready or deleted.

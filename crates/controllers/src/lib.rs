@@ -10,10 +10,11 @@
 //! | [`service`] | `service-lb-controller`: load balancers for Services |
 //! | [`provider_loops`] | `provider-loop-controller`: runs the background loops of providers |
 //!
-//! [`forecast`] returns what the controllers would do, and changes nothing.
+//! [`forecast`] returns what the controllers would do, and changes nothing. [`console`] shows what they do.
 
 mod activity;
 mod backlog;
+pub mod console;
 pub mod forecast;
 mod gate;
 mod lanes;
@@ -70,6 +71,8 @@ pub struct Context {
     pub running: RunningControllers,
     /// Status board of the process.
     pub board: StatusBoard,
+    /// Contributions of the controllers to the console's document.
+    pub console: console::Parts,
 }
 
 /// Metrics of all controllers.

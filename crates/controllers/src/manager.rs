@@ -10,6 +10,7 @@ use bowline_kube::{Clients, Cluster, EventSink, Notes, ObjectRef, Store, WatchMe
 use bowline_runtime::{Clock, Kind, QueueMetrics, Shutdown, StatusBoard, Supervisor, TaskFailure};
 use tokio_util::task::TaskTracker;
 
+use crate::console::{self, Parts, Process};
 use crate::node::NodeController;
 use crate::node_ipam::NodeIpamController;
 use crate::node_lifecycle::NodeLifecycleController;
@@ -87,20 +88,20 @@ pub struct Dependencies {
     pub metrics: prometheus::Registry,
     /// Status board of the process.
     pub board: StatusBoard,
-    /// Sources of the console's document.
-    pub sources: Sources,
     /// Gate for controllers that start later than the rest.
     pub gate: Gate,
     /// Involved object of Events about the manager itself: its Lease.
     pub lease: ObjectRef,
+    /// Sources of the console's document, to which the manager adds its own.
+    pub sources: Sources,
 }
 
 impl Dependencies {
-    /// Dependencies with one shared client, a status board and sources of their own, and an open gate.
+    /// Dependencies with one shared client, an own status board, an open gate and no sources.
     pub fn new(client: kube::Client, clouds: Clouds, clock: Clock, metrics: prometheus::Registry) -> Dependencies {
         let (clients, board, gate) = (Clients::shared(client), StatusBoard::new(), Gate::none());
         let lease = ObjectRef::lease("kube-system", start::COMPONENT);
-        Dependencies { clients, clouds, clock, metrics, board, sources: Sources::new(), gate, lease }
+        Dependencies { clients, clouds, clock, metrics, board, gate, lease, sources: Sources::new() }
     }
 }
 
@@ -123,7 +124,7 @@ pub enum ManagerError {
 /// Order matters: the controllers register their event handlers before the watches start, so that they miss no event. No
 /// controller syncs before the stores are filled.
 pub async fn run(dependencies: Dependencies, options: ManagerOptions, shutdown: Shutdown) -> Result<(), ManagerError> {
-    let Dependencies { clients, clouds, clock, metrics, board, sources: _, gate, lease } = dependencies;
+    let Dependencies { clients, clouds, clock, metrics, board, gate, lease, sources } = dependencies;
     let client = clients.process();
     let (events, write_events) = EventSink::new(client.clone(), clock.clone(), &metrics);
     let cluster =
@@ -136,6 +137,7 @@ pub async fn run(dependencies: Dependencies, options: ManagerOptions, shutdown: 
         services: Store::new(),
         clouds,
         events: events.dry_run(options.dry_run),
+        console: Parts::new(clock.clone()),
         clock,
         queues: QueueMetrics::register(&metrics)?,
         running: RunningControllers::register(&metrics)?,
@@ -143,6 +145,7 @@ pub async fn run(dependencies: Dependencies, options: ManagerOptions, shutdown: 
         metrics,
     };
     register_components(&context, options.watches_services())?;
+    register_sources(&sources, &context, &options);
     let (routing, mut watches_services) = (options.routing(&context.clouds)?, false);
     let context_of = |name| context.through(clients.controller(name));
     let mut controllers = ControllerTasks::new(gate, options.start_interval, shutdown.clone());
@@ -200,6 +203,15 @@ fn register_components(context: &Context, services: bool) -> prometheus::Result<
     }
     context.clouds.iter().for_each(|cloud| context.board.put(Kind::Cloud, &**cloud.name(), cloud.component()));
     Ok(())
+}
+
+/// Registers the sources of the console: of the process, unless the program has, and of the manager.
+fn register_sources(sources: &Sources, context: &Context, options: &ManagerOptions) {
+    let Context { board, clouds, clock, nodes, services, events, console, .. } = context.clone();
+    sources.add(Process::new(board, clouds.clone(), clock).dry_run(options.dry_run));
+    let enabled = console::Enabled { node: options.node.is_some(), service: options.service.is_some() };
+    let watches_services = options.watches_services();
+    sources.add(console::Manager { nodes, services, watches_services, clouds, events, parts: console, enabled });
 }
 
 /// Tasks of the running controllers.

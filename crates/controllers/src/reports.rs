@@ -47,6 +47,11 @@ impl LastReport {
         self.0.take_if(|last| last.at.elapsed() >= pause);
     }
 
+    /// Returns the cause, if the last report is about the object with this UID.
+    pub(crate) fn cause(&self, uid: &str) -> Option<&str> {
+        self.0.as_ref().filter(|last| last.uid == uid).map(|last| last.cause.as_str())
+    }
+
     /// Whether there is a report.
     pub(crate) fn is_some(&self) -> bool {
         self.0.is_some()
@@ -62,6 +67,11 @@ impl<K: Clone + Eq + Hash> Reports<K> {
     /// Forgets the report about this object: the cause is resolved, or the object is deleted.
     pub(crate) fn forget(&self, name: &K) {
         self.lock().remove(name);
+    }
+
+    /// Returns the reported cause of the object of this name and UID.
+    pub(crate) fn cause(&self, name: &K, uid: &str) -> Option<String> {
+        self.lock().get(name)?.cause(uid).map(str::to_owned)
     }
 
     /// Names of the objects with a report, in any order.

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Shared;
+use super::console::CLOUD_UNAVAILABLE;
 use super::state::LAG;
 use crate::lanes::Lanes;
 use crate::outcome::Outcome;
@@ -301,12 +302,12 @@ fn report_no_owner(shared: &Shared, node: &Node, why: &NoOwner) -> Outcome {
 
 /// Reports a failed cloud read.
 fn report_cloud_error(shared: &Shared, node: &Node, error: &Error) -> Outcome {
-    set_waiting_reason(shared, node, "CloudUnavailable");
+    set_waiting_reason(shared, node, CLOUD_UNAVAILABLE);
     // The error kind identifies a cause: messages contain request IDs.
     if shared.reported.is_new(&node.name, &node.uid, error.kind().as_str()) {
         let message = format!("The node stays uninitialized until the cloud provider responds: {error}");
         let message = error.kind().with_advice(&message);
-        shared.events.emit(&ObjectRef::node(node), EventType::Warning, "CloudUnavailable", message);
+        shared.events.emit(&ObjectRef::node(node), EventType::Warning, CLOUD_UNAVAILABLE, message);
     }
     let text = format!("failed to get instance metadata for node {}: {error}", node.name);
     match error.retry_advice() {

@@ -19,6 +19,7 @@
 //! Node in back-off stays there.
 
 mod addresses;
+mod console;
 mod initialize;
 mod metrics;
 mod state;
@@ -148,6 +149,7 @@ impl NodeController {
             options,
         });
         shared.context.nodes.listen_for(&shared, Shared::on_node);
+        shared.context.console.add(&shared, Shared::fill);
         Ok(NodeController { shared })
     }
 

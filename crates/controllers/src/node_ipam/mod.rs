@@ -19,6 +19,7 @@
 mod allocate;
 mod allocations;
 mod cloud;
+mod console;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -156,6 +157,7 @@ impl NodeIpamController {
             options,
         });
         shared.context.nodes.listen_for(&shared, Shared::on_node);
+        shared.context.console.add(&shared, Shared::fill);
         Ok(NodeIpamController { shared })
     }
 

@@ -29,6 +29,7 @@ async fn emitted_events(allocator: AllocatorType, story: impl Fn(&Store<Node>)) 
         queues: QueueMetrics::register(&metrics).unwrap(),
         running: crate::RunningControllers::register(&metrics).unwrap(),
         board: bowline_runtime::StatusBoard::new(),
+        console: crate::console::Parts::new(Clock::system()),
         metrics,
     };
     let nodes = context.nodes.clone();

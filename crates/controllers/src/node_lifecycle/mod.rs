@@ -15,6 +15,7 @@
 //! Both decisions are pure functions of `bowline_core::lifecycle`, which documents the rules.
 
 mod apply;
+mod console;
 mod metrics;
 mod pace;
 mod record;
@@ -84,10 +85,12 @@ pub struct NodeLifecycleController {
     metrics: Metrics,
     reported: Arc<Reports<NodeName>>,
     loops: Vec<Loop>,
-    /// Nodes that are held back, of each loop.
-    held: Mutex<HashMap<Owner, Vec<Held>>>,
+    held: Arc<HeldNodes>,
     activity: Activity,
 }
+
+/// Nodes that are held back, of each loop.
+type HeldNodes = Mutex<HashMap<Owner, Vec<Held>>>;
 
 /// Cloud that owns a Node; `None` for Nodes of no cloud.
 type Owner = Option<Arc<str>>;
@@ -122,10 +125,12 @@ impl NodeLifecycleController {
             let name = owner.as_ref().map_or("sync".to_owned(), |owner| format!("sync-{owner}"));
             (Kind::Controller, name, Arc::new(heartbeat.clone()) as Arc<dyn Component>)
         });
+        let activity = Activity::new(&context, NAME, "cloud-node-lifecycle", components);
+        let held = console::register(&context, &loops);
         Ok(NodeLifecycleController {
-            activity: Activity::new(&context, NAME, "cloud-node-lifecycle", components),
+            activity,
             loops,
-            held: Mutex::default(),
+            held,
             events: context.events.source(NAME),
             metrics: Metrics::register(&context.metrics)?,
             reported,

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 use crate::Context;
 use crate::activity::Activity;
+use crate::console::add_loops;
 use crate::service::Routing;
 use metrics::Metrics;
 use status::LoopStatus;
@@ -113,6 +114,9 @@ impl ProviderLoopController {
         });
         shared.context.nodes.listen_for(&shared, Shared::on_node);
         shared.context.services.listen_for(&shared, Shared::on_service);
+        shared.context.console.add(&shared, |shared, document, anchor| {
+            add_loops(document, NAME, shared.loops.iter().map(|one| (one.key(), one.status.item(anchor))));
+        });
         Ok(Some(ProviderLoopController { shared }))
     }
 

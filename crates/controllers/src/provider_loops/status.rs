@@ -4,9 +4,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::LoopOutcome;
-use bowline_runtime::{Component, Heartbeat};
+use bowline_console::document::{self, Health, Level, text};
+use bowline_runtime::{Anchor, Component, Heartbeat};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use crate::console::loop_item;
 
 /// Status of one loop. A failing loop is shown but counts as healthy, because a restart of this process would not help. A stuck one
 /// is unhealthy.
@@ -37,6 +40,21 @@ impl LoopStatus {
         self.heartbeat.finish(pause);
         let last = Last { outcome: outcome.map(|outcome| outcome.summary), next: Instant::now() + pause };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+}
+
+impl LoopStatus {
+    /// Item of the console.
+    pub(super) fn item(&self, anchor: Anchor) -> document::Loop {
+        let mut item = loop_item(self.heartbeat.snapshot(), self.heartbeat.health(), anchor);
+        if let Some(last) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            item.next = Some(anchor.at(last.next)).filter(|_| !item.running);
+            match &last.outcome {
+                Ok(summary) => item.summary = Some(text(summary)).filter(|summary| !summary.is_empty()),
+                Err(error) => item.health.worsen(Health::new(Level::Warning, "Failed", error)),
+            }
+        }
+        item
     }
 }
 

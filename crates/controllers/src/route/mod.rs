@@ -18,6 +18,7 @@
 //! * **Concurrency** up to the limit that the cloud declares, and independently for each cloud: one that does not respond blocks no
 //!   other.
 
+mod console;
 mod fleet;
 mod metrics;
 mod orphans;
@@ -194,6 +195,7 @@ impl RouteController {
             options,
         });
         shared.context.nodes.listen_for(&shared, Shared::on_node);
+        shared.context.console.add(&shared, Shared::fill);
         Ok(Some(RouteController { shared }))
     }
 
@@ -241,10 +243,7 @@ impl Shared {
 
 /// The queue and the check of each cloud, with the cloud's name where there are several.
 fn components(states: &[Arc<CloudState>]) -> Vec<(Kind, String, Arc<dyn Component>)> {
-    let name = |what: &str, state: &CloudState| match states.len() {
-        1 => what.to_owned(),
-        _ => format!("{what} ({})", state.cloud.name()),
-    };
+    let name = |what: &str, state: &CloudState| component_name(what, state, states.len());
     let components = states.iter().flat_map(|state| -> [(Kind, String, Arc<dyn Component>); 2] {
         [
             (Kind::Queue, name(QUEUE, state), Arc::new(state.queue.clone())),
@@ -252,6 +251,10 @@ fn components(states: &[Arc<CloudState>]) -> Vec<(Kind, String, Arc<dyn Componen
         ]
     });
     components.collect()
+}
+
+fn component_name(what: &str, state: &CloudState, clouds: usize) -> String {
+    if clouds == 1 { what.to_owned() } else { format!("{what} ({})", state.cloud.name()) }
 }
 
 /// Syncs the queued keys of one cloud until shutdown is requested, and then waits for the syncs in progress.

@@ -146,6 +146,11 @@ impl CloudState {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Whether the table is based on a listing.
+    pub(super) fn is_listed(&self) -> bool {
+        self.cache().listed.is_some()
+    }
+
     /// Time until the listing that confirms which routes are deleted; `None` if none is missing.
     pub(super) fn confirmation_due(&self) -> Option<Duration> {
         let oldest = self.cache().missing.values().min().copied()?;
@@ -209,6 +214,11 @@ impl CloudState {
     pub(super) fn hold(&self, reason: Option<&HoldReason>) -> bool {
         let before = std::mem::replace(&mut *self.held(), reason.cloned());
         before.map(|reason| reason.as_str()) != reason.map(HoldReason::as_str)
+    }
+
+    /// Returns the reason why the brake holds back deletions.
+    pub(super) fn hold_reason(&self) -> Option<HoldReason> {
+        self.held().clone()
     }
 
     fn held(&self) -> MutexGuard<'_, Option<HoldReason>> {

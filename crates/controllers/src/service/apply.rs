@@ -74,6 +74,7 @@ impl ServiceSync<'_> {
     ) -> Result<Outcome, Error> {
         if planned.is_done() || cloud.layers().is_dry_run() {
             let withheld = !planned.plan.is_empty();
+            self.record_plan(&planned, execution);
             return Ok(Outcome { state: planned.state, changed: execution.changed, withheld, waiting: false });
         }
         let priority = if self.shared.has_open_change(self.key) { Priority::High } else { Priority::Low };
@@ -96,6 +97,7 @@ impl ServiceSync<'_> {
             if planned.is_done() {
                 return Ok(Outcome { state: planned.state, changed: execution.changed, ..Outcome::default() });
             }
+            self.record_plan(&planned, execution);
             let Some(locked) = self.lock(cloud, planned, execution).await? else {
                 return Ok(Outcome { changed: execution.changed, waiting: true, ..Outcome::default() });
             };
@@ -107,6 +109,7 @@ impl ServiceSync<'_> {
             planned = match applied {
                 Applied::Observed(state) => {
                     let requested = (Instant::now(), cloud.layers().locks().now());
+                    self.record_observation(state.as_ref());
                     plan::plan(cloud, planned.desired, state, requested, execution)?
                 }
                 Applied::Done | Applied::Annotated(_) | Applied::Started(_) => {
@@ -142,6 +145,7 @@ impl ServiceSync<'_> {
         planned: &mut Planned,
         execution: &mut Execution,
     ) -> Result<Applied, Error> {
+        self.record_plan(planned, execution);
         let mut last = Applied::Done;
         let mut steps = VecDeque::from(std::mem::take(&mut planned.plan.steps));
         while let Some(step) = steps.pop_front() {
@@ -161,8 +165,14 @@ impl ServiceSync<'_> {
             };
             log_step(cloud, &step, std::mem::take(&mut planned.is_continued));
             match cloud.layers().apply_load_balancer(&planned.desired.key, &step, polled.as_ref()).await {
-                Ok(applied) => last = record_applied(planned, applied, execution),
-                Err(error) if error.allows_skipping(&step) => execution.skip(step, &error),
+                Ok(applied) => {
+                    self.record_step(true);
+                    last = record_applied(planned, applied, execution);
+                }
+                Err(error) if error.allows_skipping(&step) => {
+                    self.record_step(false);
+                    execution.skip(step, &error);
+                }
                 Err(error) if execution.observes_after(&step, &error) => {
                     tracing::debug!(cloud = %cloud.name(), %error, "looking for what may have been created");
                     planned.plan.errors.clear();
@@ -215,6 +225,7 @@ impl ServiceSync<'_> {
         }
         // The Event is emitted once it is known that there is a load balancer, and that nothing blocks its deletion.
         if !execution.try_lock(&planned.plan, self.key, &self.shared.queue) {
+            self.record_plan(&planned, execution);
             return Ok(None);
         }
         self.shared.report_deleting(service);

@@ -12,6 +12,7 @@
 //!  apply.rs      │ steps of the plan in the cloud, changes of the Service            │   observe ──► plan ──► apply
 //!  report.rs     └ Events, condition, metrics, log                                   │   status and condition, in one patch
 //!  unmanaged.rs  Services whose load balancer is left alone                          │
+//!  console.rs    contribution to the console, with history.rs: the last plan and observation
 //!  error.rs    why a sync failed, and when it is retried                             │ clean up:
 //!  state.rs    what is kept of a Service between two syncs                           │   observe ──► plan ──► apply
 //!                                                                                    ▼   status and finalizer, in one patch
@@ -48,8 +49,10 @@
 //! * **Idempotence.** An empty plan writes nothing, neither to the cloud nor to the API server.
 
 mod apply;
+mod console;
 pub(crate) mod error;
 mod events;
+mod history;
 pub(crate) mod observe;
 pub(crate) mod plan;
 mod report;
@@ -201,6 +204,16 @@ enum Trigger {
     Drift,
 }
 
+impl Trigger {
+    fn as_str(self) -> &'static str {
+        match self {
+            Trigger::UserChange => "userChange",
+            Trigger::Nodes => "nodes",
+            Trigger::Drift => "drift",
+        }
+    }
+}
+
 impl ServiceController {
     /// Registers the event handlers; syncs begin with [`run`](ServiceController::run). `None` if no cloud has load balancers
     /// (SVC-1).
@@ -233,6 +246,7 @@ impl ServiceController {
             options,
         });
         shared.watch();
+        shared.context.console.add(&shared, Shared::fill);
         Ok(Some(ServiceController { shared }))
     }
 

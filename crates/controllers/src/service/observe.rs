@@ -200,6 +200,7 @@ impl ServiceSync<'_> {
         let observed = self.shutdown.or(cloud.layers().observe_load_balancer(&desired)).await;
         let state = observed.ok_or_else(stopping)??;
         self.shared.queue.record_progress();
+        self.record_observation(state.as_ref());
         plan::plan(cloud, desired, state, requested, execution)
     }
 

@@ -60,6 +60,33 @@ pub(crate) fn need<'a>(service: &Service, routing: &'a Routing, is_owned: bool) 
     }
 }
 
+/// Describes the owner of the Service, by type and class.
+pub(crate) fn ownership(service: &Service, routing: &Routing) -> String {
+    let deleting = if service.deleting { "; the Service is being deleted" } else { "" };
+    let owner = match (service.kind, &service.class, routing.cloud(service)) {
+        (ServiceType::LoadBalancer, None, Some(cloud)) => {
+            format!(
+                "{}: it is the default cloud for Services without a class (--load-balancer-default-cloud)",
+                cloud.name()
+            )
+        }
+        (ServiceType::LoadBalancer, Some(class), Some(cloud)) => {
+            format!("{}: selected by the class {class}", cloud.name())
+        }
+        (ServiceType::LoadBalancer, None, None) => {
+            "none: no default cloud for Services without a class (--load-balancer-default-cloud)".to_owned()
+        }
+        (ServiceType::LoadBalancer, Some(class), None) => match routing.misspelt_class(service) {
+            Some(cloud) => {
+                format!("none: no configured cloud has the class {class}; did you mean bowline.dev/{cloud}?")
+            }
+            None => format!("none: the class {class} belongs to another controller"),
+        },
+        (kind, _, _) => format!("none: a Service of type {kind:?} has no load balancer"),
+    };
+    owner + deleting
+}
+
 // ---- desired state: a load balancer
 
 /// Selects the targets of a load balancer in this cloud (SVC-23); `is_draining` says of a Node that is leaving whether its drain

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_cloud::{Cloud, ErrorKind};
-use bowline_core::service::OwnWrites;
+use bowline_core::service::{ExcludedNodes, OwnWrites};
 use bowline_core::{Service, ServiceKey, TargetSet, Warning};
 use bowline_runtime::Component;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::error::SyncError;
+use super::history::History;
 use super::plan::Execution;
 use crate::pause;
 use crate::reports::LastReport;
@@ -47,6 +48,10 @@ pub(super) struct ServiceState {
     pub(super) change: UserChange,
     /// Targets of the last sync, however it ended.
     pub(super) targets: Option<TargetSet>,
+    /// Nodes that are not targets, as of the last sync.
+    pub(super) excluded: Arc<ExcludedNodes>,
+    /// Last plan and observation.
+    pub(super) history: History,
     /// Plan that the last sync could not finish, because the cloud is at work or another Service holds a lock.
     pub(super) unfinished: Option<Execution>,
     /// Annotations that the cloud wants on the Service, until they are written.
@@ -126,11 +131,16 @@ impl ServiceState {
 
     /// Forgets the load balancer of the Service with this UID: no cloud has it any more.
     pub(super) fn load_balancer_deleted(&mut self, uid: &str) {
+        let orphans = self.orphans.len();
         self.orphans.retain(|orphan| orphan.service.uid != uid);
+        if self.orphans.len() < orphans && self.owned.is_none() {
+            self.history = History::default();
+        }
         self.deleted_uid.take_if(|deleted| deleted == uid);
         if self.owned.take_if(|owned| owned.service.uid == uid).is_some() {
             (self.change.is_open, self.change.is_announced) = (false, false);
             (self.targets, self.unfinished) = (None, None);
+            self.excluded = Arc::default();
             self.reported.warnings.clear();
             self.annotations.clear();
         }

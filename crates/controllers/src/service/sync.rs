@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::apply::Outcome;
 use super::error::{Action, CloudErrors, Requeue, SyncError};
+use super::history::PlanOutcome;
 use super::plan::{self, Execution, Need};
 use super::report::{count_sync, log_target_changes};
 use super::state::{OwnedLoadBalancer, Resource};
@@ -219,7 +220,10 @@ impl ServiceSync<'_> {
     fn begin(&self, service: &Service, TargetSelection { targets, excluded }: TargetSelection) -> Attempt {
         self.shared.report_no_targets(service, &targets);
         self.shared.report_excluded_nodes(service, &excluded);
-        let before = self.shared.states.update(self.key, |state| state.targets.replace(targets.clone()));
+        let before = self.shared.states.update(self.key, |state| {
+            state.excluded = excluded;
+            state.targets.replace(targets.clone())
+        });
         self.shared.report_ensuring(service);
         if let Some(before) = &before {
             log_target_changes(before, &targets);
@@ -250,6 +254,7 @@ impl ServiceSync<'_> {
         let purpose = if is_for_nodes { SyncPurpose::UpdateTargets } else { SyncPurpose::Ensure };
         count_sync(&execution, purpose, result.as_ref().map_err(|error| Some(error.kind())));
         self.shared.report_warnings(execution.cloud(), service, execution.warnings());
+        self.record_outcome(&execution, &PlanOutcome::of(result.as_ref()));
         if !execution.annotations().is_empty() {
             let annotations = execution.annotations().clone();
             self.shared.states.update(self.key, |state| state.annotations.extend(annotations));
@@ -377,6 +382,7 @@ impl ServiceSync<'_> {
         let mut execution = Execution::resume(earlier, cloud, desired, Trigger::UserChange);
         let result = self.observe_and_delete(cloud, service, desired, &mut execution).await;
         count_sync(&execution, SyncPurpose::Delete, result.as_ref().map_err(SyncError::kind));
+        self.record_outcome(&execution, &PlanOutcome::of_sync(result.as_ref()));
         self.shared.report_warnings(cloud, service, execution.warnings());
         let is_unfinished = match &result {
             Ok(outcome) => outcome.waiting,

@@ -7,6 +7,7 @@ mod api_server_faults;
 mod cloud_ipam;
 mod cloud_start;
 mod clouds;
+mod console;
 mod forecast;
 mod held_deletions;
 mod identity;

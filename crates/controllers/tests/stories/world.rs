@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_apiserver::{ApiServer, AuthorizationMode, Effect, FaultRule, Options as ServerOptions};
 use bowline_cloud::layers::LayerOptions;
 use bowline_cloud::{CallPolicy, Calls, CloudProvider, Clouds};
+use bowline_console::Sources;
 use bowline_controllers::Permissions;
 use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_core::testing::address;
@@ -47,6 +48,8 @@ pub(crate) struct World {
     pub(crate) calls: CallPolicy,
     pub(crate) metrics: prometheus::Registry,
     pub(crate) board: StatusBoard,
+    /// Sources of the console's document.
+    pub(crate) sources: Sources,
     /// Wrapper of each provider below its layers; the identity by default.
     pub(crate) wrap: Wrap,
     /// RBAC permissions of the manager. Default: exactly those that its controllers declare.
@@ -83,6 +86,7 @@ impl World {
             calls: CallPolicy::default(),
             metrics: prometheus::Registry::new(),
             board: StatusBoard::new(),
+            sources: Sources::new(),
             wrap: Box::new(|provider| provider),
             permissions: None,
             manager: None,
@@ -105,7 +109,7 @@ impl World {
             Clock::from_tokio(Timestamp::now()),
             self.metrics.clone(),
         );
-        let dependencies = Dependencies { board: self.board.clone(), ..dependencies };
+        let dependencies = Dependencies { board: self.board.clone(), sources: self.sources.clone(), ..dependencies };
         let permissions = self.permissions.clone().unwrap_or_else(|| Permissions::of(&self.options).of_one());
         let granted = identity::grant(self.server.in_process_client(), permissions);
         let running = manager::run(dependencies, self.options.clone(), shutdown.clone());

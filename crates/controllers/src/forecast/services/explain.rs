@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::forecast::explain::{Comparison, Explanation, pause_suffix};
-use bowline_core::ServiceType;
 
 /// Explains a Service with the observed state of its load balancer.
 pub(in crate::forecast) async fn explain(
@@ -60,29 +59,7 @@ pub(in crate::forecast) fn observed(service: &Service) -> Vec<Comparison> {
     ]
 }
 
-/// Describes the owner of the Service, by type and class.
+/// Describes the owner of the Service, and whether it is paused.
 fn ownership(service: &Service, routing: &Routing) -> String {
-    let deleting = if service.deleting { "; the Service is being deleted" } else { "" };
-    let owner = match (service.kind, &service.class, routing.cloud(service)) {
-        (ServiceType::LoadBalancer, None, Some(cloud)) => {
-            format!(
-                "{}: it is the default cloud for Services without a class (--load-balancer-default-cloud)",
-                cloud.name()
-            )
-        }
-        (ServiceType::LoadBalancer, Some(class), Some(cloud)) => {
-            format!("{}: selected by the class {class}", cloud.name())
-        }
-        (ServiceType::LoadBalancer, None, None) => {
-            "none: no default cloud for Services without a class (--load-balancer-default-cloud)".to_owned()
-        }
-        (ServiceType::LoadBalancer, Some(class), None) => match routing.misspelt_class(service) {
-            Some(cloud) => {
-                format!("none: no configured cloud has the class {class}; did you mean bowline.dev/{cloud}?")
-            }
-            None => format!("none: the class {class} belongs to another controller"),
-        },
-        (kind, _, _) => format!("none: a Service of type {kind:?} has no load balancer"),
-    };
-    owner + deleting + pause_suffix(&service.annotations)
+    plan::ownership(service, routing) + pause_suffix(&service.annotations)
 }
