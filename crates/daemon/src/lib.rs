@@ -22,7 +22,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bowline_cloud::{Clouds, Registry};
 use bowline_config::ConfigErrors;
+use bowline_console::{Publisher, Sources};
 use bowline_controllers::Gate;
+use bowline_controllers::console::Process;
 use bowline_controllers::manager::{self, Dependencies, ManagerError, ManagerOptions};
 use bowline_kube::{Access, Clients, NotReady, ObjectRef, RestMetrics};
 use bowline_runtime::{Clock, Kind, Reloader, Shutdown, StatusBoard, Supervisor};
@@ -112,7 +114,9 @@ impl Prepared {
         let Prepared { settings, clouds, client, access, credentials, registry, metrics } = self;
         let (board, fence) = (StatusBoard::new(), settings.reach.calls.fence.clone());
         metrics::register(&metrics, fence.clone(), &registry)?;
-        let pages = pages(&settings, &board, &metrics, logs);
+        let sources = Sources::new();
+        let pages = pages(&settings, &board, &metrics, &sources, logs);
+        sources.add(process(&settings, &board, &clouds));
         clouds.iter().for_each(|cloud| board.put(Kind::Cloud, &**cloud.name(), cloud.component()));
         let shutdown_timeout = settings.manager.shutdown_timeout + MARGIN;
         let closing = clouds.clone();
@@ -144,9 +148,8 @@ impl Prepared {
         let lease = settings.election.as_ref().map(|election| &election.lease);
         let lease = lease.map_or_else(Default::default, Clone::clone);
         let lease = ObjectRef::lease(&lease.namespace, &lease.name);
-        let sources = Default::default();
-        let dependencies =
-            Dependencies { clients, clouds, clock: Clock::system(), metrics, board, sources, gate, lease };
+        let clock = Clock::system();
+        let dependencies = Dependencies { clients, clouds, clock, metrics, board, gate, lease, sources };
         let manager = control(client, dependencies, settings.manager, shutdown.clone());
         let manager = async move {
             match election {
@@ -170,20 +173,38 @@ async fn fail(message: String) -> Result<(), Infallible> {
 }
 
 /// Builds the pages of the HTTP endpoints.
-fn pages(settings: &Settings, board: &StatusBoard, metrics: &prometheus::Registry, logs: Handle) -> Pages {
+fn pages(
+    settings: &Settings,
+    board: &StatusBoard,
+    metrics: &prometheus::Registry,
+    sources: &Sources,
+    logs: Handle,
+) -> Pages {
     let (configured, flags) = (settings.flags.clone(), settings.flags.clone());
     let migration = settings.election.as_ref().and_then(|election| election.migration.clone());
     let (seen, clock) = (board.clone(), Clock::system());
-    let started = process::start_time().and_then(|start| jiff::Timestamp::from_second(start as i64).ok());
-    let about = statusz::About { started: started.unwrap_or_else(|| clock.now()) };
+    let about = statusz::About { started: start_time().unwrap_or_else(|| clock.now()) };
     Pages {
         board: board.clone(),
         metrics: metrics.clone(),
         configz: Arc::new(move || configuration::configz(&configured, migration.as_ref())),
         flagz: Arc::new(move || (effective::flagz(&flags), effective::flagz_json(&flags))),
         statusz: Arc::new(move || statusz::page(&seen, about, clock.now())),
+        console: Publisher::new(sources.clone(), Clock::system()),
         set_verbosity: Arc::new(move |verbosity| logs.set_verbosity(verbosity)),
     }
+}
+
+/// Source of the console that does not need the controllers, so that a standby has it, too.
+fn process(settings: &Settings, board: &StatusBoard, clouds: &Clouds) -> Process {
+    let process = Process::new(board.clone(), clouds.clone(), Clock::system()).dry_run(settings.manager.dry_run);
+    let process = process.cluster(Some(settings.reach.cluster.to_string()));
+    start_time().into_iter().fold(process, Process::started)
+}
+
+/// Start of the process.
+fn start_time() -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_second(process::start_time()? as i64).ok()
 }
 
 /// Starts each cloud, also on a standby, so that the next leader need not wait for them.

@@ -5,6 +5,7 @@
 //! --metrics-listen                plain HTTP on a loopback address                     /metrics
 //! ```
 
+mod console;
 mod debug;
 
 use std::convert::Infallible;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use bowline_console::Publisher;
 use bowline_kube::{Access, ClientOptions, Probe, RestMetrics};
 use bowline_runtime::{Entry, Kind, Metric, Shutdown, StatusBoard, metrics};
 use bowline_serving::answer::{self, Answer};
@@ -86,6 +88,7 @@ pub(crate) struct Pages {
     pub(crate) configz: Document,
     pub(crate) flagz: Page,
     pub(crate) statusz: Page,
+    pub(crate) console: Publisher,
     pub(crate) set_verbosity: Arc<dyn Fn(i32) + Send + Sync>,
 }
 
@@ -165,7 +168,8 @@ impl Servers {
                 None => Ok(()),
             }
         };
-        let (Ok(()), Ok(()), Ok(())) = tokio::join!(plain, secure, webhooks);
+        let release = shutdown.or(console::release_idle(&pages.console));
+        let (Ok(()), Ok(()), Ok(()), _) = tokio::join!(plain, secure, webhooks, release);
         shutdown.requested().await;
         Ok(())
     }
@@ -244,6 +248,7 @@ fn router(pages: &Pages, profiling: bool) -> Router {
     for (path, page) in [("/flagz", pages.flagz.clone()), ("/statusz", pages.statusz.clone())] {
         router = router.at(path, READ_METHODS, move |request| std::future::ready(rendered(&request, &page)));
     }
+    router = console::with_console(router, &pages.console);
     if profiling { debug::with_pages(router, pages.set_verbosity.clone()) } else { router }
 }
 
@@ -320,7 +325,8 @@ fn with_slis(router: Router, registry: Registry, checks: CheckMetrics) -> Router
 mod tests {
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    use bowline_runtime::Component;
+    use bowline_console::Sources;
+    use bowline_runtime::{Clock, Component};
     use http::{HeaderValue, Uri};
     use http_body_util::BodyExt as _;
     use serde_json::json;
@@ -365,6 +371,7 @@ mod tests {
             configz: Arc::new(|| json!({ "cloudcontrollermanager.config.k8s.io": {} })),
             flagz: Arc::new(|| ("v=2\n".to_owned(), json!({ "v": "2" }))),
             statusz: Arc::new(|| ("healthy\n".to_owned(), json!({ "healthy": true }))),
+            console: Publisher::new(Sources::new(), Clock::system()),
             set_verbosity: Arc::new(move |v| verbosity.store(v, Ordering::SeqCst)),
         }
     }
