@@ -1,9 +1,12 @@
 //! Connections: TLS, limits, HTTP/1.1.
 
 use std::convert::Infallible;
+use std::fs::Permissions;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+#[cfg(target_os = "linux")]
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
@@ -53,6 +58,13 @@ const BODY: usize = 256 << 20;
 /// Maximum size of the request body of calls other than those of peers.
 const CLIENT_BODY: usize = 16 << 20;
 
+/// Mode of a Unix socket.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Connections that wait for `accept` of a Unix socket.
+#[cfg(target_os = "linux")]
+const BACKLOG: i32 = 128;
+
 /// Pause after `accept` failed, usually because the process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -74,9 +86,7 @@ impl Listener {
             (Listen::Tcp(_), None) => Err(io::Error::other("the API needs certificates")),
             (Listen::Unix(path), _) => {
                 remove_socket(path)?;
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                Ok(Listener::Unix(listener, path.clone()))
+                Ok(Listener::Unix(bind_unix(path)?, path.clone()))
             }
         }
     }
@@ -98,6 +108,25 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Binds a Unix socket that only the user of this process can open. Connections are refused until its mode is set.
+#[cfg(target_os = "linux")]
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
+    socket.listen(BACKLOG)?;
+    UnixListener::from_std(OwnedFd::from(socket).into())
+}
+
+/// Binds a Unix socket that only the user of this process can open.
+#[cfg(not(target_os = "linux"))]
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
+    Ok(listener)
 }
 
 /// Removes the socket of an earlier process, but no other file and no socket that is in use.
