@@ -34,6 +34,9 @@ pub(super) enum Reason {
     Error(RequestError),
 }
 
+/// Fix if no agent can be reached.
+const FIX: &str = "fix: start the agents, and check their endpoints and the firewalls";
+
 /// Sends the request to the agent.
 pub(super) async fn attempt(agent: &Agent, mut request: Request<Bytes>) -> Outcome {
     match address(&agent.endpoint, request.uri()) {
@@ -108,12 +111,16 @@ pub(super) fn conclude(mut reasons: Vec<(Endpoint, Reason)>) -> Result<Response<
         return Ok(reply(StatusCode::SERVICE_UNAVAILABLE, codes::NOT_ACTIVE, message));
     }
     // The same error of all agents keeps its kind, such as that of a certificate.
-    let first = reasons.pop().map(|(_, reason)| reason);
-    Err(match first {
-        Some(Reason::Error(error)) if reasons.is_empty() || is_certificate(&error) && all_certificates(&reasons) => {
+    Err(match reasons.pop() {
+        Some((Endpoint::Https(_), Reason::Error(RequestError::Connect(cause)))) if reasons.is_empty() => {
+            RequestError::Connect(format!("{cause}; {FIX}"))
+        }
+        Some((_, Reason::Error(error)))
+            if reasons.is_empty() || is_certificate(&error) && all_certificates(&reasons) =>
+        {
             error
         }
-        _ => RequestError::Connect(format!("no agent is reachable: {all}")),
+        _ => RequestError::Connect(format!("no agent is reachable: {all}; {FIX}")),
     })
 }
 

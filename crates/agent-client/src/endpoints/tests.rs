@@ -202,7 +202,9 @@ async fn an_error_names_each_agent_and_its_reason() {
     assert!(message.ends_with("see caFile, certificateFile and keyFile of the agents"), "{message}");
     let (kind, _, message) = failed(Group::new(&[Mode::Down]).write().await);
     assert_eq!(kind, ErrorKind::Unavailable);
-    assert!(message.ends_with("/v1/x: cannot connect: connection refused"), "{message}");
+    let expected =
+        "/v1/x: cannot connect: connection refused; fix: start the agents, and check their endpoints and the firewalls";
+    assert!(message.ends_with(expected), "{message}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,6 +316,8 @@ async fn an_agent_on_a_unix_socket_needs_no_certificates() {
     let agents = agents_of(&format!("agent: {{endpoints: [\"unix:{}\"]}}\n", path.display()));
     let error = agents.check(&"c".into()).await.unwrap_err();
     assert_eq!((error.kind(), error.is_outcome_unknown()), (ErrorKind::Unavailable, false));
+    let expected = format!("unix:{}: No such file or directory (os error 2); fix: start the agent", path.display());
+    assert!(error.message().contains(&expected), "{error}");
     serve_unix(UnixListener::bind(&path).unwrap(), active());
     agents.check(&"c".into()).await.unwrap();
     assert!(agents.files().is_empty());

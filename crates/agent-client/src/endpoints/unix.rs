@@ -21,7 +21,7 @@ pub(super) struct Socket(pub(super) PathBuf);
 #[async_trait]
 impl Handler for Socket {
     async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, RequestError> {
-        let stream = UnixStream::connect(&self.0).await.map_err(|error| RequestError::Connect(error.to_string()))?;
+        let stream = UnixStream::connect(&self.0).await.map_err(|error| self.unreachable(&error))?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
         // The connection is dropped with this future, so that a write cannot be sent after the fence of its call has closed.
         let exchange = async {
@@ -35,6 +35,17 @@ impl Handler for Socket {
             // After the end of the connection, the exchange has its response or its error.
             _ = &mut connection => exchange.await,
         }
+    }
+}
+
+impl Socket {
+    /// The URL of the request does not name the socket.
+    fn unreachable(&self, error: &std::io::Error) -> RequestError {
+        let fix = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => "run the manager as the user of the agent",
+            _ => "start the agent, and let it listen on this socket",
+        };
+        RequestError::Connect(format!("unix:{}: {error}; fix: {fix}", self.0.display()))
     }
 }
 

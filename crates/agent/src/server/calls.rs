@@ -41,7 +41,7 @@ pub(super) async fn change_balancer(api: &Api, request: ChangeRequest) -> Result
         let has_changed = world.balancers.apply(&pools, &asking, change)?;
         Ok(((), has_changed))
     };
-    api.group.write(&api.client, edit).await?;
+    api.group.write(&api.client, edit).await.map_err(with_fix)?;
     api.traffic.sync(&api.group).await;
     let world = api.group.read(Clone::clone);
     ok(&api.observation(world.balancers.observe(&api.group.config.pools, &query), &world))
@@ -80,6 +80,16 @@ impl Api {
         let addresses = |balancer| world.balancers.addresses_of(balancer).map(|address| address.ip);
         let errors = observed.balancer.as_ref().map(|found| self.traffic.errors(found, addresses(found)));
         Observation { errors: errors.unwrap_or_default(), warnings: self.group.problems.all(), ..observed }
+    }
+}
+
+/// Adds the fix to an error about the pools, whose names only agents have.
+fn with_fix(error: AgentError) -> AgentError {
+    match error {
+        AgentError::Rule(RuleError::Exhausted(why)) => AgentError::Rule(RuleError::Exhausted(format!(
+            "{why}; fix: add addresses to `pool` or `internalPool` of all agents, or delete Services that need none"
+        ))),
+        error => error,
     }
 }
 

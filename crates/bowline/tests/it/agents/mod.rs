@@ -1,11 +1,12 @@
 //! Load balancers on hosts without a cloud: agents, manager, Nodes and clients.
 //!
-//! `story` has real packets: every host is a network namespace on one Ethernet segment. It needs root. `walk_through` needs no
-//! privileges: its only agent listens on loopback.
+//! `story` and `routes` have real packets: every host is a network namespace on one Ethernet segment. They need root. `walk_through` and
+//! `problems` need no privileges: their only agent listens on loopback.
 
 mod commands;
 #[path = "../../../../agent/tests/suite/network/net.rs"]
 mod net;
+mod problems;
 mod routes;
 mod scene;
 mod story;
