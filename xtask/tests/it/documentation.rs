@@ -37,7 +37,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// All pages, with their texts.
-fn pages() -> Vec<(PathBuf, String)> {
+pub(crate) fn pages() -> Vec<(PathBuf, String)> {
     let mut pages = Vec::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {
