@@ -40,7 +40,7 @@ enum Chore {
     },
     /// Render all pages as a book: HTML with navigation and search; fail if a link is broken.
     Book {
-        /// Directory of the book, which is emptied before.
+        /// Directory of the book, whose former content is removed.
         #[arg(default_value = "target/book")]
         directory: std::path::PathBuf,
     },

@@ -25,6 +25,9 @@ use page::Page;
 const STYLE: &str = include_str!("book.css");
 const SCRIPT: &str = include_str!("book.js");
 
+/// The search index, by which a folder is recognised as a book.
+const SEARCH: &str = "search.js";
+
 /// Page whose list is the navigation.
 const INDEX: &str = "docs/README.md";
 
@@ -41,28 +44,34 @@ const TOP: [(&str, &str); 6] = [
 /// Pages by path, such as `docs/README.md`.
 type Pages = BTreeMap<String, Page>;
 
-/// Writes the book to `folder`, which is emptied before.
+/// Writes the book to `folder`, in place of an earlier one.
 pub(crate) fn write(root: &Path, folder: &Path) -> anyhow::Result<()> {
     let pages = read(root)?;
     let linked = check(root, &pages)?;
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot empty {}", folder.display()));
-        }
-        _ => {}
-    }
+    empty(folder)?;
     for (path, page) in &pages {
         save(folder, &html_path(path), layout(path, page, &pages))?;
     }
     save(folder, "index.html", redirect("README.html"))?;
     save(folder, "book.css", STYLE)?;
     save(folder, "book.js", SCRIPT)?;
-    save(folder, "search.js", search::index(&pages)?)?;
+    save(folder, SEARCH, search::index(&pages)?)?;
     for path in linked {
         copy(root, folder, &path)?;
     }
     println!("{} pages in {}", pages.len(), folder.display());
     Ok(())
+}
+
+/// Removes the book of an earlier run, and nothing else.
+fn empty(folder: &Path) -> anyhow::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    if !folder.join(SEARCH).is_file() {
+        bail!("{} exists and is not a book; name another folder", folder.display());
+    }
+    fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))
 }
 
 /// Reads all pages, except for parts of generated pages.

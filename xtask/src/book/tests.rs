@@ -38,6 +38,18 @@ fn no_link_of_a_page_is_broken_and_the_book_is_complete() {
 }
 
 #[test]
+fn only_an_earlier_book_is_removed() {
+    let folder = std::env::temp_dir().join(format!("bowline-no-book-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("letter.txt"), "").unwrap();
+    let error = empty(&folder).unwrap_err().to_string();
+    assert!(error.contains("is not a book") && folder.join("letter.txt").exists(), "{error}");
+    fs::write(folder.join(SEARCH), "").unwrap();
+    empty(&folder).unwrap();
+    assert!(!folder.exists());
+}
+
+#[test]
 fn every_picture_is_on_a_page() {
     let pages = read(&generated::root()).unwrap();
     let (linked, _) = links::check(&pages, |_| Some(false));

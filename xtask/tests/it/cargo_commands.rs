@@ -58,7 +58,7 @@ fn commands_of_cargo_name_crates_and_targets_that_exist() {
 fn chores_that_pages_name_exist() {
     let help = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let known: BTreeSet<_> = help.lines().filter_map(|line| line.trim().split_whitespace().next()).collect();
+    let known: BTreeSet<_> = help.lines().filter_map(|line| line.split_whitespace().next()).collect();
     for (page, text) in pages() {
         for rest in text.split("`cargo xtask ").skip(1) {
             let chore = rest.split([' ', '`']).next().unwrap_or_default();
