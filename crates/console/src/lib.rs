@@ -7,11 +7,15 @@
 //!
 //! * [`Document`] is a value: all objects as of one moment. Nothing in it is updated in place.
 //! * A [`Source`] fills in what it knows. Sources are read only when a client asks, so a manager that is not watched does no work.
+//! * A client applies the changes to its own copy (module `client`, with the feature of this name).
 //! * [`Publisher`] compares the document with the last one and sends only the items that differ ([`Changes`]).
 //!
 //! Timestamps are absolute, so that an item does not change as time passes. Clients compute "12 s ago".
 
+pub mod access;
 mod changes;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod document;
 #[cfg(feature = "page")]
 pub mod page;
