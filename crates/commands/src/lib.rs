@@ -37,6 +37,8 @@ mod private_file;
 mod progress;
 #[cfg(feature = "playground")]
 mod serve;
+#[cfg(feature = "playground")]
+mod terminal;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -10,13 +10,12 @@
 mod console;
 mod example;
 mod guide;
+mod keys;
 mod log;
 mod narrated;
 mod page;
 mod screen;
 mod setup;
-mod style;
-mod terminal;
 
 use std::path::PathBuf;
 
@@ -32,12 +31,12 @@ use crate::kubeconfig;
 use crate::output::{print, say};
 use crate::owner_token::{TokenFile, default_path};
 use crate::progress;
+use crate::terminal::{Terminal, style};
 use console::Console;
 use guide::Guide;
 use log::FoldedLog;
 use narrated::Narrated;
 use setup::Setup;
-use terminal::Terminal;
 
 /// Extension of the file next to the kubeconfig with the token of the cloud's owner, where the default path cannot be used.
 const TOKEN_EXTENSION: &str = "cloud-token";

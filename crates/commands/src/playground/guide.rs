@@ -8,13 +8,14 @@
 
 use bowline_playground::{Environment, PlaygroundError, StepRun, StepState, Tour};
 
+use super::keys::{self, Key};
 use super::log::FoldedLog;
 use super::page::{self, Page, Progress};
 use super::screen::Screen;
 use super::setup::Setup;
 use super::style::Style;
-use super::terminal::{Input, Terminal};
 use crate::output::say;
+use crate::terminal::Terminal;
 
 /// Interval at which the log line is updated after the tour.
 const LOG_INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
@@ -86,25 +87,25 @@ impl Guide {
             }
             self.draw(page.live(&progress(&run, &self.log), self.style));
             let input = tokio::select! {
-                input = self.terminal.next() => Some(input),
+                input = keys::next(&mut self.terminal) => Some(input),
                 error = environment.failure() => return Err(error),
                 () = tokio::time::sleep(run.pause()) => None,
             };
             match (input, run.state()) {
                 (None, _) => run.observe(environment).await,
-                (Some(Input::Quit), _) => return Ok(Flow::Quit),
-                (Some(Input::Enter), StepState::Waiting) => run.perform(environment).await,
-                (Some(Input::Enter), StepState::Passed(_)) | (Some(Input::Skip), StepState::Failed(_)) => {
+                (Some(Key::Quit), _) => return Ok(Flow::Quit),
+                (Some(Key::Enter), StepState::Waiting) => run.perform(environment).await,
+                (Some(Key::Enter), StepState::Passed(_)) | (Some(Key::Skip), StepState::Failed(_)) => {
                     return Ok(Flow::Next);
                 }
-                (Some(Input::Enter), StepState::Failed(_)) => (run, is_closed) = (StepRun::new(page.step), false),
-                (Some(Input::Redraw), _) => {
+                (Some(Key::Enter), StepState::Failed(_)) => (run, is_closed) = (StepRun::new(page.step), false),
+                (Some(Key::Redraw), _) => {
                     self.restart();
                     self.pending += &page.opening(self.style);
                     is_closed = false;
                 }
-                (Some(Input::Log), _) => self.toggle_log(),
-                (Some(Input::Enter | Input::Skip), _) => {}
+                (Some(Key::Log), _) => self.toggle_log(),
+                (Some(Key::Enter | Key::Skip), _) => {}
             }
         }
     }
@@ -113,14 +114,14 @@ impl Guide {
         loop {
             self.draw(page::idle(&summary(&self.log), self.style));
             tokio::select! {
-                input = self.terminal.next() => match input {
-                    Input::Quit => return Ok(()),
-                    Input::Log => self.toggle_log(),
-                    Input::Redraw => {
+                input = keys::next(&mut self.terminal) => match input {
+                    Key::Quit => return Ok(()),
+                    Key::Log => self.toggle_log(),
+                    Key::Redraw => {
                         self.restart();
                         self.pending += &page::what_next(self.style);
                     }
-                    Input::Enter | Input::Skip => {}
+                    Key::Enter | Key::Skip => {}
                 },
                 error = environment.failure() => return Err(error),
                 () = tokio::time::sleep(LOG_INTERVAL) => {}

@@ -1,6 +1,8 @@
 //! The terminal: its modes, its size, keys and signals.
 //!
-//! Keys arrive one by one and are not echoed. Ctrl-C and Ctrl-Z still send signals.
+//! Bytes of keys arrive one by one and are not echoed. Ctrl-C and Ctrl-Z still send signals.
+
+pub(crate) mod style;
 
 use std::io::{self, IsTerminal as _, Read as _};
 
@@ -13,23 +15,19 @@ use tokio::sync::mpsc;
 /// Size of a terminal that does not report its size.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-/// A key, or an event of the terminal.
+/// A byte of a key, or an event of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Input {
-    /// Go on.
-    Enter,
-    /// Show the log, or hide it.
-    Log,
-    /// Skip a failed step.
-    Skip,
-    /// End the playground.
-    Quit,
-    /// The contents of the screen may have to be printed again.
+pub(crate) enum Input {
+    /// A key, or a part of one: keys such as the arrows send several bytes.
+    Byte(u8),
+    /// The terminal is gone.
+    Closed,
+    /// The contents of the screen may have to be printed again: the size has changed, or the process was stopped and continued.
     Redraw,
 }
 
-/// The terminal in the modes of the tour; dropping it restores the former modes.
-pub(super) struct Terminal {
+/// The terminal without line editing and echo; dropping it restores the former modes.
+pub(crate) struct Terminal {
     former: Termios,
     keys: mpsc::UnboundedReceiver<u8>,
     resized: Signal,
@@ -38,13 +36,13 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Returns whether a person can use the tour: standard input and output are terminals, and the process is in the foreground.
-    pub(super) fn is_interactive() -> bool {
+    /// Returns whether a person can use keys: standard input and output are terminals, and the process is in the foreground.
+    pub(crate) fn is_interactive() -> bool {
         io::stdin().is_terminal() && io::stdout().is_terminal() && is_in_foreground()
     }
 
     /// Sets the modes. Must be called in a Tokio runtime.
-    pub(super) fn open() -> io::Result<Terminal> {
+    pub(crate) fn open() -> io::Result<Terminal> {
         let former = tcgetattr(io::stdin())?;
         let terminal = Terminal {
             former,
@@ -58,30 +56,21 @@ impl Terminal {
     }
 
     /// Returns the number of columns and rows.
-    pub(super) fn size() -> (usize, usize) {
+    pub(crate) fn size() -> (usize, usize) {
         let size = terminal_size::terminal_size_of(io::stdout());
         let size = size.map(|(width, height)| (usize::from(width.0), usize::from(height.0)));
         size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(DEFAULT_SIZE)
     }
 
     /// Waits for the next input. No input is lost if the future is dropped.
-    pub(super) async fn next(&mut self) -> Input {
-        loop {
-            tokio::select! {
-                key = self.keys.recv() => match key {
-                    Some(b'\n' | b'\r' | b' ') => return Input::Enter,
-                    Some(b'l' | b'L') => return Input::Log,
-                    Some(b's' | b'S') => return Input::Skip,
-                    // 4 is Ctrl-D. Without a terminal there are no more keys.
-                    Some(b'q' | b'Q' | 4) | None => return Input::Quit,
-                    Some(_) => {}
-                },
-                Some(()) = self.resized.recv() => return Input::Redraw,
-                Some(()) = self.hung_up.recv() => return Input::Quit,
-                Some(()) = self.stopped.recv() => {
-                    self.suspend();
-                    return Input::Redraw;
-                }
+    pub(crate) async fn next(&mut self) -> Input {
+        tokio::select! {
+            key = self.keys.recv() => key.map_or(Input::Closed, Input::Byte),
+            Some(()) = self.resized.recv() => Input::Redraw,
+            Some(()) = self.hung_up.recv() => Input::Closed,
+            Some(()) = self.stopped.recv() => {
+                self.suspend();
+                Input::Redraw
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Style of the tour on a terminal: its size, colours and characters.
+//! Style of text on a terminal: its size, colours and characters.
 
 /// Maximum width of text, which is hard to read in longer lines.
 const MAX_COLUMNS: usize = 100;
@@ -8,22 +8,22 @@ const MIN_COLUMNS: usize = 20;
 
 /// Properties of the terminal that affect how a page is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Style {
+pub(crate) struct Style {
     /// Width.
-    pub(super) columns: usize,
+    pub(crate) columns: usize,
     /// Height.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Colours and bold text are supported.
-    pub(super) colours: bool,
+    pub(crate) colours: bool,
     /// Lines can be replaced: the cursor can be moved.
-    pub(super) in_place: bool,
+    pub(crate) in_place: bool,
     /// Characters that are not in ASCII are supported.
-    pub(super) unicode: bool,
+    pub(crate) unicode: bool,
 }
 
 /// Role of a text, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Title of a step.
     Title,
     /// A check that holds.
@@ -38,7 +38,7 @@ pub(super) enum Role {
 
 impl Style {
     /// Returns the style of a terminal of this size, given the environment variables.
-    pub(super) fn new((columns, rows): (usize, usize), variable: impl Fn(&str) -> Option<String>) -> Style {
+    pub(crate) fn new((columns, rows): (usize, usize), variable: impl Fn(&str) -> Option<String>) -> Style {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_dumb = variable("TERM").is_none_or(|terminal| terminal == "dumb");
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| variable(name)).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Style {
     }
 
     /// Returns the text in the colour of its role.
-    pub(super) fn paint(self, role: Role, text: &str) -> String {
+    pub(crate) fn paint(self, role: Role, text: &str) -> String {
         let code = match role {
             Role::Title => "1",
             Role::Passed => "32",
@@ -65,7 +65,7 @@ impl Style {
     }
 
     /// Returns the mark of a check.
-    pub(super) fn mark(self, passed: bool) -> String {
+    pub(crate) fn mark(self, passed: bool) -> String {
         match (passed, self.unicode) {
             (true, true) => self.paint(Role::Passed, "✓"),
             (true, false) => self.paint(Role::Passed, "ok"),
@@ -75,7 +75,7 @@ impl Style {
     }
 
     /// Returns the text in lines that are at most as wide as the terminal, each with this indentation. Words are not broken.
-    pub(super) fn wrap(self, text: &str, indent: usize) -> Vec<String> {
+    pub(crate) fn wrap(self, text: &str, indent: usize) -> Vec<String> {
         let width = self.columns.min(MAX_COLUMNS).saturating_sub(indent);
         let mut lines: Vec<String> = Vec::new();
         for word in text.split_whitespace() {
@@ -91,7 +91,7 @@ impl Style {
     }
 
     /// Returns the text on one line, cut so that `used` more columns fit, without control characters.
-    pub(super) fn cut(self, text: &str, used: usize) -> String {
+    pub(crate) fn cut(self, text: &str, used: usize) -> String {
         // The last column stays free: some terminals wrap as soon as it is used.
         let width = self.columns.saturating_sub(used + 1);
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
