@@ -356,7 +356,7 @@ pub struct Service {
     pub targets: Vec<Target>,
     /// Number of all targets, including those that drain.
     pub target_count: usize,
-    /// Nodes that are not targets, with the reasons, as of the last sync.
+    /// Nodes that are not targets, with the reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
     /// The last plan that had steps, and its outcome.

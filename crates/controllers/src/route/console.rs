@@ -29,10 +29,11 @@ impl Shared {
         }
         add_loops(document, NAME, [(name("refresh"), refresh)]);
         let fleet = Fleet::from_store(&self.context.nodes, &self.context.clouds, &state.cloud);
+        // Not known before the first listing. Read before the table, which is locked below.
+        let is_listed = state.is_listed();
         let items = state.read(|table| {
             let routes = self.route_context(table, &fleet);
-            // Not known before the first listing.
-            let missing = if state.is_listed() { missing(table, &fleet.owned(), &work) } else { Vec::new() };
+            let missing = if is_listed { missing(table, &fleet.owned(), &work) } else { Vec::new() };
             table.iter().map(|route| existing(&routes, route)).chain(missing).collect::<Vec<_>>()
         });
         let cloud = state.cloud.name();

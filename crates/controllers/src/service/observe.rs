@@ -144,6 +144,7 @@ impl Shared {
         let choice = self.targets(cloud, &settings, rules);
         // A Node that is excluded changes no target, so that no sync would report it.
         self.report_excluded_nodes(service, &choice.excluded);
+        self.states.existing(&service.key(), |state| state.excluded = choice.excluded);
         choice.targets
     }
 

@@ -48,7 +48,7 @@ pub(super) struct ServiceState {
     pub(super) change: UserChange,
     /// Targets of the last sync, however it ended.
     pub(super) targets: Option<TargetSet>,
-    /// Nodes that are not targets, as of the last sync.
+    /// Nodes that are not targets, as of the last sync or change of the Nodes.
     pub(super) excluded: Arc<ExcludedNodes>,
     /// Last plan and observation.
     pub(super) history: History,

@@ -88,7 +88,8 @@ async fn the_document_shows_nodes_services_routes_controllers_queues_watches_clo
         ("userChange", "applied", "create")
     );
     assert!(plan.ended.is_some() && plan.steps.iter().all(|step| step.done), "{plan:?}");
-    assert_eq!(service.load_balancer.as_deref(), Some(plan.steps[0].name.as_str()));
+    let step = plan.steps.iter().find(|step| step.kind == "load balancer").unwrap();
+    assert_eq!(service.load_balancer.as_ref(), Some(&step.name));
     assert!(service.observed.as_ref().unwrap().exists);
     assert_eq!(document.route.values().map(|route| &*route.node).collect::<Vec<_>>(), ["a", "b"]);
     assert!(document.route.values().all(|route| route.health.level == Level::Ok), "{:?}", document.route);
@@ -339,7 +340,7 @@ async fn a_deletion_that_is_held_back_has_the_command_that_releases_it() {
     let node = &world.document().node["node0"];
     let held = node.held.as_ref().unwrap();
     let command = "kubectl annotate node node0 bowline.dev/allow-deletion=true";
-    assert_eq!((held.reason.as_str(), held.command.as_deref()), ("NoWitness", Some(command)));
+    assert_eq!((held.reason.as_str(), held.command.as_deref()), ("Brake", Some(command)));
     assert_eq!(node.machine_state, "gone");
     assert_health(parts(&node.health), Level::Error, "DeletionHeldBack", &[command, "Check the credentials"]);
     world.patch("node0", json!({"metadata": {"annotations": {"bowline.dev/allow-deletion": "true"}}})).await;
