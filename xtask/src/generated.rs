@@ -19,6 +19,7 @@ fn all() -> anyhow::Result<Vec<Generated>> {
         ("docs/reference/cli.md", cli_reference::page(bowline::cli())),
         ("docs/reference/apiserver-resources.md", bowline_apiserver::resource_reference()),
         ("docs/reference/metrics.md", bowline::metric_reference()),
+        ("docs/reference/console-document.md", bowline_console::reference()),
         ("docs/reference/annotations.md", bowline_core::annotations::COMMON.reference()),
     ];
     let pages = pages.into_iter().map(|(path, text)| (path.to_owned(), text));

@@ -29,7 +29,7 @@ pub struct Changes {
     /// Time of the manager, for ages.
     pub time: Timestamp,
     /// New and changed items by key, `KIND/NAME`.
-    pub items: BTreeMap<Arc<str>, Box<RawValue>>,
+    pub items: BTreeMap<Arc<str>, Arc<RawValue>>,
     /// Keys of items that no longer exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Arc<str>>,

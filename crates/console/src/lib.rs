@@ -20,9 +20,11 @@ pub mod document;
 #[cfg(feature = "page")]
 pub mod page;
 mod publisher;
+mod reference;
 mod sources;
 
 pub use changes::{Changes, Position};
 pub use document::Document;
 pub use publisher::Publisher;
+pub use reference::reference;
 pub use sources::{Source, Sources};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bowline_runtime::Clock;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use crate::{Changes, Document, Position, Sources};
 
@@ -38,12 +38,16 @@ struct State {
     /// Oldest revision since which all removals are remembered.
     oldest: u64,
     read_at: Option<Instant>,
+    /// Number of times that the sources were read.
+    reads: u64,
 }
 
 struct Item {
     /// Revision of the last change.
     revision: u64,
-    json: Box<RawValue>,
+    /// Number of the last read that had it.
+    read: u64,
+    json: Arc<RawValue>,
 }
 
 impl Publisher {
@@ -85,14 +89,20 @@ impl Publisher {
 impl State {
     /// Replaces the document, and records which items have changed.
     fn update(&mut self, document: &Document) -> serde_json::Result<()> {
-        let next = self.revision + 1;
-        let before = std::mem::take(&mut self.items);
-        let mut update = Update { before, items: BTreeMap::new(), next, is_changed: false };
+        self.reads += 1;
+        let (next, read) = (self.revision + 1, self.reads);
+        let mut update =
+            Update { items: &mut self.items, next, read, is_changed: false, key: String::new(), json: Vec::new() };
         update.all(document)?;
-        let removed = update.before.into_keys();
-        let is_changed = update.is_changed || removed.len() > 0;
-        self.removed.extend(removed.map(|key| (next, key)));
-        self.items = update.items;
+        let mut is_changed = update.is_changed;
+        self.items.retain(|key, item| {
+            let exists = item.read == read;
+            if !exists {
+                is_changed = true;
+                self.removed.push_back((next, key.clone()));
+            }
+            exists
+        });
         if is_changed {
             self.revision = next;
         }
@@ -122,16 +132,21 @@ impl State {
     }
 }
 
-/// Comparison of a document with the items of the one before.
-struct Update {
-    /// Items of the document before that were not found yet.
-    before: BTreeMap<Arc<str>, Item>,
-    items: BTreeMap<Arc<str>, Item>,
+/// Comparison of a document with the items of the one before, in place: most items have not changed, and cost no allocation.
+struct Update<'a> {
+    items: &'a mut BTreeMap<Arc<str>, Item>,
+    /// Revision of the items that have changed.
     next: u64,
+    /// Number of this read.
+    read: u64,
     is_changed: bool,
+    /// Key of the current item.
+    key: String,
+    /// The current item as JSON.
+    json: Vec<u8>,
 }
 
-impl Update {
+impl Update<'_> {
     fn all(&mut self, document: &Document) -> serde_json::Result<()> {
         let Document {
             manager,
@@ -165,17 +180,26 @@ impl Update {
 
     fn kind<T: Serialize>(&mut self, kind: &str, items: &BTreeMap<String, T>) -> serde_json::Result<()> {
         for (name, item) in items {
-            let json = to_raw_value(item)?;
-            let key = format!("{kind}/{name}");
-            let (key, item) = match self.before.remove_entry(&*key) {
-                Some((key, item)) if item.json.get() == json.get() => (key, item),
-                _ => {
-                    self.is_changed = true;
-                    (key.into(), Item { revision: self.next, json })
-                }
-            };
-            self.items.insert(key, item);
+            self.key.clear();
+            self.key.extend([kind, "/", name]);
+            self.json.clear();
+            serde_json::to_writer(&mut self.json, item)?;
+            self.item()?;
         }
+        Ok(())
+    }
+
+    /// Compares the current item with the known one.
+    fn item(&mut self) -> serde_json::Result<()> {
+        let known = self.items.get_mut(&*self.key);
+        if let Some(known) = known.filter(|known| known.json.get().as_bytes() == self.json) {
+            known.read = self.read;
+            return Ok(());
+        }
+        let json: Box<RawValue> = serde_json::from_slice(&self.json)?;
+        let item = Item { revision: self.next, read: self.read, json: json.into() };
+        self.items.insert(self.key.as_str().into(), item);
+        self.is_changed = true;
         Ok(())
     }
 }

@@ -565,3 +565,48 @@ fn metrics_drop_queues_that_no_longer_exist() {
     drop(queue);
     assert_eq!(metrics.live_queues().len(), 0);
 }
+
+// ---- status
+
+#[tokio::test(start_paused = true)]
+async fn the_snapshot_has_every_key_with_its_next_try_and_its_last_error() {
+    let queue = queue();
+    for key in ["done", "failed", "in work", "waiting"] {
+        queue.add(key, High);
+    }
+    let mut work = queue.next_batch(3).await;
+    advance(millis(20)).await;
+    let begun = Instant::now();
+    let in_work = work.pop().unwrap();
+    let failed = work.pop().unwrap();
+    failed.failed("HTTP 503");
+    queue.retry("failed");
+    drop((failed, work));
+    let status = queue.snapshot();
+    assert_eq!((status.waiting, status.in_work, status.delayed, status.finished, status.failed), (1, 1, 1, 2, 1));
+    assert_eq!(status.oldest, Some(begun - millis(20)));
+    let key = |name: &str| status.keys.iter().find(|(key, _)| *key == name).unwrap().1.clone();
+    let states = ["done", "failed", "in work", "waiting"].map(|name| key(name).state);
+    assert_eq!(states, [KeyState::Idle, KeyState::Delayed, KeyState::InWork, KeyState::Waiting]);
+    let failed = key("failed");
+    assert_eq!((failed.failures, failed.error.as_deref()), (1, Some("HTTP 503")));
+    assert_eq!((failed.next, failed.last.unwrap().took), (Some(begun + millis(100)), millis(20)));
+    assert_eq!((key("done").error, key("in work").since), (None, Some(begun - millis(20))));
+    drop(in_work);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_key_in_back_off_is_known_however_many_keys_have_failed_since() {
+    let queue = queue();
+    for key in 0..1_000 {
+        queue.add(key, High);
+        let work = now(&queue).unwrap();
+        work.failed(format_args!("error {key}"));
+        queue.retry_up_to(key, Duration::from_secs(1_000));
+    }
+    let errors =
+        queue.snapshot().keys.into_iter().filter(|(key, one)| one.error.as_deref() == Some(&format!("error {key}")));
+    assert_eq!(errors.count(), 1_000);
+    (0..1_000).for_each(|key| queue.forget(&key));
+    assert!(queue.snapshot().keys.iter().all(|(_, one)| one.failures == 0));
+}
