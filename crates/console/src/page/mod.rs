@@ -1,7 +1,7 @@
 //! The page: static files and a small HTTP API on a loopback address.
 //!
 //! ```text
-//!  GET  /, /console.css, /console.js      static files; no data, no token
+//!  GET  /, /console.css, /console.js, …   static files; no data, no token
 //!  GET  /session                          where the document comes from, and which actions there are
 //!  GET  /document?epoch=E&since=N         Changes (JSON) since this position
 //!  POST /actions  {"action": …, "target": …}
@@ -9,7 +9,15 @@
 //!
 //! The page belongs to the user who started it. Its URL has a random token in the fragment, which browsers send to no server; the page
 //! sends it in the header [`TOKEN_HEADER`]. A page of another origin can neither know the token nor set the header, and a request with
-//! another `Host` is rejected, so that DNS rebinding has no effect.
+//! another `Host` is rejected, so that DNS rebinding has no effect. The content security policy permits the page's own files only, and
+//! the page creates text nodes only, so that no text of the document can become code.
+//!
+//! The scripts are modules without dependencies, in `assets/`:
+//!
+//! ```text
+//!  feed.js ──items──► console.js ──► overview.js, attention.js, lists.js (grid.js), now.js, playground.js, details.js
+//!  polls, back-off     frame, URL     views: functions of the items, drawn with dom.js, parts.js, charts.js; texts in explain.js
+//! ```
 
 mod assets;
 mod serve;

@@ -1,11 +1,15 @@
 //! Server of the page.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bowline_runtime::Shutdown;
 use bowline_serving::answer::{self, Answer};
-use bowline_serving::{AccessControl, BindError, IncomingRequest, READ_METHODS, Router, Server};
-use http::header::{CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY, X_FRAME_OPTIONS};
+use bowline_serving::{ANY, AccessControl, BindError, IncomingRequest, READ_METHODS, Router, Server};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
+    REFERRER_POLICY, X_FRAME_OPTIONS,
+};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -20,8 +24,8 @@ pub const TOKEN_HEADER: &str = "x-bowline-token";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Methods of an action.
-const POST: &[Method] = &[Method::POST];
+/// Maximum size of an action in bytes.
+const MAX_ACTION: usize = 4096;
 
 /// A bound server of the page.
 pub struct PageServer {
@@ -50,7 +54,13 @@ impl PageServer {
     /// Serves until shutdown is requested.
     pub async fn serve(self, shutdown: Shutdown) {
         let guard = Guard { token: self.token, port: self.server.address().port() };
-        let router = router(&self.options, &guard);
+        let site = Arc::new(Site { guard, options: self.options });
+        let oversized = || *rejection(StatusCode::PAYLOAD_TOO_LARGE, "the action is too large");
+        // One route for all paths, so that a response to an unknown one has the same headers.
+        let router = Router::new().oversized(oversized).under("/", ANY, move |request| {
+            let site = site.clone();
+            async move { site.answer(request).await.unwrap_or_else(|rejection| *rejection) }
+        });
         let Ok(()) = self.server.serve(router, AccessControl::open(), shutdown).await;
     }
 }
@@ -86,17 +96,29 @@ impl Guard {
         }
     }
 
-    /// Rejects a request without the token.
+    /// Rejects a request without the token, and one that a page of another origin sends.
     fn check(&self, request: &IncomingRequest) -> Result<(), Box<Answer>> {
-        self.check_host(request)?;
         let token = request.headers.get(TOKEN_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
         // Comparing digests takes the same time wherever the tokens differ.
         let digest = |token: &[u8]| ring::digest::digest(&ring::digest::SHA256, token);
-        match digest(token).as_ref() == digest(self.token.as_bytes()).as_ref() {
+        if digest(token).as_ref() != digest(self.token.as_bytes()).as_ref() {
+            return Err(rejection(StatusCode::UNAUTHORIZED, "open the URL with the token that the program printed"));
+        }
+        match is_same_origin(request) {
             true => Ok(()),
-            false => Err(rejection(StatusCode::UNAUTHORIZED, "open the URL with the token that the program printed")),
+            false => Err(rejection(StatusCode::FORBIDDEN, "only this page may send requests")),
         }
     }
+}
+
+/// Whether the request comes from this page, or from a program that is no browser. No other page knows the token; the headers that
+/// browsers add are a second line of defence, for a token that was disclosed.
+fn is_same_origin(request: &IncomingRequest) -> bool {
+    let header = |name: HeaderName| request.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = header(HOST).unwrap_or_default();
+    let is_own = header(ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+    let site = header(HeaderName::from_static("sec-fetch-site"));
+    is_own && site.is_none_or(|site| matches!(site, "same-origin" | "none"))
 }
 
 fn rejection(status: StatusCode, message: &str) -> Box<Answer> {
@@ -109,56 +131,82 @@ fn secured(answer: Answer) -> Answer {
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
         (X_FRAME_OPTIONS, "DENY"),
+        // The next program at this address may be another version.
+        (CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
     headers.into_iter().fold(answer::no_sniff(answer), |answer, (name, value)| answer::with_header(answer, name, value))
 }
 
-fn router(options: &PageOptions, guard: &Guard) -> Router {
-    let mut router = Router::new();
-    for asset in ASSETS {
-        let guard = guard.clone();
-        router = router.at(asset.path, READ_METHODS, move |request| {
-            let file = || secured(answer::of_type(StatusCode::OK, asset.content_type, asset.body));
-            std::future::ready(guard.check_host(&request).map_or_else(|rejection| *rejection, |()| file()))
-        });
+/// What is served.
+struct Site {
+    guard: Guard,
+    options: PageOptions,
+}
+
+impl Site {
+    async fn answer(&self, request: IncomingRequest) -> Result<Answer, Box<Answer>> {
+        self.guard.check_host(&request)?;
+        match request.path.as_str() {
+            "/session" => {
+                allow(&request, READ_METHODS)?;
+                self.guard.check(&request)?;
+                Ok(secured(answer::json(StatusCode::OK, &json!(self.options.session))))
+            }
+            "/document" => {
+                allow(&request, READ_METHODS)?;
+                self.guard.check(&request)?;
+                Ok(document(self.options.feed.changes(&position(&request)).await))
+            }
+            "/actions" => {
+                allow(&request, &[Method::POST])?;
+                self.guard.check(&request)?;
+                self.act(&request).await
+            }
+            path => {
+                let asset = ASSETS.iter().find(|asset| asset.path == path);
+                let asset = asset.ok_or_else(|| rejection(StatusCode::NOT_FOUND, "there is no such file"))?;
+                allow(&request, READ_METHODS)?;
+                Ok(secured(answer::of_type(StatusCode::OK, asset.content_type, asset.body)))
+            }
+        }
     }
-    let (session, check) = (options.session.clone(), guard.clone());
-    router = router.at("/session", READ_METHODS, move |request| {
-        let session = || secured(answer::json(StatusCode::OK, &json!(session)));
-        std::future::ready(check.check(&request).map_or_else(|rejection| *rejection, |()| session()))
-    });
-    let (feed, check) = (options.feed.clone(), guard.clone());
-    router = router.at("/document", READ_METHODS, move |request| {
-        let (feed, check) = (feed.clone(), check.clone());
-        async move {
-            match check.check(&request) {
-                Ok(()) => document(feed.changes(&position(&request)).await),
-                Err(rejection) => *rejection,
-            }
+
+    /// Performs the action in the body of a request.
+    async fn act(&self, request: &IncomingRequest) -> Result<Answer, Box<Answer>> {
+        let message = "this page is read-only; use kubectl and the cloud's own tools";
+        let actions = self.options.actions.as_ref().ok_or_else(|| rejection(StatusCode::NOT_FOUND, message))?;
+        if !is_json(request) {
+            // A form of another page can be sent without a preflight request, JSON cannot.
+            return Err(rejection(StatusCode::UNSUPPORTED_MEDIA_TYPE, "an action is application/json"));
         }
-    });
-    let (actions, check) = (options.actions.clone(), guard.clone());
-    router.at("/actions", POST, move |request| {
-        let (actions, check) = (actions.clone(), check.clone());
-        async move {
-            if let Err(rejection) = check.check(&request) {
-                return *rejection;
-            }
-            let action = serde_json::from_slice::<Action>(&request.body);
-            match (actions, action) {
-                (None, _) => {
-                    *rejection(StatusCode::NOT_FOUND, "this page is read-only; use kubectl and the cloud's own tools")
-                }
-                (_, Err(error)) => *rejection(StatusCode::BAD_REQUEST, &format!("invalid action: {error}")),
-                (Some(actions), Ok(action)) => match actions.perform(action).await {
-                    Ok(message) => secured(answer::json(StatusCode::OK, &json!({ "message": message }))),
-                    Err(error) => *rejection(StatusCode::CONFLICT, &error),
-                },
-            }
+        if request.body.len() > MAX_ACTION {
+            return Err(rejection(StatusCode::PAYLOAD_TOO_LARGE, "the action is too large"));
         }
-    })
+        let action = serde_json::from_slice::<Action>(&request.body);
+        let action = action.map_err(|error| rejection(StatusCode::BAD_REQUEST, &format!("invalid action: {error}")))?;
+        match actions.perform(action).await {
+            Ok(message) => Ok(secured(answer::json(StatusCode::OK, &json!({ "message": message })))),
+            Err(error) => Err(rejection(StatusCode::CONFLICT, &error)),
+        }
+    }
+}
+
+/// Rejects a request with another method.
+fn allow(request: &IncomingRequest, methods: &[Method]) -> Result<(), Box<Answer>> {
+    if methods.contains(&request.method) {
+        return Ok(());
+    }
+    let mut answer = rejection(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed");
+    let names = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    answer.headers_mut().extend(HeaderValue::from_str(&names).map(|names| (ALLOW, names)));
+    Err(answer)
+}
+
+fn is_json(request: &IncomingRequest) -> bool {
+    let content_type = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// Position in the query of a request. Without a valid one, the client gets the complete document.
