@@ -8,7 +8,7 @@ import { to } from "./route.js";
 const WATCHED = ["manager", "cloud", "service", "loadBalancer", "node", "route", "controller", "queue", "watch"];
 /** Work that takes longer needs attention. */
 const LONG = 30000;
-/** Items with the same reason that are shown one by one. */
+/** Items with the same reason that are shown one by one; of more, only the first one is. */
 const ALIKE = 3;
 
 /** Everything that needs attention, worst first, in groups of items of one kind with the same level and reason. */
@@ -41,22 +41,41 @@ export function attention(app) {
   return h(
     "section",
     { class: "panel attention", "aria-labelledby": "attention" },
-    h("div", { class: "heading" }, h("h2", { id: "attention" }, "Needs attention"), explain(app, "attention"), total ? h("span", { class: "badge" }, count(total)) : null),
-    total ? h("ul", { class: "findings" }, groups.map((group) => entries(app, group))) : h("p", { class: "all-well" }, icon("ok", true), "Everything is as desired."),
+    h(
+      "div",
+      { class: "heading" },
+      h("h2", { id: "attention" }, "Needs attention"),
+      explain(app, "attention"),
+      total ? h("span", { class: "badge" }, count(total)) : null,
+    ),
+    total
+      ? h(
+          "ul",
+          { class: "findings" },
+          groups.map((group) => entries(app, group)),
+        )
+      : h("p", { class: "all-well" }, icon("ok", true), "Everything is as desired."),
   );
 }
 
 function entries(app, group) {
   const { kind, level, items } = group;
-  const rest = items.length - ALIKE;
+  const shown = items.length > ALIKE ? items.slice(0, 1) : items;
+  const rest = items.length - shown.length;
   const reason = items[0][1].health?.reason ?? "";
-  const more = () => h(
-    "li",
-    { key: `${group.key}/more`, class: "finding more-like-it" },
-    icon(level),
-    h("a", { href: to(KINDS[kind].view, { level }) }, `${plural(rest, `more ${KINDS[kind].one}`, `more ${KINDS[kind].many}`)}: `, user(reason, 60)),
-  );
-  return [...items.slice(0, ALIKE).map(([name, item]) => entry(app, group, name, item)), rest > 0 ? more() : null];
+  const more = () =>
+    h(
+      "li",
+      { key: `${group.key}/more`, class: "finding more-like-it" },
+      icon(level),
+      h(
+        "a",
+        { href: to(KINDS[kind].view, { level }) },
+        `${plural(rest, `more ${KINDS[kind].one}`, `more ${KINDS[kind].many}`)}: `,
+        user(reason, 60),
+      ),
+    );
+  return [...shown.map(([name, item]) => entry(app, group, name, item)), rest > 0 ? more() : null];
 }
 
 function entry(app, { kind, level }, name, item) {

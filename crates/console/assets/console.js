@@ -147,7 +147,17 @@ class App {
       dialog.close();
       if (isConfirmed) action();
     };
-    render(dialog, h("h2", { id: "confirm-title" }, h("bdi", {}, title)), h("p", {}, text), h("div", { class: "buttons" }, h("button", { type: "button", autofocus: true, onclick: () => choose(false) }, "Cancel"), h("button", { type: "button", class: "danger", onclick: () => choose(true) }, label)));
+    render(
+      dialog,
+      h("h2", { id: "confirm-title" }, h("bdi", {}, title)),
+      h("p", {}, text),
+      h(
+        "div",
+        { class: "buttons" },
+        h("button", { type: "button", autofocus: true, onclick: () => choose(false) }, "Cancel"),
+        h("button", { type: "button", class: "danger", onclick: () => choose(true) }, label),
+      ),
+    );
     dialog.showModal();
   }
 
@@ -181,15 +191,30 @@ class App {
     render(part("details"), open);
     part("details").hidden = open.length === 0;
     document.body.classList.toggle("has-details", open.length > 0);
-    render(part("messages"), this.messages.map((message) => h("div", { key: message.key, class: `message message-${message.level}` }, icon(message.level), h("span", {}, user(message.text, 600)), h("button", { type: "button", class: "close", "aria-label": "Dismiss", onclick: () => this.dismiss(message) }, "×"))));
+    render(
+      part("messages"),
+      this.messages.map((message) =>
+        h(
+          "div",
+          { key: message.key, class: `message message-${message.level}` },
+          icon(message.level),
+          h("span", {}, user(message.text, 600)),
+          h("button", { type: "button", class: "close", "aria-label": "Dismiss", onclick: () => this.dismiss(message) }, "×"),
+        ),
+      ),
+    );
   }
 
   view() {
     const { view } = this.route;
     const special = { overview, now, controllers, playground };
-    if (!this.feed.receivedAt) return [h("h1", { class: "sr", tabindex: "-1" }, "Bowline"), h("p", { class: "empty" }, this.feed.error ? "There is nothing to show yet." : "Waiting for the document of the manager…")];
+    if (!this.feed.receivedAt)
+      return [
+        h("h1", { class: "sr", tabindex: "-1" }, "Bowline"),
+        h("p", { class: "empty" }, this.feed.error ? "There is nothing to show yet." : "Waiting for the document of the manager…"),
+      ];
     if (Object.hasOwn(special, view)) return special[view](this);
-    if (Object.hasOwn(this.lists, view)) return h("div", { key: view }, this.lists[view].render());
+    if (Object.hasOwn(this.lists, view)) return h("div", { key: view, class: "list" }, this.lists[view].render());
     return [h("h1", { tabindex: "-1" }, "There is no such view"), h("p", {}, h("a", { href: to("overview") }, "To the overview"))];
   }
 
@@ -201,11 +226,34 @@ class App {
       this.draw();
     };
     return [
-      h("button", { type: "button", class: "menu", "aria-expanded": String(this.isMenuOpen), "aria-controls": "nav", onclick: toggle }, h("span", { "aria-hidden": "true" }, "☰"), h("span", { class: "sr" }, "Menu")),
-      h("a", { class: "brand", href: to("overview") }, h("img", { src: "/icon.svg", alt: "", width: 24, height: 24 }), h("span", {}, "Bowline")),
-      session && h("span", { class: "where", title: cut(session.title, 300) }, h("span", { class: "source" }, session.source === "playground" ? "Playground" : "Cluster"), h("span", { class: "where-title" }, user(session.title, 160))),
+      h(
+        "button",
+        { type: "button", class: "menu", "aria-expanded": String(this.isMenuOpen), "aria-controls": "nav", onclick: toggle },
+        h("span", { "aria-hidden": "true" }, "☰"),
+        h("span", { class: "sr" }, "Menu"),
+      ),
+      h(
+        "a",
+        { class: "brand", href: to("overview") },
+        h("img", { src: "/icon.svg", alt: "", width: 24, height: 24 }),
+        h("span", {}, "Bowline"),
+      ),
+      session &&
+        h(
+          "span",
+          { class: "where", title: cut(session.title, 300) },
+          h("span", { class: "source" }, session.source === "playground" ? "Playground" : "Cluster"),
+          h("span", { class: "where-title" }, user(session.title, 160)),
+        ),
       h("span", { class: "grow" }),
-      self && h("a", { class: "role", href: to("now") }, self.leader ? "Leader" : "Standby", self.dryRun ? " · dry run" : "", self.version && h("span", { class: "version" }, " ", user(self.version, 30))),
+      self &&
+        h(
+          "a",
+          { class: "role", href: to("now") },
+          self.leader ? "Leader" : "Standby",
+          self.dryRun ? " · dry run" : "",
+          self.version && h("span", { class: "version" }, " ", user(self.version, 30)),
+        ),
       this.liveness(),
     ];
   }
@@ -213,7 +261,12 @@ class App {
   liveness() {
     const { receivedAt, error } = this.feed;
     const isOld = error || !receivedAt || Date.now() - receivedAt > OLD + (document.hidden ? 15000 : 0);
-    return h("span", { class: `live ${isOld ? "live-old" : "live-now"}` }, h("i", { "aria-hidden": "true" }), isOld ? (receivedAt ? `${duration(Date.now() - receivedAt)} old` : "no data") : "Live");
+    return h(
+      "span",
+      { class: `live ${isOld ? "live-old" : "live-now"}` },
+      h("i", { "aria-hidden": "true" }),
+      isOld ? (receivedAt ? `${duration(Date.now() - receivedAt)} old` : "no data") : "Live",
+    );
   }
 
   nav() {
@@ -221,7 +274,17 @@ class App {
     const entry = (view, title, kind) => {
       const items = kind && this.store.all(kind);
       const worst = kind && LEVELS.find((level) => counts(kind)[level] && level !== "ok" && level !== "progressing");
-      return h("li", { key: view }, h("a", { href: to(view), "aria-current": this.route.view === view ? "page" : undefined }, h("span", { class: "grow" }, title), worst && icon(worst), items ? h("span", { class: "number" }, count(items.size)) : null));
+      return h(
+        "li",
+        { key: view },
+        h(
+          "a",
+          { href: to(view), "aria-current": this.route.view === view ? "page" : undefined },
+          h("span", { class: "grow" }, title),
+          worst && icon(worst),
+          items ? h("span", { class: "number" }, count(items.size)) : null,
+        ),
+      );
     };
     const group = (title, ...entries) => h("div", { key: title, class: "nav-group" }, h("h2", {}, title), h("ul", {}, entries));
     const hasPlayground = this.store.all("step").size || this.store.all("fault").size || this.canAct();
@@ -229,11 +292,23 @@ class App {
     return h(
       "div",
       { class: this.isMenuOpen ? "nav-groups is-open" : "nav-groups" },
-      group("Live", entry("overview", "Overview"), entry("now", "What happens now"), hasPlayground ? entry("playground", "Playground") : null),
-      group("Cluster", entry("nodes", "Nodes", "node"), entry("services", "Services", "service"), entry("events", "Events", "event")),
-      group("Cloud", entry("clouds", "Clouds", "cloud"), this.store.all("machine").size ? entry("machines", "Machines", "machine") : null, entry("load-balancers", "Load balancers", "loadBalancer"), entry("routes", "Routes", "route"), calls() ? entry("calls", "Calls") : null),
-      group("Manager", entry("controllers", "Controllers and queues", "controller")),
-      h("p", { class: "nav-foot" }, "Health: shapes and colours ", explain(this, "health")),
+      group(
+        "Live",
+        entry("overview", "Overview"),
+        entry("now", "What happens now"),
+        hasPlayground ? entry("playground", "Playground") : null,
+      ),
+      group("Cluster", entry("nodes", "Nodes", "node"), entry("services", "Services", "service"), entry("events", "Events")),
+      group(
+        "Cloud",
+        entry("clouds", "Clouds", "cloud"),
+        this.store.all("machine").size ? entry("machines", "Machines", "machine") : null,
+        entry("load-balancers", "Load balancers", "loadBalancer"),
+        entry("routes", "Routes", "route"),
+        calls() ? entry("calls", "Calls") : null,
+      ),
+      group("Manager", entry("controllers", "Controllers", "controller")),
+      h("p", { class: "nav-foot" }, "What the shapes mean ", explain(this, "health")),
     );
   }
 
@@ -243,7 +318,12 @@ class App {
     this.announce(error ? `No connection. ${error.message}` : this.wasAway ? "Connected again." : "");
     this.wasAway ||= Boolean(error);
     if (!error) return null;
-    const title = error.kind === "token" ? "This page has no valid token." : error.kind === "manager" ? "The manager cannot be read." : "No connection.";
+    const title =
+      error.kind === "token"
+        ? "This page has no valid token."
+        : error.kind === "manager"
+          ? "The manager cannot be read."
+          : "No connection.";
     return h(
       "div",
       { class: "banner" },
@@ -254,7 +334,12 @@ class App {
         h("strong", {}, title),
         " ",
         user(error.message, 600),
-        h("div", {}, receivedAt ? `You see the state of ${clock(receivedAt)}, which is ${duration(Date.now() - receivedAt)} old. ` : "", `Trying for ${duration(Date.now() - failedSince)}, next try in ${duration(Math.max(0, nextTry - Date.now()))}.`),
+        h(
+          "div",
+          {},
+          receivedAt ? `You see the state of ${clock(receivedAt)}, which is ${duration(Date.now() - receivedAt)} old. ` : "",
+          `Trying for ${duration(Date.now() - failedSince)}, next try in ${duration(Math.max(0, nextTry - Date.now()))}.`,
+        ),
       ),
       h("button", { type: "button", onclick: () => this.feed.retry() }, "Try now"),
     );
@@ -273,7 +358,17 @@ class App {
       write(INTRODUCED, "yes");
       this.draw();
     };
-    return h("section", { class: "panel introduction", "aria-labelledby": "introduction" }, h("div", {}, h("h2", { id: "introduction" }, "New here?"), INTRODUCTION.map((text, index) => h("p", { key: index }, text))), h("button", { type: "button", onclick: dismiss }, "Got it"));
+    return h(
+      "section",
+      { class: "panel introduction", "aria-labelledby": "introduction" },
+      h(
+        "div",
+        {},
+        h("h2", { id: "introduction" }, "New here?"),
+        INTRODUCTION.map((text, index) => h("p", { key: index }, text)),
+      ),
+      h("button", { type: "button", onclick: dismiss }, "Got it"),
+    );
   }
 }
 
@@ -306,7 +401,13 @@ class Explanation {
 
   open(name, button) {
     const { title, text, by } = EXPLANATIONS[name];
-    render(this.element, h("h2", { id: "explanation-title" }, title), h("p", {}, text), by && h("p", { class: "by" }, "Made by: ", by, "."), h("button", { type: "button", class: "small", onclick: () => this.close() }, "Close"));
+    render(
+      this.element,
+      h("h2", { id: "explanation-title" }, title),
+      h("p", {}, text),
+      by && h("p", { class: "by" }, "Made by: ", by, "."),
+      h("button", { type: "button", class: "small", onclick: () => this.close() }, "Close"),
+    );
     if (!this.isOpen()) this.element.showPopover();
     const box = button.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.element;

@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CHILDREN = Symbol("children");
+const HANDLERS = Symbol("handlers");
 /** Attributes that are set as properties, because the attribute is only the initial value. */
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open"]);
 
@@ -97,9 +98,16 @@ function patchProps(element, before, props) {
 
 function set(element, name, value) {
   if (name === "key" || name === "ref") return;
-  if (name.startsWith("on")) element[name] = value ?? null;
+  if (name.startsWith("on")) listen(element, name.slice(2), value);
   else if (name === "css") for (const property in value ?? {}) element.style.setProperty(property, value[property]);
   else if (PROPERTIES.has(name)) element[name] = value ?? false;
   else if (value === undefined || value === null || value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? "" : String(value));
+}
+
+/** Sets the handler of an event. Not every event has a property for it: `focusin` has none. */
+function listen(element, type, handler) {
+  const handlers = (element[HANDLERS] ??= new Map());
+  if (!handlers.has(type)) element.addEventListener(type, (event) => handlers.get(type)?.(event));
+  handlers.set(type, handler);
 }

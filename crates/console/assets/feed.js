@@ -155,7 +155,10 @@ export class Feed {
     try {
       response = await request(path);
     } catch {
-      throw new Failure("gone", "The program that serves this page does not respond. If it has ended, start it again and open the URL that it prints.");
+      throw new Failure(
+        "gone",
+        "The program that serves this page does not respond. If it has ended, start it again and open the URL that it prints.",
+      );
     }
     const body = await response.json().catch(() => ({}));
     if (response.ok) return body;

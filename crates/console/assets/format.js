@@ -4,7 +4,8 @@
 export const table = (rows) => Object.assign(Object.create(null), rows);
 
 /** Characters that change the direction or the meaning of the text around them, or that are invisible. */
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+const INVISIBLE =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
 
 /** Shows invisible characters as their code, so that a name is what it seems to be. */
 export function visible(text) {
@@ -62,4 +63,4 @@ export function until(timestamp, now) {
 }
 
 /** `serviceLb` as `service lb`, `NodePort` as it is. */
-export const words = (name) => name.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
+export const words = (name) => cut(name, 60).replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { LEVELS, LEVEL_NAMES, explain, icon, levelOf, levels, rankOf } from "./parts.js";
-import { count, plural } from "./format.js";
+import { count, cut, plural } from "./format.js";
 
 /** Rows above and below the visible ones, for smooth scrolling. */
 const MARGIN = 8;
@@ -89,7 +89,7 @@ export class Grid {
           "select",
           { "aria-label": "Cloud", value: app.route.get("cloud"), onchange: (event) => change({ cloud: event.target.value }) },
           h("option", { value: "" }, "All clouds"),
-          clouds.map((name) => h("option", { key: name, value: name }, name.slice(0, 60))),
+          clouds.map((name) => h("option", { key: name, value: name }, cut(name, 60))),
         ),
       this.hasLevels &&
         h(
@@ -98,14 +98,24 @@ export class Grid {
           LEVELS.filter((name) => this.counts[name] || name === level).map((name) =>
             h(
               "button",
-              { key: name, type: "button", class: "chip", "aria-pressed": String(name === level), onclick: () => change({ level: name === level ? "" : name }) },
+              {
+                key: name,
+                type: "button",
+                class: "chip",
+                "aria-pressed": String(name === level),
+                onclick: () => change({ level: name === level ? "" : name }),
+              },
               icon(name, true),
               `${LEVEL_NAMES[name]} `,
               h("b", {}, count(this.counts[name])),
             ),
           ),
         ),
-      h("span", { class: "result", role: "status" }, this.found.length === this.total ? plural(this.total, "entry", "entries") : `${count(this.found.length)} of ${count(this.total)}`),
+      h(
+        "span",
+        { class: "result", role: "status" },
+        this.found.length === this.total ? plural(this.total, "entry", "entries") : `${count(this.found.length)} of ${count(this.total)}`,
+      ),
     );
   }
 
@@ -125,20 +135,51 @@ export class Grid {
     if (active && (this.active < first || this.active >= last)) rows.push(this.row(active, this.active, height));
     return h(
       "div",
-      { class: `grid grid-${this.view}`, role: "grid", "aria-label": this.title, "aria-rowcount": this.found.length + 1, "aria-colcount": this.columns.length },
+      {
+        class: `grid grid-${this.view}`,
+        role: "grid",
+        "aria-label": this.title,
+        "aria-rowcount": this.found.length + 1,
+        "aria-colcount": this.columns.length,
+      },
       h(
         "div",
         { role: "rowgroup", class: "grid-head" },
-        h("div", { role: "row", "aria-rowindex": 1 }, this.columns.map((column) => h("div", { key: column.name, role: "columnheader", class: cellClass(column), "aria-sort": sorted(column) ?? "none" }, this.sortButton(column, sorted(column))))),
+        h(
+          "div",
+          { role: "row", "aria-rowindex": 1 },
+          this.columns.map((column) =>
+            h(
+              "div",
+              { key: column.name, role: "columnheader", class: cellClass(column), "aria-sort": sorted(column) ?? "none" },
+              this.sortButton(column, sorted(column)),
+            ),
+          ),
+        ),
       ),
-      h("div", { role: "rowgroup", class: "grid-body", ref: (element) => (this.body = element), css: { height: `${this.found.length * height}px` }, onkeydown: (event) => this.move(event) }, rows),
+      h(
+        "div",
+        {
+          role: "rowgroup",
+          class: "grid-body",
+          ref: (element) => (this.body = element),
+          css: { height: `${this.found.length * height}px` },
+          onkeydown: (event) => this.move(event),
+        },
+        rows,
+      ),
     );
   }
 
   sortButton(column, sorted) {
     const next = sorted === "ascending" ? `-${column.name}` : column.name;
     const mark = { ascending: "▲", descending: "▼" }[sorted];
-    return h("button", { type: "button", onclick: () => this.app.go(this.app.route.with({ sort: next }), true) }, column.name, mark && h("span", { class: "sort", "aria-hidden": "true" }, mark));
+    return h(
+      "button",
+      { type: "button", onclick: () => this.app.go(this.app.route.with({ sort: next }), true) },
+      column.name,
+      mark && h("span", { class: "sort", "aria-hidden": "true" }, mark),
+    );
   }
 
   row(row, index, height) {

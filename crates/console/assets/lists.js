@@ -32,22 +32,51 @@ const healthColumn = { name: "Health", cell: (row) => health(row.item), sort: by
 const cloudColumn = { name: "Cloud", cell: (row) => user(row.item.cloud ?? "–", 60), sort: (row) => row.item.cloud, extra: true };
 
 export function lists(app) {
-  const first = (values, length = 80) => (values?.length ? [code(values[0], length), values.length > 1 ? h("span", { class: "muted" }, ` +${count(values.length - 1)}`) : null] : h("span", { class: "muted" }, "–"));
-  const next = { name: "Next try", cell: (row) => nextTry(app, mainWork(row.item)) ?? h("span", { class: "muted" }, "–"), sort: (row) => (mainWork(row.item)?.next ? millis(mainWork(row.item).next) : Infinity), extra: true };
+  const first = (values, length = 80) =>
+    values?.length
+      ? [code(values[0], length), values.length > 1 ? h("span", { class: "muted" }, ` +${count(values.length - 1)}`) : null]
+      : h("span", { class: "muted" }, "–");
+  const next = {
+    name: "Next try",
+    cell: (row) => nextTry(app, mainWork(row.item)) ?? h("span", { class: "muted" }, "–"),
+    sort: (row) => (mainWork(row.item)?.next ? millis(mainWork(row.item).next) : Infinity),
+    extra: true,
+  };
   return {
     nodes: list(app, "node", {
       view: "nodes",
       title: "Nodes",
       explain: "nodes",
       none: "No kubelet has registered a Node yet.",
-      text: (node) => [node.cloud, node.providerId, node.instanceType, node.zone, ...(node.addresses ?? []), ...(node.taints ?? []), ...(node.podCidrs ?? [])],
+      text: (node) => [
+        node.cloud,
+        node.providerId,
+        node.instanceType,
+        node.zone,
+        ...(node.addresses ?? []),
+        ...(node.taints ?? []),
+        ...(node.podCidrs ?? []),
+      ],
       columns: [
         name("Node"),
         healthColumn,
         cloudColumn,
-        { name: "Machine", cell: (row) => [user(row.item.machineState), row.item.instanceType ? h("span", { class: "muted" }, " ", user(row.item.instanceType, 60)) : null], sort: (row) => row.item.machineState, extra: true },
+        {
+          name: "Machine",
+          cell: (row) => [
+            user(row.item.machineState),
+            row.item.instanceType ? h("span", { class: "muted" }, " ", user(row.item.instanceType, 60)) : null,
+          ],
+          sort: (row) => row.item.machineState,
+          extra: true,
+        },
         { name: "Zone", cell: (row) => user(row.item.zone ?? "–", 60), sort: (row) => row.item.zone, extra: true },
-        { name: "Address", cell: (row) => code(row.item.addresses?.[0]?.split(" ").at(-1) ?? "–", 60), sort: (row) => row.item.addresses?.[0], extra: true },
+        {
+          name: "Address",
+          cell: (row) => code(row.item.addresses?.[0]?.split(" ").at(-1) ?? "–", 60),
+          sort: (row) => row.item.addresses?.[0],
+          extra: true,
+        },
         { name: "Pod CIDR", cell: (row) => first(row.item.podCidrs, 40), sort: (row) => row.item.podCidrs?.[0], extra: true },
       ],
     }),
@@ -61,8 +90,19 @@ export function lists(app) {
         name("Service"),
         healthColumn,
         { name: "Address", cell: (row) => first(row.item.addresses), sort: (row) => row.item.addresses?.[0], extra: true },
-        { name: "Ports", cell: (row) => first(row.item.ports?.map((port) => port.split(" →")[0])), sort: (row) => row.item.ports?.[0], extra: true },
-        { name: "Targets", cell: (row) => count(row.item.targets?.length ?? 0), sort: (row) => row.item.targets?.length ?? 0, size: "number", extra: true },
+        {
+          name: "Ports",
+          cell: (row) => first(row.item.ports?.map((port) => port.split(" →")[0])),
+          sort: (row) => row.item.ports?.[0],
+          extra: true,
+        },
+        {
+          name: "Targets",
+          cell: (row) => count(row.item.targets?.length ?? 0),
+          sort: (row) => row.item.targets?.length ?? 0,
+          size: "number",
+          extra: true,
+        },
         cloudColumn,
         next,
       ],
@@ -76,9 +116,20 @@ export function lists(app) {
       columns: [
         name("Load balancer"),
         healthColumn,
-        { name: "Service", cell: (row) => (row.item.service ? link(app, "service", row.item.service) : "–"), sort: (row) => row.item.service, extra: true },
+        {
+          name: "Service",
+          cell: (row) => (row.item.service ? link(app, "service", row.item.service) : "–"),
+          sort: (row) => row.item.service,
+          extra: true,
+        },
         { name: "Address", cell: (row) => first(row.item.addresses), sort: (row) => row.item.addresses?.[0], extra: true },
-        { name: "Connections", cell: (row) => count(row.item.connections), sort: (row) => row.item.connections, size: "number", extra: true },
+        {
+          name: "Connections",
+          cell: (row) => count(row.item.connections),
+          sort: (row) => row.item.connections,
+          size: "number",
+          extra: true,
+        },
         cloudColumn,
       ],
     }),
@@ -88,7 +139,12 @@ export function lists(app) {
       explain: "routes",
       none: "The cloud has no routes to pod CIDRs. Clusters with an overlay network need none.",
       text: (route) => [route.cloud, route.node, route.destination],
-      columns: [name("Destination", (row) => code(row.item.destination, 80)), healthColumn, { name: "Node", cell: (row) => link(app, "node", row.item.node), sort: (row) => row.item.node, extra: true }, cloudColumn],
+      columns: [
+        name("Destination", (row) => code(row.item.destination, 80)),
+        healthColumn,
+        { name: "Node", cell: (row) => link(app, "node", row.item.node), sort: (row) => row.item.node, extra: true },
+        cloudColumn,
+      ],
     }),
     machines: list(app, "machine", {
       view: "machines",
@@ -117,7 +173,13 @@ export function lists(app) {
         healthColumn,
         { name: "Provider", cell: (row) => user(row.item.provider, 60), sort: (row) => row.item.provider, extra: true },
         { name: "Region", cell: (row) => user(row.item.region ?? "–", 60), sort: (row) => row.item.region, extra: true },
-        { name: "Calls in progress", cell: (row) => count(row.item.calls?.inProgress ?? 0), sort: (row) => row.item.calls?.inProgress ?? 0, size: "number", extra: true },
+        {
+          name: "Calls in progress",
+          cell: (row) => count(row.item.calls?.inProgress ?? 0),
+          sort: (row) => row.item.calls?.inProgress ?? 0,
+          size: "number",
+          extra: true,
+        },
       ],
     }),
     events: events(app),
@@ -135,11 +197,25 @@ function events(app) {
     none: "This process has emitted no Event yet.",
     text: () => [],
     columns: [
-      { name: "Reason", cell: (row) => [icon(levelOf(row.item)), " ", user(row.item.reason, 60)], sort: (row) => row.item.reason, size: "health-cell" },
-      { name: "Object", cell: (row) => [h("span", { class: "muted" }, user(row.item.objectKind, 30), " "), user(row.item.object, 160)], sort: (row) => row.item.object },
+      {
+        name: "Reason",
+        cell: (row) => [icon(levelOf(row.item)), " ", user(row.item.reason, 60)],
+        sort: (row) => row.item.reason,
+        size: "health-cell",
+      },
+      {
+        name: "Object",
+        cell: (row) => [h("span", { class: "muted" }, user(row.item.objectKind, 30), " "), user(row.item.object, 160)],
+        sort: (row) => row.item.object,
+      },
       { name: "Message", cell: (row) => user(row.item.message, 300), sort: (row) => row.item.message, size: "wide-cell", extra: true },
       { name: "Controller", cell: (row) => user(row.item.controller, 60), sort: (row) => row.item.controller, extra: true },
-      { name: "Time", cell: (row) => h("time", { datetime: row.item.at, title: row.item.at }, ago(row.item.at, app.now())), sort: (row) => millis(row.item.at), size: "time" },
+      {
+        name: "Time",
+        cell: (row) => h("time", { datetime: row.item.at, title: row.item.at }, ago(row.item.at, app.now())),
+        sort: (row) => millis(row.item.at),
+        size: "time",
+      },
     ],
   });
   grid.rows = () =>
@@ -181,11 +257,26 @@ function calls(app) {
     rows,
     version: () => app.store.versionOf("cloud"),
     columns: [
-      { name: "Call", cell: (row) => [h("span", { class: "muted" }, user(row.item.service, 40), " "), user(row.item.call, 80)], sort: (row) => row.item.call, size: "name" },
-      { name: "Outcome", cell: (row) => [icon(levelOf(row.item)), " ", user(row.item.outcome, 60)], sort: (row) => row.item.outcome, size: "health-cell" },
+      {
+        name: "Call",
+        cell: (row) => [h("span", { class: "muted" }, user(row.item.service, 40), " "), user(row.item.call, 80)],
+        sort: (row) => row.item.call,
+        size: "name",
+      },
+      {
+        name: "Outcome",
+        cell: (row) => [icon(levelOf(row.item)), " ", user(row.item.outcome, 60)],
+        sort: (row) => row.item.outcome,
+        size: "health-cell",
+      },
       { name: "Duration", cell: (row) => latency(row.item.ms), sort: (row) => row.item.ms, size: "number", extra: true },
       cloudColumn,
-      { name: "Time", cell: (row) => h("time", { datetime: row.item.at, title: row.item.at }, clock(millis(row.item.at))), sort: (row) => millis(row.item.at), size: "time" },
+      {
+        name: "Time",
+        cell: (row) => h("time", { datetime: row.item.at, title: row.item.at }, clock(millis(row.item.at))),
+        sort: (row) => millis(row.item.at),
+        size: "time",
+      },
     ],
   });
 }
@@ -193,7 +284,8 @@ function calls(app) {
 /** Controllers, each with what it does, and watches. */
 export function controllers(app) {
   const all = [...app.store.all("controller")];
-  const queuesOf = (name) => [...app.store.all("queue")].filter(([queue]) => queue === name || queue.startsWith(`${name}/`) || queue.startsWith(`${name}-`));
+  const queuesOf = (name) =>
+    [...app.store.all("queue")].filter(([queue]) => queue === name || queue.startsWith(`${name}/`) || queue.startsWith(`${name}-`));
   const card = ([name, controller]) =>
     h(
       "li",
@@ -201,16 +293,44 @@ export function controllers(app) {
       h("div", { class: "heading" }, h("h2", {}, link(app, "controller", name)), health(controller)),
       h("p", {}, EXPLANATIONS[name]?.text ?? "A controller of this manager."),
       controller.health?.message ? h("p", {}, user(controller.health.message, 400)) : null,
-      queuesOf(name).map(([queue, state]) => h("p", { key: queue, class: "muted" }, "Queue ", link(app, "queue", queue), `: ${count(state.waiting)} waiting, ${count(state.inWork)} in work, ${count(state.delayed)} delayed, ${count(state.finished)} syncs`)),
+      queuesOf(name).map(([queue, state]) =>
+        h(
+          "p",
+          { key: queue, class: "muted" },
+          "Queue ",
+          link(app, "queue", queue),
+          `: ${count(state.waiting)} waiting, ${count(state.inWork)} in work, ${count(state.delayed)} delayed, ${count(state.finished)} syncs`,
+        ),
+      ),
     );
   const shown = new Set(all.flatMap(([name]) => queuesOf(name).map(([queue]) => queue)));
   const others = [...app.store.all("queue")].filter(([name]) => !shown.has(name));
-  const line = (kind, text) => ([name, item]) => h("li", { key: name }, icon(levelOf(item)), h("div", {}, link(app, kind, name), h("span", { class: "muted" }, " ", text(item))));
+  const line =
+    (kind, text) =>
+    ([name, item]) =>
+      h("li", { key: name }, icon(levelOf(item)), h("div", {}, link(app, kind, name), h("span", { class: "muted" }, " ", text(item))));
   return [
     h("div", { class: "view-head" }, h("h1", { tabindex: "-1" }, "Controllers and queues"), explain(app, "controllers")),
     all.length ? h("ul", { class: "panels plain" }, all.map(card)) : h("p", { class: "empty" }, "No controller has started yet."),
-    others.length ? h("section", { class: "panel" }, h("div", { class: "heading" }, h("h2", {}, "Other queues"), explain(app, "queues")), h("ul", { class: "entries" }, others.map(line("queue", (queue) => `${count(queue.waiting)} waiting, ${count(queue.inWork)} in work`)))) : null,
-    app.store.all("watch").size ? h("section", { class: "panel" }, h("div", { class: "heading" }, h("h2", {}, "Watches"), explain(app, "watches")), h("ul", { class: "entries" }, [...app.store.all("watch")].map(line("watch", (watch) => `${count(watch.objects)} objects`)))) : null,
+    others.length
+      ? h(
+          "section",
+          { class: "panel" },
+          h("div", { class: "heading" }, h("h2", {}, "Other queues"), explain(app, "queues")),
+          h(
+            "ul",
+            { class: "entries" },
+            others.map(line("queue", (queue) => `${count(queue.waiting)} waiting, ${count(queue.inWork)} in work`)),
+          ),
+        )
+      : null,
+    app.store.all("watch").size
+      ? h(
+          "section",
+          { class: "panel" },
+          h("div", { class: "heading" }, h("h2", {}, "Watches"), explain(app, "watches")),
+          h("ul", { class: "entries" }, [...app.store.all("watch")].map(line("watch", (watch) => `${count(watch.objects)} objects`))),
+        )
+      : null,
   ];
 }
-

@@ -5,6 +5,7 @@ import { chart, intervals } from "./charts.js";
 import { h } from "./dom.js";
 import { bytes, count, cut, plural, short, table } from "./format.js";
 import { KINDS, LEVELS, LEVEL_NAMES, code, explain, heading, href, icon, levelCounts, levelOf, levels, rankOf, user } from "./parts.js";
+import { tourStrip } from "./playground.js";
 import { to } from "./route.js";
 
 /** Items that a column shows one by one. With more, it shows one entry per level, and the worst items. */
@@ -20,6 +21,7 @@ export function overview(app) {
   return [
     h("h1", { class: "sr", tabindex: "-1" }, "Overview"),
     app.introduction(),
+    tourStrip(app),
     summary(app),
     attention(app),
     picture(app),
@@ -29,7 +31,9 @@ export function overview(app) {
 
 /** Counts of the most important kinds, as links to their lists. */
 function summary(app) {
-  const kinds = ["node", "service", "loadBalancer", "route", "cloud"].filter((kind) => app.store.all(kind).size || ["node", "service"].includes(kind));
+  const kinds = ["node", "service", "loadBalancer", "route", "cloud"].filter(
+    (kind) => app.store.all(kind).size || ["node", "service"].includes(kind),
+  );
   return h(
     "ul",
     { class: "tiles", "aria-label": "Counts" },
@@ -39,7 +43,13 @@ function summary(app) {
       return h(
         "li",
         { key: kind },
-        h("a", { class: "tile", href: to(KINDS[kind].view) }, h("span", { class: "tile-number" }, count(items.size)), h("span", { class: "tile-name" }, items.size === 1 ? KINDS[kind].one : KINDS[kind].many), h("span", { class: "tile-levels" }, levelCounts(counts))),
+        h(
+          "a",
+          { class: "tile", href: to(KINDS[kind].view) },
+          h("span", { class: "tile-number" }, count(items.size)),
+          h("span", { class: "tile-name" }, items.size === 1 ? KINDS[kind].one : KINDS[kind].many),
+          h("span", { class: "tile-levels" }, levelCounts(counts)),
+        ),
       );
     }),
   );
@@ -56,7 +66,14 @@ function picture(app) {
       ? h("p", { class: "empty" }, "The document has no Nodes and Services yet.")
       : h(
           "div",
-          { class: "picture", ref: (element) => connect(element, model), onpointerover: highlight, onpointerleave: clear, onfocusin: highlight, onfocusout: clear },
+          {
+            class: "picture",
+            ref: (element) => connect(element, model),
+            onpointerover: highlight,
+            onpointerleave: clear,
+            onfocusin: highlight,
+            onfocusout: clear,
+          },
           h("svg", { class: "edges", "aria-hidden": "true", focusable: "false" }),
           model.columns.map((column) => columnOf(app, column)),
         ),
@@ -67,9 +84,19 @@ function columnOf(app, column) {
   return h(
     "div",
     { key: column.kind, class: "column", role: "group", "aria-label": KINDS[column.kind].many },
-    h("div", { class: "heading" }, h("h3", {}, KINDS[column.kind].many), h("span", { class: "muted" }, count(column.size)), explain(app, KINDS[column.kind].explain)),
+    h(
+      "div",
+      { class: "heading" },
+      h("h3", {}, KINDS[column.kind].many),
+      h("span", { class: "muted" }, count(column.size)),
+      explain(app, KINDS[column.kind].explain),
+    ),
     column.size === 0 ? h("p", { class: "empty" }, column.none) : null,
-    h("ul", { class: "cards" }, column.cards.map((card) => h("li", { key: card.id }, cardOf(app, column, card)))),
+    h(
+      "ul",
+      { class: "cards" },
+      column.cards.map((card) => h("li", { key: card.id }, cardOf(app, column, card))),
+    ),
   );
 }
 
@@ -77,7 +104,7 @@ function cardOf(app, column, card) {
   if (card.count !== undefined) {
     return h(
       "a",
-      { class: `card many card-${card.level}`, "data-id": card.id, href: to(KINDS[column.kind].view, { level: card.level }) },
+      { class: `card many card-${card.level}`, "data-id": card.id, href: to(KINDS[listOf(app, column.kind)].view, { level: card.level }) },
       icon(card.level, true),
       h("span", { class: "card-name" }, `${count(card.count)} ${LEVEL_NAMES[card.level].toLowerCase()}`),
     );
@@ -89,6 +116,12 @@ function cardOf(app, column, card) {
     h("span", { class: "card-name" }, user(card.label ?? card.name, 120)),
     card.lines.map((line, index) => h("span", { key: index, class: "card-line" }, line)),
   );
+}
+
+/** The kind whose list has the items of a column: machines and load balancers may be known through their Nodes and Services only. */
+function listOf(app, kind) {
+  const through = { machine: "node", loadBalancer: "service" }[kind];
+  return through && !app.store.all(kind).size ? through : kind;
 }
 
 /** Columns, cards and edges of the picture. */
@@ -116,7 +149,9 @@ class Model {
   column(kind, items, describeItem, none) {
     const all = [...items].sort(([a, first], [b, second]) => rankOf(levelOf(first)) - rankOf(levelOf(second)) || (a < b ? -1 : 1));
     const isLarge = all.length > MOST;
-    const single = isLarge ? all.filter(([, item]) => ["error", "warning"].includes(levelOf(item))).slice(0, WORST) : all.sort(([a], [b]) => (a < b ? -1 : 1));
+    const single = isLarge
+      ? all.filter(([, item]) => ["error", "warning"].includes(levelOf(item))).slice(0, WORST)
+      : all.sort(([a], [b]) => (a < b ? -1 : 1));
     const cards = single.map(([name, item]) => this.card(kind, name, item, describeItem));
     if (isLarge) {
       const counts = new Map();
@@ -136,7 +171,14 @@ class Model {
   card(kind, name, item, describeItem) {
     const id = `${kind}/${name}`;
     this.places.set(id, id);
-    return { id, name, label: item.label ?? item.id, level: levelOf(item), lines: describeItem(item).filter(Boolean), open: item.open ?? [kind, name] };
+    return {
+      id,
+      name,
+      label: item.label ?? item.id,
+      level: levelOf(item),
+      lines: describeItem(item).filter(Boolean),
+      open: item.open ?? [kind, name],
+    };
   }
 
   /** Finds the edges, at most one between two cards. */
@@ -171,7 +213,15 @@ function machines(store) {
     const key = `${node.cloud}/${node.machine}`;
     if (!node.machine || all.has(key)) continue;
     const level = MACHINE_LEVELS[node.machineState] ?? "unknown";
-    all.set(key, { id: node.machine, cloud: node.cloud, node: name, state: node.machineState, instanceType: node.instanceType, health: { level }, open: ["node", name] });
+    all.set(key, {
+      id: node.machine,
+      cloud: node.cloud,
+      node: name,
+      state: node.machineState,
+      instanceType: node.instanceType,
+      health: { level },
+      open: ["node", name],
+    });
   }
   return all;
 }
@@ -186,24 +236,44 @@ function balancers(store) {
   for (const [name, service] of store.all("service")) {
     const key = `${service.cloud}/${service.loadBalancer}`;
     if (!service.loadBalancer || all.has(key) || service.observed?.exists === false) continue;
-    all.set(key, { label: service.loadBalancer, cloud: service.cloud, service: name, addresses: service.addresses, targets: service.targets ?? [], health: service.health, open: ["service", name] });
+    all.set(key, {
+      label: service.loadBalancer,
+      cloud: service.cloud,
+      service: name,
+      addresses: service.addresses,
+      targets: service.targets ?? [],
+      health: service.health,
+      open: ["service", name],
+    });
   }
   return all;
 }
 
-const cloudLines = (cloud) => [joinedText(cloud.provider, cloud.region), cloud.health?.level === "ok" ? "" : user(cloud.health?.reason, 60)];
+const cloudLines = (cloud) => [
+  joinedText(cloud.provider, cloud.region),
+  cloud.health?.level === "ok" ? "" : user(cloud.health?.reason, 60),
+];
 const machineLines = (machine) => [joinedText(machine.state, machine.instanceType), machine.hidden ? "hidden from the cloud's API" : ""];
-const balancerLines = (balancer) => [balancer.addresses?.[0] && code(balancer.addresses[0], 60), balancer.targets.length ? plural(new Set(balancer.targets.map((target) => target.node)).size, "target") : "no targets"];
+const balancerLines = (balancer) => [
+  balancer.addresses?.[0] && code(balancer.addresses[0], 60),
+  balancer.targets.length ? plural(new Set(balancer.targets.map((target) => target.node)).size, "target") : "no targets",
+];
 
 function nodeLines(node, routes) {
   const route = node.podCidrs?.length ? [...node.podCidrs.slice(0, 2)].join(", ") : "";
   const level = levelOf(node);
-  return [level === "ok" ? "" : user(node.health?.reason, 60), route && h("span", { class: "with-icon" }, h("span", { class: "sr" }, "Pods "), code(route, 60))];
+  return [
+    level === "ok" ? "" : user(node.health?.reason, 60),
+    route && h("span", { class: "with-icon" }, h("span", { class: "sr" }, "Pods "), code(route, 60)),
+  ];
 }
 
 function serviceLines(service) {
   const address = service.addresses?.[0];
-  return [address ? code(address, 60) : user(service.health?.reason ?? "no address", 60), user((service.ports ?? []).map((port) => port.split(" →")[0]).join(", "), 60)];
+  return [
+    address ? code(address, 60) : user(service.health?.reason ?? "no address", 60),
+    user((service.ports ?? []).map((port) => port.split(" →")[0]).join(", "), 60),
+  ];
 }
 
 const joinedText = (...texts) => user(texts.filter(Boolean).join(" · "), 80);
@@ -296,25 +366,50 @@ function activity(app) {
   const now = app.now();
   const waiting = [...app.store.all("queue").keys()];
   const clouds = [...app.store.all("cloud").values()];
-  const calls = app.memo("calls", `${app.store.versionOf("cloud")}/${Math.floor(now / 10000)}`, () => sum(clouds.map((cloud) => intervals(cloud.calls, now))));
+  const calls = app.memo("calls", `${app.store.versionOf("cloud")}/${Math.floor(now / 10000)}`, () =>
+    sum(clouds.map((cloud) => intervals(cloud.calls, now))),
+  );
   const total = (prefix) => sumSeries(waiting.map((name) => app.history.get(`${prefix}/${name}`)));
   const hasTraffic = app.store.all("loadBalancer").size > 0;
   return h(
     "section",
     { class: "panel", "aria-labelledby": "activity" },
-    h("div", { class: "heading" }, h("h2", { id: "activity" }, "Activity"), explain(app, "calls"), h("a", { class: "more-link", href: to("now") }, "What happens now")),
+    h(
+      "div",
+      { class: "heading" },
+      h("h2", { id: "activity" }, "Activity"),
+      explain(app, "calls"),
+      h("a", { class: "more-link", href: to("now") }, "What happens now"),
+    ),
     h(
       "div",
       { class: "charts" },
-      chart({ title: "Cloud calls per 10 s", now, width: 10000, format: short, series: [
-        { name: "calls", tone: "a", shape: "bar", points: calls.map(([time, value]) => [time, value.calls]) },
-        { name: "failed", tone: "error", shape: "bar", points: calls.map(([time, value]) => [time, value.failed]) },
-      ] }),
-      chart({ title: "Names in queues", now, format: short, series: [
-        { name: "waiting or in work", tone: "a", shape: "area", points: total("waiting") },
-        { name: "delayed", tone: "b", shape: "line", points: total("delayed") },
-      ] }),
-      hasTraffic && chart({ title: "Load balancer traffic", now, format: (value) => `${bytes(value)}/s`, series: [{ name: "bytes", tone: "a", shape: "area", points: app.history.get("bytes/") }] }),
+      chart({
+        title: "Cloud calls per 10 s",
+        now,
+        width: 10000,
+        format: short,
+        series: [
+          { name: "calls", tone: "a", shape: "bar", points: calls.map(([time, value]) => [time, value.calls]) },
+          { name: "failed", tone: "error", shape: "bar", points: calls.map(([time, value]) => [time, value.failed]) },
+        ],
+      }),
+      chart({
+        title: "Names in queues",
+        now,
+        format: short,
+        series: [
+          { name: "waiting or in work", tone: "a", shape: "area", points: total("waiting") },
+          { name: "delayed", tone: "b", shape: "line", points: total("delayed") },
+        ],
+      }),
+      hasTraffic &&
+        chart({
+          title: "Load balancer traffic",
+          now,
+          format: (value) => `${bytes(value)}/s`,
+          series: [{ name: "bytes", tone: "a", shape: "area", points: app.history.get("bytes/") }],
+        }),
     ),
   );
 }
@@ -323,7 +418,10 @@ function activity(app) {
 function sum(all) {
   return (all[0] ?? []).map(([time], index) => {
     const values = all.map((each) => each[index][1]).filter(Boolean);
-    return [time, { calls: values.reduce((total, value) => total + value.calls, 0), failed: values.reduce((total, value) => total + value.failed, 0) }];
+    return [
+      time,
+      { calls: values.reduce((total, value) => total + value.calls, 0), failed: values.reduce((total, value) => total + value.failed, 0) },
+    ];
   });
 }
 

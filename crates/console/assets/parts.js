@@ -27,14 +27,26 @@ export const levelOf = (item) => (LEVEL_NAMES[item?.health?.level] ? item.health
 export const rankOf = (level) => LEVELS.indexOf(level);
 
 const SHAPES = {
-  ok: [["circle", { cx: 8, cy: 8, r: 7 }], ["path", { d: "M4.8 8.2 7 10.5l4.2-4.8", class: "mark" }]],
-  progressing: [["circle", { cx: 8, cy: 8, r: 6.3, class: "ring" }], ["path", { d: "M4.7 8h.01M8 8h.01M11.3 8h.01", class: "dots" }]],
+  ok: [
+    ["circle", { cx: 8, cy: 8, r: 7 }],
+    ["path", { d: "M4.8 8.2 7 10.5l4.2-4.8", class: "mark" }],
+  ],
+  progressing: [
+    ["circle", { cx: 8, cy: 8, r: 6.3, class: "ring" }],
+    ["path", { d: "M4.7 8h.01M8 8h.01M11.3 8h.01", class: "dots" }],
+  ],
   unknown: [
     ["rect", { x: 1.5, y: 1.5, width: 13, height: 13, rx: 2 }],
     ["path", { d: "M6 6.3C6 4 10 4 10 6.4 10 8 8 7.8 8 9.4M8 11.8h.01", class: "mark" }],
   ],
-  warning: [["path", { d: "M8 1.2 15.4 14.6H.6Z" }], ["path", { d: "M8 6v4M8 12.4h.01", class: "mark" }]],
-  error: [["path", { d: "M5 1h6l4 4v6l-4 4H5l-4-4V5Z" }], ["path", { d: "m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2", class: "mark" }]],
+  warning: [
+    ["path", { d: "M8 1.2 15.4 14.6H.6Z" }],
+    ["path", { d: "M8 6v4M8 12.4h.01", class: "mark" }],
+  ],
+  error: [
+    ["path", { d: "M5 1h6l4 4v6l-4 4H5l-4-4V5Z" }],
+    ["path", { d: "m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2", class: "mark" }],
+  ],
 };
 
 /** Icon of a level: colour and shape. The name of the level is text for screen readers, unless it stands beside it. */
@@ -88,7 +100,11 @@ export function explain(app, name) {
   const entry = EXPLANATIONS[name];
   if (!entry) return null;
   const open = (event) => app.explanation.open(name, event.currentTarget);
-  return h("button", { type: "button", class: "what", "aria-label": `What is this: ${entry.title}`, "aria-haspopup": "dialog", onclick: open }, "?");
+  return h(
+    "button",
+    { type: "button", class: "what", "aria-label": `What is this: ${entry.title}`, "aria-haspopup": "dialog", onclick: open },
+    "?",
+  );
 }
 
 /** Heading with its explanation. */
@@ -99,7 +115,10 @@ export function heading(app, level, text, name, ...rest) {
 /** A command with a button that copies it. */
 export function command(app, text) {
   const copy = async () => {
-    const done = await navigator.clipboard.writeText(text).then(() => true, () => false);
+    const done = await navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
     app.say(done ? "Copied." : "The browser does not permit copying; select the command instead.", done ? "ok" : "error");
   };
   return h(
@@ -123,12 +142,25 @@ export function describe(kind, name) {
 
 /** Rows of a definition list; rows without a value are left out. */
 export function facts(rows) {
-  const shown = rows.filter(([, value]) => value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0));
-  return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
+  const shown = rows.filter(
+    ([, value]) => value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0),
+  );
+  return h(
+    "dl",
+    { class: "facts" },
+    shown.map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
+  );
 }
 
 /** A list of texts, one per line. */
-export const lines = (texts) => (texts?.length ? h("ul", { class: "plain" }, texts.map((text) => h("li", {}, code(text, 400)))) : undefined);
+export const lines = (texts) =>
+  texts?.length
+    ? h(
+        "ul",
+        { class: "plain" },
+        texts.map((text) => h("li", {}, code(text, 400))),
+      )
+    : undefined;
 
 /** Age of a timestamp, with the time as a tooltip. */
 export function age(app, timestamp) {
@@ -146,7 +178,11 @@ export function nextTry(app, work) {
   if (work.state === "inWork") return work.since ? `in work for ${ago(work.since, app.now()).replace(" ago", "")}` : "in work";
   if (work.state === "waiting") return "waiting for a worker";
   if (!work.next) return undefined;
-  return h("time", { datetime: work.next, class: "countdown" }, `${work.failures || work.error ? "next try" : "next check"} ${until(work.next, app.now())}`);
+  return h(
+    "time",
+    { datetime: work.next, class: "countdown" },
+    `${work.failures || work.error ? "next try" : "next check"} ${until(work.next, app.now())}`,
+  );
 }
 
 /** The work of an item: Services have one entry, Nodes one per controller; the one with a failure or the earliest next try. */
@@ -167,7 +203,9 @@ export function levels(items) {
 
 /** Counts per level, each with its icon. */
 export function levelCounts(counts) {
-  return LEVELS.filter((level) => counts[level]).map((level) => h("span", { key: level, class: "level-count" }, icon(level), " ", count(counts[level])));
+  return LEVELS.filter((level) => counts[level]).map((level) =>
+    h("span", { key: level, class: "level-count" }, icon(level), " ", count(counts[level])),
+  );
 }
 
 /** An empty state: says so, and what would be here. */
