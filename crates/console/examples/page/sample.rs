@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_console::document::{
     Budget, CallInterval, Calls, Cloud, Condition, Controller, Event, Fault, Health, HeldDeletion, LastPlan, Level,
-    Listener, ListenerTarget, LoadBalancer, Machine, Manager, Node, Observed, PlanStep, Queue, RecentCall, Route,
+    Listener, ListenerTarget, LoadBalancer, Loop, Machine, Manager, Node, Observed, PlanStep, Queue, RecentCall, Route,
     Service, Target, TourStep, Watch, Work, WorkState,
 };
 use bowline_console::{Document, Publisher, Sources};
@@ -66,8 +66,8 @@ pub(crate) fn small() -> Document {
         controller: controllers(),
         queue: queues(),
         watch: map([
-            ("nodes", Watch { health: Health::ok(), objects: 5 }),
-            ("services", Watch { health: Health::ok(), objects: 9 }),
+            ("nodes", Watch { health: Health::ok(), objects: 5, ..Watch::default() }),
+            ("services", Watch { health: Health::ok(), objects: 9, ..Watch::default() }),
         ]),
         event: events(),
         step: steps(),
@@ -104,6 +104,7 @@ fn cloud() -> Cloud {
         call: ["list_machines", "get_load_balancer", "update_targets", "create_load_balancer"][index as usize % 4],
         outcome: if index % 7 == 2 { "QuotaExceeded" } else { "ok" },
         ms: (20 + index * 37 % 400) as u32,
+        error: (index % 7 == 2).then(|| "quota exceeded for load balancers: 10 of 10".to_owned()),
     };
     Cloud {
         health: Health::new(
@@ -278,6 +279,8 @@ fn web() -> Service {
         }),
         load_balancer: Some("lb-7f3a-web".to_owned()),
         targets: targets(),
+        target_count: 2,
+        left_out: Some("worker-3: not ready; worker-4: not ready; worker-5: not initialised".to_owned()),
         plan: Some(LastPlan {
             at: ago(620),
             trigger: "nodes".to_owned(),
@@ -344,6 +347,8 @@ fn quota() -> Service {
             warnings: texts(&["the annotation bowline.dev/flavor is not supported by this cloud and has no effect"]),
             outcome: "failed".to_owned(),
             error: Some(message.to_owned()),
+            step_count: 4,
+            ended: Some(ago(19)),
         }),
         observed: Some(Observed { at: ago(20), exists: false, ..Observed::default() }),
         work: Work {
@@ -370,6 +375,8 @@ fn creating() -> Service {
         finalizer: true,
         load_balancer: Some("lb-55aa-hello".to_owned()),
         targets: targets(),
+        target_count: 2,
+        left_out: Some("worker-3: not ready; worker-4: not ready; worker-5: not initialised".to_owned()),
         plan: Some(LastPlan {
             at: ago(8),
             trigger: "userChange".to_owned(),
@@ -437,7 +444,20 @@ fn controllers() -> BTreeMap<String, Controller> {
         "node-ipam-controller",
         "node-route-controller",
     ];
-    map(names.map(|name| (name, Controller { health: Health::ok(), running: true })))
+    let mut controllers =
+        map(names.map(|name| (name, Controller { health: Health::ok(), running: true, loops: BTreeMap::new() })));
+    let nodes = Loop {
+        health: Health::ok(),
+        runs: 812,
+        took_ms: Some(31),
+        next: Some(ago(-170)),
+        summary: Some("5 Nodes compared, 1 changed".to_owned()),
+        ..Loop::default()
+    };
+    if let Some(controller) = controllers.get_mut("cloud-node-lifecycle-controller") {
+        controller.loops.insert("machines".to_owned(), nodes);
+    }
+    controllers
 }
 
 fn queues() -> BTreeMap<String, Queue> {
@@ -458,9 +478,9 @@ fn queues() -> BTreeMap<String, Queue> {
     };
     let node = Queue { health: Health::ok(), delayed: 5, finished: 803, failed: 12, ..Queue::default() };
     map([
-        ("service-lb-controller", service),
-        ("cloud-node-controller", node),
-        ("node-route-controller", Queue { health: Health::ok(), finished: 96, ..Queue::default() }),
+        ("service", service),
+        ("Nodes", node),
+        ("Routes", Queue { health: Health::ok(), finished: 96, ..Queue::default() }),
     ])
 }
 
@@ -468,6 +488,7 @@ fn events() -> BTreeMap<String, Event> {
     let event = |number: i64| {
         let is_warning = number % 3 == 0;
         let event = Event {
+            count: if is_warning { 4 } else { 1 },
             at: ago(20 * number),
             kind: if is_warning { "Warning" } else { "Normal" }.to_owned(),
             reason: if is_warning { "SyncLoadBalancerFailed" } else { "EnsuredLoadBalancer" }.to_owned(),
@@ -492,6 +513,9 @@ fn steps() -> BTreeMap<String, TourStep> {
         text: text.to_owned(),
         state: state.to_owned(),
         checks: checks.iter().map(|(check, is_true)| ((*check).to_owned(), *is_true)).collect(),
+        commands: texts(&["bowline playground example hello | kubectl apply -f -"]),
+        views: texts(&["kubectl get services --watch"]),
+        result: (state == "passed").then(|| "The step passed in 3 s.".to_owned()),
     };
     map([
         (
