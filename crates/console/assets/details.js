@@ -3,7 +3,7 @@
 import { chart } from "./charts.js";
 import { h } from "./dom.js";
 import { EXPLANATIONS } from "./explain.js";
-import { ago, bytes, clock, count, latency, millis, plural, short, table, visible, words } from "./format.js";
+import { ago, bytes, clock, count, latency, millis, plural, short, table, until, visible, words } from "./format.js";
 import {
   KINDS,
   LEVEL_NAMES,
@@ -23,6 +23,8 @@ import {
   long,
   mainWork,
   nextTry,
+  queuesOf,
+  targetCount,
   user,
   workState,
 } from "./parts.js";
@@ -330,11 +332,16 @@ const VIEWS = table({
 
   controller(app, name, controller) {
     const entry = EXPLANATIONS[name];
-    const queue = app.store.get("queue", name);
+    const queues = queuesOf(app, name);
     return [
       entry && h("p", {}, entry.text),
       section(app, "Controller", "controllers", facts([["Running", controller.running ? "yes" : "no"]])),
-      queue && section(app, "Queue", "queues", queueFacts(app, queue)),
+      queues.map(([queue, state]) =>
+        h("section", { key: `queue/${queue}` }, heading(app, 3, ["Queue ", user(queue)], "queues"), queueFacts(app, state)),
+      ),
+      Object.entries(controller.loops ?? {}).map(([loop, state]) =>
+        h("section", { key: `loop/${loop}` }, heading(app, 3, ["Loop ", user(loop)], "loops"), loopFacts(app, state)),
+      ),
     ];
   },
 
@@ -375,6 +382,7 @@ const VIEWS = table({
           ["Object", [user(event.objectKind), " ", kind ? link(app, kind, event.object) : user(event.object)]],
           ["Controller", user(event.controller)],
           ["Time", [clock(millis(event.at)), ", ", age(app, event.at)]],
+          ["Emitted", event.count > 1 ? `${count(event.count)} times in a row` : undefined],
         ]),
       ),
     ];
@@ -388,6 +396,18 @@ function queueFacts(app, queue) {
     ["Delayed", count(queue.delayed)],
     ["Oldest", queue.oldest && joined("waiting since ", age(app, queue.oldest))],
     ["Syncs", `${count(queue.finished)}, of which ${count(queue.failed)} failed`],
+  ]);
+}
+
+function loopFacts(app, loop) {
+  return facts([
+    ["Health", [health(loop), loop.health?.message ? [" ", long(loop.health.message)] : null]],
+    ["State", joined(loop.running ? "runs" : "waits", loop.since && ["since ", age(app, loop.since)])],
+    ["Next run", loop.next && until(loop.next, app.now())],
+    ["Runs", joined(count(loop.runs), loop.tookMs === undefined ? "" : `the last one took ${latency(loop.tookMs)}`)],
+    ["Result", loop.summary && long(loop.summary)],
+    ["Interrupted", loop.interrupted && age(app, loop.interrupted)],
+    ["Restarts", loop.restarts ? count(loop.restarts) : undefined],
   ]);
 }
 
@@ -417,8 +437,8 @@ function nodePath(app, node, route) {
 /** Steps of a Service until it has an address that works. */
 function servicePath(service, balancer) {
   const { observed, plan } = service;
-  const exists = Boolean(observed?.exists || balancer);
   const isPublished = Boolean(service.addresses?.length);
+  const exists = Boolean(balancer || (observed ? observed.exists : isPublished));
   const isApplied = (plan ? plan.outcome === "applied" : isPublished) && exists && !observed?.pending;
   return [
     { title: "The Service exists, with type LoadBalancer", by: "you", isDone: service.type === "LoadBalancer" || !service.type },
@@ -427,7 +447,7 @@ function servicePath(service, balancer) {
     { title: "The cloud has the load balancer", by: "cloud", isDone: exists },
     { title: "All steps of the plan are applied", by: "service-lb-controller", isDone: isApplied },
     { title: "The address is in the status of the Service", by: "service-lb-controller", isDone: isPublished },
-    { title: "It has targets", by: "service-lb-controller", isDone: Boolean(service.targets?.length) },
+    { title: "It has targets", by: "service-lb-controller", isDone: targetCount(service) > 0 },
   ];
 }
 
@@ -455,6 +475,7 @@ function lastPlan(app, plan) {
       outcome,
       ", ",
       age(app, plan.at),
+      plan.ended ? `, took ${latency(Math.max(0, millis(plan.ended) - millis(plan.at)))}` : "",
       h("span", { class: "muted" }, ` · caused by ${TRIGGERS[plan.trigger] ?? words(plan.trigger)}`),
     ),
     plan.error && h("p", { class: "error-text" }, long(plan.error)),
@@ -488,6 +509,7 @@ function lastPlan(app, plan) {
         ),
       ),
     ),
+    plan.stepCount > plan.steps.length && h("p", { class: "muted" }, `and ${plural(plan.stepCount - plan.steps.length, "more step")}`),
     plan.warnings?.length
       ? h(
           "ul",
@@ -502,7 +524,8 @@ const STATES = table({ healthy: "ok", unhealthy: "error", draining: "progressing
 
 /** Targets of a Service, with their health if the load balancer is known. */
 function targets(app, service, balancer) {
-  if (!service.targets?.length) return h("p", { class: "muted" }, "none: no Node is ready, or no sync has finished yet");
+  const others = service.leftOut ? h("p", { class: "muted" }, long(service.leftOut)) : null;
+  if (!service.targets?.length) return [h("p", { class: "muted" }, "none: no Node is ready, or no sync has finished yet"), others];
   const states = new Map();
   for (const target of balancer?.listeners.flatMap((listener) => listener.targets) ?? []) {
     const worst = states.get(target.node);
@@ -513,7 +536,8 @@ function targets(app, service, balancer) {
     .map((target) => ({ node: target.node, state: states.get(target.node) ?? (target.draining ? "draining" : undefined) }));
   return [
     listenerTargets(app, rows),
-    service.targets.length > rows.length && h("p", { class: "muted" }, `and ${count(service.targets.length - rows.length)} more`),
+    targetCount(service) > rows.length && h("p", { class: "muted" }, `and ${count(targetCount(service) - rows.length)} more`),
+    others,
   ];
 }
 

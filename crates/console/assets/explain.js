@@ -11,6 +11,14 @@ export const INTRODUCTION = [
   "This page shows that work as it happens: start with “Needs attention”, follow the lines of the picture, and select the question mark beside anything that is new to you.",
 ];
 
+/** Controllers by the name of their queue, without the cloud that follows it. Queues have the names of the Go manager's metrics. */
+export const QUEUE_OWNERS = table({
+  Nodes: "cloud-node-controller",
+  Routes: "node-route-controller",
+  service: "service-lb-controller",
+  cidrallocator_node: "node-ipam-controller",
+});
+
 export const EXPLANATIONS = table({
   overview: {
     title: "The picture",
@@ -140,6 +148,11 @@ export const EXPLANATIONS = table({
   controllers: {
     title: "Controllers",
     text: "A controller is a loop: watch a kind of object, compare desired with observed state, act on the difference, and begin again. A cloud controller manager is a handful of them in one process.",
+    by: CCM,
+  },
+  loops: {
+    title: "Loops",
+    text: "Work that is repeated after a fixed time instead of after a change: reading the state of machines, comparing route tables, updating targets when Nodes change.",
     by: CCM,
   },
   watches: {

@@ -2,9 +2,9 @@
 
 import { h } from "./dom.js";
 import { EXPLANATIONS } from "./explain.js";
-import { ago, clock, count, latency, millis } from "./format.js";
+import { ago, clock, count, latency, millis, until } from "./format.js";
 import { Grid, byHealth } from "./grid.js";
-import { code, explain, health, href, icon, levelOf, link, mainWork, nextTry, user } from "./parts.js";
+import { code, explain, health, href, icon, levelOf, link, mainWork, nextTry, queuesOf, targetCount, user } from "./parts.js";
 
 /** Rows of a kind, computed again when its items have changed. */
 function rowsOf(app, kind, text) {
@@ -98,8 +98,8 @@ export function lists(app) {
         },
         {
           name: "Targets",
-          cell: (row) => count(row.item.targets?.length ?? 0),
-          sort: (row) => row.item.targets?.length ?? 0,
+          cell: (row) => count(targetCount(row.item)),
+          sort: (row) => targetCount(row.item),
           size: "number",
           extra: true,
         },
@@ -208,7 +208,16 @@ function events(app) {
         cell: (row) => [h("span", { class: "muted" }, user(row.item.objectKind, 30), " "), user(row.item.object, 160)],
         sort: (row) => row.item.object,
       },
-      { name: "Message", cell: (row) => user(row.item.message, 300), sort: (row) => row.item.message, size: "wide-cell", extra: true },
+      {
+        name: "Message",
+        cell: (row) => [
+          row.item.count > 1 ? h("span", { class: "muted" }, `${count(row.item.count)} × `) : null,
+          user(row.item.message, 300),
+        ],
+        sort: (row) => row.item.message,
+        size: "wide-cell",
+        extra: true,
+      },
       { name: "Controller", cell: (row) => user(row.item.controller, 60), sort: (row) => row.item.controller, extra: true },
       {
         name: "Time",
@@ -244,7 +253,7 @@ function calls(app) {
           get href() {
             return href(app, "cloud", cloud);
           },
-          text: `${cloud} ${call.service} ${call.call} ${call.outcome}`.toLowerCase(),
+          text: `${cloud} ${call.service} ${call.call} ${call.outcome} ${call.error ?? ""}`.toLowerCase(),
         })),
       ),
     );
@@ -269,6 +278,7 @@ function calls(app) {
         sort: (row) => row.item.outcome,
         size: "health-cell",
       },
+      { name: "Error", cell: (row) => user(row.item.error, 300), sort: (row) => row.item.error, extra: true },
       { name: "Duration", cell: (row) => latency(row.item.ms), sort: (row) => row.item.ms, size: "number", extra: true },
       cloudColumn,
       {
@@ -284,8 +294,6 @@ function calls(app) {
 /** Controllers, each with what it does, and watches. */
 export function controllers(app) {
   const all = [...app.store.all("controller")];
-  const queuesOf = (name) =>
-    [...app.store.all("queue")].filter(([queue]) => queue === name || queue.startsWith(`${name}/`) || queue.startsWith(`${name}-`));
   const card = ([name, controller]) =>
     h(
       "li",
@@ -293,7 +301,7 @@ export function controllers(app) {
       h("div", { class: "heading" }, h("h2", {}, link(app, "controller", name)), health(controller)),
       h("p", {}, EXPLANATIONS[name]?.text ?? "A controller of this manager."),
       controller.health?.message ? h("p", {}, user(controller.health.message, 400)) : null,
-      queuesOf(name).map(([queue, state]) =>
+      queuesOf(app, name).map(([queue, state]) =>
         h(
           "p",
           { key: queue, class: "muted" },
@@ -302,8 +310,19 @@ export function controllers(app) {
           `: ${count(state.waiting)} waiting, ${count(state.inWork)} in work, ${count(state.delayed)} delayed, ${count(state.finished)} syncs`,
         ),
       ),
+      Object.entries(controller.loops ?? {}).map(([loop, state]) =>
+        h(
+          "p",
+          { key: `loop/${loop}`, class: "muted" },
+          icon(levelOf(state)),
+          " Loop ",
+          user(loop, 80),
+          state.running ? ": runs" : state.next ? `: next run ${until(state.next, app.now())}` : "",
+          state.summary ? [" · ", user(state.summary, 200)] : null,
+        ),
+      ),
     );
-  const shown = new Set(all.flatMap(([name]) => queuesOf(name).map(([queue]) => queue)));
+  const shown = new Set(all.flatMap(([name]) => queuesOf(app, name).map(([queue]) => queue)));
   const others = [...app.store.all("queue")].filter(([name]) => !shown.has(name));
   const line =
     (kind, text) =>

@@ -106,14 +106,12 @@ function queues(app) {
       h("td", { class: "number extra" }, count(queue.failed)),
       h("td", { class: "extra" }, age(app, queue.oldest) ?? "–"),
     );
-  const series = all
-    .slice(0, 4)
-    .map(([name], index) => ({
-      name: visible(name).slice(0, 40),
-      tone: "abcd"[index],
-      shape: "line",
-      points: app.history.get(`waiting/${name}`),
-    }));
+  const series = all.slice(0, 4).map(([name], index) => ({
+    name: visible(name).slice(0, 40),
+    tone: "abcd"[index],
+    shape: "line",
+    points: app.history.get(`waiting/${name}`),
+  }));
   return panel(
     app,
     "queues",

@@ -242,6 +242,7 @@ function balancers(store) {
       service: name,
       addresses: service.addresses,
       targets: service.targets ?? [],
+      targetCount: service.targetCount,
       health: service.health,
       open: ["service", name],
     });
@@ -256,7 +257,9 @@ const cloudLines = (cloud) => [
 const machineLines = (machine) => [joinedText(machine.state, machine.instanceType), machine.hidden ? "hidden from the cloud's API" : ""];
 const balancerLines = (balancer) => [
   balancer.addresses?.[0] && code(balancer.addresses[0], 60),
-  balancer.targets.length ? plural(new Set(balancer.targets.map((target) => target.node)).size, "target") : "no targets",
+  balancer.targets.length
+    ? plural(balancer.targetCount ?? new Set(balancer.targets.map((target) => target.node)).size, "target")
+    : "no targets",
 ];
 
 function nodeLines(node, routes) {

@@ -1,7 +1,7 @@
 // Parts that all views share: health, links, explanations, copy buttons, long texts.
 
 import { h } from "./dom.js";
-import { EXPLANATIONS } from "./explain.js";
+import { EXPLANATIONS, QUEUE_OWNERS } from "./explain.js";
 import { ago, count, cut, millis, table, until, visible } from "./format.js";
 
 /** Severities from the worst to the best, each with its name. */
@@ -210,3 +210,12 @@ export function levelCounts(counts) {
 
 /** An empty state: says so, and what would be here. */
 export const empty = (text) => h("p", { class: "empty" }, text);
+
+/** Queues of a controller. A queue for one cloud has the name of the cloud after its own. */
+export function queuesOf(app, controller) {
+  const isOwn = (queue) => queue === controller || QUEUE_OWNERS[queue.split(" ")[0]] === controller;
+  return [...app.store.all("queue")].filter(([queue]) => isOwn(queue));
+}
+
+/** Number of targets of a Service; the document has the first ones. */
+export const targetCount = (service) => service.targetCount ?? service.targets?.length ?? 0;

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { count, cut, table } from "./format.js";
-import { code, explain, icon, joined, levelOf, link, long, user } from "./parts.js";
+import { code, command, explain, icon, joined, levelOf, link, long, user } from "./parts.js";
 import { to } from "./route.js";
 
 const STATES = table({
@@ -66,12 +66,12 @@ function tour(app, steps) {
     h(
       "ol",
       { class: "tour" },
-      steps.map(([number, step]) => tourStep(number, step, current?.[0] === number)),
+      steps.map(([number, step]) => tourStep(app, number, step, current?.[0] === number)),
     ),
   );
 }
 
-function tourStep(number, step, isCurrent) {
+function tourStep(app, number, step, isCurrent) {
   const [level, text] = STATES[step.state] ?? ["unknown", step.state];
   const checks = (step.checks ?? []).map(([name, isTrue], index) =>
     h(
@@ -81,7 +81,15 @@ function tourStep(number, step, isCurrent) {
       h("span", {}, user(name, 300), h("span", { class: "sr" }, isTrue ? " (true)" : " (not yet)")),
     ),
   );
-  const body = [step.text && h("p", {}, long(step.text)), checks.length ? h("ul", { class: "checks" }, checks) : null];
+  const commands = (title, texts) =>
+    texts?.length ? [h("p", { class: "muted" }, title), texts.map((text, index) => h("div", { key: index }, command(app, text)))] : null;
+  const body = [
+    step.text && h("p", {}, long(step.text)),
+    commands("It runs:", step.commands),
+    commands("See for yourself:", step.views),
+    checks.length ? h("ul", { class: "checks" }, checks) : null,
+    step.result && h("p", {}, long(step.result)),
+  ];
   return h(
     "li",
     { key: number, class: `tour-step tour-${level}`, "aria-current": isCurrent ? "step" : undefined },
