@@ -68,9 +68,6 @@ impl Ports {
     }
 }
 
-/// Kinds in the manifests that have no namespaces.
-const CLUSTER_SCOPED: [&str; 1] = ["Node"];
-
 /// Result of applying an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applied {
@@ -127,7 +124,7 @@ impl Manifest {
         })
     }
 
-    /// Applies all objects, like `kubectl apply --server-side`. Returns their names, such as `service/hello`.
+    /// Applies all objects in the namespace `default`, like `kubectl apply --server-side`. Returns their names, such as `service/hello`.
     pub(crate) async fn apply(self, ports: Ports, client: &Client) -> Result<Vec<(String, Applied)>, String> {
         let mut applied = Vec::new();
         for object in self.objects(ports)? {
@@ -141,7 +138,7 @@ impl Manifest {
         Ok(applied)
     }
 
-    /// Deletes all objects that exist, like `kubectl delete --wait=false`. Returns their names.
+    /// Deletes all objects that exist in the namespace `default`, like `kubectl delete --wait=false`. Returns their names.
     pub(crate) async fn delete(self, ports: Ports, client: &Client) -> Result<Vec<String>, String> {
         let mut deleted = Vec::new();
         for object in self.objects(ports)? {
@@ -155,15 +152,11 @@ impl Manifest {
         Ok(deleted)
     }
 
-    /// Returns the API of an object, in the namespace `default` if it has namespaces, and the object's name for messages.
+    /// Returns the API of an object in the namespace `default`, and the object's name for messages.
     fn api(self, object: &DynamicObject, client: &Client) -> Result<(Api<DynamicObject>, String), String> {
         let kind = object.types.as_ref().and_then(|types| GroupVersionKind::try_from(types).ok());
         let kind = kind.ok_or_else(|| format!("{}: an object has no kind", self.path))?;
-        let (resource, client) = (ApiResource::from_gvk(&kind), client.clone());
-        let api = match CLUSTER_SCOPED.contains(&&*kind.kind) {
-            true => Api::all_with(client, &resource),
-            false => Api::default_namespaced_with(client, &resource),
-        };
+        let api = Api::default_namespaced_with(client.clone(), &ApiResource::from_gvk(&kind));
         Ok((api, format!("{}/{}", kind.kind.to_lowercase(), object.name_any())))
     }
 

@@ -191,11 +191,8 @@ fn an_example_gets_an_address_and_traffic_and_is_deleted_again() {
     page.wait_until_gone(&key);
     let none = page.act("deleteExample", "hello").unwrap();
     assert_eq!(none, "There is nothing to delete: no object of the example hello exists.");
-    // Nodes have no namespace.
-    assert_eq!(page.act("createExample", "node").unwrap(), "Created node/worker-1 and node/worker-2.");
-    assert!(
-        page.act("createExample", "halo").unwrap_err().contains("the examples are hello, hello-udp, node, service")
-    );
+    let unknown = page.act("createExample", "halo").unwrap_err();
+    assert!(unknown.contains("the examples are hello, hello-udp, service"), "{unknown}");
     assert!(server.stop("-INT").success());
 }
 
@@ -254,7 +251,7 @@ fn the_page_needs_the_token_and_its_own_address() {
     }
     let (status, session) = page.authorized("GET /session", "");
     assert_eq!((status, &session["source"], &session["actions"]), (200, &json!("playground"), &json!(true)));
-    assert_eq!(session["examples"], json!(["hello", "hello-udp", "node", "service"]));
+    assert_eq!(session["examples"], json!(["hello", "hello-udp", "service"]));
     assert!(session["title"].as_str().unwrap().starts_with("kubectl --kubeconfig "), "{session}");
     assert!(server.stop("-INT").success());
 }

@@ -104,11 +104,16 @@ fn list(names: &[String]) -> String {
     }
 }
 
+/// Returns the examples that the page offers. Nodes without machines are none of them: the tour counts Nodes.
+pub(super) fn examples() -> impl Iterator<Item = Manifest> {
+    EXAMPLES.into_iter().filter(|example| example.name() != "node")
+}
+
 fn example(name: &str) -> Result<Manifest, String> {
-    let found = EXAMPLES.into_iter().find(|example| example.name() == name);
+    let found = examples().find(|example| example.name() == name);
     found.ok_or_else(|| {
-        let names = EXAMPLES.map(Manifest::name).join(", ");
-        format!("there is no example {name:?}; the examples are {names}")
+        let names: Vec<_> = examples().map(Manifest::name).collect();
+        format!("there is no example {name:?}; the examples are {}", names.join(", "))
     })
 }
 

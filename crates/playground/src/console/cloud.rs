@@ -199,3 +199,107 @@ fn target(target: &TargetStatus, names: &BTreeMap<IpAddr, String>) -> document::
         state: state.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bowline_local::{CloudOptions, FaultSpec};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::machines;
+    use crate::subnet::Subnet;
+
+    fn fleet(count: usize) -> LocalCloud {
+        let cloud = LocalCloud::open(CloudOptions::default()).unwrap();
+        (1..=count).for_each(|number| _ = cloud.add(machines::machine(number, Subnet::Loopback(64))).unwrap());
+        cloud
+    }
+
+    fn read(cloud: &LocalCloud) -> Document {
+        let mut document = Document::default();
+        CloudSource::new(cloud.clone()).fill(&mut document);
+        document
+    }
+
+    #[test]
+    fn machines_have_their_state_whatever_the_faults() {
+        let cloud = fleet(2);
+        cloud.stop("m-1").unwrap();
+        let states = |cloud: &LocalCloud| -> Vec<_> {
+            let machines = read(cloud).machine;
+            machines
+                .into_iter()
+                .map(|(key, machine)| (key, machine.state, machine.health.reason, machine.hidden))
+                .collect()
+        };
+        let state = |key: &str, state: &str, reason: &str, hidden| {
+            (format!("local/{key}"), state.to_owned(), reason.to_owned(), hidden)
+        };
+        assert_eq!(states(&cloud), [state("m-1", "stopped", "Stopped", false), state("m-2", "running", "Ok", false)]);
+        cloud.inject(FaultSpec::always(Fault::Empty));
+        assert_eq!(states(&cloud), [state("m-1", "stopped", "Stopped", true), state("m-2", "running", "Hidden", true)]);
+        let on: Vec<_> = read(&cloud).fault.into_iter().filter(|(_, fault)| fault.on).map(|(name, _)| name).collect();
+        assert_eq!(on, ["empty"]);
+    }
+
+    #[test]
+    fn a_route_to_a_deleted_machine_is_a_blackhole() {
+        let cloud = fleet(1);
+        let route = json!({"destination": "10.0.0.0/24", "machine": "m-1"});
+        cloud.add_route(CLUSTER, serde_json::from_value(route).unwrap()).unwrap();
+        let route = |cloud: &LocalCloud| read(cloud).route.remove("local/10.0.0.0/24").unwrap();
+        assert_eq!((route(&cloud).node.as_str(), route(&cloud).health.level), ("node-1", Level::Ok));
+        cloud.delete("m-1").unwrap();
+        assert_eq!(route(&cloud).health.reason, "Blackhole");
+    }
+
+    fn listener(error: Option<&str>, targets: &[(&str, bool)]) -> ListenerStatus {
+        let target = |(health, draining): &(&str, bool)| json!({"address": "127.64.0.2:30000", "health": health, "draining": draining, "open": 0, "total": 0});
+        let counters = json!({
+            "accepted": 3, "open": 1, "denied": 0, "failed": 0, "idled": 0, "bytesIn": 10, "bytesOut": 200,
+        });
+        let targets: Vec<Value> = targets.iter().map(target).collect();
+        let status = json!({
+            "address": "127.64.200.1", "transport": "TCP", "port": 4080, "error": error, "counters": counters,
+            "targets": targets,
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn the_health_of_a_load_balancer_is_that_of_its_worst_listener() {
+        let (healthy, draining) = (("healthy", false), ("healthy", true));
+        let cases = [
+            (vec![], "NoListener"),
+            (vec![listener(None, &[("unhealthy", false), healthy])], "Ok"),
+            (vec![listener(None, &[("unknown", false)])], "Ok"),
+            (vec![listener(None, &[healthy]), listener(None, &[])], "NoTarget"),
+            (vec![listener(None, &[("unhealthy", false), draining]), listener(None, &[healthy])], "NoHealthyTarget"),
+            (vec![listener(None, &[]), listener(Some("in use"), &[healthy])], "NotListening"),
+        ];
+        for (listeners, expected) in cases {
+            assert_eq!(health(&listeners).reason, expected, "{listeners:?}");
+        }
+    }
+
+    #[test]
+    fn a_load_balancer_has_its_service_targets_and_traffic() {
+        let cloud = fleet(1);
+        let new = json!({
+            "name": "web", "families": ["IPv4"],
+            "owner": {"cluster": CLUSTER, "namespace": "default", "service": "web", "uid": "u"},
+        });
+        let created = cloud.add_balancer(serde_json::from_value(new).unwrap()).unwrap();
+        let listeners = vec![listener(None, &[("healthy", false), ("unhealthy", false)]), listener(None, &[])];
+        let status = LoadBalancerStatus { listeners };
+        let item = load_balancer(&created, Some(&status), &["127.64.200.1".to_owned()], &names(&cloud.fleet()));
+        assert_eq!((item.service.as_deref(), item.connections, item.bytes), (Some("default/web"), 6, 420));
+        let targets: Vec<_> = item.listeners[0].targets.iter().map(|target| (&*target.node, &*target.state)).collect();
+        assert_eq!(
+            (&*item.listeners[0].port, &targets[..]),
+            ("TCP 4080", &[("node-1", "healthy"), ("node-1", "unhealthy")][..])
+        );
+        let without_traffic = read(&cloud).load_balancer.into_values().next().unwrap();
+        assert_eq!((&*without_traffic.health.reason, without_traffic.addresses.len()), ("NoTraffic", 1));
+    }
+}

@@ -27,7 +27,7 @@ use bowline_local::LocalCloud;
 pub(crate) use before::BeforeControllers;
 pub(crate) use progress::TourProgress;
 
-use crate::{EXAMPLES, Manifest, Playground};
+use crate::Playground;
 use actions::ConsoleActions;
 
 /// Name of the cloud in the document, as in the manager's.
@@ -58,7 +58,7 @@ impl Playground {
             source: "playground",
             title,
             actions: true,
-            examples: EXAMPLES.map(Manifest::name).map(str::to_owned).to_vec(),
+            examples: actions::examples().map(|example| example.name().to_owned()).collect(),
         };
         let actions = ConsoleActions {
             cloud: self.cloud.clone(),
