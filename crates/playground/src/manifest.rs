@@ -131,6 +131,9 @@ impl Manifest {
             let (api, name) = self.api(&object, client)?;
             let to_message = |error| format!("{}: {name}: {error}", self.path);
             let existing = api.get_metadata_opt(&object.name_any()).await.map_err(to_message)?;
+            if existing.as_ref().is_some_and(|existing| existing.metadata.deletion_timestamp.is_some()) {
+                return Err(format!("{name} is being deleted. Fix: try again when it is gone"));
+            }
             let params = PatchParams::apply(FIELD_MANAGER).force();
             api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await.map_err(to_message)?;
             applied.push((name, if existing.is_some() { Applied::Existing } else { Applied::Created }));

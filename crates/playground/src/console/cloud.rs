@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bowline_console::document::{self, Health, Level};
 use bowline_console::{Document, Source};
 use bowline_local::{
-    Balancer, Fault, ListenerStatus, LoadBalancerStatus, LocalCloud, Machine, MachineState, RouteRecord, TargetHealth,
-    TargetStatus, Transport,
+    Balancer, CloudAddress, Fault, ListenerStatus, LoadBalancerStatus, LocalCloud, Machine, MachineState, RouteRecord,
+    TargetHealth, TargetStatus, Transport,
 };
 
 use super::{CLOUD, faults};
@@ -32,23 +32,15 @@ impl Source for CloudSource {
             let destination = found.spec.destination.to_string();
             (key(&destination), route(found, &machines))
         }));
-        let names = names(&machines);
+        let (names, addresses) = (names(&machines), self.0.addresses());
         document.load_balancer.extend(self.0.balancers().iter().map(|found| {
             let status = self.0.balancer_status(&found.id);
-            (key(&found.name), load_balancer(found, status.as_ref(), &self.addresses(found), &names))
+            (key(&found.name), load_balancer(found, status.as_ref(), &addresses, &names))
         }));
         document.fault.extend(faults::all().into_iter().map(|known| {
             let on = in_force.iter().any(|fault| faults::name(fault) == known.name);
             (known.name.to_owned(), document::Fault { text: known.text.to_owned(), on })
         }));
-    }
-}
-
-impl CloudSource {
-    fn addresses(&self, balancer: &Balancer) -> Vec<String> {
-        let known = self.0.addresses();
-        let find = |id: &String| known.iter().find(|address| address.id == *id).map(|address| address.ip.to_string());
-        balancer.addresses.iter().filter_map(find).collect()
     }
 }
 
@@ -100,8 +92,10 @@ fn names(machines: &[Arc<Machine>]) -> BTreeMap<IpAddr, String> {
 // ---- routes
 
 fn route(route: &RouteRecord, machines: &[Arc<Machine>]) -> document::Route {
-    let machine = machines.iter().find(|machine| machine.spec.id == route.spec.machine);
-    let name = machine.map_or_else(|| route.spec.machine.clone(), |machine| machine.spec.name.clone());
+    let node = route.node.clone().unwrap_or_else(|| {
+        let machine = machines.iter().find(|machine| machine.spec.id == route.spec.machine);
+        machine.map_or_else(|| route.spec.machine.clone(), |machine| machine.spec.name.clone())
+    });
     let health = match route.blackhole {
         true => Health::new(
             Level::Warning,
@@ -110,12 +104,7 @@ fn route(route: &RouteRecord, machines: &[Arc<Machine>]) -> document::Route {
         ),
         false => Health::ok(),
     };
-    document::Route {
-        health,
-        cloud: CLOUD.to_owned(),
-        destination: route.spec.destination.to_string(),
-        node: route.node.clone().unwrap_or(name),
-    }
+    document::Route { health, cloud: CLOUD.to_owned(), destination: route.spec.destination.to_string(), node }
 }
 
 // ---- load balancers
@@ -123,9 +112,10 @@ fn route(route: &RouteRecord, machines: &[Arc<Machine>]) -> document::Route {
 fn load_balancer(
     balancer: &Balancer,
     status: Option<&LoadBalancerStatus>,
-    addresses: &[String],
+    addresses: &[CloudAddress],
     names: &BTreeMap<IpAddr, String>,
 ) -> document::LoadBalancer {
+    let address = |id: &String| addresses.iter().find(|known| known.id == *id).map(|known| known.ip.to_string());
     let owner = balancer.owner.as_ref().filter(|owner| !owner.namespace.is_empty());
     let listeners = status.map(|status| &status.listeners[..]).unwrap_or_default();
     let sum = |count: fn(&ListenerStatus) -> u64| listeners.iter().map(count).sum();
@@ -133,7 +123,7 @@ fn load_balancer(
         health: status.map_or_else(no_data_plane, |_| health(listeners)),
         cloud: CLOUD.to_owned(),
         service: owner.map(|owner| format!("{}/{}", owner.namespace, owner.service)),
-        addresses: addresses.to_vec(),
+        addresses: balancer.addresses.iter().filter_map(address).collect(),
         listeners: listeners.iter().map(|found| listener(found, names)).collect(),
         connections: sum(|listener| listener.counters.accepted),
         bytes: sum(|listener| listener.counters.bytes_in + listener.counters.bytes_out),
@@ -292,8 +282,9 @@ mod tests {
         let created = cloud.add_balancer(serde_json::from_value(new).unwrap()).unwrap();
         let listeners = vec![listener(None, &[("healthy", false), ("unhealthy", false)]), listener(None, &[])];
         let status = LoadBalancerStatus { listeners };
-        let item = load_balancer(&created, Some(&status), &["127.64.200.1".to_owned()], &names(&cloud.fleet()));
+        let item = load_balancer(&created, Some(&status), &cloud.addresses(), &names(&cloud.fleet()));
         assert_eq!((item.service.as_deref(), item.connections, item.bytes), (Some("default/web"), 6, 420));
+        assert_eq!(item.addresses, [cloud.addresses()[0].ip.to_string()]);
         let targets: Vec<_> = item.listeners[0].targets.iter().map(|target| (&*target.node, &*target.state)).collect();
         assert_eq!(
             (&*item.listeners[0].port, &targets[..]),
