@@ -19,7 +19,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 
 /// A playground on a pseudo-terminal of its own.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     pty: Pty,
     /// Modes before the start.
@@ -29,7 +29,7 @@ struct Terminal {
 
 impl Terminal {
     /// Starts the playground with these environment variables; `None` where that is impossible.
-    fn start(test: &str, environment: &[&str], flags: &[&str]) -> Option<Terminal> {
+    pub(crate) fn start(test: &str, environment: &[&str], flags: &[&str]) -> Option<Terminal> {
         // It makes the pseudo-terminal the controlling one, so that keys send signals.
         if Command::new("setsid").arg("--version").stdout(Stdio::null()).status().is_err() {
             skip("no setsid of util-linux for a controlling terminal");
@@ -54,17 +54,17 @@ impl Terminal {
         Some(Terminal { child, pty, former, scratch })
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.pty.press(keys);
     }
 
     /// Everything that was written to the terminal.
-    fn output(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         self.pty.output()
     }
 
     /// Waits until the output has this text at least `times` times.
-    fn wait_for(&self, text: &str, times: usize) {
+    pub(crate) fn wait_for(&self, text: &str, times: usize) {
         let seen = within(TIMEOUT, || (self.output().matches(text).count() >= times).then_some(()));
         assert!(seen.is_some(), "{text:?} was not printed {times} times: {}", self.output());
     }
@@ -74,7 +74,7 @@ impl Terminal {
     }
 
     /// Waits for the end, and checks the state that it leaves behind.
-    fn check_end(&mut self) -> ExitStatus {
+    pub(crate) fn check_end(&mut self) -> ExitStatus {
         let status = within(TIMEOUT, || self.child.try_wait().unwrap());
         let status = status.unwrap_or_else(|| panic!("the playground does not end: {}", self.output()));
         assert_eq!(self.modes(), self.former, "the modes of the terminal are restored");
@@ -102,7 +102,7 @@ fn files(scratch: &Scratch, folder: &str) -> Vec<String> {
 }
 
 /// Returns the text without escape sequences; each carriage return starts a line.
-fn plain(output: &str) -> String {
+pub(crate) fn plain(output: &str) -> String {
     let mut parts = output.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();
     let rest = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').chars().skip(1));

@@ -1,5 +1,7 @@
 //! The page of `bowline playground`: what it shows, what it changes, and who may use it. These tests use its HTTP API, as its script
-//! does; those in `browser` use the page itself.
+//! does; the one in `browser` uses the page itself.
+
+mod browser;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -62,7 +64,8 @@ impl Page {
     }
 
     fn authorized(&self, head: &str, body: &str) -> (u16, Value) {
-        self.request(head, &[("Host", &self.address), ("X-Bowline-Token", &self.token)], body)
+        let token = ("X-Bowline-Token", &*self.token);
+        self.request(head, &[("Host", &self.address), token, ("Content-Type", "application/json")], body)
     }
 
     /// Reads what has changed; `false` if the server does not answer.
