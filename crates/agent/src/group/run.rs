@@ -19,6 +19,10 @@ const FOLLOWER_ROUND: Duration = Duration::from_secs(1);
 /// A peer that does not answer for this long is a problem.
 const UNREACHABLE: Duration = Duration::from_secs(10);
 
+/// Time for which the claim of an agent without peers holds: no other agent becomes active while it has no CPU time, and to close its
+/// sockets would only interrupt its clients.
+const ALONE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Interval in which a state file that could not be written is tried again.
 const SAVE_RETRY: Duration = Duration::from_secs(5);
 
@@ -74,7 +78,7 @@ impl Group {
         match decision {
             Decision::Active { term, contested } if was_active == Some(term) || self.take_over(term, was_active) => {
                 self.inner().contested = contested;
-                self.extend_claim(now + DEADLINE);
+                self.extend_claim(now + if self.config.peers.is_empty() { ALONE } else { DEADLINE });
                 if was_active != Some(term) {
                     self.notify_change();
                 }
@@ -185,6 +189,41 @@ impl Group {
         self.notify_change();
         if was_active && !self.config.peers.is_empty() {
             tokio::time::sleep(LEAVE).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_config::ConfigFile;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::metrics::Metrics;
+    use crate::state::StateFile;
+    use crate::testing::Scratch;
+
+    const TLS: &str = "tls: {certificateFile: a, keyFile: b, clientCaFile: c}\n";
+
+    fn group(scratch: &Scratch, text: &str) -> Group {
+        let config = Config::read(&ConfigFile::from_text("agent.yaml", text)).unwrap();
+        let (file, state) = StateFile::open(&scratch.path().join("state.json")).unwrap();
+        Group::new(config, file, state, Metrics::new().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_claim_of_an_agent_that_has_no_cpu_time_ends_only_if_another_may_be_active() {
+        let scratch = Scratch::new();
+        let peers = "peers: {lb-2: {endpoint: 'https://192.0.2.12:9470'}}\n";
+        for (peers, is_active) in [("", true), (peers, false)] {
+            let group = group(&scratch, &format!("name: lb-1\n{TLS}{peers}"));
+            // With peers, the agent waits for them first.
+            while !group.is_active() {
+                group.round();
+                tokio::time::advance(ROUND).await;
+            }
+            tokio::time::advance(Duration::from_secs(60)).await;
+            assert_eq!(group.is_active(), is_active, "{peers}");
         }
     }
 }
