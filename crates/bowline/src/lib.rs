@@ -11,7 +11,6 @@ mod providers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_cloud::Registry;
@@ -33,9 +32,6 @@ const BAD_MANAGER_INPUT: u8 = 1;
 /// Exit code of the manager for a failure at run time.
 // upstream: -1, of which the parent process gets the lowest eight bits.
 const MANAGER_FAILED: u8 = 255;
-
-/// Timeout for printing the error before the process exits.
-const PRINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Number of threads of the manager, which is I/O-bound. One thread per core would waste memory and wake-ups; the second thread
 /// helps while the first one decodes large responses.
@@ -79,9 +75,9 @@ fn manage(invocation: &Manager, registry: &Arc<Registry>) -> ExitCode {
     let ended = logging.and_then(|handle| run_manager(invocation, registry, exporter, handle));
     let Err(error) = ended else { return ExitCode::SUCCESS };
     if !invocation.args.errors.is_empty() {
-        print_error(format_args!("Usage: {name} [flags]; see {name} --help\n", name = invocation.name));
+        logging::print_error(&format!("Usage: {name} [flags]; see {name} --help\n", name = invocation.name));
     }
-    print_error(format_args!("Error: {}\n", with_causes(error.as_ref())));
+    logging::print_error(&format!("Error: {}\n", with_causes(error.as_ref())));
     let is_not_started = error.is::<BadInput>() || error.is::<CannotStart>();
     ExitCode::from(if is_not_started { BAD_MANAGER_INPUT } else { MANAGER_FAILED })
 }
@@ -117,22 +113,9 @@ fn run(task: Task, registry: &Arc<Registry>) -> anyhow::Result<ExitCode> {
 
 fn command_exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        print_error(format_args!("error: {}\n", with_causes(error.as_ref())));
+        logging::print_error(&format!("error: {}\n", with_causes(error.as_ref())));
         if error.is::<BadInput>() { ExitCode::from(exit_code::BAD_INPUT) } else { ExitCode::FAILURE }
     })
-}
-
-/// Prints to standard error. Unlike `eprintln!`, it does not panic if standard error is closed, and a full pipe cannot keep the
-/// process from exiting.
-fn print_error(message: std::fmt::Arguments<'_>) {
-    let (text, (done, written)) = (message.to_string(), std::sync::mpsc::channel());
-    let writer = std::thread::Builder::new().spawn(move || {
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
-        let _ = done.send(());
-    });
-    if writer.is_ok() {
-        let _ = written.recv_timeout(PRINT_TIMEOUT);
-    }
 }
 
 /// Builds a runtime with this number of threads; default: one per core.

@@ -173,6 +173,12 @@ impl std::fmt::Debug for Handle {
     }
 }
 
+/// Prints to standard error, outside of the log. Unlike `eprintln!`, it does not panic if standard error is closed, and a full pipe cannot
+/// keep the process from exiting.
+pub fn print_error(text: &str) {
+    sink::print_error(text);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;

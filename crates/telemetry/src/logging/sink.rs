@@ -13,6 +13,9 @@ use tracing::Level;
 /// Maximum time that a line waits for the stream: enough for a working reader, and short for the other threads.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Maximum time that an error before the end of the process waits for standard error.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Maximum size of an atomic write to a pipe (`PIPE_BUF`).
 const CHUNK: usize = 4096;
 
@@ -105,6 +108,21 @@ impl State {
         self.is_torn = stuck.is_some_and(|(index, _)| index > 0 || self.is_torn);
         stuck.is_none()
     }
+}
+
+/// Writes to standard error, outside of the log. Fails silently if the stream is closed, or if it stays full for a second: its reader
+/// must not keep the process from exiting.
+pub(super) fn print_error(text: &str) {
+    print_to(&mut *standard(io::stderr(), io::stderr()), text, ERROR_TIMEOUT);
+}
+
+/// Writes a text. Only a full stream counts for the timeout, not a process without CPU time.
+fn print_to(out: &mut dyn Out, text: &str, timeout: Duration) {
+    let mut chunks = text.as_bytes().chunks(CHUNK);
+    let _ = chunks.try_for_each(|chunk| match out.is_writable(timeout) {
+        true => out.write_all(chunk),
+        false => Err(io::ErrorKind::TimedOut.into()),
+    });
 }
 
 /// Unbuffered standard stream of the process.
@@ -210,6 +228,20 @@ pub(super) mod tests {
         let is_whole = |line: &&str| line.len() == 9_999 || line.ends_with(" dropped") || *line == "back";
         let partial = text.lines().filter(|line| !is_whole(line)).count();
         assert!(partial <= 1, "only the line that met the full pipe is partial: {partial}");
+    }
+
+    #[test]
+    fn an_error_is_printed_completely_unless_the_stream_stays_full() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut out = File::from(OwnedFd::from(writer));
+        let text = "x".repeat(3 * CHUNK + 1);
+        print_to(&mut out, &text, Duration::ZERO);
+        // More than the capacity of a pipe: this returns only if no write blocks.
+        print_to(&mut out, &"y".repeat(2 << 20), Duration::ZERO);
+        drop(out);
+        let mut found = String::new();
+        reader.read_to_string(&mut found).unwrap();
+        assert!(found.starts_with(&text) && found.len() < 2 << 20, "{}", found.len());
     }
 
     #[test]
