@@ -134,9 +134,14 @@ async fn service_with_traffic(cluster: &Cluster) {
     assert!(agent.stop("-TERM").success(), "{}", agent.output());
 }
 
-/// Address of a Node, one of loopback.
+/// Network of the machines, one of loopback. Other processes with the same test have others.
+fn network() -> String {
+    format!("127.{}.20", 1 + std::process::id() % 250)
+}
+
+/// Address of a Node.
 fn address_on_this_host(index: usize) -> String {
-    format!("127.0.20.{}", 10 + index)
+    format!("{}.{}", network(), 10 + index)
 }
 
 async fn respond(listener: TcpListener, name: &'static str) {
@@ -154,10 +159,11 @@ async fn request(address: &str) -> Option<String> {
 /// Starts the only agent of its group, on a Unix socket: no certificates are needed on one host.
 fn start_agent(files: &Scratch) -> Program {
     let config = format!(
-        "name: this-host\nlisten: unix:{socket}\nstateFile: {state}\npool: [127.0.20.200/29]\nroutes: {{enabled: false}}\n\
+        "name: this-host\nlisten: unix:{socket}\nstateFile: {state}\npool: [{network}.200/29]\nroutes: {{enabled: false}}\n\
          metricsListen: \"\"\n",
         socket = files.path("agent.sock").display(),
         state = files.path("agent.json").display(),
+        network = network(),
     );
     let config = format!("--config={}", files.file("agent.yaml", config).display());
     Program::start("walk-through", &["lb-agent", &config])
