@@ -14,19 +14,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use bowline_console::Publisher;
+use bowline_console::{Publisher, access};
 use bowline_kube::{Access, ClientOptions, Probe, RestMetrics};
 use bowline_runtime::{Entry, Kind, Metric, Shutdown, StatusBoard, metrics};
 use bowline_serving::answer::{self, Answer};
 use bowline_serving::webhook::{self, Webhook, WebhookMetrics};
 use bowline_serving::{
-    ANY, AccessControl, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check, CheckMetrics,
-    Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions,
+    ANY, AccessControl, AudienceToken, AuthenticationOptions, Authenticator, AuthorizationOptions, Authorizer, Check,
+    CheckMetrics, Checks, IncomingRequest, READ_METHODS, Router, Server, ServingOptions,
 };
 use bowline_settings::Settings;
 use bowline_telemetry::{exposition, process};
 use http::header::ACCEPT;
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use prometheus::{Gauge, Registry};
 use serde_json::Value;
 
@@ -73,6 +73,13 @@ impl From<&Settings> for ServerOptions {
         }
     }
 }
+
+/// Token of a client that reaches the console's document through the API server's pod proxy.
+const CONSOLE_TOKEN: AudienceToken = AudienceToken {
+    path: access::PATH,
+    header: HeaderName::from_static(access::TOKEN_HEADER),
+    audience: access::AUDIENCE,
+};
 
 /// A document that is generated for each request.
 pub(crate) type Document = Arc<dyn Fn() -> Value + Send + Sync>;
@@ -218,6 +225,7 @@ async fn access_control(options: &ServerOptions, reviewers: &Reviewers) -> anyho
             "no client for SubjectAccessReviews: only system:masters and --authorization-always-allow-paths have access; set --authorization-kubeconfig"
         );
     }
+    let authenticator = authenticator.accepting(CONSOLE_TOKEN);
     Ok(AccessControl::protected(authenticator, Authorizer::new(&options.authorization, reviews)?))
 }
 
