@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bowline_cloud::{CloudProvider, SecretRef};
+use bowline_console::access;
 use bowline_controllers::manager::ManagerOptions;
 use bowline_controllers::{Permissions, node, node_ipam, node_lifecycle, provider_loops, route, secrets, service};
 use bowline_kube::{
@@ -91,6 +92,37 @@ fn serving(settings: &Settings) -> Vec<Permission> {
 fn leases(election: &Election) -> Vec<LeaseOptions> {
     let second = election.migration.as_ref().map(|migration| election.second_lease(migration));
     std::iter::once(election.lease.clone()).chain(second).collect()
+}
+
+/// Permissions of a user of `bowline console` and `bowline top`, who reaches a manager with this Lease (namespace and name), with Pods
+/// in this namespace and this service account of the console.
+pub(crate) fn of_console_user(lease: (&str, &str), namespace: &str, account: &str) -> Vec<Permission> {
+    let owned = |text: &str| Cow::Owned(text.to_owned());
+    let in_namespace =
+        |resource, verbs, scope, why| Permission { group: "", resource, verbs, scope, why, without: None };
+    vec![
+        Permission {
+            group: "coordination.k8s.io",
+            resource: "leases",
+            verbs: &["get"],
+            scope: Scope::Named(owned(lease.0), owned(lease.1)),
+            why: "find the leader",
+            without: None,
+        },
+        in_namespace("pods", &["list"], Scope::Namespace(owned(namespace)), "find the Pod of the leader"),
+        in_namespace(
+            "pods/proxy",
+            &["get"],
+            Scope::Namespace(owned(namespace)),
+            "reach the Pod through the API server",
+        ),
+        in_namespace(
+            "serviceaccounts/token",
+            &["create"],
+            Scope::Named(owned(namespace), owned(account)),
+            "authenticate to the manager with a token that only the console's path accepts",
+        ),
+    ]
 }
 
 /// Permissions of the service account of the process.
@@ -209,8 +241,20 @@ permissions belong to the service account in the second column, which has them b
 Providers need no Kubernetes permissions, except to read the Secrets that their configuration references, each by its name. The \
 permissions they need in the cloud are in their own documentation.
 
+";
+
+const TABLE_HEAD: &str = "\
 | used by | account | API group | resource | verbs | scope | purpose | without it |
 |---|---|---|---|---|---|---|---|
+";
+
+const CONSOLE_HEAD: &str = "
+## Users of the console
+
+The manager needs no permission for [`bowline console` and `bowline top`](../guides/console.md). Their user needs these, which the \
+ClusterRole `@role@` of the manifests grants where an administrator binds it; the scopes are the defaults. The service account \
+`@account@` may `get` the path `@path@` of managers, and nothing else.
+
 ";
 
 /// Returns the reference page of all permissions.
@@ -232,10 +276,30 @@ pub(crate) fn reference() -> String {
         process("a cloud configuration with Secrets", vec![secret_permission("NAMESPACE", "NAME")]),
         process("`--use-service-account-credentials`", account_permissions(&BOOTSTRAPPED.map(|(client, _)| client))),
     ];
+    HEAD.to_owned() + TABLE_HEAD + &rows(&parts) + &console_reference()
+}
+
+/// A part of the program, its account, and their permissions.
+type Part = (&'static str, &'static str, Vec<Permission>);
+
+fn rows(parts: &[Part]) -> String {
     let rows = parts
         .iter()
         .flat_map(|(part, account, permissions)| permissions.iter().map(|permission| row(part, account, permission)));
-    HEAD.to_owned() + &rows.collect::<String>()
+    rows.collect()
+}
+
+/// Returns the section on users of the console.
+fn console_reference() -> String {
+    let lease = LeaseOptions::default();
+    let permissions = of_console_user((&lease.namespace, &lease.name), SYSTEM, access::SERVICE_ACCOUNT);
+    let rows = rows(&[("`bowline console`, `bowline top`", "the user", permissions)]);
+    CONSOLE_HEAD
+        .replace("@role@", access::USER_ROLE)
+        .replace("@account@", access::SERVICE_ACCOUNT)
+        .replace("@path@", access::PATH)
+        + TABLE_HEAD
+        + &rows
 }
 
 fn row(part: &str, account: &str, permission: &Permission) -> String {

@@ -12,7 +12,7 @@ use bowline_kube::{
 
 use super::environment;
 use super::fill::{Fillings, scalar};
-use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, rule};
+use super::objects::{ACCOUNT, DISRUPTION_BUDGET, LABELS, console_objects, rule};
 use super::readme;
 use crate::permissions::{self, SYSTEM};
 
@@ -66,6 +66,7 @@ pub(super) fn files(registry: &Registry) -> Vec<(&'static str, String)> {
         ("templates/account.yaml", account.fill(include_str!("templates/account.yaml"))),
         ("templates/roles.yaml", [role(None, &cluster_rules()), role(Some(SYSTEM), &system_rules())].join("---\n")),
         ("templates/secrets.yaml", secrets()),
+        ("templates/console.yaml", console(&fillings)),
         ("templates/config.yaml", when(".Values.cloudConfig", &config) + "\n"),
         ("templates/disruption_budget.yaml", when(IS_DEPLOYMENT, &budget) + "\n"),
         ("templates/workload.yaml", workload(&fillings)),
@@ -187,6 +188,12 @@ fn system_rules() -> String {
         when(".Values.useServiceAccountCredentials", &rules(&accounts)),
     ];
     lines.join("\n")
+}
+
+/// Renders the account of the console and the role of its users.
+fn console(fillings: &Fillings) -> String {
+    let objects = console_objects(fillings, (SYSTEM, "{{ .Values.leaseName }}"));
+    when(".Values.console.enabled", &objects) + "\n"
 }
 
 /// Renders a Role for each Secret, in its namespace.

@@ -1,5 +1,6 @@
 //! Kubernetes objects as YAML, with reasons as comments.
 
+use bowline_console::access;
 use bowline_kube::{Permission, Role, Rule, roles};
 
 use super::environment;
@@ -27,6 +28,7 @@ pub(super) fn all(installation: &Installation) -> Vec<String> {
     let account = fillings.clone().with("annotations", annotations(&installation.account_annotations));
     objects.push(account.fill(include_str!("templates/account.yaml")));
     objects.extend(all_roles(installation));
+    objects.extend(console(installation));
     for secret in installation.secrets.iter().filter(|secret| !secret.files.is_empty()) {
         let files: Vec<String> = secret.files.iter().map(|(name, text)| block(name, text)).collect();
         let fillings = fillings.clone().with("secret", secret.name).with("files", files.join("\n"));
@@ -95,6 +97,29 @@ pub(super) fn rule(rule: &Rule) -> String {
     }
     lines.push(format!("  verbs: {}", list(&rule.verbs)));
     lines.join("\n")
+}
+
+/// Renders the account of the console and the role of its users, if the manager serves its document.
+fn console(installation: &Installation) -> Option<String> {
+    installation.serving?;
+    let lease = installation.build_inputs.leases.first().cloned().unwrap_or_default();
+    let (namespace, name) = (scalar(&installation.namespace), lease.name);
+    Some(console_objects(&Fillings::default().with("namespace", namespace), (&lease.namespace, &name)))
+}
+
+/// Renders the objects of the console. `lease` is the namespace and name of the leader's Lease.
+pub(super) fn console_objects(fillings: &Fillings, lease: (&str, &str)) -> String {
+    let permissions = permissions::of_console_user(lease, "", access::SERVICE_ACCOUNT);
+    // A ClusterRole that is bound in a namespace: it has no namespaces itself.
+    let rules = roles(&permissions).into_iter().flat_map(|role| role.rules);
+    let fillings = fillings
+        .clone()
+        .with("labels", LABELS)
+        .with("account", access::SERVICE_ACCOUNT)
+        .with("role", access::USER_ROLE)
+        .with("path", access::PATH)
+        .with("rules", rules.map(|one| rule(&one)).collect::<Vec<_>>().join("\n"));
+    fillings.fill(include_str!("templates/console.yaml"))
 }
 
 // ---- workload

@@ -164,7 +164,7 @@ fn template(name: &str, values: Value, namespace: &str) -> String {
 
 /// Renders the chart, without the kinds of the Prometheus Operator, with values merged into its own.
 fn rendered(values: Value, namespace: &str) -> String {
-    let names = ["account", "roles", "secrets", "config", "disruption_budget", "workload"];
+    let names = ["account", "roles", "secrets", "console", "config", "disruption_budget", "workload"];
     let templates = names.map(|name| template(&format!("{name}.yaml"), values.clone(), namespace));
     templates.join("\n---\n")
 }
@@ -200,6 +200,7 @@ pub(super) fn accepted() -> Vec<Value> {
         json!({"cloudProvider": "aws", "serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}}),
         json!({"podMonitor": {"enabled": true, "labels": {"a": "b"}}, "prometheusRule": {"enabled": true}}),
         json!({"tolerations": [{"key": "a", "operator": "Exists"}], "podAnnotations": {"a": "b", "c": true}}),
+        json!({"console": {"enabled": false}}),
     ]
 }
 
@@ -326,6 +327,26 @@ async fn cluster_name_tolerations_and_pod_annotations_are_taken_from_the_values(
     assert!(!rendered(json!({}), "kube-system").contains("--cluster-name"), "the default is the manager's");
 }
 
+#[tokio::test]
+async fn the_objects_of_the_console_are_those_of_the_command_and_can_be_left_out() {
+    let of_console = |text: &str| -> Vec<Value> {
+        let is_of_console =
+            |object: &Value| object["metadata"]["name"].as_str().unwrap().starts_with("bowline-console");
+        objects(text).into_iter().filter(is_of_console).collect()
+    };
+    let command = of_console(&manifests(&[]));
+    assert_eq!(of_console(&rendered(json!({}), "kube-system")), command);
+    let kinds: Vec<&Value> = command.iter().map(|object| &object["kind"]).collect();
+    assert_eq!(kinds, ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ClusterRole"]);
+    assert_eq!(command[1]["rules"], json!([{"nonResourceURLs": ["/consolez"], "verbs": ["get"]}]));
+    assert!(of_console(&rendered(json!({"console": {"enabled": false}}), "kube-system")).is_empty());
+    let other = of_console(&rendered(json!({"leaseName": "mine"}), "clouds"));
+    assert_eq!(other[0]["metadata"]["namespace"], "clouds");
+    let of_leases = other[3]["rules"].as_array().unwrap().iter().find(|rule| rule["resources"] == json!(["leases"]));
+    assert_eq!(of_leases.unwrap()["resourceNames"], json!(["mine"]));
+    assert!(of_console(&manifests(&["--", "--secure-port=0"])).is_empty(), "there is nothing to show");
+}
+
 // ---- monitoring
 
 /// Parses the documents of a template.
@@ -422,6 +443,7 @@ pub(super) fn rejected() -> Vec<(Value, &'static str)> {
         (json!({"podAnnotations": {"a": 1000000}}), "podAnnotations.a"),
         (json!({"podMonitor": {"interval": "30"}}), "podMonitor.interval"),
         (json!({"prometheusRule": {"enable": true}}), "prometheusRule.enable"),
+        (json!({"console": {"enable": false}}), "console.enable"),
         (json!({"flags": ["--v=4", "--controllers=*"]}), "flags.1"),
         (json!({"flags": ["--cluster-name=a"]}), "flags.0"),
         (json!({"flags": ["--leader-elect"]}), "flags.0"),

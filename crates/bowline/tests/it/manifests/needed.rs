@@ -60,11 +60,12 @@ fn is_role(object: &Value) -> bool {
     object["kind"] == "Role" || object["kind"] == "ClusterRole"
 }
 
-/// Rendered objects without the workload.
+/// Rendered objects of the process, without the workload. Those of the console are for its users.
 fn rendered() -> Vec<Value> {
     let texts = documents(&manifests(&FLAGS));
     let objects = texts.iter().map(|text| serde_saphyr::from_str(text).unwrap());
-    objects.filter(|object: &Value| object["kind"] != "DaemonSet").collect()
+    let is_of_console = |object: &Value| object["metadata"]["name"].as_str().unwrap().starts_with("bowline-console");
+    objects.filter(|object: &Value| object["kind"] != "DaemonSet" && !is_of_console(object)).collect()
 }
 
 /// A cluster with a manager that lacks a permission.
