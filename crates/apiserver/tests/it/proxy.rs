@@ -133,7 +133,7 @@ struct Answer {
 
 impl Answer {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{} {}", self.status, self.body))
+        serde_json::from_str(&self.body).unwrap_or_else(|_| json!({"text": self.body}))
     }
 
     fn message(&self) -> (u16, String) {
