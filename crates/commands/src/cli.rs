@@ -1,7 +1,7 @@
 //! Command-line definition. The doc comments here are the help texts, and `xtask generate` builds `docs/reference/cli.md` from
 //! them: write them for users.
 
-#[cfg(not(all(feature = "playground", feature = "lb-agent")))]
+#[cfg(not(all(feature = "playground", feature = "lb-agent", feature = "console")))]
 mod absent;
 #[cfg(feature = "playground")]
 mod apiserver;
@@ -9,6 +9,8 @@ mod check;
 #[cfg(feature = "playground")]
 mod cloud;
 mod completion;
+#[cfg(feature = "console")]
+mod console;
 mod help;
 mod inspect;
 #[cfg(feature = "lb-agent")]
@@ -23,7 +25,7 @@ use bowline_settings::cli::{AdmissionServerArgs, ManagerArgs};
 use bowline_settings::providers::flags;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-#[cfg(not(all(feature = "playground", feature = "lb-agent")))]
+#[cfg(not(all(feature = "playground", feature = "lb-agent", feature = "console")))]
 pub(crate) use absent::AbsentCommand;
 #[cfg(feature = "playground")]
 pub(crate) use apiserver::ApiserverArgs;
@@ -31,6 +33,8 @@ pub(crate) use check::CheckArgs;
 #[cfg(feature = "playground")]
 pub(crate) use cloud::{CloudArgs, CloudCommand, DeleteRouteArgs, EndpointArgs};
 pub(crate) use completion::{CompletionArgs, Shell};
+#[cfg(feature = "console")]
+pub(crate) use console::{ConsoleArgs, LeaseName, ReachArgs, TopArgs};
 pub(crate) use help::{complete_manager, meaning, with_groups};
 pub(crate) use inspect::{ExplainArgs, OrphansArgs, Output, PlanArgs};
 #[cfg(feature = "lb-agent")]
@@ -99,6 +103,23 @@ pub(crate) enum Command {
     /// nothing to change, 3 if there are changes, 2 for invalid flags, 1 on other errors, including an object that does not exist.
     Explain(Box<ExplainArgs>),
 
+    /// Show what a running manager does, on a page in your browser.
+    ///
+    /// Prints the URL of the page, and serves it on a loopback address until Ctrl-C. The page shows clouds, machines, Nodes, Services
+    /// and load balancers with what they wait for, queues, calls to the clouds and Events of the leader. It reads them through the API
+    /// server with your own permissions (docs/guides/console.md lists them), and changes nothing. Exit codes: 0 after a signal, 1 if
+    /// the manager cannot be reached at the start, 2 for invalid flags.
+    #[cfg(feature = "console")]
+    Console(Box<ConsoleArgs>),
+
+    /// Show what a running manager does, in the terminal.
+    ///
+    /// Shows what `bowline console` shows, and needs the same permissions. Keys: Tab and arrows select, Enter shows details, / searches, ?
+    /// lists all keys, q quits. Prints it once as plain text if standard output is not a terminal. Exit codes: 0 on success, 1 if the
+    /// manager cannot be reached at the start, 2 for invalid flags.
+    #[cfg(feature = "console")]
+    Top(Box<TopArgs>),
+
     /// List orphaned cloud resources of this cluster: load balancers without a Service, or their remains, and routes without a
     /// Node.
     ///
@@ -153,7 +174,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
 
     /// Commands that are not part of this build.
-    #[cfg(not(all(feature = "playground", feature = "lb-agent")))]
+    #[cfg(not(all(feature = "playground", feature = "lb-agent", feature = "console")))]
     #[command(flatten)]
     Absent(AbsentCommand),
 }

@@ -5,6 +5,7 @@
 //!              │            ├─ apiserver, playground, cloud    start, wait for a signal, stop
 //!              │            ├─ admission-server, lb-agent      the same, with the manager's logging
 //!              │            ├─ plan, explain, orphans, check   read a cluster and its clouds once
+//!              │            ├─ console, top                    follow the manager that runs in a cluster
 //!              │            ├─ completion                      prints a script
 //!              │            └─ manifests                       read flags and local files only
 //!              └─ flags only, or another program name: the manager, which the daemon runs
@@ -16,6 +17,8 @@ mod cli;
 #[cfg(feature = "playground")]
 mod cloud;
 mod completion;
+#[cfg(feature = "console")]
+mod console;
 pub mod exit_code;
 mod explain;
 mod invocation;
@@ -37,8 +40,10 @@ mod private_file;
 mod progress;
 #[cfg(feature = "playground")]
 mod serve;
-#[cfg(feature = "playground")]
+#[cfg(any(feature = "console", feature = "playground"))]
 mod terminal;
+#[cfg(feature = "console")]
+mod top;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -77,6 +82,9 @@ impl Task {
             Command::AdmissionServer(args) => TaskLogging::Manager(bowline_settings::admission_server_logging(args)),
             #[cfg(feature = "playground")]
             Command::Playground(_) => TaskLogging::Own,
+            // Log lines would be in the middle of the screen.
+            #[cfg(feature = "console")]
+            Command::Top(_) => TaskLogging::Own,
             #[cfg(feature = "lb-agent")]
             Command::LbAgent(args) => args.logging().map_or(TaskLogging::Plain, TaskLogging::Manager),
             _ => TaskLogging::Plain,
@@ -102,7 +110,11 @@ impl Task {
             Command::Cloud(args) => runtime.block_on(cloud::run(&args)).map(success),
             #[cfg(feature = "lb-agent")]
             Command::LbAgent(args) => runtime.block_on(lb_agent::run(*args)),
-            #[cfg(not(all(feature = "playground", feature = "lb-agent")))]
+            #[cfg(feature = "console")]
+            Command::Console(args) => runtime.block_on(console::run(&args)).map(success),
+            #[cfg(feature = "console")]
+            Command::Top(args) => runtime.block_on(top::run(&args)).map(success),
+            #[cfg(not(all(feature = "playground", feature = "lb-agent", feature = "console")))]
             Command::Absent(command) => Err(command.error().into()),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Cargo features of the program.
-    #[arg(long, value_name = "LIST", default_value = "providers,lb-agent")]
+    #[arg(long, value_name = "LIST", default_value = "providers,lb-agent,console")]
     features: String,
     /// Build everything a second time, from a copy of the sources in another folder, and fail if a file differs.
     #[arg(long)]

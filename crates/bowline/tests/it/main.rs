@@ -18,6 +18,7 @@ mod aws;
 mod cli;
 mod cloud;
 mod cloudlycke;
+mod cluster_console;
 mod console;
 mod daemon;
 mod digitalocean;

@@ -24,6 +24,14 @@ pub(crate) enum AbsentCommand {
     #[cfg(not(feature = "lb-agent"))]
     #[command(hide = true, disable_help_flag = true)]
     LbAgent(Arguments),
+    /// Not in this build.
+    #[cfg(not(feature = "console"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Console(Arguments),
+    /// Not in this build.
+    #[cfg(not(feature = "console"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Top(Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -44,11 +52,16 @@ impl AbsentCommand {
             AbsentCommand::Cloud(words) => ("cloud", words),
             #[cfg(not(feature = "lb-agent"))]
             AbsentCommand::LbAgent(words) => ("lb-agent", words),
+            #[cfg(not(feature = "console"))]
+            AbsentCommand::Console(words) => ("console", words),
+            #[cfg(not(feature = "console"))]
+            AbsentCommand::Top(words) => ("top", words),
         };
         let (feature, fix) = match name {
             "lb-agent" => {
                 ("lb-agent", "build an image with it (docs/guides/image.md), or install the program on the host")
             }
+            "console" | "top" => ("console", "use the program of a release (docs/guides/install.md) on your machine"),
             _ => ("playground", "run `cargo run -- NAME` in a checkout of the sources"),
         };
         BadInput(format!(
@@ -66,14 +79,17 @@ mod tests {
 
     #[test]
     fn a_missing_command_names_its_feature_for_any_flags() {
-        let table: [(&[&str], &str); 4] = [
+        let table: [(&[&str], &str); 6] = [
             (&["playground"], "playground"),
             (&["apiserver", "--kubeconfig", "kc"], "playground"),
             (&["cloud", "add", "--help"], "playground"),
             (&["lb-agent", "status", "--config=a"], "lb-agent"),
+            (&["console", "--help"], "console"),
+            (&["top", "-o", "json"], "console"),
         ];
         let is_absent = |feature: &str| match feature {
             "lb-agent" => !cfg!(feature = "lb-agent"),
+            "console" => !cfg!(feature = "console"),
             _ => !cfg!(feature = "playground"),
         };
         for (words, feature) in table.into_iter().filter(|(_, feature)| is_absent(feature)) {

@@ -37,7 +37,7 @@ const SHORT_OF_COMMANDS: [&str; 6] =
 /// Groups of commands in the help of the program. A command that is in none of them is in the last one.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Try Bowline without a cloud", &["playground", "cloud", "apiserver"]),
-    ("Inspect a cluster and its clouds", &["check", "plan", "explain", "orphans"]),
+    ("Inspect a cluster and its clouds", &["console", "top", "check", "plan", "explain", "orphans"]),
     ("Install and run", &["manifests", "admission-server", "lb-agent"]),
     ("Other commands", &[]),
 ];

@@ -24,6 +24,7 @@ provides load balancers for Services, allocates pod CIDRs and creates routes.
 *Run the manager*
   bowline --cloud-provider=NAME --cloud-config=FILE --kubeconfig=FILE
       NAME is one of {providers}
+  bowline console              shows what it does, in a browser; top: here
 
 *Help*
   bowline --help               summary; --help-all has all flags

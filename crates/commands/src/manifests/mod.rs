@@ -33,6 +33,13 @@ fn text(installation: &Installation) -> String {
     objects::all(installation).join("---\n")
 }
 
+/// Objects of the console in this namespace, for tests of its users.
+#[cfg(all(test, feature = "console"))]
+pub(crate) fn console_objects(namespace: &str) -> String {
+    let lease = bowline_kube::LeaseOptions::default();
+    objects::console_objects(&fill::Fillings::default().with("namespace", namespace), (&lease.namespace, &lease.name))
+}
+
 /// Generated files of the repository by path: the manifests of each provider as a kustomize base, and a Helm chart.
 pub(crate) fn generated(registry: &Registry) -> Vec<(String, String)> {
     let mut files = Vec::new();

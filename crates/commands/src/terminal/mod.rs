@@ -2,6 +2,8 @@
 //!
 //! Bytes of keys arrive one by one and are not echoed. Ctrl-C and Ctrl-Z still send signals.
 
+#[cfg(feature = "console")]
+pub(crate) mod key;
 pub(crate) mod style;
 
 use std::io::{self, IsTerminal as _, Read as _};
@@ -11,6 +13,8 @@ use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tc
 use nix::unistd::{getpgrp, tcgetpgrp};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+
+use crate::output::say;
 
 /// Size of a terminal that does not report its size.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
@@ -29,6 +33,8 @@ pub(crate) enum Input {
 /// The terminal without line editing and echo; dropping it restores the former modes.
 pub(crate) struct Terminal {
     former: Termios,
+    /// Bytes that enter and leave the mode of the program, such as the alternate screen.
+    modes: Option<(&'static str, &'static str)>,
     keys: mpsc::UnboundedReceiver<u8>,
     resized: Signal,
     stopped: Signal,
@@ -46,6 +52,7 @@ impl Terminal {
         let former = tcgetattr(io::stdin())?;
         let terminal = Terminal {
             former,
+            modes: None,
             keys: read_keys()?,
             resized: signal(SignalKind::window_change())?,
             stopped: signal(SignalKind::from_raw(Number::SIGTSTP as i32))?,
@@ -53,6 +60,14 @@ impl Terminal {
         };
         terminal.set_modes()?;
         Ok(terminal)
+    }
+
+    /// Sends bytes that change the mode of the terminal, and sends the second ones when it is restored.
+    #[cfg(feature = "console")]
+    pub(crate) fn with_modes(mut self, enter: &'static str, leave: &'static str) -> Terminal {
+        self.modes = Some((enter, leave));
+        say(format_args!("{enter}"));
+        self
     }
 
     /// Returns the number of columns and rows.
@@ -91,6 +106,9 @@ impl Terminal {
     fn restore(&self) {
         // In the background this would stop the process; the shell has restored its modes already.
         if is_in_foreground() {
+            if let Some((_, leave)) = self.modes {
+                say(format_args!("{leave}"));
+            }
             // A terminal that is gone has no modes.
             let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.former);
         }
@@ -101,6 +119,9 @@ impl Terminal {
         self.restore();
         let _ = raise(Number::SIGSTOP);
         let _ = self.set_modes();
+        if let Some((enter, _)) = self.modes {
+            say(format_args!("{enter}"));
+        }
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) enum Role {
     Passed,
     /// A failure.
     Failed,
+    /// A warning.
+    Warning,
+    /// The selected row.
+    Selected,
     /// Secondary information.
     Secondary,
     /// A command to paste.
@@ -58,6 +62,8 @@ impl Style {
             Role::Title => "1",
             Role::Passed => "32",
             Role::Failed => "31",
+            Role::Warning => "33",
+            Role::Selected => "7",
             Role::Secondary => "2",
             Role::Command => "36",
         };
