@@ -37,7 +37,7 @@ fn document(texts: &[String]) -> Document {
         document.load_balancer["local/lb-7f3a-web"].clone(),
     );
     let (queue, step, fault) =
-        (document.queue["service-lb-controller"].clone(), document.step["02"].clone(), document.fault["slow"].clone());
+        (document.queue["service"].clone(), document.step["02"].clone(), document.fault["slow"].clone());
     for text in texts {
         let t = || text.clone();
         let health = Health { level: Level::Error, reason: t(), message: t() };

@@ -59,7 +59,7 @@ const DETAILS: &[&str] = &[
     "routes?item=route/local/10.244.15.0/24",
     "clouds?item=cloud/local",
     "controllers?item=controller/service-lb-controller",
-    "controllers?item=queue/service-lb-controller",
+    "controllers?item=queue/service",
     "controllers?item=watch/nodes",
     "events?item=event/3",
 ];
