@@ -524,7 +524,7 @@ const STATES = table({ healthy: "ok", unhealthy: "error", draining: "progressing
 
 /** Targets of a Service, with their health if the load balancer is known. */
 function targets(app, service, balancer) {
-  const others = service.leftOut ? h("p", { class: "muted" }, long(service.leftOut)) : null;
+  const others = service.leftOut ? h("p", { class: "muted" }, "Not targets: ", long(service.leftOut)) : null;
   if (!service.targets?.length) return [h("p", { class: "muted" }, "none: no Node is ready, or no sync has finished yet"), others];
   const states = new Map();
   for (const target of balancer?.listeners.flatMap((listener) => listener.targets) ?? []) {

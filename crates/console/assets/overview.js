@@ -22,8 +22,8 @@ export function overview(app) {
     h("h1", { class: "sr", tabindex: "-1" }, "Overview"),
     app.introduction(),
     tourStrip(app),
-    summary(app),
     attention(app),
+    summary(app),
     picture(app),
     activity(app),
   ];
