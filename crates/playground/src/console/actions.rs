@@ -14,7 +14,7 @@ use crate::manifest::{Applied, EXAMPLES, Manifest, Ports};
 pub(super) struct ConsoleActions {
     pub(super) cloud: LocalCloud,
     pub(super) client: Client,
-    /// Ports of the Service `hello`: those of the tour.
+    /// Ports of the Service `hello` in the tour.
     pub(super) ports: Ports,
     /// Time after which missing heartbeats are noticed.
     pub(super) grace_period: Duration,

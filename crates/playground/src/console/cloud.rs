@@ -138,7 +138,7 @@ fn no_data_plane() -> Health {
     )
 }
 
-/// Health of a load balancer: that of its worst listener.
+/// Health of a load balancer: the health of its worst listener.
 fn health(listeners: &[ListenerStatus]) -> Health {
     let worst = listeners.iter().map(listener_health).max_by_key(|health| health.level);
     worst.unwrap_or_else(|| Health::new(Level::Progressing, "NoListener", "The load balancer has no listener yet."))
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_health_of_a_load_balancer_is_that_of_its_worst_listener() {
+    fn a_load_balancer_is_as_healthy_as_its_worst_listener() {
         let (healthy, draining) = (("healthy", false), ("healthy", true));
         let cases = [
             (vec![], "NoListener"),

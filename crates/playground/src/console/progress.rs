@@ -49,7 +49,7 @@ impl Source for TourProgress {
 fn before_start(step: &Step) -> TourStep {
     TourStep {
         title: step.title.clone(),
-        // The lines are those of a terminal.
+        // The line breaks are for a terminal.
         text: step.description.split_whitespace().collect::<Vec<_>>().join(" "),
         state: "todo".to_owned(),
         checks: checks(&step.assertions, &[]),
