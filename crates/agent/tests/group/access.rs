@@ -28,7 +28,18 @@ async fn only_listed_names_with_certificates_of_the_ca_are_served() {
         ("bowline", "/v1/status", 405),
     ];
     for (name, path, expected) in table {
-        let (status, body) = post(Some(name), path).await.unwrap();
+        let (mut status, mut body) = post(Some(name), path).await.unwrap();
+        // On a busy machine, the agent may be fenced for a moment, which concerns only calls that are permitted.
+        for _ in 0..600 {
+            if expected != 200 || ![421, 503].contains(&status.as_u16()) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let (active, _) = group.settled().await;
+            let client = client(&pki, Some(name));
+            let again = send(&client, group.nodes[active].address, Method::POST, path, Some(&find)).await;
+            (status, body) = again.unwrap();
+        }
         assert_eq!(status.as_u16(), expected, "{name} {path}: {body}");
         if expected == 403 && name == "intruder" {
             let message = body["error"]["message"].as_str().unwrap();
@@ -127,7 +138,8 @@ async fn changed_certificates_are_used_without_a_restart() {
         eventually(is_served, || "the next certificate is not used".to_owned()).await;
     }
     let (active, _) = group.settled().await;
-    assert!(group.status(active).await.unwrap().peers[0].reachable);
+    let is_reached = async || group.status(active).await.unwrap().peers[0].reachable;
+    eventually(is_reached, || "the agents do not reach each other with the next certificates".to_owned()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
