@@ -321,7 +321,7 @@ const VIEWS = table({
         facts([
           ["Provider", user(cloud.provider)],
           ["Region", cloud.region && user(cloud.region)],
-          ["Supports", (cloud.capabilities ?? []).map(words).join(", ")],
+          ["Supports", (cloud.capabilities ?? []).map((name) => CAPABILITIES[name] ?? words(name)).join(", ")],
           ...Object.entries(cloud.details ?? {}).map(([key, value]) => [visible(key).slice(0, 60), user(value, 400)]),
         ]),
       ),
@@ -388,6 +388,8 @@ const VIEWS = table({
     ];
   },
 });
+
+const CAPABILITIES = table({ loadBalancers: "load balancers", podCidrs: "pod CIDRs" });
 
 function queueFacts(app, queue) {
   return facts([
