@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Everything that the console shows, as of one moment. Each entry becomes an item with the key `KIND/NAME`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
     /// The manager process: one item with the name `self`.
     pub manager: BTreeMap<String, Manager>,
@@ -71,7 +71,7 @@ pub struct Health {
 }
 
 /// The manager process.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manager {
     /// Health of the whole process.
@@ -94,7 +94,7 @@ pub struct Manager {
 }
 
 /// A cloud.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cloud {
     /// Whether the cloud has started, and responds.
@@ -114,7 +114,7 @@ pub struct Cloud {
 }
 
 /// Calls to a cloud.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Calls {
     /// Calls in progress.
@@ -172,7 +172,7 @@ pub struct RecentCall {
 }
 
 /// Number of calls that a cloud accepts in a period.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
     /// Calls between two resets.
@@ -184,7 +184,7 @@ pub struct Budget {
 }
 
 /// A machine of the playground's cloud.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     /// Health: a stopped machine is a warning.
@@ -250,7 +250,7 @@ pub enum WorkState {
 }
 
 /// A Node.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
     /// Health: what is waited for, if the Node is not in order.
@@ -315,7 +315,7 @@ pub struct HeldDeletion {
 }
 
 /// A Service.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Service {
     /// Health: what is waited for, if it has no working address.
@@ -451,7 +451,7 @@ pub struct PlanStep {
 }
 
 /// A load balancer of the playground's cloud or of an L4 agent.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancer {
     /// Health: whether it has targets that respond.
@@ -472,7 +472,7 @@ pub struct LoadBalancer {
 }
 
 /// A listener of a load balancer.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listener {
     /// `TCP` or `UDP`, and the port.
@@ -482,7 +482,7 @@ pub struct Listener {
 }
 
 /// A target of a listener.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerTarget {
     /// Name of the Node, or its address.
@@ -494,7 +494,7 @@ pub struct ListenerTarget {
 }
 
 /// A route to a pod CIDR.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// Health: whether the cloud has the route.
@@ -508,7 +508,7 @@ pub struct Route {
 }
 
 /// A controller.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Controller {
     /// Health.
@@ -545,7 +545,7 @@ pub struct Loop {
 }
 
 /// A work queue.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
     /// Health: whether it makes progress.
@@ -568,7 +568,7 @@ pub struct Queue {
 }
 
 /// A watch.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
     /// Health: whether the watch is synced.

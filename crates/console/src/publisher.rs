@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bowline_runtime::Clock;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{Changes, Document, Position, Sources};
 
@@ -32,6 +32,8 @@ pub struct Publisher {
 #[derive(Default)]
 struct State {
     revision: u64,
+    /// The document itself: comparing an item costs a fraction of serialising it.
+    document: Document,
     items: BTreeMap<Arc<str>, Item>,
     /// Removed keys with the revision of their removal, oldest first.
     removed: VecDeque<(u64, Arc<str>)>,
@@ -62,7 +64,7 @@ impl Publisher {
         let now = self.clock.instant();
         let mut state = self.state();
         if state.read_at.is_none_or(|read_at| now.saturating_duration_since(read_at) >= MIN_AGE) {
-            state.update(&self.sources.read())?;
+            state.update(self.sources.read())?;
             state.read_at = Some(now);
         }
         let since = (*position.epoch == *self.epoch).then_some(position.revision);
@@ -88,13 +90,14 @@ impl Publisher {
 
 impl State {
     /// Replaces the document, and records which items have changed.
-    fn update(&mut self, document: &Document) -> serde_json::Result<()> {
+    fn update(&mut self, document: Document) -> serde_json::Result<()> {
         self.reads += 1;
         let (next, read) = (self.revision + 1, self.reads);
-        let mut update =
-            Update { items: &mut self.items, next, read, is_changed: false, key: String::new(), json: Vec::new() };
-        update.all(document)?;
+        let items = &mut self.items;
+        let mut update = Update { items, next, read, is_changed: false, key: String::new() };
+        update.all(&self.document, &document)?;
         let mut is_changed = update.is_changed;
+        self.document = document;
         self.items.retain(|key, item| {
             let exists = item.read == read;
             if !exists {
@@ -142,12 +145,10 @@ struct Update<'a> {
     is_changed: bool,
     /// Key of the current item.
     key: String,
-    /// The current item as JSON.
-    json: Vec<u8>,
 }
 
 impl Update<'_> {
-    fn all(&mut self, document: &Document) -> serde_json::Result<()> {
+    fn all(&mut self, before: &Document, document: &Document) -> serde_json::Result<()> {
         let Document {
             manager,
             cloud,
@@ -163,43 +164,39 @@ impl Update<'_> {
             step,
             fault,
         } = document;
-        self.kind("manager", manager)?;
-        self.kind("cloud", cloud)?;
-        self.kind("machine", machine)?;
-        self.kind("node", node)?;
-        self.kind("service", service)?;
-        self.kind("loadBalancer", load_balancer)?;
-        self.kind("route", route)?;
-        self.kind("controller", controller)?;
-        self.kind("queue", queue)?;
-        self.kind("watch", watch)?;
-        self.kind("event", event)?;
-        self.kind("step", step)?;
-        self.kind("fault", fault)
+        self.kind("manager", &before.manager, manager)?;
+        self.kind("cloud", &before.cloud, cloud)?;
+        self.kind("machine", &before.machine, machine)?;
+        self.kind("node", &before.node, node)?;
+        self.kind("service", &before.service, service)?;
+        self.kind("loadBalancer", &before.load_balancer, load_balancer)?;
+        self.kind("route", &before.route, route)?;
+        self.kind("controller", &before.controller, controller)?;
+        self.kind("queue", &before.queue, queue)?;
+        self.kind("watch", &before.watch, watch)?;
+        self.kind("event", &before.event, event)?;
+        self.kind("step", &before.step, step)?;
+        self.kind("fault", &before.fault, fault)
     }
 
-    fn kind<T: Serialize>(&mut self, kind: &str, items: &BTreeMap<String, T>) -> serde_json::Result<()> {
+    fn kind<T: Serialize + PartialEq>(
+        &mut self,
+        kind: &str,
+        before: &BTreeMap<String, T>,
+        items: &BTreeMap<String, T>,
+    ) -> serde_json::Result<()> {
         for (name, item) in items {
             self.key.clear();
             self.key.extend([kind, "/", name]);
-            self.json.clear();
-            serde_json::to_writer(&mut self.json, item)?;
-            self.item()?;
+            let is_same = before.get(name).is_some_and(|before| before == item);
+            if let Some(known) = self.items.get_mut(&*self.key).filter(|_| is_same) {
+                known.read = self.read;
+                continue;
+            }
+            let item = Item { revision: self.next, read: self.read, json: to_raw_value(item)?.into() };
+            self.items.insert(self.key.as_str().into(), item);
+            self.is_changed = true;
         }
-        Ok(())
-    }
-
-    /// Compares the current item with the known one.
-    fn item(&mut self) -> serde_json::Result<()> {
-        let known = self.items.get_mut(&*self.key);
-        if let Some(known) = known.filter(|known| known.json.get().as_bytes() == self.json) {
-            known.read = self.read;
-            return Ok(());
-        }
-        let json: Box<RawValue> = serde_json::from_slice(&self.json)?;
-        let item = Item { revision: self.next, read: self.read, json: json.into() };
-        self.items.insert(self.key.as_str().into(), item);
-        self.is_changed = true;
         Ok(())
     }
 }
