@@ -16,6 +16,7 @@
 mod driver;
 mod http;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,9 @@ impl Browser {
                 Some(browser)
             }
             Err(reason) => {
-                eprintln!("SKIPPED: no chromium: {reason}");
+                // Not `eprintln!`, which the test runner captures: the gate counts these lines.
+                let _ =
+                    std::io::stderr().write_all(format!("\nSKIPPED: no chromium: {reason}\n1 skipped\n").as_bytes());
                 None
             }
         }

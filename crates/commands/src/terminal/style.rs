@@ -71,6 +71,7 @@ impl Style {
     }
 
     /// Returns the mark of a check.
+    #[cfg(feature = "playground")]
     pub(crate) fn mark(self, passed: bool) -> String {
         match (passed, self.unicode) {
             (true, true) => self.paint(Role::Passed, "✓"),
