@@ -20,6 +20,7 @@ use crate::cli::{Output, TopArgs};
 use crate::console::Source;
 use crate::output::print;
 use crate::terminal::Terminal;
+use crate::terminal::style::Style;
 use follow::Follower;
 
 pub(crate) async fn run(args: &TopArgs) -> anyhow::Result<()> {
@@ -30,9 +31,12 @@ pub(crate) async fn run(args: &TopArgs) -> anyhow::Result<()> {
     let follower = started.map_err(|error| anyhow!(error))?;
     match args.output {
         Output::Json => print(format_args!("{:#}\n", follower.view.to_json())),
-        Output::Text if args.once || !Terminal::is_interactive() => {
-            print(format_args!("{}", plain::text(&follower.view)))
-        }
+        Output::Text if args.once || !is_live() => print(format_args!("{}", plain::text(&follower.view))),
         Output::Text => live::run(follower, &shutdown).await,
     }
+}
+
+/// Whether a person can use the screen: keys can be read, and lines can be replaced.
+fn is_live() -> bool {
+    Terminal::is_interactive() && Style::of_terminal().in_place
 }

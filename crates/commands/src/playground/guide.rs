@@ -44,7 +44,7 @@ enum Flow {
 impl Guide {
     /// Sets the modes of the terminal, until the guide is dropped.
     pub(super) fn new(log: FoldedLog, shows_log: bool) -> std::io::Result<Guide> {
-        let style = style();
+        let style = Style::of_terminal();
         let screen = Screen::new(style.in_place);
         Ok(Guide { terminal: Terminal::open()?, screen, style, log, shows_log, printed: 0, pending: String::new() })
     }
@@ -136,7 +136,7 @@ impl Guide {
 
     /// Starts with an empty screen of the current size.
     fn restart(&mut self) {
-        self.style = style();
+        self.style = Style::of_terminal();
         self.pending = self.screen.restart().to_owned();
     }
 
@@ -152,10 +152,6 @@ impl Guide {
             say(format_args!("{bytes}"));
         }
     }
-}
-
-fn style() -> Style {
-    Style::new(Terminal::size(), |name| std::env::var(name).ok())
 }
 
 fn summary(log: &FoldedLog) -> (usize, Option<String>) {

@@ -193,7 +193,16 @@ fn commands(commands: &[String], style: Style) -> String {
 
 /// Returns the mark of a check and the space behind it: three columns.
 fn padded_mark(passed: bool, style: Style) -> String {
-    format!("{}{}", style.mark(passed), if style.unicode { "  " } else { " " })
+    format!("{}{}", mark(passed, style), if style.unicode { "  " } else { " " })
+}
+
+fn mark(passed: bool, style: Style) -> String {
+    match (passed, style.unicode) {
+        (true, true) => style.paint(Role::Passed, "✓"),
+        (true, false) => style.paint(Role::Passed, "ok"),
+        (false, true) => "·".to_owned(),
+        (false, false) => "..".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Style of text on a terminal: its size, colours and characters.
 
+use super::Terminal;
+
 /// Maximum width of text, which is hard to read in longer lines.
 const MAX_COLUMNS: usize = 100;
 
@@ -31,8 +33,10 @@ pub(crate) enum Role {
     /// A failure.
     Failed,
     /// A warning.
+    #[cfg(feature = "console")]
     Warning,
     /// The selected row.
+    #[cfg(feature = "console")]
     Selected,
     /// Secondary information.
     Secondary,
@@ -41,6 +45,11 @@ pub(crate) enum Role {
 }
 
 impl Style {
+    /// Returns the style of the terminal of this process.
+    pub(crate) fn of_terminal() -> Style {
+        Style::new(Terminal::size(), |name| std::env::var(name).ok())
+    }
+
     /// Returns the style of a terminal of this size, given the environment variables.
     pub(crate) fn new((columns, rows): (usize, usize), variable: impl Fn(&str) -> Option<String>) -> Style {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -62,23 +71,14 @@ impl Style {
             Role::Title => "1",
             Role::Passed => "32",
             Role::Failed => "31",
+            #[cfg(feature = "console")]
             Role::Warning => "33",
+            #[cfg(feature = "console")]
             Role::Selected => "7",
             Role::Secondary => "2",
             Role::Command => "36",
         };
         if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    /// Returns the mark of a check.
-    #[cfg(feature = "playground")]
-    pub(crate) fn mark(self, passed: bool) -> String {
-        match (passed, self.unicode) {
-            (true, true) => self.paint(Role::Passed, "✓"),
-            (true, false) => self.paint(Role::Passed, "ok"),
-            (false, true) => "·".to_owned(),
-            (false, false) => "..".to_owned(),
-        }
     }
 
     /// Returns the text in lines that are at most as wide as the terminal, each with this indentation. Words are not broken.
@@ -141,8 +141,6 @@ mod tests {
         let (colours, plain) = (style(&[("TERM", "xterm")]), style(&[]));
         assert_eq!(colours.paint(Role::Command, "ls"), "\x1b[36mls\x1b[0m");
         assert_eq!(plain.paint(Role::Command, "ls"), "ls");
-        assert_eq!((colours.mark(true), plain.mark(true)), ("\x1b[32mok\x1b[0m".to_owned(), "ok".to_owned()));
-        assert_eq!(style(&[("LANG", "C.UTF-8")]).mark(true), "✓");
     }
 
     #[test]

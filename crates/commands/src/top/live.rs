@@ -24,7 +24,7 @@ pub(super) async fn run(mut follower: Follower, shutdown: &Shutdown) -> anyhow::
         draw(&mut screen, &follower);
         tokio::select! {
             key = keys.next() => {
-                if screen.key(key, &follower.view, style().rows) == Flow::Quit {
+                if screen.key(key, &follower.view, Style::of_terminal().rows) == Flow::Quit {
                     return Ok(());
                 }
             }
@@ -35,12 +35,8 @@ pub(super) async fn run(mut follower: Follower, shutdown: &Shutdown) -> anyhow::
 }
 
 fn draw(screen: &mut Screen, follower: &Follower) {
-    let lines = screen.frame(&follower.view, follower.title(), follower.error.as_deref(), style());
+    let lines = screen.frame(&follower.view, follower.title(), follower.error.as_deref(), Style::of_terminal());
     // Each line erases the rest of the line before, so that the screen does not flicker.
     let frame: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
     say(format_args!("\x1b[H{}\x1b[J", frame.join("\r\n")));
-}
-
-fn style() -> Style {
-    Style::new(Terminal::size(), |name| std::env::var(name).ok())
 }

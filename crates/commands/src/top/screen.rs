@@ -22,6 +22,9 @@ use crate::terminal::style::{Role, Style};
 /// Number of lines that are not rows of the table.
 const OTHER_LINES: usize = 5;
 
+/// Maximum number of lines of a failure.
+const MAX_STATUS: usize = 4;
+
 /// Maximum width of a column, except the last one.
 const MAX_COLUMN: usize = 32;
 
@@ -201,7 +204,8 @@ impl Screen {
 
     /// Returns the lines of the screen, none wider than the terminal.
     pub(super) fn frame(&mut self, view: &View, title: &str, error: Option<&str>, style: Style) -> Vec<String> {
-        let space = style.rows.saturating_sub(OTHER_LINES).max(1);
+        let status = self.status_lines(error, style);
+        let space = style.rows.saturating_sub(OTHER_LINES - 1 + status.len()).max(1);
         let manager = format!("{}   {}", manager_line(view), safe(title));
         let mut lines = vec![style.paint(Role::Title, &style.cut(&manager, 0)), style.cut(&counts_line(view), 0)];
         lines.push(self.tab_line(view, style));
@@ -219,7 +223,7 @@ impl Screen {
             }
         };
         lines.extend(body.into_iter().chain(std::iter::repeat(String::new())).take(space + 1));
-        lines.push(self.status_line(error, style));
+        lines.extend(status);
         lines.truncate(style.rows.max(1));
         lines
     }
@@ -268,11 +272,17 @@ impl Screen {
         tab.top
     }
 
-    fn status_line(&self, error: Option<&str>, style: Style) -> String {
-        let cut = |text: &str| style.cut(text, 0);
+    /// The search, the failure of the last request with its remedy, or the keys.
+    fn status_lines(&self, error: Option<&str>, style: Style) -> Vec<String> {
+        let cut = |text: &str| vec![style.cut(text, 0)];
         match (error, self.is_typing) {
             (_, true) => cut(&format!("Search: {}_", safe(&self.search))),
-            (Some(error), false) => style.paint(Role::Failed, &cut(&safe(error))),
+            (Some(error), false) => {
+                // The last column stays free.
+                let narrower = Style { columns: style.columns.saturating_sub(1), ..style };
+                let lines = narrower.wrap(&safe(error), 0).into_iter().take(MAX_STATUS);
+                lines.map(|line| style.paint(Role::Failed, &style.cut(&line, 0))).collect()
+            }
             (None, false) if !self.search.is_empty() => cut(&format!("Search: {}   Escape: all", safe(&self.search))),
             (None, false) => cut("Tab: table   Up, Down: row   Enter: details   /: search   ?: keys   q: quit"),
         }
@@ -387,8 +397,8 @@ mod tests {
         let lines = screen.frame(&view, "", None, PLAIN);
         assert!(lines.iter().any(|line| line.contains("the message is read")), "{lines:#?}");
         assert!(!lines[3].contains("ADDRESSES") && lines[5].contains("MachineIsUnreach"), "{lines:#?}");
-        let wide = screen.frame(&view, "", None, Style { columns: 160, ..PLAIN });
-        assert!(wide[5].contains("InternalIP 192.168.100.100 Hostn"), "{wide:#?}");
+        let wide = screen.frame(&view, "", None, Style { columns: 240, ..PLAIN });
+        assert!(wide[5].contains("InternalIP 192.168.100.100"), "{wide:#?}");
     }
 
     #[test]
@@ -446,8 +456,14 @@ mod tests {
 
     #[test]
     fn a_failure_is_shown_beside_the_last_document() {
-        let lines = Screen::new().frame(&view(), "", Some("no manager holds\u{1b}[2J the Lease"), PLAIN);
-        assert_eq!(lines.last().unwrap(), "no manager holds [2J the Lease");
+        let error = "no manager holds\u{1b}[2J the Lease kube-system/cloud-controller-manager; fix: see the Pods of the manager";
+        let lines = Screen::new().frame(&view(), "", Some(error), PLAIN);
+        let expected = [
+            "no manager holds [2J the Lease kube-system/cloud-controller-manager; fix: see",
+            "the Pods of the manager",
+        ];
+        assert_eq!(lines[lines.len() - 2..], expected.map(|line| line.to_owned()));
+        assert_eq!(lines.len(), PLAIN.rows);
         assert!(lines[4].contains("QuotaExceeded"));
     }
 }

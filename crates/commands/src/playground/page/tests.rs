@@ -176,3 +176,9 @@ fn after_the_tour_there_are_suggestions() {
     assert_eq!(idle(&(0, None), PLAIN)[0], "  log (empty)");
     assert_eq!(log_lines(&["a\x1b[2Jb".to_owned()], PLAIN), "a [2Jb\n");
 }
+
+#[test]
+fn marks_need_neither_colours_nor_unicode() {
+    assert_eq!([mark(true, PLAIN), mark(false, PLAIN)], ["ok", ".."]);
+    assert_eq!([mark(true, COLOURS), mark(false, COLOURS)], ["\x1b[32m✓\x1b[0m", "·"]);
+}
