@@ -11,6 +11,9 @@ use bowline_console::document::{Document, Health, Node, PlanStep, Service, Targe
 use bowline_console::{Changes, Position, Publisher, Sources};
 use bowline_runtime::Clock;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Longer than two readers of the document share one.
 const PAUSE: Duration = Duration::from_millis(450);
 
