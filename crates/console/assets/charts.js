@@ -87,11 +87,12 @@ function path(series, x, y, from, width) {
   return series.shape === "area" ? `${line}L${number(x(points.at(-1)[0]))} ${HEIGHT}L${number(x(points[0][0]))} ${HEIGHT}Z` : line;
 }
 
-/** Intervals of calls, with zeros for intervals without a call. */
+/** Intervals of calls, with zeros for intervals without a call. Those of the manager begin at any second, but ten seconds apart. */
 export function intervals(calls, now) {
   const step = 10000;
-  const known = new Map((calls?.intervals ?? []).map((interval) => [interval.at * 1000, interval]));
-  const last = Math.floor(now / step) * step;
+  const slot = (time) => Math.floor(time / step) * step;
+  const known = new Map((calls?.intervals ?? []).map((interval) => [slot(interval.at * 1000), interval]));
+  const last = slot(now);
   const points = [];
   for (let time = last - SPAN; time <= last; time += step) points.push([time, known.get(time)]);
   return points;

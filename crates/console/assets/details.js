@@ -57,10 +57,12 @@ function state(app, kind, name, item) {
   if (!item.health) return null;
   const level = levelOf(item);
   const work = mainWork(item);
+  const { reason } = item.health;
+  const title = reason && reason !== LEVEL_NAMES[level] ? [`${LEVEL_NAMES[level]}: `, user(reason, 80)] : [LEVEL_NAMES[level]];
   return h(
     "div",
     { class: `state state-${level}` },
-    h("p", { class: "state-title" }, icon(level, true), `${LEVEL_NAMES[level]}: `, user(item.health.reason, 80)),
+    h("p", { class: "state-title" }, icon(level, true), ...title),
     item.health.message ? h("p", {}, long(item.health.message)) : null,
     nextTry(app, work) &&
       h("p", { class: "muted" }, joined(nextTry(app, work), work.failures ? `${plural(work.failures, "failure")} in a row` : "")),

@@ -151,7 +151,7 @@ class Model {
     const isLarge = all.length > MOST;
     const single = isLarge
       ? all.filter(([, item]) => ["error", "warning"].includes(levelOf(item))).slice(0, WORST)
-      : all.sort(([a], [b]) => (a < b ? -1 : 1));
+      : all.sort(([a, first], [b, second]) => ((first.service ?? a) < (second.service ?? b) ? -1 : 1)); // Lines to Services do not cross.
     const cards = single.map(([name, item]) => this.card(kind, name, item, describeItem));
     if (isLarge) {
       const counts = new Map();

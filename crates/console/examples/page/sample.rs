@@ -91,7 +91,8 @@ fn manager() -> Manager {
 fn cloud() -> Cloud {
     let wave = |index: i64| (6.0 + 5.0 * (index as f64 / 6.0).sin()) as u32;
     let interval = |index: i64| CallInterval {
-        at: (ago(0).as_second() / 10 - 60 + index) * 10,
+        // As in a manager, whose intervals begin ten seconds apart, at any second.
+        at: (ago(0).as_second() / 10 - 60 + index) * 10 - 3,
         calls: wave(index),
         failed: u32::from(index > 48) * (wave(index) / 3),
         throttled: u32::from(index > 52),

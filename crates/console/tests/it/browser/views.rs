@@ -32,6 +32,20 @@ async fn every_view_loads_without_errors_and_requests_nothing_from_other_hosts()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn charts_show_the_calls_of_the_last_minutes() {
+    let Some(browser) = Browser::start() else { return };
+    let page = Page::serve(sample::small());
+    for (view, title) in [("overview", "Cloud calls per 10 s"), ("now", "Calls per 10 s")] {
+        open(&browser, &page, view);
+        let chart =
+            format!("[...document.querySelectorAll('figure')].find((one) => one.innerText.includes({title:?}))");
+        browser.wait_for(&format!("{chart} !== undefined"));
+        let bars = browser.get(&format!("{chart}.querySelector('.series').getAttribute('d').split('Z').length - 1"));
+        assert!(bars.as_u64().unwrap() > 20, "{view}: {bars} bars");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_overview_says_at_once_why_a_service_is_pending_and_what_to_do() {
     let Some(browser) = Browser::start() else { return };
     let page = Page::serve(sample::small());
