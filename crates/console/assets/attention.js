@@ -95,6 +95,8 @@ function entry(app, { kind, level }, name, item) {
         { class: "finding-title" },
         h("span", { class: "kind" }, `${KINDS[kind].one} `),
         h("strong", {}, link(app, kind, name)),
+        // The name of a load balancer says little.
+        item.service ? h("span", {}, " for Service ", link(app, "service", item.service)) : null,
         " ",
         h("span", { class: `reason-tag tag-${level}` }, user(item.held?.reason ?? item.health?.reason ?? LEVEL_NAMES[level], 60)),
       ),

@@ -1,4 +1,4 @@
-//! Writes pictures of the console: `tests/browser/screenshots URL FOLDER`.
+//! Writes pictures of the console: `tests/browser/screenshots URL FOLDER [documentation]`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,9 @@ use bowline_webdriver::Browser;
 use serde_json::json;
 
 /// Name, view, width, height and colour scheme.
-const PICTURES: &[(&str, &str, u32, u32, &str)] = &[
+type Picture = (&'static str, &'static str, u32, u32, &'static str);
+
+const PICTURES: &[Picture] = &[
     ("overview", "overview", 1440, 1240, "light"),
     ("overview-dark", "overview", 1440, 1240, "dark"),
     ("overview-wide", "overview", 2200, 1300, "light"),
@@ -26,16 +28,28 @@ const PICTURES: &[(&str, &str, u32, u32, &str)] = &[
     ("controllers", "controllers", 1440, 1000, "light"),
 ];
 
+/// Pictures of the documentation.
+const DOCUMENTATION: &[Picture] = &[
+    ("console-overview", "overview", 1280, 1080, "light"),
+    ("console-overview-dark", "overview", 1280, 1080, "dark"),
+    ("console-service", "services?item=FIRST", 1280, 1080, "light"),
+];
+
 fn main() -> Result<(), String> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [url, folder] = &arguments[..] else { return Err("usage: screenshots URL FOLDER".to_owned()) };
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let (url, folder, pictures) = match arguments[..] {
+        [url, folder] => (url, folder, PICTURES),
+        [url, folder, "documentation"] => (url, folder, DOCUMENTATION),
+        _ => return Err("usage: screenshots URL FOLDER [documentation]".to_owned()),
+    };
     let browser = Browser::start().ok_or("there is no browser")?;
     browser.open(url);
     browser.wait_for("document.querySelector('.live-now')");
     browser.run("document.querySelector('.introduction button')?.click()", &[]);
     // Charts of what the page has seen need some history.
     std::thread::sleep(Duration::from_secs(20));
-    for (name, view, width, height, scheme) in PICTURES {
+    for (name, view, width, height, scheme) in pictures {
         browser.resize(*width, *height);
         browser.set_media("prefers-color-scheme", scheme);
         show(&browser, view);
