@@ -40,7 +40,7 @@ fn commands_of_cargo_name_crates_and_targets_that_exist() {
             for pair in words.windows(2).take_while(|pair| pair[0] != "--") {
                 let known = match pair[0] {
                     "-p" | "--package" => &crates,
-                    "--bench" | "--test" | "--bin" => &targets,
+                    "--bench" | "--test" | "--bin" | "--example" => &targets,
                     _ => continue,
                 };
                 count += 1;

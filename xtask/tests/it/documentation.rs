@@ -10,14 +10,29 @@ use clap::Command;
 /// Flags of other programs that the pages speak of.
 const OF_OTHERS: [(&str, &[&str]); 14] = [
     ("aws", &["aws-service-name", "format", "policy-document", "policy-name"]),
-    ("cargo", &["bench", "bin", "nocapture", "no-default-features", "profile", "release", "test", "workspace"]),
+    (
+        "cargo",
+        &["bench", "bin", "example", "nocapture", "no-default-features", "profile", "release", "test", "workspace"],
+    ),
     ("cargo xtask", &["verify"]),
     ("curl", &["cacert", "retry", "retry-all-errors"]),
     ("docker and podman", &["file", "input"]),
     ("helm", &["reuse-values", "set", "set-file", "set-string", "skip-schema-validation"]),
     (
         "kubectl",
-        &["all", "as", "for", "from-file", "from-literal", "raw", "server-side", "timeout", "validate", "watch"],
+        &[
+            "all",
+            "as",
+            "clusterrole",
+            "for",
+            "from-file",
+            "from-literal",
+            "raw",
+            "server-side",
+            "timeout",
+            "validate",
+            "watch",
+        ],
     ),
     ("kube-apiserver", &["kubelet-preferred-address-types"]),
     ("kubelet", &["hostname-override", "node-ip", "node-labels", "provider-id"]),
