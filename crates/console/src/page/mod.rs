@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Position, Publisher};
 
-pub use serve::{PageServer, TOKEN_HEADER};
+pub use serve::{PageError, PageServer, TOKEN_HEADER};
 
 /// Provides the document: of this process, or of a manager that is reached through the API server.
 pub trait Feed: Send + Sync {

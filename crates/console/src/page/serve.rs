@@ -27,6 +27,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// Maximum size of an action in bytes.
 const MAX_ACTION: usize = 4096;
 
+/// A failure to serve the page.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The address cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Without random numbers, the token could be guessed.
+    #[error("the operating system returned no random numbers for the token of the page")]
+    NoRandomNumbers,
+}
+
 /// A bound server of the page.
 pub struct PageServer {
     server: Server,
@@ -36,9 +47,9 @@ pub struct PageServer {
 
 impl PageServer {
     /// Binds a loopback address. Must be called in a Tokio runtime.
-    pub fn bind(address: SocketAddr, options: PageOptions) -> Result<PageServer, BindError> {
+    pub fn bind(address: SocketAddr, options: PageOptions) -> Result<PageServer, PageError> {
         let server = Server::bind_plain(address)?;
-        Ok(PageServer { server, token: random_token(), options })
+        Ok(PageServer { server, token: random_token()?, options })
     }
 
     /// Returns the URL with the token, for the user who started the program.
@@ -66,13 +77,12 @@ impl PageServer {
 }
 
 /// 160 random bits in hexadecimal digits.
-fn random_token() -> String {
+fn random_token() -> Result<String, PageError> {
     let mut random = [0_u8; 20];
     // The generator of the operating system, because the token is a credential.
-    if ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random).is_err() {
-        fastrand::fill(&mut random);
-    }
-    random.iter().map(|byte| format!("{byte:02x}")).collect()
+    let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random);
+    filled.map_err(|_| PageError::NoRandomNumbers)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Checks of each request.
