@@ -16,6 +16,15 @@ pub struct Position {
     pub revision: u64,
 }
 
+impl Position {
+    /// Returns the position in the parameters `epoch` and `since` of a request. Without valid ones, the client gets the complete
+    /// document.
+    pub fn of_query(query: &BTreeMap<String, Vec<String>>) -> Position {
+        let value = |name: &str| query.get(name).and_then(|values| values.last()).cloned().unwrap_or_default();
+        Position { epoch: value("epoch"), revision: value("since").parse().unwrap_or_default() }
+    }
+}
+
 /// Response to a client: the items that have changed since its position.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]

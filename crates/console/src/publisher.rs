@@ -19,6 +19,9 @@ const MAX_REMOVED: usize = 10_000;
 /// Time without a request after which the document is dropped, to free its memory.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// Interval at which a document without clients is looked for.
+const IDLE_CHECK: Duration = Duration::from_secs(30);
+
 /// Publishes the document of this process. Clones share their state.
 #[derive(Clone)]
 pub struct Publisher {
@@ -79,6 +82,14 @@ impl Publisher {
             // The revision goes on, so that an old position is never mistaken for a current one.
             let revision = state.revision + 1;
             *state = State { revision, oldest: revision, ..State::default() };
+        }
+    }
+
+    /// Drops the document whenever no client has read it for a minute. Never completes.
+    pub async fn release_when_idle(&self) {
+        loop {
+            tokio::time::sleep(IDLE_CHECK).await;
+            self.release_if_idle();
         }
     }
 

@@ -175,7 +175,7 @@ impl Servers {
                 None => Ok(()),
             }
         };
-        let release = shutdown.or(console::release_idle(&pages.console));
+        let release = shutdown.or(pages.console.release_when_idle());
         let (Ok(()), Ok(()), Ok(()), _) = tokio::join!(plain, secure, webhooks, release);
         shutdown.requested().await;
         Ok(())

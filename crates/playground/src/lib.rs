@@ -361,13 +361,15 @@ fn start_simulation(
     let kubelets = kubelet::run(client.clone(), machines(cloud.clone()), cache.clone(), timing);
     let routes = |cloud: LocalCloud| move || cloud.routes(CLUSTER);
     let proxy = proxy::run(machines(cloud.clone()), routes(cloud.clone()), cache.clone());
+    let publisher = publisher.clone();
+    let release = async move { publisher.release_when_idle().await };
     let mut components = Supervisor::new(shutdown.clone());
     components.spawn("cache", until(shutdown, feed));
     components.spawn("kubelets", until(shutdown, kubelets));
     components.spawn("traffic", until(shutdown, proxy));
     components.spawn("node monitor", until(shutdown, node_monitor::run(client.clone(), cache.clone(), timing)));
     components.spawn("scheduler", until(shutdown, scheduler::run(client, cache.clone())));
-    components.spawn("console", until(shutdown, console::release_when_idle(publisher.clone())));
+    components.spawn("console", until(shutdown, release));
     (tokio::spawn(components.run(SHUTDOWN_TIMEOUT)), cache)
 }
 

@@ -167,7 +167,7 @@ impl Site {
             "/document" => {
                 allow(&request, READ_METHODS)?;
                 self.guard.check(&request)?;
-                Ok(document(self.options.feed.changes(&position(&request)).await))
+                Ok(document(self.options.feed.changes(&Position::of_query(&request.query)).await))
             }
             "/actions" => {
                 allow(&request, &[Method::POST])?;
@@ -217,12 +217,6 @@ fn allow(request: &IncomingRequest, methods: &[Method]) -> Result<(), Box<Answer
 fn is_json(request: &IncomingRequest) -> bool {
     let content_type = request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
-
-/// Position in the query of a request. Without a valid one, the client gets the complete document.
-pub(crate) fn position(request: &IncomingRequest) -> Position {
-    let value = |name: &str| request.query.get(name).and_then(|values| values.last()).cloned().unwrap_or_default();
-    Position { epoch: value("epoch"), revision: value("since").parse().unwrap_or_default() }
 }
 
 fn document(changes: Result<bytes::Bytes, FeedError>) -> Answer {

@@ -1,7 +1,6 @@
 //! `/consolez?epoch=E&since=N`: what has changed in the console's document since this position.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use bowline_console::{Position, Publisher};
 use bowline_serving::answer::{self, Answer};
@@ -10,9 +9,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, StatusCode};
-
-/// Interval at which a document without clients is looked for, to free its memory.
-const IDLE_CHECK: Duration = Duration::from_secs(30);
 
 /// Minimum size of a response that is compressed, in bytes: a smaller one is one packet anyway.
 const MIN_COMPRESSED: usize = 1_400;
@@ -23,16 +19,8 @@ pub(super) fn with_console(router: Router, publisher: &Publisher) -> Router {
     router.at("/consolez", READ_METHODS, move |request| changes(publisher.clone(), request))
 }
 
-/// Drops the document whenever no client has read it for a while.
-pub(super) async fn release_idle(publisher: &Publisher) {
-    loop {
-        tokio::time::sleep(IDLE_CHECK).await;
-        publisher.release_if_idle();
-    }
-}
-
 async fn changes(publisher: Publisher, request: IncomingRequest) -> Answer {
-    let (position, compresses) = (position(&request), accepts_gzip(&request.headers));
+    let (position, compresses) = (Position::of_query(&request.query), accepts_gzip(&request.headers));
     // A large document takes tens of milliseconds, in which other requests are served.
     let body = tokio::task::spawn_blocking(move || body(&publisher, &position, compresses)).await;
     match body.map_err(anyhow::Error::from).flatten() {
@@ -47,12 +35,6 @@ async fn changes(publisher: Publisher, request: IncomingRequest) -> Answer {
             answer::failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot make the document; see the log of the manager")
         }
     }
-}
-
-/// Position of the client; without one it gets the complete document.
-fn position(request: &IncomingRequest) -> Position {
-    let value = |name: &str| request.query.get(name).and_then(|values| values.last()).cloned().unwrap_or_default();
-    Position { epoch: value("epoch"), revision: value("since").parse().unwrap_or_default() }
 }
 
 /// Returns the response, and whether it is compressed.

@@ -18,10 +18,9 @@ mod faults;
 mod progress;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use bowline_console::Sources;
 use bowline_console::page::{PageOptions, Session};
-use bowline_console::{Publisher, Sources};
 use bowline_local::LocalCloud;
 
 pub(crate) use before::BeforeControllers;
@@ -33,22 +32,11 @@ use actions::ConsoleActions;
 /// Name of the cloud in the document, as in the manager's.
 const CLOUD: &str = "local";
 
-/// Interval at which the document is released if no page reads it.
-const RELEASE_INTERVAL: Duration = Duration::from_secs(15);
-
 /// Registers the sources of the playground. The controllers register theirs later, and complete or replace these items.
 pub(crate) fn register(sources: &Sources, cloud: &LocalCloud, before: BeforeControllers, progress: TourProgress) {
     sources.add(before);
     sources.add(cloud::CloudSource::new(cloud.clone()));
     sources.add(progress);
-}
-
-/// Frees the memory of the document while no page is open. Never completes.
-pub(crate) async fn release_when_idle(publisher: Publisher) {
-    loop {
-        tokio::time::sleep(RELEASE_INTERVAL).await;
-        publisher.release_if_idle();
-    }
 }
 
 impl Playground {
